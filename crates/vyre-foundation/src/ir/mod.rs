@@ -1,0 +1,18 @@
+//! Programs as people and front ends write them: a tree of statements over named buffers and variables.
+
+mod buffer;
+mod expr;
+mod literal;
+mod name;
+mod node;
+mod program;
+mod types;
+
+pub use buffer::{BufferDecl, BufferKind, Count};
+pub use expr::{Access, BinaryOp, Builtin, Expr, MathOp, SubgroupOp, UnaryOp};
+pub use literal::Literal;
+pub use name::Name;
+pub use node::{AtomicOp, BarrierScope, Case, Node};
+pub use program::{Function, Param, Program, SpecConstant, Specialization};
+pub use types::{Layout, Member, TypeDef, layout_of};
+pub use vyre_spec::data_type::{DataType, TypeId};

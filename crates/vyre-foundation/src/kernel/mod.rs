@@ -1,0 +1,524 @@
+//! The kernel form: what the optimiser makes of a validated program and what every emitter reads.
+//!
+//! It is scalar SSA with structured control flow. User functions are inlined; structs and vectors are taken apart into
+//! scalars; local variables have become values; loads and stores name a memory, a byte address as a sum of scaled indices, and
+//! a guard that says whether the access is in bounds. A guard that was proven true is absent. Specialization constants are
+//! folded. Conversions of stored types happen in the load or store itself ([`Element`]).
+//!
+//! Values are defined once, before use in block order. A value defined inside a block is not used outside it; what leaves an
+//! `If` or a `Loop` leaves through its results.
+
+use smallvec::SmallVec;
+
+use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, Name, SubgroupOp};
+
+/// A type that computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Scalar {
+    Bool,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    F32,
+    F64,
+}
+
+impl Scalar {
+    /// Width of the value in bits; 1 for bool.
+    pub fn bits(self) -> u32 {
+        match self {
+            Scalar::Bool => 1,
+            Scalar::F16 => 16,
+            Scalar::U32 | Scalar::I32 | Scalar::F32 => 32,
+            Scalar::U64 | Scalar::I64 | Scalar::F64 => 64,
+        }
+    }
+
+    /// f16, f32 or f64.
+    pub fn is_float(self) -> bool {
+        matches!(self, Scalar::F16 | Scalar::F32 | Scalar::F64)
+    }
+
+    /// i32 or i64.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Scalar::I32 | Scalar::I64)
+    }
+
+    /// The same type in the IR.
+    pub fn data_type(self) -> DataType {
+        match self {
+            Scalar::Bool => DataType::Bool,
+            Scalar::U32 => DataType::U32,
+            Scalar::I32 => DataType::I32,
+            Scalar::U64 => DataType::U64,
+            Scalar::I64 => DataType::I64,
+            Scalar::F16 => DataType::F16,
+            Scalar::F32 => DataType::F32,
+            Scalar::F64 => DataType::F64,
+        }
+    }
+}
+
+/// How a scalar lies in memory. The first group is stored as it computes; the second is converted: integers extend and wrap,
+/// floats widen exactly and are rounded to nearest even (the 8- and 4-bit ones saturate).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Element {
+    /// A word, zero or not zero; stored as 0 or 1.
+    Bool,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    F32,
+    F64,
+    /// As u32.
+    U8,
+    /// As u32.
+    U16,
+    /// As i32.
+    I8,
+    /// As i32.
+    I16,
+    /// As f32.
+    BF16,
+    /// As f32.
+    F8E4M3,
+    /// As f32.
+    F8E5M2,
+    /// As i32; two in a byte, the even one in the low half.
+    I4,
+    /// As f32; two in a byte.
+    FP4,
+    /// As f32; two in a byte.
+    NF4,
+}
+
+impl Element {
+    /// Bits in memory.
+    pub fn bits(self) -> u32 {
+        match self {
+            Element::I4 | Element::FP4 | Element::NF4 => 4,
+            Element::U8 | Element::I8 | Element::F8E4M3 | Element::F8E5M2 => 8,
+            Element::F16 | Element::BF16 | Element::U16 | Element::I16 => 16,
+            Element::Bool | Element::U32 | Element::I32 | Element::F32 => 32,
+            Element::U64 | Element::I64 | Element::F64 => 64,
+        }
+    }
+
+    /// The type it computes as.
+    pub fn scalar(self) -> Scalar {
+        match self {
+            Element::Bool => Scalar::Bool,
+            Element::U32 | Element::U8 | Element::U16 => Scalar::U32,
+            Element::I32 | Element::I8 | Element::I16 | Element::I4 => Scalar::I32,
+            Element::U64 => Scalar::U64,
+            Element::I64 => Scalar::I64,
+            Element::F16 => Scalar::F16,
+            Element::F64 => Scalar::F64,
+            Element::F32 | Element::BF16 | Element::F8E4M3 | Element::F8E5M2 | Element::FP4 | Element::NF4 => {
+                Scalar::F32
+            }
+        }
+    }
+
+    /// The element that a scalar data type is stored as; `None` for vectors, handles and descriptors.
+    pub fn of(ty: &DataType) -> Option<Element> {
+        Some(match ty {
+            DataType::Bool => Element::Bool,
+            DataType::U32 => Element::U32,
+            DataType::I32 => Element::I32,
+            DataType::U64 => Element::U64,
+            DataType::I64 => Element::I64,
+            DataType::F16 => Element::F16,
+            DataType::F32 => Element::F32,
+            DataType::F64 => Element::F64,
+            DataType::U8 => Element::U8,
+            DataType::U16 => Element::U16,
+            DataType::I8 => Element::I8,
+            DataType::I16 => Element::I16,
+            DataType::BF16 => Element::BF16,
+            DataType::F8E4M3 => Element::F8E4M3,
+            DataType::F8E5M2 => Element::F8E5M2,
+            DataType::I4 => Element::I4,
+            DataType::FP4 => Element::FP4,
+            DataType::NF4 => Element::NF4,
+            _ => return None,
+        })
+    }
+}
+
+/// Type of a value. Only a load, a `Construct` (which feeds a store) and a ballot have a width over 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Type {
+    /// Component.
+    pub scalar: Scalar,
+    /// 1 to 4.
+    pub width: u8,
+}
+
+impl From<Scalar> for Type {
+    fn from(scalar: Scalar) -> Self {
+        Type { scalar, width: 1 }
+    }
+}
+
+/// A value, by position in [`Kernel::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(pub u32);
+
+impl Value {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is known about a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueInfo {
+    /// Type.
+    pub ty: Type,
+    /// The same for all invocations of a workgroup, each time they compute it.
+    pub uniform: bool,
+}
+
+/// A memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Memory {
+    /// Position in [`Kernel::buffers`].
+    Buffer(u32),
+    /// Position in [`Kernel::shared`].
+    Shared(u32),
+    /// Position in [`Kernel::locals`].
+    Local(u32),
+}
+
+/// Where in a memory: `offset + Σ index · stride`, in bytes. For a memory of 4-bit elements, in elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Memory.
+    pub memory: Memory,
+    /// Indices (u32 or u64) with their strides. Each index is less than its array's length wherever the guard holds, so the
+    /// sum does not overflow 64 bits.
+    pub terms: SmallVec<[(Value, u32); 2]>,
+    /// Constant part.
+    pub offset: u32,
+}
+
+/// Operations with one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Unary {
+    Neg,
+    Not,
+    Abs,
+    Sign,
+    Floor,
+    Ceil,
+    Round,
+    Trunc,
+    Sqrt,
+    InverseSqrt,
+    Exp,
+    Exp2,
+    Log,
+    Log2,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+    CountOneBits,
+    CountLeadingZeros,
+    CountTrailingZeros,
+    ReverseBits,
+    FirstLeadingBit,
+    FirstTrailingBit,
+}
+
+/// Operations with two operands of one type (a shift count is u32). The meaning is that of the IR's operation of the same
+/// name, all corner cases included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    /// Integers: `x / 0 = x`, `MIN / -1 = MIN`.
+    Div,
+    /// Integers: `x % 0 = 0`, `MIN % -1 = 0`.
+    Rem,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    /// `b < a ? b : a`.
+    Min,
+    /// `a < b ? b : a`.
+    Max,
+    /// High half of the product, 32-bit integers.
+    MulHigh,
+    Pow,
+    Atan2,
+}
+
+/// What computes a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// A constant; the bits in the value's type.
+    Const(Literal),
+    /// What the invocation is given, u32.
+    Builtin(Builtin),
+    /// Number of elements of a buffer (of its open array, where its element ends in one), as u32 or, for 64-bit indices, u64.
+    /// Always folded for shared and local memory.
+    Length(u32),
+    /// One operand.
+    Unary(Unary, Value),
+    /// Two operands.
+    Binary(Binary, Value, Value),
+    /// `a·b + c` with one rounding.
+    Fma(Value, Value, Value),
+    /// `cond ? yes : no`.
+    Select(Value, Value, Value),
+    /// Converts as the IR's cast does, to the value's type.
+    Cast(Value),
+    /// Keeps the bits; 32 to 32 or 64 to 64, and f16 to the low half of a u32 and back.
+    BitCast(Value),
+    /// Reads memory; gives zero where the guard is false. The value's width says how many neighbours.
+    Load {
+        /// Where. Aligned to `element` times the width (3 counts as 4).
+        address: Address,
+        /// How it is stored.
+        element: Element,
+        /// In bounds; absent when proven.
+        guard: Option<Value>,
+    },
+    /// Component of a value of width over 1.
+    Extract(Value, u8),
+    /// A value of width over 1, to be stored.
+    Construct(SmallVec<[Value; 4]>),
+    /// Across the subgroup. A ballot is four u32 wide.
+    Subgroup(SubgroupOp, Value, Option<Value>),
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inst {
+    /// Defines a value.
+    Let(Value, Op),
+    /// Writes memory where the guard is true. The value's width says how many neighbours.
+    Store {
+        /// Where.
+        address: Address,
+        /// How it is stored.
+        element: Element,
+        /// What.
+        value: Value,
+        /// In bounds; absent when proven.
+        guard: Option<Value>,
+    },
+    /// An atomic operation where the guard is true; gives zero where it is not.
+    Atomic {
+        /// Operation.
+        op: AtomicOp,
+        /// Where.
+        address: Address,
+        /// u32, i32, u64 or i64.
+        element: Element,
+        /// Operand; absent for `Load`.
+        value: Option<Value>,
+        /// For `CompareExchange`.
+        compare: Option<Value>,
+        /// The old value; absent when not needed.
+        result: Option<Value>,
+        /// In bounds; absent when proven.
+        guard: Option<Value>,
+    },
+    /// The workgroup meets. Always in uniform control flow.
+    Barrier(BarrierScope),
+    /// Two ways. Each block ends in `Yield` of as many values as there are results, or leaves.
+    If {
+        /// Bool.
+        cond: Value,
+        /// When true.
+        then: Block,
+        /// When false.
+        otherwise: Block,
+        /// Defined by the `Yield` of the way taken.
+        results: Vec<Value>,
+    },
+    /// Repeats `body`, which ends in `Continue` or leaves.
+    Loop(Box<Loop>),
+}
+
+/// A loop. `Continue` and `Break` inside it (and inside the `If`s in it, but not in inner loops) refer to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// Counted loops end by themselves.
+    pub counter: Option<Counter>,
+    /// Carried values, as the body sees them.
+    pub params: Vec<Value>,
+    /// Their values in the first round.
+    pub init: Vec<Value>,
+    /// One round.
+    pub body: Block,
+    /// Defined by `Break`, or, when a counted loop ends by itself, by the carried values of that moment. As many as `params`.
+    pub results: Vec<Value>,
+    /// Proven to end. Counted loops are; others need a budget check when a timeout is set.
+    pub finite: bool,
+}
+
+/// The counter of a loop: `from`, `from + step`, … while less than `to`; never wraps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// What the body sees. u32 or i32.
+    pub value: Value,
+    /// First value.
+    pub from: Value,
+    /// Limit.
+    pub to: Value,
+    /// At least 1.
+    pub step: u32,
+}
+
+/// Steps in order, then where to go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Steps.
+    pub insts: Vec<Inst>,
+    /// Where to go. The kernel's own block ends in `Return`.
+    pub end: End,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// Goes on after the enclosing `If`, giving its results.
+    Yield(Vec<Value>),
+    /// Next round of the innermost loop, with the carried values.
+    Continue(Vec<Value>),
+    /// Leaves the innermost loop, giving its results.
+    Break(Vec<Value>),
+    /// Ends the invocation.
+    Return,
+    /// Never reached: the last step leaves on every way.
+    Unreachable,
+}
+
+/// A buffer as a kernel sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelBuffer {
+    /// Position in the program's buffers.
+    pub index: u32,
+    /// Name, for people.
+    pub name: Name,
+    /// Binding group.
+    pub group: u32,
+    /// Binding number.
+    pub binding: u32,
+    /// Kind.
+    pub kind: crate::ir::BufferKind,
+    /// The element when the buffer is an array of scalars or vectors, with its width; `None` when it holds structs or arrays.
+    pub element: Option<(Element, u8)>,
+    /// Distance of neighbours in bytes; 1 for two 4-bit elements.
+    pub stride: u32,
+    /// Bytes before the open array; 0 for a plain buffer. Length = (bytes − header) / stride.
+    pub header: u32,
+    /// Number of elements when fixed.
+    pub count: Option<u32>,
+    /// Some access reads it.
+    pub read: bool,
+    /// Some access writes it.
+    pub written: bool,
+    /// Some access is atomic.
+    pub atomic: bool,
+}
+
+/// Workgroup memory or an invocation's own array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelMemory {
+    /// Name, for people.
+    pub name: Name,
+    /// The element when it is an array of scalars or vectors, with its width.
+    pub element: Option<(Element, u8)>,
+    /// Bytes.
+    pub size: u32,
+    /// Alignment in bytes.
+    pub align: u32,
+    /// Some access is atomic.
+    pub atomic: bool,
+}
+
+/// What a device must have to run a kernel, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Features(pub u32);
+
+impl Features {
+    /// f16 arithmetic or storage.
+    pub const F16: Features = Features(1);
+    /// f64.
+    pub const F64: Features = Features(1 << 1);
+    /// u64 or i64.
+    pub const INT64: Features = Features(1 << 2);
+    /// Subgroup operations.
+    pub const SUBGROUP: Features = Features(1 << 3);
+    /// 64-bit atomics.
+    pub const ATOMIC64: Features = Features(1 << 4);
+    /// Stored types that are converted on load and store.
+    pub const NARROW: Features = Features(1 << 5);
+
+    /// All of `other` are here.
+    pub fn contains(self, other: Features) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn union(self, other: Features) -> Features {
+        Features(self.0 | other.0)
+    }
+}
+
+/// An optimised program under one specialization and workgroup size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Entry point.
+    pub name: Name,
+    /// Workgroup size that the kernel was made for; built-ins that depend on it are folded.
+    pub workgroup_size: [u32; 3],
+    /// Buffers with bindings, in binding order, used or not.
+    pub buffers: Vec<KernelBuffer>,
+    /// Workgroup memory.
+    pub shared: Vec<KernelMemory>,
+    /// Arrays private to an invocation, zero at its start.
+    pub locals: Vec<KernelMemory>,
+    /// Every value.
+    pub values: Vec<ValueInfo>,
+    /// Body.
+    pub body: Block,
+    /// What a device must have.
+    pub features: Features,
+    /// There is a barrier.
+    pub has_barrier: bool,
+    /// The result does not depend on the workgroup size, so a tuner may change it.
+    pub resizable: bool,
+}

@@ -1,0 +1,3 @@
+//! `V07xx`: a backend refused or failed.
+
+codes! {}

@@ -1,0 +1,3 @@
+//! `V08xx`: the pipeline cache.
+
+codes! {}

@@ -1,0 +1,3 @@
+//! `V17xx`: files and arguments given to the command.
+
+codes! {}

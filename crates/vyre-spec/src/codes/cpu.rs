@@ -1,0 +1,3 @@
+//! `V14xx`: the CPU backend.
+
+codes! {}

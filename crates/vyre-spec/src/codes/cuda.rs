@@ -1,0 +1,3 @@
+//! `V16xx`: the CUDA backend.
+
+codes! {}

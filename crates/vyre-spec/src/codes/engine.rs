@@ -1,0 +1,3 @@
+//! `V13xx`: the engine.
+
+codes! {}

@@ -1,0 +1,3 @@
+//! `V05xx`: a program can't be lowered.
+
+codes! {}

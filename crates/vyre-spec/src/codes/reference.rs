@@ -1,0 +1,3 @@
+//! `V06xx`: the reference interpreter stopped.
+
+codes! {}

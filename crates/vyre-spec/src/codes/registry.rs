@@ -1,0 +1,3 @@
+//! `V12xx`: which backends are here.
+
+codes! {}

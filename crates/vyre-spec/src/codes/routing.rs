@@ -1,0 +1,3 @@
+//! `V11xx`: routing and its file.
+
+codes! {}

@@ -1,0 +1,3 @@
+//! `V09xx`: specialization values.
+
+codes! {}

@@ -1,0 +1,3 @@
+//! `V02xx`: the text form can't be read.
+
+codes! {}

@@ -1,0 +1,3 @@
+//! `V10xx`: the tuner and its file.
+
+codes! {}

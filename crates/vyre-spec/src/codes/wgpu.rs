@@ -1,0 +1,3 @@
+//! `V15xx`: the wgpu backend.
+
+codes! {}

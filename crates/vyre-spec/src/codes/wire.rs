@@ -1,0 +1,3 @@
+//! `V03xx`: wire bytes can't be decoded.
+
+codes! {}
