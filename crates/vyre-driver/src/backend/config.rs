@@ -1,0 +1,48 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use vyre_foundation::ir::Specialization;
+
+use crate::specialization::SpecMap;
+
+/// How to run one dispatch. Everything is optional.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DispatchConfig {
+    /// Name of a set of settings that a backend knows; part of the pipeline key.
+    pub profile: Option<String>,
+    /// Units in the last place that floats may differ from the reference, where a backend can trade them for speed.
+    pub ulp_budget: Option<u8>,
+    /// Longest time the dispatch may take.
+    pub timeout: Option<Duration>,
+    /// Name of the dispatch in traces and messages.
+    pub label: Option<String>,
+    /// Most bytes that all results together may have.
+    pub max_output_bytes: Option<usize>,
+    /// Replaces the program's workgroup size.
+    pub workgroup_override: Option<[u32; 3]>,
+    /// Replaces the number of workgroups.
+    pub grid_override: Option<[u32; 3]>,
+    /// Values for the program's specialization constants.
+    pub specialization: SpecMap,
+    /// Elements of results whose length is open, by buffer name.
+    pub output_elements: BTreeMap<String, u64>,
+}
+
+/// What a pipeline is compiled for, besides the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompileOptions {
+    /// Values for the program's specialization constants, already checked against it.
+    pub specialization: Specialization,
+    /// Replaces the program's workgroup size.
+    pub workgroup_size: Option<[u32; 3]>,
+    /// See [`DispatchConfig::ulp_budget`].
+    pub ulp_budget: Option<u8>,
+    /// See [`DispatchConfig::profile`].
+    pub profile: Option<String>,
+    /// Launches may have a timeout, so loops that are not proven to end must be stoppable.
+    pub interruptible: bool,
+    /// Name for traces and messages.
+    pub label: Option<String>,
+}

@@ -1,0 +1,1 @@
+//! Which launch is fastest: workgroup candidates, measured decisions, and the file that keeps them.
