@@ -18,5 +18,6 @@ pub mod ir;
 pub mod kernel;
 pub mod launch;
 mod validate;
+pub mod wire;
 
 pub use validate::ValidProgram;

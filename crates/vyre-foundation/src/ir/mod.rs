@@ -1,10 +1,12 @@
 //! Programs as people and front ends write them: a tree of statements over named buffers and variables.
 
 mod buffer;
+mod drop;
 mod expr;
 mod literal;
 mod name;
 mod node;
+mod ops;
 mod program;
 mod types;
 
@@ -13,6 +15,7 @@ pub use expr::{Access, BinaryOp, Builtin, Expr, MathOp, SubgroupOp, UnaryOp};
 pub use literal::Literal;
 pub use name::Name;
 pub use node::{AtomicOp, BarrierScope, Case, Node};
+pub(crate) use program::Parts;
 pub use program::{Function, Param, Program, SpecConstant, Specialization};
 pub use types::{Layout, Member, TypeDef, layout_of};
 pub use vyre_spec::data_type::{DataType, TypeId};

@@ -6,6 +6,7 @@ use vyre_spec::Diagnostic;
 
 use super::{BufferDecl, DataType, Expr, Literal, Name, Node, TypeDef};
 use crate::validate::{self, ValidProgram};
+use crate::wire;
 
 /// A named value that is fixed before compilation; WGSL's `override`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -55,17 +56,19 @@ struct Inner {
     validation: OnceLock<Result<(), Arc<[Diagnostic]>>>,
 }
 
+/// Everything that a program consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Parts {
-    name: Option<Name>,
-    types: Vec<TypeDef>,
-    constants: Vec<SpecConstant>,
-    buffers: Vec<BufferDecl>,
-    functions: Vec<Function>,
-    workgroup_size: [u32; 3],
-    workgroup_exprs: [Option<Expr>; 3],
-    domain: Option<[Expr; 3]>,
-    body: Vec<Node>,
+pub(crate) struct Parts {
+    /// Absent when it is `main`.
+    pub(crate) name: Option<Name>,
+    pub(crate) types: Vec<TypeDef>,
+    pub(crate) constants: Vec<SpecConstant>,
+    pub(crate) buffers: Vec<BufferDecl>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) workgroup_size: [u32; 3],
+    pub(crate) workgroup_exprs: [Option<Expr>; 3],
+    pub(crate) domain: Option<[Expr; 3]>,
+    pub(crate) body: Vec<Node>,
 }
 
 impl Program {
@@ -79,8 +82,12 @@ impl Program {
         Program::wrapped(Vec::new(), [1, 1, 1], Vec::new())
     }
 
-    fn from_parts(parts: Parts) -> Program {
+    pub(crate) fn from_parts(parts: Parts) -> Program {
         Program { inner: Arc::new(Inner { parts, ..Inner::default() }) }
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.inner.parts
     }
 
     fn changed(self, change: impl FnOnce(&mut Parts)) -> Program {
@@ -95,7 +102,8 @@ impl Program {
     /// Names the entry point; `main` otherwise.
     #[must_use]
     pub fn with_name(self, name: impl Into<Name>) -> Program {
-        self.changed(|parts| parts.name = Some(name.into()))
+        let name = name.into();
+        self.changed(|parts| parts.name = Some(name).filter(|name| *name != "main"))
     }
 
     /// Sets the type table.
@@ -209,7 +217,7 @@ impl Program {
 
     /// blake3 of the canonical wire form. Computed once.
     pub fn fingerprint(&self) -> [u8; 32] {
-        *self.inner.fingerprint.get_or_init(|| *blake3::hash(format!("{:?}", self.inner.parts).as_bytes()).as_bytes())
+        *self.inner.fingerprint.get_or_init(|| *blake3::hash(&wire::encode(self)).as_bytes())
     }
 
     /// Checks everything that can be wrong with a program and gives the proof, or all problems. Checked once.
