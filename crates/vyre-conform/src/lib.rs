@@ -1,0 +1,19 @@
+//! What every backend is judged by: random programs that are valid by construction, and the rules by which results count as
+//! equal.
+//!
+//! This crate knows no backend; a backend's tests call it.
+//!
+//! ```
+//! use vyre_conform::{GenOptions, generate};
+//! let case = generate(7, &GenOptions::default());
+//! assert_eq!(case.program, generate(7, &GenOptions::default()).program);
+//! assert!(case.program.validate().is_ok());
+//! ```
+#![forbid(unsafe_code)]
+
+mod compare;
+mod generate;
+mod rng;
+
+pub use compare::{Difference, Rules, Tolerance, compare};
+pub use generate::{Case, Floats, GenOptions, Subgroups, generate};
