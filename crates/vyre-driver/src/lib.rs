@@ -25,6 +25,7 @@ pub mod launch;
 pub mod pipeline;
 pub mod routing;
 pub mod specialization;
+mod table_file;
 pub mod tuner;
 
 pub use backend::{BackendError, DispatchConfig, VyreBackend};

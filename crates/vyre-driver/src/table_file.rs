@@ -1,0 +1,202 @@
+//! How a table of decisions lives in one TOML file that many processes share: bounded reads, and updates that lock, read,
+//! merge and replace, so that a reader sees a whole old file or a whole new one and no process loses another's decisions.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use vyre_spec::Diagnostic;
+use vyre_spec::codes::Code;
+
+/// More than any sane table holds; what is larger is not read at all.
+pub(crate) const MAX_TABLE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The words and codes with which one kind of table speaks of its file.
+pub(crate) struct TableFile {
+    /// What the file is, such as `tuner cache`.
+    pub(crate) what: &'static str,
+    pub(crate) unreadable: Code,
+    pub(crate) too_large: Code,
+    pub(crate) invalid: Code,
+    pub(crate) entry: Code,
+    pub(crate) unwritable: Code,
+}
+
+impl TableFile {
+    /// The file's text; `None` when there is no file.
+    pub(crate) fn read(&self, path: &Path) -> Result<Option<String>, Diagnostic> {
+        let unreadable = |error: io::Error| self.problem(self.unreadable, path, &format!("can't be read: {error}"));
+        // Looked at before it is opened, because opening a pipe would wait for its other end.
+        match fs::metadata(path) {
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(self.problem(self.unreadable, path, "is not a plain file"));
+            }
+            Ok(metadata) if metadata.len() > MAX_TABLE_BYTES => return Err(self.oversized(path, metadata.len())),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(error)),
+        }
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_TABLE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_TABLE_BYTES {
+            return Err(self.oversized(path, bytes.len() as u64));
+        }
+        String::from_utf8(bytes).map(Some).map_err(|_| self.problem(self.invalid, path, "is not UTF-8 text"))
+    }
+
+    /// The file as a TOML table; empty when there is no file.
+    pub(crate) fn read_toml(&self, path: &Path) -> Result<toml::Table, Diagnostic> {
+        match self.read(path)? {
+            Some(text) => self.parse(path, &text),
+            None => Ok(toml::Table::new()),
+        }
+    }
+
+    /// Text as a TOML table.
+    pub(crate) fn parse(&self, path: &Path, text: &str) -> Result<toml::Table, Diagnostic> {
+        text.parse::<toml::Table>().map_err(|error| {
+            // The error's own text shows the line; one sentence of it is enough here.
+            let place = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count()) + 1;
+            self.problem(self.invalid, path, &format!("is not valid TOML at line {place}: {}", error.message()))
+        })
+    }
+
+    /// Replaces the file by what `merge` makes of its present text, while no other process does the same. When this
+    /// returns, the new file survives a crash; before, the old one is whole.
+    pub(crate) fn update(
+        &self,
+        path: &Path,
+        merge: impl FnOnce(&Path, Option<String>) -> Result<String, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let unwritable = |step: &str, error: io::Error| {
+            self.problem(self.unwritable, path, &format!("can't be written: {step}: {error}"))
+        };
+        // Where the name is a link, the file behind it is meant, and every name of that file must share one lock.
+        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let name = path
+            .file_name()
+            .ok_or_else(|| self.problem(self.unwritable, path, "can't be written: the path names no file"))?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        create_private_folder(folder).map_err(|error| unwritable("making its folder", error))?;
+        // The lock is a file of its own, because the table's file is replaced while the lock is held.
+        let lock = private(OpenOptions::new().write(true).create(true).truncate(false))
+            .open(sibling(folder, name, "lock"))
+            .map_err(|error| unwritable("opening its lock", error))?;
+        lock.lock().map_err(|error| unwritable("locking", error))?;
+
+        let text = merge(path, self.read(path)?)?;
+        if text.len() as u64 > MAX_TABLE_BYTES {
+            return Err(self.oversized(path, text.len() as u64));
+        }
+        // Only the holder of the lock writes this file, so one that is already there was abandoned by a process that died.
+        let temporary = sibling(folder, name, "tmp");
+        let install = || -> io::Result<()> {
+            match fs::remove_file(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            drop(file);
+            fs::rename(&temporary, path)?;
+            sync_folder(folder)
+        };
+        install().map_err(|error| unwritable("replacing it", error))
+    }
+
+    /// A diagnostic that names the file.
+    pub(crate) fn problem(&self, code: Code, path: &Path, what: &str) -> Diagnostic {
+        Diagnostic::new(code, format!("the {} `{}` {what}", self.what, path.display()))
+    }
+
+    /// Names every entry that can't be used; `None` when there is none.
+    pub(crate) fn bad_entries(&self, path: &Path, bad: &[(String, String)]) -> Option<Diagnostic> {
+        const SHOWN: usize = 8;
+        if bad.is_empty() {
+            return None;
+        }
+        let mut shown: Vec<String> =
+            bad.iter().take(SHOWN).map(|(name, why)| format!("entry {} {why}", quoted(name))).collect();
+        if bad.len() > SHOWN {
+            shown.push(format!("and {} more", bad.len() - SHOWN));
+        }
+        Some(self.problem(self.entry, path, &format!("has entries that can't be used: {}", shown.join("; "))))
+    }
+
+    fn oversized(&self, path: &Path, bytes: u64) -> Diagnostic {
+        self.problem(
+            self.too_large,
+            path,
+            &format!("has or would have {bytes} bytes, over the {MAX_TABLE_BYTES} allowed"),
+        )
+    }
+}
+
+/// A string as a TOML basic string on one line.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The absolute path in an environment variable, else `$HOME/<otherwise>`, else `<otherwise>` below the working folder.
+pub(crate) fn user_folder(variable: &str, otherwise: &str) -> PathBuf {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(variable).unwrap_or_else(|| absolute("HOME").unwrap_or_default().join(otherwise))
+}
+
+fn sibling(folder: &Path, name: &std::ffi::OsStr, ending: &str) -> PathBuf {
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".");
+    hidden.push(ending);
+    folder.join(hidden)
+}
+
+#[cfg(unix)]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600)
+}
+
+#[cfg(not(unix))]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+fn create_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Makes the rename itself durable, where folders can be synchronised.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}

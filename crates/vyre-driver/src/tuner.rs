@@ -1,1 +1,0 @@
-//! Which launch is fastest: workgroup candidates, measured decisions, and the file that keeps them.

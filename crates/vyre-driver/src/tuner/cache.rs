@@ -1,0 +1,189 @@
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use vyre_spec::{Diagnostic, codes};
+
+use super::TunerProgramKey;
+use crate::table_file::{TableFile, quoted, user_folder};
+
+pub(super) static FILE: TableFile = TableFile {
+    what: "tuner cache",
+    unreadable: &codes::tuner::FILE_UNREADABLE,
+    too_large: &codes::tuner::FILE_TOO_LARGE,
+    invalid: &codes::tuner::FILE_INVALID,
+    entry: &codes::tuner::FILE_ENTRY,
+    unwritable: &codes::tuner::FILE_UNWRITABLE,
+};
+
+/// Workgroup sizes by program key, for one adapter. On disk it is TOML with one line per entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunerCache {
+    /// Key to workgroup size.
+    pub entries: BTreeMap<String, [u32; 3]>,
+}
+
+impl TunerCache {
+    /// The size stored under a key.
+    pub fn get(&self, key: &str) -> Option<[u32; 3]> {
+        self.entries.get(key).copied()
+    }
+
+    /// The size stored under a program's key.
+    pub fn get_key(&self, key: &TunerProgramKey) -> Option<[u32; 3]> {
+        self.get(key.as_str())
+    }
+
+    /// Stores a size under a key.
+    pub fn set(&mut self, key: impl Into<String>, size: [u32; 3]) {
+        self.entries.insert(key.into(), size);
+    }
+
+    /// Stores a size under a program's key.
+    pub fn set_key(&mut self, key: impl Borrow<TunerProgramKey>, size: [u32; 3]) {
+        self.set(key.borrow().as_str(), size);
+    }
+
+    /// Reads a file. A missing one is an empty cache; one that can't be read, is over 4 MiB, is not TOML or has an entry
+    /// that is not three positive `u32` is an error that names the file and the entry.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, String> {
+        load(path.as_ref()).map_err(|diagnostic| diagnostic.to_string())
+    }
+
+    /// Adds the entries to the file, atomically and durably: what other processes stored under other keys stays. Entries
+    /// with a zero, and a file that [`TunerCache::load`] would refuse, are errors and leave the file as it is.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), String> {
+        save(self, path.as_ref()).map_err(|diagnostic| diagnostic.to_string())
+    }
+}
+
+pub(super) fn load(path: &Path) -> Result<TunerCache, Diagnostic> {
+    decode(path, FILE.read_toml(path)?)
+}
+
+pub(super) fn save(cache: &TunerCache, path: &Path) -> Result<(), Diagnostic> {
+    let zeros: Vec<_> = cache
+        .entries
+        .iter()
+        .filter(|(_, size)| size.contains(&0))
+        .map(|(key, size)| (key.clone(), format!("holds {size:?}, not three positive integers")))
+        .collect();
+    if let Some(diagnostic) = FILE.bad_entries(path, &zeros) {
+        return Err(diagnostic);
+    }
+    FILE.update(path, |path, present| {
+        let mut merged = match present {
+            Some(text) => decode(path, FILE.parse(path, &text)?)?,
+            None => TunerCache::default(),
+        };
+        merged.entries.extend(cache.entries.iter().map(|(key, size)| (key.clone(), *size)));
+        Ok(encode(&merged))
+    })
+}
+
+fn encode(cache: &TunerCache) -> String {
+    let mut text = String::with_capacity(cache.entries.len() * 96);
+    for (key, [x, y, z]) in &cache.entries {
+        text.push_str(&format!("{} = [{x}, {y}, {z}]\n", quoted(key)));
+    }
+    text
+}
+
+fn decode(path: &Path, table: toml::Table) -> Result<TunerCache, Diagnostic> {
+    let mut entries = BTreeMap::new();
+    let mut bad = Vec::new();
+    for (key, value) in table {
+        match size(&value) {
+            Some(size) => {
+                entries.insert(key, size);
+            }
+            None => bad.push((key, "is not three positive 32-bit integers".to_owned())),
+        }
+    }
+    match FILE.bad_entries(path, &bad) {
+        Some(diagnostic) => Err(diagnostic),
+        None => Ok(TunerCache { entries }),
+    }
+}
+
+fn size(value: &toml::Value) -> Option<[u32; 3]> {
+    let items: &[toml::Value; 3] = value.as_array()?.as_slice().try_into().ok()?;
+    let mut size = [0; 3];
+    for (size, item) in size.iter_mut().zip(items) {
+        *size = u32::try_from(item.as_integer()?).ok().filter(|&axis| axis > 0)?;
+    }
+    Some(size)
+}
+
+/// The file of an adapter below a folder of the tuner's.
+///
+/// A name must survive every file system, and two names must never meet: what is not plainly safe is percent-encoded,
+/// which can be undone and so keeps different names apart, and a name that would be too long keeps its beginning and is
+/// told apart by its digest.
+pub(super) fn adapter_file(folder: &[&str], adapter: &str) -> PathBuf {
+    let mut path = user_folder("XDG_CACHE_HOME", ".cache");
+    path.push("vyre");
+    path.extend(folder);
+    path.push(format!("{}.toml", safe_name(adapter)));
+    path
+}
+
+fn safe_name(name: &str) -> String {
+    const LONGEST: usize = 160;
+    /// Names that mean a device on Windows, whatever comes after the first dot.
+    const DEVICES: [&str; 22] = [
+        "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9", "lpt1",
+        "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
+    ];
+    // A lone sign decodes to nothing else.
+    if name.is_empty() {
+        return "%".to_owned();
+    }
+    let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let device = DEVICES.contains(&stem.as_str());
+    // Where the file system folds case, capitals must be told apart by more than their case.
+    let folds_case = cfg!(any(windows, target_vendor = "apple"));
+    let mut out = String::new();
+    for (at, byte) in name.bytes().enumerate() {
+        let plain = match byte {
+            b'a'..=b'z' => !(device && at == 0),
+            b'A'..=b'Z' => !(folds_case || device && at == 0),
+            b'.' => at > 0,
+            b'0'..=b'9' | b'-' | b'_' => true,
+            _ => false,
+        };
+        if plain {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02x}"));
+        }
+        if out.len() > LONGEST {
+            // Two signs in a row appear in no encoded name.
+            out.truncate(64);
+            return format!("{out}%%{}", blake3::hash(name.as_bytes()).to_hex());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn safe_names_can_be_undone() {
+        let hostile =
+            ["", ".", "..", "a/b", "a\\b", "%", "%25", "%%", "NUL", "nul.x", "é", "a b", "a\0b", "x.toml", "\n"];
+        let mut seen = std::collections::BTreeSet::new();
+        for name in hostile {
+            let safe = safe_name(name);
+            assert!(safe.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.%".contains(&b)), "{safe}");
+            assert!(!safe.starts_with('.'));
+            assert!(seen.insert(safe));
+        }
+        assert_eq!(safe_name("nvidia-h200_535.54"), "nvidia-h200_535.54");
+        let long = ["x".repeat(10_000), "x".repeat(10_001), "é".repeat(5_000)].map(|name| safe_name(&name));
+        assert!(long.iter().all(|name| name.len() < 200));
+        assert!(long[0] != long[1] && long[1] != long[2]);
+    }
+}
