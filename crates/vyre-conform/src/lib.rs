@@ -13,7 +13,9 @@
 
 mod compare;
 mod generate;
+mod reduce;
 mod rng;
 
 pub use compare::{Difference, Rules, Tolerance, compare};
 pub use generate::{Case, Floats, GenOptions, Subgroups, generate};
+pub use reduce::{reduce, statement_count};
