@@ -12,10 +12,14 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod execute;
 mod generate;
 mod reduce;
+mod report;
 mod rng;
 
 pub use compare::{Difference, Rules, Tolerance, compare};
+pub use execute::{Outcome, check, dispatch_config, random_programs, run_reference};
 pub use generate::{Case, Floats, GenOptions, Subgroups, generate};
 pub use reduce::{reduce, statement_count};
+pub use report::Report;

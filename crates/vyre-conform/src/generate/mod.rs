@@ -179,6 +179,20 @@ impl Case {
         Case { seed: 0, program, inputs, specialization: Specialization::new(), grid: None }
     }
 
+    /// The case as text for people: the program, and everything that is passed to it.
+    pub fn describe(&self) -> String {
+        let mut out = format!("{:#?}\n", self.program);
+        let inputs: Vec<_> = self.program.binding_order().into_iter().map(|i| &self.program.buffers()[i]).collect();
+        for (buffer, bytes) in inputs.iter().filter(|buffer| buffer.kind.is_input()).zip(&self.inputs) {
+            let bytes: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            out += &format!("input {}: {bytes}\n", buffer.name);
+        }
+        for (name, value) in &self.specialization {
+            out += &format!("constant {name} = {value:?}\n");
+        }
+        out + &format!("grid {:?}, seed {}\n", self.grid, self.seed)
+    }
+
     /// The inputs as slices.
     pub fn input_slices(&self) -> Vec<&[u8]> {
         self.inputs.iter().map(Vec::as_slice).collect()

@@ -4,7 +4,7 @@ use vyre_foundation::ir::{Access, Expr, Literal, Name, Node};
 
 use super::types::Names;
 use super::{Parts, Protected, collect_names, constants_of};
-use crate::compare::each_operand;
+use crate::compare::{each_operand, visit};
 
 /// Calls `change` on the n-th list of statements; `None` when there are fewer.
 pub(super) fn list<T>(parts: &mut Parts, n: usize, change: impl FnOnce(&mut Vec<Node>) -> T) -> Option<T> {
@@ -155,7 +155,7 @@ pub(crate) fn node_exprs<'a>(node: &'a Node, see: &mut dyn FnMut(&'a Expr)) {
 }
 
 /// Calls `see` for the expressions that may be changed, outer ones first, until it says true.
-fn open_exprs(parts: &mut Parts, keep: &Protected, see: &mut dyn FnMut(&mut Expr) -> bool) -> bool {
+pub(super) fn open_exprs(parts: &mut Parts, keep: &Protected, see: &mut dyn FnMut(&mut Expr) -> bool) -> bool {
     let params: Vec<(Name, Vec<Name>)> = parts
         .functions
         .iter()
@@ -273,7 +273,14 @@ pub(super) fn simpler_exprs(parts: &Parts, n: usize, keep: &Protected) -> Option
     // A part of the same type, at any depth.
     let mut operands = Vec::new();
     below(&expr, &mut operands);
-    out.extend(operands.into_iter().filter(|operand| ty.is_some() && names.of_expr(operand) == ty).cloned());
+    let (alike, others): (Vec<&Expr>, Vec<&Expr>) =
+        operands.into_iter().partition(|operand| ty.is_some() && names.of_expr(operand) == ty);
+    out.extend(alike.into_iter().cloned());
+    // Or one of another type, converted.
+    if let Some(ty) = ty.filter(|ty| Literal::zero(ty).is_some()) {
+        let scalar = |operand: &&Expr| names.of_expr(operand).is_some_and(|ty| Literal::zero(&ty).is_some());
+        out.extend(others.into_iter().filter(scalar).map(|operand| operand.clone().cast(ty.clone())));
+    }
     if let Expr::Literal(literal) = &expr {
         out.retain(|other| matches!(other, Expr::Literal(Literal::Bool(_))) || *other != Expr::Literal(*literal));
     }
@@ -295,6 +302,55 @@ pub(super) fn replace_expr(parts: &mut Parts, n: usize, keep: &Protected, with: 
         *expr = with.clone();
         true
     });
+}
+
+/// Replaces every use of the `let`s of this name by its value, and removes it. False when the value may be another one
+/// later.
+pub(super) fn inline(parts: &mut Parts, name: &Name, keep: &Protected) -> bool {
+    let mut value = None;
+    for body in parts.bodies() {
+        visit(body, &mut |node| {
+            if let Node::Let { name: own, value: v } = node
+                && own == name
+            {
+                value = Some(v.clone());
+            }
+        });
+    }
+    let Some(value) = value.filter(|value| is_fixed(value, parts, keep)) else { return false };
+    let everything = Protected { names: Default::default(), written: Default::default() };
+    open_exprs(parts, &everything, &mut |expr| {
+        if matches!(expr, Expr::Var(own) if own == name) {
+            *expr = value.clone();
+        }
+        false
+    });
+    let mut at = 0;
+    while list(parts, at, |nodes| nodes.retain(|node| !matches!(node, Node::Let { name: own, .. } if own == name)))
+        .is_some()
+    {
+        at += 1;
+    }
+    true
+}
+
+/// The value is the same wherever it is computed.
+fn is_fixed(expr: &Expr, parts: &Parts, keep: &Protected) -> bool {
+    let own = match expr {
+        Expr::Load { buffer, .. } => !keep.written.contains(buffer),
+        Expr::Subgroup { .. } => false,
+        Expr::Var(name) => {
+            let mut fixed = true;
+            for body in parts.bodies() {
+                visit(body, &mut |node| fixed &= !matches!(node, Node::Var { name: own, .. } if own == name));
+            }
+            fixed
+        }
+        _ => true,
+    };
+    let mut fixed = own;
+    each_operand(expr, &mut |operand| fixed &= is_fixed(operand, parts, keep));
+    fixed
 }
 
 /// Replaces every index into a buffer by `id`, where each is made from it. True when something changed.

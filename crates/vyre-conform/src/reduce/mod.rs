@@ -72,6 +72,7 @@ pub fn reduce(case: &Case, mut still_fails: impl FnMut(&Case) -> bool) -> Case {
         reducer.flatten();
         reducer.plain_indices();
         reducer.expressions();
+        reducer.inline();
         reducer.declarations();
         reducer.inputs();
         if size(&reducer.best) >= before || reducer.asked >= MOST_QUESTIONS {
@@ -275,6 +276,25 @@ impl Reducer<'_> {
         }
     }
 
+    fn inline(&mut self) {
+        let mut names = Vec::new();
+        let parts = self.parts();
+        for body in parts.bodies() {
+            visit(body, &mut |node| {
+                if let Node::Let { name, .. } = node {
+                    names.push(name.clone());
+                }
+            });
+        }
+        for name in names {
+            let mut parts = self.parts();
+            let keep = protected(&parts);
+            if !keep.names.contains(&name) && edit::inline(&mut parts, &name, &keep) {
+                self.try_parts(parts);
+            }
+        }
+    }
+
     /// Removes what is declared and not used.
     fn declarations(&mut self) {
         for name in self.parts().functions.into_iter().map(|function| function.name) {
@@ -395,7 +415,7 @@ impl Protected {
     fn holds(&self, node: &Node) -> bool {
         match node {
             Node::Assign { name, .. } => self.names.contains(name),
-            Node::If { then, .. } => then.iter().any(|node| *node == Node::Break),
+            Node::If { then, .. } => then.contains(&Node::Break),
             _ => false,
         }
     }
@@ -486,4 +506,58 @@ fn constants_of(ty: &DataType, types: &[TypeDef]) -> Vec<Expr> {
         _ => ty.as_vector().is_some(),
     };
     if known { vec![Expr::construct(ty.clone(), Vec::new())] } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use vyre_foundation::ir::{BinaryOp, Expr};
+
+    use super::{Parts, Protected, edit, reduce, statement_count};
+    use crate::compare::{Rules, compare};
+    use crate::execute::run_reference;
+    use crate::generate::{Case, Floats, GenOptions, generate};
+
+    /// An executor with a fault: `x % 0` gives `x`.
+    fn broken(case: &Case) -> Option<Vec<Vec<u8>>> {
+        let nothing = Protected { names: HashSet::new(), written: HashSet::new() };
+        let mut parts = Parts::of(&case.program);
+        edit::open_exprs(&mut parts, &nothing, &mut |expr| {
+            if let Expr::Binary { op: BinaryOp::Rem, left, right } = expr {
+                let (a, b) = (left.as_ref().clone(), right.as_ref().clone());
+                *expr = a.clone() - b.clone() * (a / b);
+            }
+            false
+        });
+        run_reference(&Case { program: parts.program(), ..case.clone() }).ok()
+    }
+
+    fn fails(case: &Case) -> bool {
+        match (run_reference(case), broken(case)) {
+            (Ok(expected), Some(actual)) => compare(&expected, &actual, &case.program, &Rules::exact()).is_err(),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn a_fault_shrinks_to_a_few_lines() {
+        let options = GenOptions { statements: (40, 60), floats: Floats::None, ..GenOptions::default() };
+        let mut shrunk = 0;
+        for seed in 0..400 {
+            let case = generate(seed, &options);
+            if statement_count(&case.program) < 40 || !fails(&case) {
+                continue;
+            }
+            let small = reduce(&case, fails);
+            assert!(fails(&small));
+            let count = statement_count(&small.program);
+            assert!(count <= 5, "seed {seed}: {count} statements are left\n{}", small.describe());
+            shrunk += 1;
+            if shrunk == 4 {
+                return;
+            }
+        }
+        panic!("only {shrunk} of 400 programs show the fault");
+    }
 }

@@ -1,0 +1,62 @@
+//! Random programs have one meaning: the reference runs them, and every other form of the same program gives its answer.
+//!
+//! `VYRE_RANDOM` sets how many programs run; the seeds are 0, 1, 2, … of each set of options.
+
+use std::ops::Range;
+
+use vyre_conform::{Case, Floats, GenOptions, Subgroups, generate, run_reference};
+use vyre_foundation::wire;
+
+fn seeds() -> Range<u64> {
+    let count = std::env::var("VYRE_RANDOM").ok().map_or(300, |text| match text.parse() {
+        Ok(count) => count,
+        Err(_) => panic!("VYRE_RANDOM is the number of programs, not {text:?}"),
+    });
+    0..count
+}
+
+/// Different programs by turns: all exact features, those of every device, subgroups, and inexact functions.
+fn options(seed: u64) -> GenOptions {
+    match seed % 8 {
+        0 => GenOptions::portable(),
+        1 => GenOptions { subgroups: Subgroups::FixedSize, ..GenOptions::default() },
+        2 => GenOptions { subgroups: Subgroups::AnySize, floats: Floats::None, ..GenOptions::default() },
+        3 => GenOptions { math: true, ..GenOptions::default() },
+        4 => GenOptions { focus: false, ..GenOptions::default() },
+        _ => GenOptions::default(),
+    }
+}
+
+fn each(mut check: impl FnMut(&Case, &[Vec<u8>])) {
+    for seed in seeds() {
+        let case = generate(seed, &options(seed));
+        match run_reference(&case) {
+            Ok(results) => check(&case, &results),
+            Err(problem) => panic!("seed {seed}: {problem}\n{}", case.describe()),
+        }
+    }
+}
+
+/// Programs that compute nothing would make every comparison pass.
+#[test]
+fn programs_are_worth_running() {
+    let (mut programs, mut varied) = (0, 0);
+    each(|_, results| {
+        programs += 1;
+        let different = |bytes: &Vec<u8>| bytes.chunks(4).any(|word| word != &bytes[..word.len()]);
+        if results.iter().any(different) {
+            varied += 1;
+        }
+    });
+    assert!(varied * 10 >= programs * 9, "{varied} of {programs} programs have results that vary");
+}
+
+#[test]
+fn the_wire_form_keeps_programs() {
+    each(|case, _| {
+        let bytes = wire::encode(&case.program);
+        let back = wire::decode(&bytes).unwrap_or_else(|problem| panic!("seed {}: {problem}", case.seed));
+        assert_eq!(back, case.program, "seed {}", case.seed);
+        assert_eq!(wire::encode(&back), bytes, "seed {}", case.seed);
+    });
+}
