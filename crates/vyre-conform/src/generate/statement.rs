@@ -120,14 +120,11 @@ impl Generator {
         if !arrays.is_empty() && self.rng.chance(1, 4) {
             let (id, element, count) = self.rng.pick(&arrays);
             let element = type_of(&element);
-            self.locals.push(Local { name: name.clone(), ty: LocalType::Array(element, count), mutable: true });
             let ty = DataType::Handle(TypeId(id));
-            if self.rng.chance(1, 2) {
-                return Node::var_zero(name, ty);
-            }
             let parts = (0..count).map(|_| self.leaf(element)).collect();
             let init = Expr::construct(ty.clone(), parts);
-            return Node::var(name, ty, init);
+            self.locals.push(Local { name: name.clone(), ty: LocalType::Array(element, count), mutable: true });
+            return if self.rng.chance(1, 2) { Node::var_zero(name, ty) } else { Node::var(name, ty, init) };
         }
         if !self.structs.is_empty() && self.rng.chance(1, 4) {
             let which = self.rng.below(self.structs.len() as u32) as usize;
