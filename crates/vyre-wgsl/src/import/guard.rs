@@ -1,0 +1,156 @@
+//! Refuses sources whose size or nesting would cost naga's recursive descent unbounded memory, before naga sees them.
+
+use vyre_spec::{Diagnostic, codes};
+
+use super::SourceText;
+
+const MAX_BYTES: usize = 4 << 20;
+/// naga's parser gives up at 200 levels of its own recursion; this keeps the message ours.
+const MAX_NESTING: usize = 120;
+/// Operators in one expression without brackets: each is a level of recursion in naga's lowering.
+const MAX_CHAIN: u32 = 2000;
+
+pub(super) fn check_text(text: &SourceText<'_>, source: &str) -> Result<(), Diagnostic> {
+    if source.len() > MAX_BYTES {
+        return Err(too_large(format!("the source has {} bytes; at most {MAX_BYTES} are accepted", source.len())));
+    }
+    Scan { text, source, at: 0, levels: vec![Level::default()], after_block: false }.run()
+}
+
+pub(super) fn check_binary(bytes: &[u8]) -> Result<(), Diagnostic> {
+    if bytes.len() > MAX_BYTES {
+        return Err(too_large(format!("the module has {} bytes; at most {MAX_BYTES} are accepted", bytes.len())));
+    }
+    // A zero word count would keep naga's reader in place for ever.
+    let words: Vec<u32> =
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+    let bad = |what: &str| Err(Diagnostic::new(&codes::wgsl::SPIRV_PARSE, what.to_owned()));
+    if bytes.len() % 4 != 0 || words.len() < 5 {
+        return bad("a SPIR-V module is a sequence of at least five 32-bit words");
+    }
+    if words[0] != 0x0723_0203 {
+        return bad("the first word is not the SPIR-V magic number 0x07230203");
+    }
+    let mut at = 5;
+    while at < words.len() {
+        let length = (words[at] >> 16) as usize;
+        if length == 0 || length > words.len() - at {
+            return bad(&format!("the instruction at word {at} has the impossible length {length}"));
+        }
+        at += length;
+    }
+    Ok(())
+}
+
+fn too_large(message: String) -> Diagnostic {
+    Diagnostic::new(&codes::wgsl::WGSL_TOO_LARGE, message)
+}
+
+/// What is open at one bracket level.
+#[derive(Default)]
+struct Level {
+    /// Operators since the expression began.
+    chain: u32,
+    /// `else` after `else`.
+    elses: u32,
+}
+
+struct Scan<'a> {
+    text: &'a SourceText<'a>,
+    source: &'a str,
+    at: usize,
+    levels: Vec<Level>,
+    /// The last token closed a block.
+    after_block: bool,
+}
+
+impl Scan<'_> {
+    fn run(mut self) -> Result<(), Diagnostic> {
+        let bytes = self.source.as_bytes();
+        while self.at < bytes.len() {
+            let start = self.at;
+            let byte = bytes[start];
+            self.at += 1;
+            if byte.is_ascii_whitespace() {
+                continue;
+            }
+            if byte == b'/' && matches!(bytes.get(self.at), Some(b'/' | b'*')) {
+                self.skip_comment();
+                continue;
+            }
+            let word = byte == b'_' || byte.is_ascii_alphanumeric() || byte >= 0x80;
+            if word {
+                while bytes
+                    .get(self.at)
+                    .is_some_and(|&b| b == b'_' || b == b'.' || b.is_ascii_alphanumeric() || b >= 0x80)
+                {
+                    self.at += 1;
+                }
+            }
+            let is_else = &self.source.as_bytes()[start..self.at] == b"else";
+            let after_block = std::mem::replace(&mut self.after_block, byte == b'}');
+            let depth = self.levels.len();
+            let Some(level) = self.levels.last_mut() else { continue };
+            if after_block && !is_else {
+                level.elses = 0;
+            }
+            match byte {
+                b'(' | b'[' | b'{' => {
+                    // A call or index chain such as `f(…)[…]` is one level of recursion a link, like an operator.
+                    level.chain += 1;
+                    self.levels.push(Level::default());
+                    if depth >= MAX_NESTING {
+                        return Err(self.problem(start, format!("brackets are nested more than {MAX_NESTING} deep")));
+                    }
+                }
+                b')' | b']' => {
+                    if depth > 1 {
+                        self.levels.pop();
+                    }
+                }
+                b'}' => {
+                    if depth > 1 {
+                        self.levels.pop();
+                    }
+                    if let Some(level) = self.levels.last_mut() {
+                        level.chain = 0;
+                    }
+                }
+                b';' | b',' => level.chain = 0,
+                _ if is_else => level.elses += 1,
+                _ if word => {}
+                _ => level.chain += 1,
+            }
+            if let Some(level) = self.levels.last()
+                && (level.chain > MAX_CHAIN || level.elses > MAX_CHAIN)
+            {
+                let what =
+                    if level.chain > MAX_CHAIN { "operators in one expression" } else { "`else` branches in a row" };
+                return Err(self.problem(start, format!("there are more than {MAX_CHAIN} {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn problem(&self, start: usize, message: String) -> Diagnostic {
+        self.text.mark_range(too_large(message), self.source, start, start + 1)
+    }
+
+    /// Stands after the first `/`. Block comments nest in WGSL.
+    fn skip_comment(&mut self) {
+        let bytes = self.source.as_bytes();
+        if bytes[self.at] == b'/' {
+            self.at = bytes[self.at..].iter().position(|&b| b == b'\n').map_or(bytes.len(), |n| self.at + n);
+            return;
+        }
+        self.at += 1;
+        let mut depth = 1;
+        while depth > 0 && self.at < bytes.len() {
+            match (bytes[self.at], bytes.get(self.at + 1)) {
+                (b'/', Some(b'*')) => (depth, self.at) = (depth + 1, self.at + 2),
+                (b'*', Some(b'/')) => (depth, self.at) = (depth - 1, self.at + 2),
+                _ => self.at += 1,
+            }
+        }
+    }
+}

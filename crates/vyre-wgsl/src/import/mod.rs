@@ -1,0 +1,180 @@
+//! From source text or SPIR-V words to a program: guard, naga, translation.
+
+mod expr;
+mod function;
+mod guard;
+mod math;
+mod matrix;
+mod module;
+mod names;
+mod uses;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{Module, ShaderStage, Span};
+use vyre_foundation::ir::Program;
+use vyre_spec::{Diagnostic, SourceLocation, codes};
+
+use module::Importer;
+
+/// What to import and how to speak about it.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Name of the entry point; may be left out where the module has only one compute entry point.
+    pub entry: Option<String>,
+    /// File name for diagnostics.
+    pub file: Option<String>,
+}
+
+/// naga's front ends and the translation recurse; the guard bounds how deep, and this is more than that takes.
+const STACK_BYTES: usize = 256 << 20;
+
+/// Imports a compute kernel from WGSL text. All problems that can be found are reported together.
+pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
+    let text = SourceText { text: Some(source), file: options.file.as_deref() };
+    guard::check_text(&text, source).map_err(|problem| vec![problem])?;
+    on_big_stack(&|| {
+        let parsed = catch(|| naga::front::wgsl::parse_str(source))?;
+        let module = parsed.map_err(|error| vec![parse_problem(&text, &error)])?;
+        translate(&module, &text, options)
+    })
+}
+
+/// Imports a compute kernel from a SPIR-V binary.
+pub fn import_spirv(bytes: &[u8], options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
+    let text = SourceText { text: None, file: options.file.as_deref() };
+    guard::check_binary(bytes).map_err(|problem| vec![problem])?;
+    on_big_stack(&|| {
+        let spv = naga::front::spv::Options { adjust_coordinate_space: false, ..Default::default() };
+        let parsed = catch(|| naga::front::spv::parse_u8_slice(bytes, &spv))?;
+        let module =
+            parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])?;
+        translate(&module, &text, options)
+    })
+}
+
+/// The text that places refer to; SPIR-V has none.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceText<'a> {
+    text: Option<&'a str>,
+    file: Option<&'a str>,
+}
+
+impl SourceText<'_> {
+    /// Adds the source line of a span to a diagnostic.
+    pub(crate) fn mark(&self, diagnostic: Diagnostic, span: Span) -> Diagnostic {
+        match (self.text, span.to_range()) {
+            (Some(text), Some(range)) => self.mark_range(diagnostic, text, range.start, range.end),
+            _ => diagnostic,
+        }
+    }
+
+    fn mark_range(&self, diagnostic: Diagnostic, text: &str, start: usize, end: usize) -> Diagnostic {
+        diagnostic.with_source(SourceLocation::in_text(self.file, text, start, end))
+    }
+}
+
+fn on_big_stack(work: &(dyn Fn() -> Result<Program, Vec<Diagnostic>> + Sync)) -> Result<Program, Vec<Diagnostic>> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("vyre-wgsl".into()).stack_size(STACK_BYTES);
+        match thread.spawn_scoped(scope, work) {
+            Ok(handle) => handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(error) => Err(vec![Diagnostic::new(
+                &codes::wgsl::WGSL_FRONT_END,
+                format!("no thread for the import could be started: {error}"),
+            )]),
+        }
+    })
+}
+
+/// Runs a part of naga. A panic there is a bug of naga's that hostile input may reach, so it becomes a diagnostic.
+fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Vec<Diagnostic>> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let reason = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        vec![Diagnostic::new(&codes::wgsl::WGSL_FRONT_END, format!("the front end stopped: {}", one_line(reason)))]
+    })
+}
+
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 600;
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.len() > LONGEST {
+        let cut = (0..=LONGEST).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
+        line.truncate(cut);
+        line.push('…');
+    }
+    line
+}
+
+fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -> Diagnostic {
+    let mut message = one_line(error.message());
+    let label = error.labels().next();
+    if let Some((_, label)) = &label
+        && !label.is_empty()
+    {
+        message = format!("{message}: {}", one_line(label));
+    }
+    let mut diagnostic = Diagnostic::new(&codes::wgsl::WGSL_PARSE, message);
+    let notes: Vec<_> = error.notes().map(one_line).collect();
+    if !notes.is_empty() {
+        diagnostic = diagnostic.with_fix(notes.join(" "));
+    }
+    text.mark(diagnostic, label.map_or(Span::UNDEFINED, |(span, _)| span))
+}
+
+fn invalid_problem(text: &SourceText<'_>, error: &naga::WithSpan<naga::valid::ValidationError>) -> Diagnostic {
+    let mut message = error.as_inner().to_string();
+    let mut cause = std::error::Error::source(error.as_inner());
+    while let Some(inner) = cause {
+        message = format!("{message}: {inner}");
+        cause = inner.source();
+    }
+    // The most exact place is the smallest one that is not the whole function.
+    let place = error
+        .spans()
+        .filter(|(span, _)| span.is_defined())
+        .min_by_key(|(span, _)| span.to_range().map_or(usize::MAX, |range| range.end.saturating_sub(range.start)));
+    let diagnostic = Diagnostic::new(&codes::wgsl::WGSL_INVALID, one_line(&message));
+    text.mark(diagnostic, place.map_or(Span::UNDEFINED, |(span, _)| *span))
+}
+
+fn translate(module: &Module, text: &SourceText<'_>, options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
+    let entry = find_entry(module, options).map_err(|problem| vec![problem])?;
+    let info: ModuleInfo = catch(|| Validator::new(ValidationFlags::all(), Capabilities::all()).validate(module))?
+        .map_err(|error| vec![invalid_problem(text, &error)])?;
+    Importer::new(module, &info, *text).run(entry)
+}
+
+fn find_entry(module: &Module, options: &ImportOptions) -> Result<usize, Diagnostic> {
+    let compute: Vec<usize> =
+        (0..module.entry_points.len()).filter(|&i| module.entry_points[i].stage == ShaderStage::Compute).collect();
+    let list = || {
+        let names: Vec<_> = compute.iter().take(20).map(|&i| module.entry_points[i].name.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    match (&options.entry, compute.as_slice()) {
+        (Some(name), _) => {
+            if let Some(&found) = compute.iter().find(|&&i| module.entry_points[i].name == *name) {
+                return Ok(found);
+            }
+            let other = module.entry_points.iter().find(|entry| entry.name == *name);
+            let message = match other {
+                Some(entry) => format!("`{name}` is a {:?} entry point, not a compute one", entry.stage),
+                None => format!("there is no entry point `{name}`"),
+            };
+            Err(Diagnostic::new(&codes::wgsl::WGSL_ENTRY, format!("{message}; compute entry points: {}", list())))
+        }
+        (None, [only]) => Ok(*only),
+        (None, []) => Err(Diagnostic::new(&codes::wgsl::WGSL_ENTRY, "the module has no compute entry point")
+            .with_fix("Add a function with `@compute @workgroup_size(…)`.")),
+        (None, _) => Err(Diagnostic::new(
+            &codes::wgsl::WGSL_MANY_ENTRIES,
+            format!("the module has {} compute entry points: {}", compute.len(), list()),
+        )),
+    }
+}

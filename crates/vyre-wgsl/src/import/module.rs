@@ -1,0 +1,464 @@
+//! The module's types, constants and buffers, and the program that they and the entry point make.
+
+use std::collections::{BTreeMap, HashMap};
+
+use naga::proc::Layouter;
+use naga::valid::{FunctionInfo, ModuleInfo};
+use naga::{
+    AddressSpace, ArraySize, GlobalVariable, Handle, Module, Override, Scalar, ScalarKind, Span, StorageAccess, Type,
+    TypeInner,
+};
+use vyre_foundation::ir::{
+    BufferDecl, BufferKind, Count, DataType, Expr, Function, Literal, Member, Name, Node, Program, SpecConstant,
+    TypeDef, TypeId, layout_of,
+};
+use vyre_spec::{Diagnostic, codes};
+
+use super::SourceText;
+use super::function::{FunctionCx, SpecializedFunction};
+use super::names::Names;
+use super::uses::ModuleUses;
+
+/// A problem has been recorded; what depends on the failed part is skipped silently.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed;
+
+/// Result of translating a part.
+pub(super) type Res<T> = Result<T, Failed>;
+
+/// Sources that keep finding new problems are cut off.
+const MAX_PROBLEMS: usize = 50;
+/// Statements and expressions of all copies of functions together.
+const MAX_WORK: usize = 4_000_000;
+
+/// A global variable that is a buffer of the program.
+#[derive(Clone)]
+pub(super) struct Buffer {
+    pub(super) name: Name,
+    /// The first index of a path is the buffer's element; else the buffer has one element.
+    pub(super) by_element: bool,
+    pub(super) kind: BufferKind,
+    ty: DataType,
+    count: Count,
+    read: bool,
+}
+
+pub(super) struct Importer<'a> {
+    pub(super) module: &'a Module,
+    pub(super) info: &'a ModuleInfo,
+    pub(super) uses: ModuleUses,
+    pub(super) names: Names,
+    pub(super) functions: Vec<Function>,
+    pub(super) specialized: HashMap<SpecializedFunction, Name>,
+    /// How many calls deep the function being translated is.
+    pub(super) depth: u32,
+    text: SourceText<'a>,
+    layouter: Layouter,
+    types: Vec<TypeDef>,
+    type_ids: HashMap<TypeDef, TypeId>,
+    struct_names: Names,
+    known_types: HashMap<Handle<Type>, DataType>,
+    constants: BTreeMap<Handle<Override>, Expr>,
+    spec_constants: Vec<SpecConstant>,
+    buffers: BTreeMap<Handle<GlobalVariable>, Buffer>,
+    problems: Vec<Diagnostic>,
+    work: usize,
+}
+
+impl<'a> Importer<'a> {
+    pub(super) fn new(module: &'a Module, info: &'a ModuleInfo, text: SourceText<'a>) -> Self {
+        Importer {
+            module,
+            info,
+            uses: ModuleUses::new(module),
+            names: Names::default(),
+            functions: Vec::new(),
+            specialized: HashMap::new(),
+            depth: 0,
+            text,
+            layouter: Layouter::default(),
+            types: Vec::new(),
+            type_ids: HashMap::new(),
+            struct_names: Names::default(),
+            known_types: HashMap::new(),
+            constants: BTreeMap::new(),
+            spec_constants: Vec::new(),
+            buffers: BTreeMap::new(),
+            problems: Vec::new(),
+            work: 0,
+        }
+    }
+
+    pub(super) fn run(mut self, entry: usize) -> Result<Program, Vec<Diagnostic>> {
+        let program = self.program(entry);
+        match program {
+            Ok(program) if self.problems.is_empty() => Ok(program),
+            _ => Err(self.problems),
+        }
+    }
+
+    fn program(&mut self, entry: usize) -> Res<Program> {
+        if let Err(error) = self.layouter.update(self.module.to_ctx()) {
+            let diagnostic = Diagnostic::new(&codes::wgsl::WGSL_INVALID, error.to_string());
+            return self.fail_with(diagnostic, Span::UNDEFINED);
+        }
+        // Overrides and buffers keep their names where functions and variables want the same.
+        for (handle, constant) in self.module.overrides.iter() {
+            if constant.name.is_some() {
+                // A constant that only other entry points use may be anything.
+                if self.override_used(handle, entry) {
+                    let _ = self.constant(handle);
+                }
+            }
+        }
+        let point = &self.module.entry_points[entry];
+        self.names.fresh(&point.name);
+        let info: &'a FunctionInfo = self.info.get_entry_point(entry);
+        let globals: Vec<_> = self.module.global_variables.iter().map(|(handle, _)| handle).collect();
+        for global in globals {
+            if !info[global].is_empty() {
+                let _ = self.buffer_if_resource(global);
+            }
+        }
+        let body = FunctionCx::entry(self, entry)?;
+        let (size, exprs) = self.workgroup_size(entry)?;
+        let buffers = self.take_buffers();
+        Ok(Program::wrapped(buffers, size, body)
+            .with_name(point.name.as_str())
+            .with_types(std::mem::take(&mut self.types))
+            .with_constants(std::mem::take(&mut self.spec_constants))
+            .with_functions(std::mem::take(&mut self.functions))
+            .with_workgroup_exprs(exprs))
+    }
+
+    /// With one entry point all overrides belong to it; with more, those without a default may be another's.
+    fn override_used(&self, handle: Handle<Override>, _entry: usize) -> bool {
+        self.module.entry_points.len() == 1 || self.module.overrides[handle].init.is_some()
+    }
+
+    fn workgroup_size(&mut self, entry: usize) -> Res<([u32; 3], [Option<Expr>; 3])> {
+        let point = &self.module.entry_points[entry];
+        let mut exprs = [None, None, None];
+        if let Some(overrides) = point.workgroup_size_overrides {
+            for (slot, handle) in exprs.iter_mut().zip(overrides) {
+                if let Some(handle) = handle {
+                    *slot = Some(self.size_expr(handle)?);
+                }
+            }
+        }
+        let mut size = point.workgroup_size;
+        size.iter_mut().zip(&exprs).for_each(|(size, expr)| {
+            if expr.is_some() {
+                *size = 1;
+            }
+        });
+        Ok((size, exprs))
+    }
+
+    /// A size given by an expression of the module; i32 ones count as u32.
+    fn size_expr(&mut self, handle: Handle<naga::Expression>) -> Res<Expr> {
+        let value = self.global_expr(handle)?;
+        let signed = matches!(
+            self.info[handle].inner_with(&self.module.types),
+            TypeInner::Scalar(Scalar { kind: ScalarKind::Sint, .. })
+        );
+        Ok(if signed { value.cast(DataType::U32) } else { value })
+    }
+
+    fn take_buffers(&mut self) -> Vec<BufferDecl> {
+        let module = self.module;
+        std::mem::take(&mut self.buffers)
+            .into_iter()
+            .map(|(handle, buffer)| {
+                let binding = module.global_variables[handle].binding;
+                let kind = match buffer.kind {
+                    BufferKind::ReadWrite if !buffer.read => BufferKind::Output,
+                    kind => kind,
+                };
+                BufferDecl {
+                    name: buffer.name,
+                    group: binding.map_or(0, |binding| binding.group),
+                    binding: binding.map_or(0, |binding| binding.binding),
+                    kind,
+                    ty: buffer.ty,
+                    count: buffer.count,
+                }
+            })
+            .collect()
+    }
+
+    /// Records a problem.
+    pub(super) fn problem(&mut self, diagnostic: Diagnostic, span: Span) {
+        if self.problems.len() < MAX_PROBLEMS {
+            let diagnostic = self.text.mark(diagnostic, span);
+            if !self.problems.contains(&diagnostic) {
+                self.problems.push(diagnostic);
+            }
+        }
+    }
+
+    fn fail_with<T>(&mut self, diagnostic: Diagnostic, span: Span) -> Res<T> {
+        self.problem(diagnostic, span);
+        Err(Failed)
+    }
+
+    /// Records that a feature has no meaning here.
+    pub(super) fn unsupported<T>(&mut self, what: impl std::fmt::Display, span: Span) -> Res<T> {
+        self.fail_with(Diagnostic::new(&codes::wgsl::WGSL_UNSUPPORTED, format!("{what} can't be imported")), span)
+    }
+
+    /// Counts translated parts, so that copies of functions can't grow without end.
+    pub(super) fn spend(&mut self, work: usize, span: Span) -> Res<()> {
+        self.work += work;
+        if self.work <= MAX_WORK {
+            return Ok(());
+        }
+        let message =
+            "the kernel has too many statements once functions are copied for the pointers they are called with";
+        self.fail_with(Diagnostic::new(&codes::wgsl::WGSL_TOO_LARGE, message), span)
+    }
+
+    /// Whether the source is WGSL text.
+    pub(super) fn is_text(&self) -> bool {
+        self.text.text.is_some()
+    }
+
+    /// Whether translation went wrong so far.
+    pub(super) fn has_problems(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
+    /// The type that a scalar of naga's is.
+    pub(super) fn scalar(&mut self, scalar: Scalar, span: Span) -> Res<DataType> {
+        match scalar_type(scalar) {
+            Some(ty) => Ok(ty),
+            None => self.unsupported(format_args!("the type {}", scalar_name(scalar)), span),
+        }
+    }
+
+    /// The type that a naga type is.
+    pub(super) fn ty(&mut self, handle: Handle<Type>, span: Span) -> Res<DataType> {
+        if let Some(known) = self.known_types.get(&handle) {
+            return Ok(known.clone());
+        }
+        let ty = &self.module.types[handle];
+        let own_span = self.module.types.get_span(handle);
+        let span = if own_span.is_defined() { own_span } else { span };
+        let made = match ty.inner {
+            TypeInner::Array { base, size, stride } => {
+                let element = self.ty(base, span)?;
+                let count = self.count(size, span)?;
+                self.define(TypeDef::Array { element, count, stride })
+            }
+            TypeInner::Struct { ref members, span: size } => {
+                let mut defined = Vec::with_capacity(members.len());
+                let mut names = Names::default();
+                for (i, member) in members.iter().enumerate() {
+                    let wanted = member.name.clone().unwrap_or_else(|| format!("m{i}"));
+                    let ty = self.ty(member.ty, span)?;
+                    defined.push(Member { name: names.fresh(&wanted), ty, offset: member.offset });
+                }
+                let open = members.last().is_some_and(|last| {
+                    matches!(self.module.types[last.ty].inner, TypeInner::Array { size: ArraySize::Dynamic, .. })
+                });
+                let size = if open { members.last().map_or(size, |last| last.offset) } else { size };
+                let align = self.layouter[handle].alignment.round_up(1);
+                let name = self.struct_names.fresh(ty.name.as_deref().unwrap_or("Struct"));
+                let id = TypeId(self.types.len() as u32);
+                self.types.push(TypeDef::Struct { name, members: defined, size, align });
+                DataType::Handle(id)
+            }
+            ref inner => self.inner_type(inner, span)?,
+        };
+        self.known_types.insert(handle, made.clone());
+        Ok(made)
+    }
+
+    /// The type that one without a handle is.
+    pub(super) fn inner_type(&mut self, inner: &TypeInner, span: Span) -> Res<DataType> {
+        match *inner {
+            TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => self.scalar(scalar, span),
+            TypeInner::Vector { size, scalar } => Ok(DataType::vector(self.scalar(scalar, span)?, size.into())),
+            TypeInner::Matrix { columns, rows, scalar } => {
+                let column = DataType::vector(self.scalar(scalar, span)?, rows.into());
+                let stride = layout_of(&column, &[]).map_or(0, |layout| layout.stride);
+                Ok(self.define(TypeDef::Array { element: column, count: Count::Fixed(columns.into()), stride }))
+            }
+            ref other => self.unsupported(describe(other), span),
+        }
+    }
+
+    /// A struct that no source type stands for: the results of a function with pointer arguments.
+    pub(super) fn record(&mut self, name: &str, parts: Vec<(Name, DataType)>) -> DataType {
+        let mut offset = 0u32;
+        let mut align = 1;
+        let mut members = Vec::with_capacity(parts.len());
+        for (name, ty) in parts {
+            let layout = layout_of(&ty, &self.types);
+            let (size, part_align) = layout.map_or((4, 4), |layout| (layout.size, layout.align.max(1)));
+            offset = offset.next_multiple_of(part_align);
+            members.push(Member { name, ty, offset });
+            offset = offset.saturating_add(size);
+            align = align.max(part_align);
+        }
+        let name = self.struct_names.fresh(name);
+        let id = TypeId(self.types.len() as u32);
+        self.types.push(TypeDef::Struct { name, members, size: offset.next_multiple_of(align), align });
+        DataType::Handle(id)
+    }
+
+    fn define(&mut self, def: TypeDef) -> DataType {
+        let next = TypeId(self.types.len() as u32);
+        let id = *self.type_ids.entry(def.clone()).or_insert(next);
+        if id == next {
+            self.types.push(def);
+        }
+        DataType::Handle(id)
+    }
+
+    fn count(&mut self, size: ArraySize, _span: Span) -> Res<Count> {
+        Ok(match size {
+            ArraySize::Constant(count) => Count::Fixed(count.get()),
+            ArraySize::Dynamic => Count::Runtime,
+            ArraySize::Pending(handle) => {
+                let signed = matches!(
+                    self.module.types[self.module.overrides[handle].ty].inner,
+                    TypeInner::Scalar(Scalar { kind: ScalarKind::Sint, .. })
+                );
+                let value = self.constant(handle)?;
+                Count::Constant(Box::new(if signed { value.cast(DataType::U32) } else { value }))
+            }
+        })
+    }
+
+    /// The buffer that a global variable is, where it is one that naga counts as used.
+    fn buffer_if_resource(&mut self, handle: Handle<GlobalVariable>) -> Res<()> {
+        if self.module.global_variables[handle].space == AddressSpace::Private {
+            return Ok(());
+        }
+        self.buffer(handle).map(|_| ())
+    }
+
+    /// The buffer that a global variable is.
+    pub(super) fn buffer(&mut self, handle: Handle<GlobalVariable>) -> Res<Buffer> {
+        if let Some(buffer) = self.buffers.get(&handle) {
+            return Ok(buffer.clone());
+        }
+        let global = &self.module.global_variables[handle];
+        let span = self.module.global_variables.get_span(handle);
+        let kind = match global.space {
+            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => BufferKind::ReadWrite,
+            AddressSpace::Storage { .. } => BufferKind::Read,
+            AddressSpace::Uniform => BufferKind::Uniform,
+            AddressSpace::WorkGroup => BufferKind::Workgroup,
+            AddressSpace::Handle => return self.unsupported(describe(&self.module.types[global.ty].inner), span),
+            space => return self.unsupported(format_args!("a variable of the address space {space:?}"), span),
+        };
+        let (ty, count, by_element) = match self.module.types[global.ty].inner {
+            TypeInner::Array { base, size, stride }
+                if size == ArraySize::Dynamic || !self.uses.is_whole(self.module, handle) =>
+            {
+                let element = self.ty(base, span)?;
+                let own = layout_of(&element, &self.types).map_or(stride, |layout| layout.stride);
+                if own != stride {
+                    return self.unsupported(format_args!("an array with the unusual stride of {stride} bytes"), span);
+                }
+                (element, self.count(size, span)?, true)
+            }
+            TypeInner::BindingArray { .. } => return self.unsupported("a binding array", span),
+            _ => (self.ty(global.ty, span)?, Count::Fixed(1), false),
+        };
+        let name = self.names.fresh(global.name.as_deref().unwrap_or("buffer"));
+        let buffer = Buffer { name, by_element, kind, ty, count, read: false };
+        self.buffers.insert(handle, buffer.clone());
+        Ok(buffer)
+    }
+
+    /// Notes that a buffer's contents are read.
+    pub(super) fn mark_read(&mut self, handle: Handle<GlobalVariable>) {
+        if let Some(buffer) = self.buffers.get_mut(&handle) {
+            buffer.read = true;
+        }
+    }
+
+    /// An override: a specialization constant, or an expression of others.
+    pub(super) fn constant(&mut self, handle: Handle<Override>) -> Res<Expr> {
+        if let Some(known) = self.constants.get(&handle) {
+            return Ok(known.clone());
+        }
+        let constant = &self.module.overrides[handle];
+        let span = self.module.overrides.get_span(handle);
+        let label = constant.name.clone().unwrap_or_else(|| "override".into());
+        let refuse = |what: &str| Diagnostic::new(&codes::wgsl::WGSL_OVERRIDE, format!("override `{label}` {what}"));
+        let Some(init) = constant.init else {
+            return self.fail_with(refuse("has no default value"), span);
+        };
+        let value = self.global_expr(init)?;
+        let made = match (&constant.name, value) {
+            (Some(name), Expr::Literal(default)) => {
+                if matches!(default, Literal::U64(_) | Literal::I64(_) | Literal::F64(_)) {
+                    return self.fail_with(refuse(&format!("is {}", default.data_type())), span);
+                }
+                let name = self.names.fresh(name);
+                self.spec_constants.push(SpecConstant { name: name.clone(), default });
+                Expr::Constant(name)
+            }
+            (_, value) => value,
+        };
+        self.constants.insert(handle, made.clone());
+        Ok(made)
+    }
+
+    /// A constant expression of the module.
+    pub(super) fn global_expr(&mut self, handle: Handle<naga::Expression>) -> Res<Expr> {
+        FunctionCx::global(self).value(handle)
+    }
+
+    /// The first value of a private variable.
+    pub(super) fn private_var(&mut self, handle: Handle<GlobalVariable>, name: Name) -> Res<Node> {
+        let global = &self.module.global_variables[handle];
+        let ty = self.ty(global.ty, self.module.global_variables.get_span(handle))?;
+        let init = global.init.map(|init| self.global_expr(init)).transpose()?;
+        Ok(Node::Var { name, ty, init })
+    }
+}
+
+/// The computing type of a scalar of naga's.
+pub(super) fn scalar_type(scalar: Scalar) -> Option<DataType> {
+    Some(match (scalar.kind, scalar.width) {
+        (ScalarKind::Bool, _) => DataType::Bool,
+        (ScalarKind::Sint, 4) => DataType::I32,
+        (ScalarKind::Sint, 8) => DataType::I64,
+        (ScalarKind::Uint, 4) => DataType::U32,
+        (ScalarKind::Uint, 8) => DataType::U64,
+        (ScalarKind::Float, 2) => DataType::F16,
+        (ScalarKind::Float, 4) => DataType::F32,
+        (ScalarKind::Float, 8) => DataType::F64,
+        _ => return None,
+    })
+}
+
+fn scalar_name(scalar: Scalar) -> String {
+    let letter = match scalar.kind {
+        ScalarKind::Sint => "i",
+        ScalarKind::Uint => "u",
+        ScalarKind::Float => "f",
+        ScalarKind::Bool => "bool",
+        ScalarKind::AbstractInt => "abstract integer ",
+        ScalarKind::AbstractFloat => "abstract float ",
+    };
+    format!("{letter}{}", u32::from(scalar.width) * 8)
+}
+
+fn describe(inner: &TypeInner) -> &'static str {
+    match inner {
+        TypeInner::Image { .. } => "a texture",
+        TypeInner::Sampler { .. } => "a sampler",
+        TypeInner::AccelerationStructure { .. } => "an acceleration structure",
+        TypeInner::RayQuery { .. } => "a ray query",
+        TypeInner::BindingArray { .. } => "a binding array",
+        TypeInner::CooperativeMatrix { .. } => "a cooperative matrix",
+        TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. } => "a pointer stored as a value",
+        _ => "this type",
+    }
+}

@@ -1,0 +1,34 @@
+//! WGSL and SPIR-V in, through naga's front ends, and WGSL text out.
+//!
+//! This crate knows nothing about devices. What a kernel means is decided by the program that comes out of the import.
+//!
+//! ```
+//! use vyre_wgsl::{ImportOptions, import};
+//! let source = "
+//!     @group(0) @binding(0) var<storage, read> xs: array<f32>;
+//!     @group(0) @binding(1) var<storage, read_write> ys: array<f32>;
+//!     @compute @workgroup_size(64)
+//!     fn double(@builtin(global_invocation_id) id: vec3<u32>) {
+//!         if id.x < arrayLength(&ys) { ys[id.x] = 2.0 * xs[id.x]; }
+//!     }";
+//! let program = import(source, &ImportOptions::default()).unwrap();
+//! assert_eq!(program.name(), "double");
+//! assert_eq!(program.buffers().len(), 2);
+//! ```
+//!
+//! How WGSL maps to a program:
+//!
+//! - Only the buffers that the entry point, or a function it calls, uses become buffers of the program.
+//! - A `read_write` storage buffer that is never read (no load, no atomic) becomes an `output`, which starts as zero and is
+//!   no input; one that is read is `read_write`.
+//! - `override` constants become specialization constants. One whose initial value depends on other overrides is computed
+//!   from them and can't be set itself; one without a default is refused.
+//! - A load outside an array gives zero and a store outside is dropped, for run-time arrays, fixed arrays and vectors alike.
+//! - Pointers to variables are passed by copying in and out, which WGSL's aliasing rules make indistinguishable; pointers to
+//!   storage and workgroup memory make a copy of the function for each variable.
+//! - `var<private>` becomes a variable of the entry point. Matrices become arrays of their columns.
+#![forbid(unsafe_code)]
+
+mod import;
+
+pub use import::{ImportOptions, import, import_spirv};
