@@ -126,7 +126,7 @@ pub(super) fn swizzle(value: Expr, lanes: &[u8], element: &DataType) -> Expr {
 }
 
 /// Part of a struct or array value.
-pub(super) fn part(value: Expr, step: Access) -> Expr {
+pub(super) fn part(mut value: Expr, step: Access) -> Expr {
     if let Expr::Construct { ty: DataType::Handle(_), parts } = &value {
         let index = match &step {
             Access::Member(index) => Some(*index as usize),
@@ -138,13 +138,11 @@ pub(super) fn part(value: Expr, step: Access) -> Expr {
             return part.clone();
         }
     }
-    match value {
-        Expr::Part { value, mut path } => {
-            path.push(step);
-            Expr::Part { value, path }
-        }
-        value => Expr::Part { value: Box::new(value), path: vec![step] },
+    if let Expr::Part { path, .. } = &mut value {
+        path.push(step);
+        return value;
     }
+    Expr::Part { value: Box::new(value), path: vec![step] }
 }
 
 /// An element by constant position.

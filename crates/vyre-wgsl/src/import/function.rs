@@ -683,10 +683,10 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
         }
         let (condition, right) = (condition?, self.value(operator.right)?);
         // `a || b` tests `!a`.
-        let both = match (operator.is_or, condition) {
-            (false, left) => left & right,
-            (true, Expr::Unary { op: UnaryOp::Not, value }) => *value | right,
-            (true, negated) => !negated | right,
+        let both = match &condition {
+            _ if !operator.is_or => condition & right,
+            Expr::Unary { op: UnaryOp::Not, value } => (**value).clone() | right,
+            negated => !(*negated).clone() | right,
         };
         self.local_values.insert(operator.result, both);
         Ok(())
