@@ -8,7 +8,10 @@ fn ok(source: &str) -> Program {
     match import(source, &ImportOptions::default()) {
         Ok(program) => {
             if let Err(problems) = program.validate() {
-                panic!("not valid: {}\n{program:#?}", problems.iter().map(|p| p.to_string()).collect::<Vec<_>>().join("\n"));
+                panic!(
+                    "not valid: {}\n{program:#?}",
+                    problems.iter().map(|p| p.to_string()).collect::<Vec<_>>().join("\n")
+                );
             }
             program
         }
@@ -54,13 +57,15 @@ fn buffers_take_their_kind_from_how_they_are_used() {
 
 #[test]
 fn every_unsupported_feature_is_reported_with_its_line() {
-    let found = problems("
+    let found = problems(
+        "
         @group(0) @binding(0) var picture: texture_2d<f32>;
         @group(0) @binding(1) var<storage, read_write> out: array<f32>;
         @compute @workgroup_size(1)
         fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             out[0] = textureLoad(picture, vec2<i32>(0, 0), 0).x;
-        }");
+        }",
+    );
     let text = found.iter().map(|p| p.to_string()).collect::<Vec<_>>().join("\n");
     assert!(found.iter().all(|p| p.code.id == "V0403" && p.source.is_some()), "{text}");
     assert!(text.contains("texture_2d<f32>") && text.contains("kernel.wgsl:2:"), "{text}");
