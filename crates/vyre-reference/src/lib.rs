@@ -32,7 +32,7 @@ mod value;
 use std::borrow::Cow;
 
 use vyre_foundation::ValidProgram;
-use vyre_foundation::ir::{BufferKind, Name, Specialization};
+use vyre_foundation::ir::{BufferKind, Name, Program, Specialization};
 use vyre_foundation::launch::{self, Constants, LaunchRequest};
 use vyre_spec::{Diagnostic, codes};
 
@@ -76,11 +76,14 @@ impl Default for RunOptions {
 /// Runs a program. `inputs` are the bytes of every read, uniform and read_write buffer, in binding order; the results are the
 /// bytes of every read_write and output buffer, in binding order.
 pub fn run(program: &ValidProgram, inputs: &[&[u8]], options: &RunOptions) -> Result<Vec<Vec<u8>>, Diagnostic> {
+    interpret(program.program(), inputs, options)
+}
+
+fn interpret(program: &Program, inputs: &[&[u8]], options: &RunOptions) -> Result<Vec<Vec<u8>>, Diagnostic> {
     if !(1..=128).contains(&options.subgroup_size) {
         let message = format!("a subgroup can't have {} invocations", options.subgroup_size);
         return Err(Diagnostic::new(&codes::reference::SUBGROUP_SIZE, message));
     }
-    let program = program.program();
     let input_bytes: Vec<u64> = inputs.iter().map(|input| input.len() as u64).collect();
     let plan = launch::plan(
         program,
@@ -127,7 +130,7 @@ pub fn run(program: &ValidProgram, inputs: &[&[u8]], options: &RunOptions) -> Re
         let open = resolve::has_open_tail(&ty);
         let (count, tail) = if open { (1, length) } else { (length, 0) };
         let zeroed = if decl.kind.is_input() { 0 } else { bytes as usize };
-        buffers.push(Buffer { bytes: Cow::Owned(vec![0; zeroed]), ty, count, tail });
+        buffers.push(Buffer { bytes: Cow::Owned(vec![0; zeroed]), count, tail });
     }
     let inputs_of = order.iter().filter(|&&position| program.buffers()[position].kind.is_input());
     for (&position, &input) in inputs_of.zip(inputs) {

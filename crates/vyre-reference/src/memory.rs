@@ -12,8 +12,6 @@ use crate::value::{Composite, Type, Value};
 /// A buffer while the program runs.
 pub(crate) struct Buffer<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// Type of its elements.
-    pub(crate) ty: Rc<Type>,
     /// Number of elements.
     pub(crate) count: u64,
     /// Number of elements of the open array at the end of its one element.

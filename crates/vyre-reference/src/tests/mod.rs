@@ -1,6 +1,10 @@
 //! Whole programs against results worked out by hand.
 
 mod flow;
+mod groups;
+mod limits;
+mod memory;
+mod operations;
 
 use vyre_foundation::ir::Program;
 use vyre_spec::Diagnostic;
