@@ -21,8 +21,11 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod diagnostics;
 pub mod launch;
+pub mod metrics;
 pub mod pipeline;
+pub mod registry;
 pub mod routing;
 pub mod specialization;
 mod table_file;

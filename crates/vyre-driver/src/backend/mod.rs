@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod host;
 mod null;
+mod pool;
 mod resident;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub use config::{CompileOptions, DispatchConfig};
 pub use error::BackendError;
 pub use host::dispatch_through;
 pub use null::NullBackend;
+pub use pool::{BufferPool, PooledBuffer};
 pub use resident::{Binding, Buffer, Completion, DeviceBuffer, Launch, Pending, Pipeline};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
@@ -106,6 +108,19 @@ pub trait VyreBackend: Send + Sync {
     ) -> Result<(), BackendError> {
         let _ = (from, from_offset, to, to_offset, bytes);
         Err(self.not_resident("copy"))
+    }
+
+    /// Makes a part of a buffer zero, in order with submitted work. The default uploads zeros.
+    fn clear(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(), BackendError> {
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        buffer.check_range(offset, bytes)?;
+        let mut done = 0;
+        while done < bytes {
+            let part = (bytes - done).min(ZEROS.len() as u64);
+            self.upload(buffer, offset + done, &ZEROS[..part as usize])?;
+            done += part;
+        }
+        Ok(())
     }
 
     /// Queues one launch and returns at once. Needs no heap memory in the steady state.

@@ -74,6 +74,11 @@ impl Buffer {
         ))
     }
 
+    /// This is the only handle; work under way may still use the memory.
+    pub(super) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// Both are handles of one buffer.
     pub fn is_same(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

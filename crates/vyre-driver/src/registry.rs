@@ -1,0 +1,142 @@
+//! Which backends there are, which of them work here, and why the others don't.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use vyre_spec::{BackendId, Diagnostic, codes};
+
+use crate::backend::VyreBackend;
+
+type Probe = Box<dyn Fn() -> Result<Arc<dyn VyreBackend>, Diagnostic> + Send + Sync>;
+type Probed = Result<Arc<dyn VyreBackend>, Diagnostic>;
+
+/// The backends of a process. Registering is explicit: nothing is found that nobody registered.
+#[derive(Default)]
+pub struct Registry {
+    /// Sorted by precedence, highest first, then in order of registration.
+    entries: RwLock<Vec<Arc<Entry>>>,
+}
+
+struct Entry {
+    id: BackendId,
+    precedence: i32,
+    probe: Probe,
+    probed: OnceLock<Probed>,
+}
+
+/// One line of [`Registry::list`].
+#[derive(Clone)]
+pub struct Listing {
+    /// The backend's name.
+    pub id: BackendId,
+    /// Higher is preferred.
+    pub precedence: i32,
+    /// The backend, or why it is absent.
+    pub state: Result<Arc<dyn VyreBackend>, Diagnostic>,
+}
+
+impl Listing {
+    /// The backend works here.
+    pub fn is_present(&self) -> bool {
+        self.state.is_ok()
+    }
+}
+
+impl Registry {
+    /// No backends.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a backend. `probe` is called at most once, when the backend is first listed or acquired; it opens the device
+    /// or says why there is none. A second backend of the same name is refused.
+    pub fn register(
+        &self,
+        id: impl Into<BackendId>,
+        precedence: i32,
+        probe: impl Fn() -> Result<Arc<dyn VyreBackend>, Diagnostic> + Send + Sync + 'static,
+    ) -> Result<(), Diagnostic> {
+        let id = id.into();
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if entries.iter().any(|entry| entry.id == id) {
+            let message = format!("a backend with the name `{id}` is registered already");
+            return Err(Diagnostic::new(&codes::registry::DUPLICATE, message));
+        }
+        let at = entries.partition_point(|entry| entry.precedence >= precedence);
+        let entry = Entry { id, precedence, probe: Box::new(probe), probed: OnceLock::new() };
+        entries.insert(at, Arc::new(entry));
+        Ok(())
+    }
+
+    /// Registers a backend that is open already.
+    pub fn register_backend(&self, backend: Arc<dyn VyreBackend>, precedence: i32) -> Result<(), Diagnostic> {
+        self.register(backend.id(), precedence, move || Ok(backend.clone()))
+    }
+
+    /// All backends, the preferred first: what is present, and what is absent and why.
+    pub fn list(&self) -> Vec<Listing> {
+        let listing = |entry: &Arc<Entry>| Listing {
+            id: entry.id.clone(),
+            precedence: entry.precedence,
+            state: entry.state().clone(),
+        };
+        self.snapshot().iter().map(listing).collect()
+    }
+
+    /// The backend of this name.
+    pub fn acquire(&self, id: &str) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
+        let entries = self.snapshot();
+        match entries.iter().find(|entry| entry.id.as_str() == id) {
+            Some(entry) => entry.state().clone(),
+            None => {
+                let known: Vec<_> = entries.iter().map(|entry| entry.id.as_str()).collect();
+                let known = if known.is_empty() { "none is".to_owned() } else { known.join(", ") };
+                let message = format!("no backend is registered as `{id}`; registered: {known}");
+                Err(Diagnostic::new(&codes::registry::UNKNOWN, message))
+            }
+        }
+    }
+
+    /// The first of these names that is present, else the present backend of highest precedence.
+    pub fn acquire_preferring(&self, preference: &[&str]) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
+        let entries = self.snapshot();
+        let named = preference.iter().filter_map(|id| entries.iter().find(|entry| entry.id.as_str() == *id));
+        let mut reasons = Vec::new();
+        for entry in named.chain(&entries) {
+            match entry.state() {
+                Ok(backend) => return Ok(backend.clone()),
+                Err(why) => reasons.push(format!("{}: {}", entry.id, why.message)),
+            }
+        }
+        reasons.sort();
+        reasons.dedup();
+        let why = if reasons.is_empty() { "none is registered".to_owned() } else { reasons.join("; ") };
+        Err(Diagnostic::new(&codes::registry::NONE_PRESENT, format!("no backend is present ({why})")))
+    }
+
+    /// The present backends, the preferred first.
+    pub fn present(&self) -> Vec<Arc<dyn VyreBackend>> {
+        self.snapshot().iter().filter_map(|entry| entry.state().clone().ok()).collect()
+    }
+
+    /// Probes may take long or register others, so they run outside the lock.
+    fn snapshot(&self) -> Vec<Arc<Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Entry {
+    fn state(&self) -> &Probed {
+        self.probed.get_or_init(|| {
+            // Device libraries fail in many ways; one that panics must not take the others with it.
+            let backend = catch_unwind(AssertUnwindSafe(|| (self.probe)())).unwrap_or_else(|_| {
+                Err(Diagnostic::new(&codes::registry::PROBE_FAILED, format!("the probe of `{}` panicked", self.id)))
+            })?;
+            if backend.id() != self.id.as_str() {
+                let message = format!("the probe of `{}` gave a backend called `{}`", self.id, backend.id());
+                return Err(Diagnostic::new(&codes::registry::PROBE_FAILED, message));
+            }
+            Ok(backend)
+        })
+    }
+}
