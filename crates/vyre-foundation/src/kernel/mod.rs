@@ -8,8 +8,21 @@
 //! Values are defined once, before use in block order. A value defined inside a block is not used outside it; what leaves an
 //! `If` or a `Loop` leaves through its results.
 
+mod build;
+mod display;
+mod facts;
+mod fold;
+mod lower;
+mod options;
+mod shape;
+mod verify;
+mod walk;
+
 use smallvec::SmallVec;
 
+pub use self::lower::lower;
+pub use self::options::{Options, Passes};
+pub use self::verify::verify;
 use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, Name, SubgroupOp};
 
 /// A type that computes.

@@ -1,0 +1,98 @@
+use crate::ir::Specialization;
+
+/// What a kernel is made for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Values of specialization constants; the others keep their defaults.
+    pub specialization: Specialization,
+    /// Replaces the program's workgroup size.
+    pub workgroup_size: Option<[u32; 3]>,
+    /// What the optimiser does.
+    pub passes: Passes,
+    /// Expands functions such as `exp` and `sin` into basic operations.
+    pub expand_math: bool,
+}
+
+/// A set of optimiser passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Passes(u32);
+
+impl Passes {
+    /// Constants and algebraic identities.
+    pub const FOLD: Passes = Passes(1);
+    /// Drops what nobody needs.
+    pub const DEAD: Passes = Passes(1 << 1);
+    /// Computes the same thing once.
+    pub const COMMON: Passes = Passes(1 << 2);
+    /// Moves out of loops what does not change in them.
+    pub const INVARIANT: Passes = Passes(1 << 3);
+    /// Cheaper operations, such as shifts for divisions.
+    pub const STRENGTH: Passes = Passes(1 << 4);
+    /// Finds loops that count.
+    pub const COUNTED: Passes = Passes(1 << 5);
+    /// Repeats the body of short loops instead of looping.
+    pub const UNROLL: Passes = Passes(1 << 6);
+    /// Ways that are never taken, and short ones that become a selection.
+    pub const BRANCHES: Passes = Passes(1 << 7);
+    /// Drops bounds checks that always hold.
+    pub const RANGES: Passes = Passes(1 << 8);
+    /// Keeps the elements of local arrays as values where every index is known.
+    pub const PROMOTE: Passes = Passes(1 << 9);
+
+    const NAMES: [(&'static str, Passes); 10] = [
+        ("fold", Passes::FOLD),
+        ("dead", Passes::DEAD),
+        ("common", Passes::COMMON),
+        ("invariant", Passes::INVARIANT),
+        ("strength", Passes::STRENGTH),
+        ("counted", Passes::COUNTED),
+        ("unroll", Passes::UNROLL),
+        ("branches", Passes::BRANCHES),
+        ("ranges", Passes::RANGES),
+        ("promote", Passes::PROMOTE),
+    ];
+
+    /// Every pass.
+    pub fn all() -> Passes {
+        Passes((1 << Self::NAMES.len()) - 1)
+    }
+
+    /// No pass: the program as it was written.
+    pub fn none() -> Passes {
+        Passes(0)
+    }
+
+    /// These and no others.
+    pub fn only(passes: Passes) -> Passes {
+        passes
+    }
+
+    /// Every pass with its name.
+    pub fn each() -> impl Iterator<Item = (&'static str, Passes)> {
+        Self::NAMES.into_iter()
+    }
+
+    /// Those of `other` too.
+    #[must_use]
+    pub fn with(self, other: Passes) -> Passes {
+        Passes(self.0 | other.0)
+    }
+
+    /// Less those of `other`.
+    #[must_use]
+    pub fn without(self, other: Passes) -> Passes {
+        Passes(self.0 & !other.0)
+    }
+
+    /// All of `other` are here.
+    pub fn contains(self, other: Passes) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Every pass.
+impl Default for Passes {
+    fn default() -> Self {
+        Passes::all()
+    }
+}

@@ -1,0 +1,96 @@
+//! Visits the parts of a kernel.
+
+use super::facts::atomic_effect;
+use super::{Address, Block, End, Inst, Op, Value};
+
+/// What an access does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Read,
+    Write,
+    Both,
+}
+
+/// Every step, outer ones before inner ones.
+pub(super) fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
+    for inst in &block.insts {
+        visit(inst);
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                each_inst(then, visit);
+                each_inst(otherwise, visit);
+            }
+            Inst::Loop(inner) => each_inst(&inner.body, visit),
+            _ => {}
+        }
+    }
+}
+
+/// The memory access of a step.
+pub(super) fn access(inst: &Inst) -> Option<(&Address, Effect)> {
+    match inst {
+        Inst::Let(_, Op::Load { address, .. }) => Some((address, Effect::Read)),
+        Inst::Store { address, .. } => Some((address, Effect::Write)),
+        Inst::Atomic { op, address, .. } => Some((address, atomic_effect(*op))),
+        _ => None,
+    }
+}
+
+/// Every operand of an operation.
+pub(super) fn each_operand(op: &Op, visit: &mut impl FnMut(Value)) {
+    match op {
+        Op::Const(_) | Op::Builtin(_) | Op::Length(_) => {}
+        Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _) => visit(*a),
+        Op::Binary(_, a, b) => {
+            visit(*a);
+            visit(*b);
+        }
+        Op::Fma(a, b, c) | Op::Select(a, b, c) => {
+            visit(*a);
+            visit(*b);
+            visit(*c);
+        }
+        Op::Load { address, guard, .. } => {
+            address.terms.iter().for_each(|(value, _)| visit(*value));
+            guard.iter().for_each(|guard| visit(*guard));
+        }
+        Op::Construct(parts) => parts.iter().for_each(|part| visit(*part)),
+        Op::Subgroup(_, a, b) => {
+            visit(*a);
+            b.iter().for_each(|b| visit(*b));
+        }
+    }
+}
+
+/// Every operand of a step itself, not of the steps inside it.
+pub(super) fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
+    match inst {
+        Inst::Let(_, op) => each_operand(op, visit),
+        Inst::Store { address, value, guard, .. } => {
+            address.terms.iter().for_each(|(value, _)| visit(*value));
+            visit(*value);
+            guard.iter().for_each(|guard| visit(*guard));
+        }
+        Inst::Atomic { address, value, compare, guard, .. } => {
+            address.terms.iter().for_each(|(value, _)| visit(*value));
+            [value, compare, guard].into_iter().flatten().for_each(|value| visit(*value));
+        }
+        Inst::Barrier(_) => {}
+        Inst::If { cond, .. } => visit(*cond),
+        Inst::Loop(inner) => {
+            if let Some(counter) = &inner.counter {
+                visit(counter.from);
+                visit(counter.to);
+            }
+            inner.init.iter().for_each(|value| visit(*value));
+        }
+    }
+}
+
+/// The values that a block's end gives.
+pub(super) fn end_values(end: &End) -> &[Value] {
+    match end {
+        End::Yield(values) | End::Continue(values) | End::Break(values) => values,
+        End::Return | End::Unreachable => &[],
+    }
+}
