@@ -2,10 +2,14 @@
 //! evidence.
 
 mod cache;
+mod campaign;
+mod decision;
 mod feedback;
 mod key;
 mod mode;
 mod natural;
+mod space;
+mod stats;
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -15,6 +19,8 @@ use vyre_foundation::ir::Program;
 use vyre_spec::Diagnostic;
 
 pub use cache::TunerCache;
+pub use campaign::{Campaign, Outcome, Plan, Step, Verdict};
+pub use decision::{Decision, DecisionKey, DecisionTable, Evidence, Known};
 pub use feedback::{DefaultPolicy, TunerFeedback};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use mode::Mode;
@@ -22,6 +28,7 @@ pub use natural::{
     NaturalGradientPolicy, NaturalGradientTuningError, NaturalGradientTuningStep, Q16_ONE, identity_fisher_q16,
     identity_fisher_q16_into,
 };
+pub use space::{Candidate, Candidates, Space};
 
 use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
 

@@ -22,8 +22,4 @@ impl Random {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.word() % n
-    }
 }

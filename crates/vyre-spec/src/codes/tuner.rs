@@ -19,4 +19,7 @@ codes! {
     FILE_UNWRITABLE = "V1006", Error,
         "The tuner's file can't be written.",
         "Make its folder writable, or point `XDG_CACHE_HOME` at one that is.";
+    DECISION_ENTRY = "V1007", Error,
+        "A stored tuning decision can't be used.",
+        "Remove the entry; it is measured again when it is needed.";
 }

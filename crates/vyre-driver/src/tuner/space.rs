@@ -1,0 +1,170 @@
+use serde::{Deserialize, Serialize};
+
+use crate::specialization::{SpecMap, SpecValue};
+
+/// One way to launch a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The workgroup's shape.
+    pub workgroup_size: [u32; 3],
+    /// Values for specialization constants, such as a tile size.
+    #[serde(default, skip_serializing_if = "SpecMap::is_empty")]
+    pub specialization: SpecMap,
+}
+
+/// What may be tuned about a program or an op: workgroup shapes, and the values of some specialization constants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    shapes: Vec<[u32; 3]>,
+    constants: Vec<(String, Vec<SpecValue>)>,
+}
+
+/// The candidates of a space in their fixed order, the default first, and where each one stands in the space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates {
+    /// The candidates; the first is the default.
+    pub list: Vec<Candidate>,
+    /// For each candidate its position along every axis of the space, so that what is learnt about one says something about
+    /// its neighbours.
+    pub places: Vec<Vec<u32>>,
+}
+
+impl Space {
+    /// Nothing to tune but what is added.
+    pub fn new() -> Self {
+        Space::default()
+    }
+
+    /// The workgroup shapes of so many dimensions (1 to 3) whose sizes are powers of two and whose invocations are one of
+    /// [`WORKGROUP_CANDIDATES`](super::WORKGROUP_CANDIDATES), up to a limit.
+    #[must_use]
+    pub fn with_shapes_up_to(mut self, dimensions: u32, max_invocations: u32) -> Self {
+        let powers = |limit: u32| (0..=limit.ilog2()).map(|bits| 1u32 << bits);
+        for &invocations in super::WORKGROUP_CANDIDATES.iter().filter(|&&size| size <= max_invocations) {
+            match dimensions {
+                0 | 1 => self.shapes.push([invocations, 1, 1]),
+                2 => self.shapes.extend(powers(invocations).map(|y| [invocations / y, y, 1])),
+                _ => self.shapes.extend(
+                    powers(invocations).flat_map(|z| powers(invocations / z).map(move |y| [invocations / z / y, y, z])),
+                ),
+            }
+        }
+        self
+    }
+
+    /// Adds a workgroup shape.
+    #[must_use]
+    pub fn with_shape(mut self, shape: [u32; 3]) -> Self {
+        self.shapes.push(shape);
+        self
+    }
+
+    /// Adds a specialization constant and the values it may take, neighbours beside each other.
+    #[must_use]
+    pub fn with_constant<V: Into<SpecValue>>(
+        mut self,
+        name: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        self.constants.push((name.into(), values.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Every combination that fits the device, after the default, which is always one of them. At most `most`.
+    pub fn candidates(&self, default: Candidate, max_invocations: u32, most: usize) -> Candidates {
+        let fits = |shape: &[u32; 3]| {
+            let invocations = shape.iter().fold(1u64, |product, &size| product.saturating_mul(u64::from(size)));
+            (1..=u64::from(max_invocations)).contains(&invocations)
+        };
+        let mut shapes: Vec<[u32; 3]> = self.shapes.iter().copied().filter(fits).collect();
+        if shapes.is_empty() {
+            shapes.push(default.workgroup_size);
+        }
+        let mut list = vec![default];
+        let mut places = vec![Vec::new()];
+        // Counts through the combinations with the last axis fastest.
+        let lengths: Vec<usize> =
+            std::iter::once(shapes.len()).chain(self.constants.iter().map(|(_, values)| values.len().max(1))).collect();
+        let mut counter = vec![0usize; lengths.len()];
+        'all: while list.len() < most.max(1) || places[0].is_empty() {
+            let mut specialization = list[0].specialization.clone();
+            for ((name, values), &at) in self.constants.iter().zip(&counter[1..]) {
+                if let Some(value) = values.get(at) {
+                    specialization.insert(name.clone(), value.clone());
+                }
+            }
+            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization };
+            let place = place(&candidate.workgroup_size, &counter[1..]);
+            if candidate == list[0] {
+                places[0] = place;
+            } else if list.len() < most && !list.contains(&candidate) {
+                list.push(candidate);
+                places.push(place);
+            }
+            for axis in (0..lengths.len()).rev() {
+                counter[axis] += 1;
+                if counter[axis] < lengths[axis] {
+                    continue 'all;
+                }
+                counter[axis] = 0;
+            }
+            break;
+        }
+        if places[0].is_empty() {
+            // The default is no point of the space; the first values of its constants are as good a guess as any.
+            places[0] = place(&list[0].workgroup_size, &vec![0; self.constants.len()]);
+        }
+        Candidates { list, places }
+    }
+}
+
+/// Shapes are neighbours when their sizes along the axes differ by few doublings.
+fn place(shape: &[u32; 3], constants: &[usize]) -> Vec<u32> {
+    shape.iter().map(|size| size.max(&1).ilog2()).chain(constants.iter().map(|&at| at as u32)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(workgroup_size: [u32; 3]) -> Candidate {
+        Candidate { workgroup_size, specialization: SpecMap::new() }
+    }
+
+    #[test]
+    fn the_default_is_first_and_only_once() {
+        let space = Space::new().with_shapes_up_to(1, 1024);
+        let found = space.candidates(plain([64, 1, 1]), 256, 100);
+        let sizes: Vec<_> = found.list.iter().map(|candidate| candidate.workgroup_size[0]).collect();
+        assert_eq!(sizes, [64, 32, 128, 256]);
+        assert_eq!(found.places[0], [6, 0, 0]);
+        let foreign = space.candidates(plain([7, 3, 1]), 1024, 100);
+        assert_eq!(foreign.list.len(), 7);
+        assert_eq!(foreign.list[0].workgroup_size, [7, 3, 1]);
+        assert_eq!(Space::new().candidates(plain([8, 8, 1]), 1024, 100).list.len(), 1);
+    }
+
+    #[test]
+    fn constants_multiply_the_shapes() {
+        let space = Space::new()
+            .with_shapes_up_to(1, 1024)
+            .with_constant("tile", [4u32, 8])
+            .with_constant("unroll", [false, true]);
+        let found = space.candidates(plain([64, 1, 1]), 1024, 100);
+        // The default sets no constants, so it stands beside the 6 x 2 x 2 combinations.
+        assert_eq!(found.list.len(), 25);
+        assert!(found.places.iter().all(|place| place.len() == 5));
+        assert_eq!(found.list[1].specialization.len(), 2);
+        assert_eq!(space.candidates(plain([64, 1, 1]), 1024, 10).list.len(), 10);
+    }
+
+    #[test]
+    fn shapes_have_up_to_three_dimensions() {
+        let space = Space::new().with_shapes_up_to(3, 64);
+        let found = space.candidates(plain([32, 1, 1]), 64, 1000);
+        // 32 = 2^5 splits into three powers in 21 ways, 64 in 28.
+        assert_eq!(found.list.len(), 49);
+        assert!(found.list.iter().any(|candidate| candidate.workgroup_size == [4, 4, 4]));
+        assert_eq!(Space::new().with_shapes_up_to(2, 64).candidates(plain([32, 1, 1]), 64, 1000).list.len(), 13);
+    }
+}
