@@ -44,6 +44,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) budget: u64,
 }
 
+/// What stands in a slot that nothing was put in yet.
+const NOTHING: Value = Value::Scalar(Literal::U32(0));
+
 /// Where an invocation stands.
 struct Invocation {
     local_index: u32,
@@ -249,15 +252,14 @@ impl Machine<'_> {
     /// The part of a buffer that an access means; `None` when some index is outside.
     fn locate<'t>(&self, access: &'t Access, invocation: &Invocation) -> Result<Option<Place<'t>>, Stop> {
         let buffer = &self.buffers[access.buffer as usize];
-        let index = self.eval(&access.index, invocation)?.index().ok_or(Stop::Inconsistent("an index"))?;
+        let index = self.index(&access.index, invocation)?;
         let mut place = buffer.element(&access.ty, index);
         for step in &access.path {
             let Some(inside) = place else { return Ok(None) };
             place = match step {
                 Step::Member(member) => inside.member(*member),
                 Step::Index(index) => {
-                    let index = self.eval(index, invocation)?.index();
-                    let index = index.ok_or(Stop::Inconsistent("an index"))?;
+                    let index = self.index(index, invocation)?;
                     buffer.index(inside, index).ok_or(Stop::Inconsistent("an index"))?
                 }
             };
@@ -299,11 +301,13 @@ impl Machine<'_> {
     fn step(&self, step: &Step, invocation: &Invocation) -> Result<Option<usize>, Stop> {
         Ok(match step {
             Step::Member(member) => Some(*member as usize),
-            Step::Index(index) => {
-                let index = self.eval(index, invocation)?.index().ok_or(Stop::Inconsistent("an index"))?;
-                index.and_then(|index| usize::try_from(index).ok())
-            }
+            Step::Index(index) => self.index(index, invocation)?.and_then(|index| usize::try_from(index).ok()),
         })
+    }
+
+    /// An index; `None` when it is negative.
+    fn index(&self, index: &Expr, invocation: &Invocation) -> Result<Option<u64>, Stop> {
+        self.operand(index, invocation, &mut NOTHING.clone())?.index().ok_or(Stop::Inconsistent("an index"))
     }
 
     fn eval(&self, expr: &Expr, invocation: &Invocation) -> Result<Value, Stop> {
@@ -312,8 +316,10 @@ impl Machine<'_> {
             Expr::Slot(slot) => Ok(invocation.slots[*slot as usize].clone()),
             Expr::Binary { op, operands } => {
                 let [left, right] = &**operands;
-                let (left, right) = (self.eval(left, invocation)?, self.eval(right, invocation)?);
-                operation::binary(*op, &left, &right).ok_or(Stop::Inconsistent(binary_name(*op)))
+                let (mut left_space, mut right_space) = (NOTHING, NOTHING);
+                let left = self.operand(left, invocation, &mut left_space)?;
+                let right = self.operand(right, invocation, &mut right_space)?;
+                operation::binary(*op, left, right).ok_or(Stop::Inconsistent(binary_name(*op)))
             }
             Expr::Unary { op, value } => {
                 let value = self.eval(value, invocation)?;
@@ -344,6 +350,18 @@ impl Machine<'_> {
                 value => self.part(&self.eval(value, invocation)?, path, invocation),
             },
         }
+    }
+
+    /// The value of an expression, without a copy where it lies in a slot or in the code; `space` holds it otherwise.
+    fn operand<'v>(&self, expr: &'v Expr, invocation: &'v Invocation, space: &'v mut Value) -> Result<&'v Value, Stop> {
+        Ok(match expr {
+            Expr::Literal(value) => value,
+            Expr::Slot(slot) => &invocation.slots[*slot as usize],
+            _ => {
+                *space = self.eval(expr, invocation)?;
+                space
+            }
+        })
     }
 
     /// The rarer expressions stand apart to keep the stack of deep ones small.
@@ -441,7 +459,7 @@ impl Invocation {
             workgroup_id: [0; 3],
             at: 0,
             calls: Vec::new(),
-            slots: vec![Value::Scalar(Literal::U32(0)); code.slots as usize],
+            slots: vec![NOTHING; code.slots as usize],
             ended: false,
         }
     }
@@ -465,7 +483,11 @@ impl Invocation {
 fn same_place(invocations: &[Invocation]) -> Result<bool, Stop> {
     let mut waiting = invocations.iter().filter(|invocation| !invocation.ended);
     let Some(first) = waiting.next() else { return Ok(false) };
-    if waiting.all(|other| other.at == first.at && other.calls == first.calls) { Ok(true) } else { Err(Stop::Diverged) }
+    if waiting.all(|other| other.at == first.at && other.calls.iter().eq(&first.calls)) {
+        Ok(true)
+    } else {
+        Err(Stop::Diverged)
+    }
 }
 
 fn binary_name(op: BinaryOp) -> &'static str {

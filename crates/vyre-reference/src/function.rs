@@ -1,8 +1,8 @@
 //! Functions of floats.
 //!
 //! The elementary functions are computed in f64 by an implementation in Rust that gives the same bits on every platform, with
-//! an error below one unit in the last place of f64, and then rounded. For f16 and f32 that is the correctly rounded result
-//! but for rare arguments whose exact result lies within 2⁻⁵² of a tie.
+//! an error of at most a few units in the last place of f64, and then rounded. For f16 and f32 that is the correctly rounded
+//! result but for rare arguments whose exact result lies within about 2⁻⁵⁰ of a tie.
 
 use half::f16;
 use vyre_foundation::ir::{Literal, MathOp};

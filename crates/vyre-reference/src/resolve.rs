@@ -515,6 +515,9 @@ impl<'p> Resolver<'p> {
             };
             part = next.ok_or_else(|| inconsistent("a path leads into something without parts".into()))?;
         }
+        if matches!(*part, Type::Array { count: None, .. }) || has_open_tail(&part) {
+            return Err(inconsistent("a value of open length is loaded or stored as a whole".into()));
+        }
         Ok((Access { buffer: buffer as u32, ty, index, path }, part))
     }
 

@@ -398,3 +398,24 @@ fn descriptors_are_refused() {
     let refused = crate::interpret(&program, &[&[0; 4]], &RunOptions::default()).expect_err("refused");
     assert_eq!(refused.code, &codes::reference::TYPE);
 }
+
+#[test]
+fn a_buffer_may_be_only_an_open_array() {
+    let types = vec![
+        TypeDef::Array { element: DataType::U32, count: Count::Runtime, stride: 4 },
+        TypeDef::Struct { name: "Tail".into(), members: vec![member("all", handle(0), 0)], size: 0, align: 4 },
+    ];
+    let whole = |index: Expr| vec![Access::Member(0), at(index)];
+    let program = Program::wrapped(
+        vec![BufferDecl::read_write("data", 0, handle(1))],
+        [4, 1, 1],
+        vec![store("data", 0u32, whole(id()), load("data", 0u32, whole(id())) * Expr::len("data"))],
+    )
+    .with_types(types);
+    let options = RunOptions { grid: Some([2, 1, 1]), ..RunOptions::default() };
+    let got = crate::interpret(&program, &[&bytes(&[1, 2, 3, 4, 5])], &options).expect("runs");
+    assert_eq!(words(&got[0]), [5, 10, 15, 20, 25]);
+    let copy = program.with_body(vec![Node::let_bind("all", load("data", 0u32, vec![]))]);
+    let refused = crate::interpret(&copy, &[&bytes(&[1])], &options).expect_err("refused");
+    assert_eq!(refused.code, &codes::reference::INCONSISTENT);
+}
