@@ -10,8 +10,10 @@
 
 mod build;
 mod display;
+pub mod eval;
 mod facts;
 mod fold;
+mod interpret;
 mod lower;
 mod options;
 mod shape;
@@ -20,6 +22,7 @@ mod walk;
 
 use smallvec::SmallVec;
 
+pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
 pub use self::options::{Options, Passes};
 pub use self::verify::verify;
