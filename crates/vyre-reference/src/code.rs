@@ -7,7 +7,8 @@ use std::rc::Rc;
 use vyre_foundation::ir::{AtomicOp, BinaryOp, Builtin, Literal, MathOp, SubgroupOp, UnaryOp};
 use vyre_foundation::kernel::Element;
 
-use crate::value::{Type, Value};
+use crate::types::Type;
+use crate::value::Value;
 
 /// The whole program. The body starts at instruction 0.
 #[derive(Default)]

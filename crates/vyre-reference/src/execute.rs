@@ -7,7 +7,8 @@ use crate::code::{Access, Action, Code, Expr, Slot, Step};
 use crate::memory::{Buffer, Place};
 use crate::operation::{self, Contribution, integer};
 use crate::resolve::Launch;
-use crate::value::{Composite, Type, Value};
+use crate::types::Type;
+use crate::value::{Composite, Value};
 
 /// Why a run ended early.
 pub(crate) enum Stop {

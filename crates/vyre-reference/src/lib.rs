@@ -27,6 +27,7 @@ mod memory;
 mod operation;
 mod resolve;
 mod stored;
+mod types;
 mod value;
 
 use std::borrow::Cow;
@@ -38,7 +39,8 @@ use vyre_spec::{Diagnostic, codes};
 
 use crate::execute::Machine;
 use crate::memory::Buffer;
-use crate::resolve::{Launch, Types};
+use crate::resolve::Launch;
+use crate::types::Types;
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -108,11 +110,11 @@ fn interpret(program: &Program, inputs: &[&[u8]], options: &RunOptions) -> Resul
     let mut buffers = Vec::with_capacity(program.buffers().len());
     for (position, decl) in program.buffers().iter().enumerate() {
         let ty = types.get(&decl.ty)?;
-        let declared = resolve::declared_count(decl, &constants)?.map(u64::from);
+        let declared = types::declared_count(decl, &constants)?.map(u64::from);
         let (bytes, length) = match host_bytes[position] {
             Some(bytes) => {
                 let shape = launch::shape_of(program, position)?;
-                let declared = declared.filter(|_| !resolve::has_open_tail(&ty));
+                let declared = declared.filter(|_| !ty.has_open_tail());
                 (bytes, declared.unwrap_or_else(|| shape.elements_in(bytes)))
             }
             None => {
@@ -127,7 +129,7 @@ fn interpret(program: &Program, inputs: &[&[u8]], options: &RunOptions) -> Resul
             })?;
         }
         lengths.push(u32::try_from(length).unwrap_or(u32::MAX));
-        let open = resolve::has_open_tail(&ty);
+        let open = ty.has_open_tail();
         let (count, tail) = if open { (1, length) } else { (length, 0) };
         let zeroed = if decl.kind.is_input() { 0 } else { bytes as usize };
         buffers.push(Buffer { bytes: Cow::Owned(vec![0; zeroed]), count, tail });

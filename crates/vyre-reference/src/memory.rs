@@ -7,7 +7,8 @@ use vyre_foundation::ir::Literal;
 use vyre_foundation::kernel::Element;
 
 use crate::stored;
-use crate::value::{Composite, Type, Value};
+use crate::types::Type;
+use crate::value::{Composite, Value};
 
 /// A buffer while the program runs.
 pub(crate) struct Buffer<'a> {
@@ -41,14 +42,12 @@ impl Buffer<'_> {
     pub(crate) fn load(&self, place: Place<'_>) -> Value {
         match &**place.ty {
             Type::Scalar(element) => Value::Scalar(self.load_scalar(*element, place)),
-            Type::Vector { element, count } => {
-                let mut lanes = [Literal::U32(0); 4];
-                for (i, lane) in lanes.iter_mut().enumerate() {
-                    if let Type::Scalar(stored) = **element {
-                        *lane = self.load_scalar(stored, place.after(i as u64 * element.stride(), element));
-                    }
+            Type::Vector { scalar, element, count } => {
+                let mut vector = Value::splat(Literal::U32(0), *count);
+                for (i, lane) in vector.lanes_mut().iter_mut().enumerate() {
+                    *lane = self.load_scalar(*scalar, place.after(i as u64 * element.stride(), element));
                 }
-                Value::from_lanes(&lanes[..usize::from(*count)]).unwrap_or_else(|| place.ty.zero())
+                vector
             }
             Type::Array { element, count, stride } => {
                 let count = count.map_or(self.tail, u64::from);
@@ -66,10 +65,11 @@ impl Buffer<'_> {
     pub(crate) fn store(&mut self, place: Place<'_>, value: &Value) -> Option<()> {
         match (&**place.ty, value) {
             (Type::Scalar(element), Value::Scalar(scalar)) => self.store_scalar(*element, place, *scalar),
-            (Type::Vector { element, count }, Value::Vector(_)) if value.lanes().len() == usize::from(*count) => {
-                let Type::Scalar(stored) = **element else { return None };
+            (Type::Vector { scalar, element, count }, Value::Vector(_))
+                if value.lanes().len() == usize::from(*count) =>
+            {
                 for (i, lane) in value.lanes().iter().enumerate() {
-                    self.store_scalar(stored, place.after(i as u64 * element.stride(), element), *lane)?;
+                    self.store_scalar(*scalar, place.after(i as u64 * element.stride(), element), *lane)?;
                 }
                 Some(())
             }
@@ -118,7 +118,7 @@ impl Buffer<'_> {
     pub(crate) fn index<'t>(&self, place: Place<'t>, index: Option<u64>) -> Option<Option<Place<'t>>> {
         let (element, count, stride) = match &**place.ty {
             Type::Array { element, count, stride } => (element, count.map_or(self.tail, u64::from), u64::from(*stride)),
-            Type::Vector { element, count } => (element, u64::from(*count), element.stride()),
+            Type::Vector { element, count, .. } => (element, u64::from(*count), element.stride()),
             _ => return None,
         };
         Some(index.filter(|&index| index < count).map(|index| place.after(index * stride, element)))

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use vyre_foundation::ir::{self, BufferKind, Builtin, Case, Count, DataType, Literal, Name, Node, Program, TypeDef};
+use vyre_foundation::ir::{self, Builtin, Case, DataType, Literal, Name, Node, Program};
 use vyre_foundation::kernel::Element;
 use vyre_foundation::launch::Constants;
 use vyre_spec::{Diagnostic, codes};
 
 use crate::code::{Access, Action, Code, Expr, Instruction, Slot, Step, Target};
 use crate::operation::computing;
-use crate::value::{Type, Value};
+use crate::types::{Type, Types};
+use crate::value::Value;
 
 /// What is the same for the whole launch.
 pub(crate) struct Launch {
@@ -26,48 +27,6 @@ pub(crate) struct Launch {
 impl Launch {
     pub(crate) fn invocations(&self) -> u32 {
         self.workgroup_size.iter().product()
-    }
-}
-
-/// The types of a program under a specialization.
-pub(crate) struct Types(Vec<Rc<Type>>);
-
-impl Types {
-    pub(crate) fn new(program: &Program, constants: &Constants<'_>) -> Result<Types, Diagnostic> {
-        let mut types = Types(Vec::with_capacity(program.types().len()));
-        for def in program.types() {
-            let ty = match def {
-                TypeDef::Struct { members, size, .. } => {
-                    let members: Result<Vec<_>, Diagnostic> =
-                        members.iter().map(|member| Ok((types.get(&member.ty)?, member.offset))).collect();
-                    Type::Struct { members: members?, size: *size }
-                }
-                TypeDef::Array { element, count, stride } => {
-                    let count = match count {
-                        Count::Runtime => None,
-                        Count::Fixed(count) => Some(*count),
-                        Count::Constant(expr) => Some(constants.eval(expr, &[])?),
-                    };
-                    Type::Array { element: types.get(element)?, count, stride: *stride }
-                }
-            };
-            types.0.push(Rc::new(ty));
-        }
-        Ok(types)
-    }
-
-    pub(crate) fn get(&self, ty: &DataType) -> Result<Rc<Type>, Diagnostic> {
-        let unknown =
-            || Diagnostic::new(&codes::reference::TYPE, format!("values of type {ty} can't be computed with"));
-        if let DataType::Handle(id) = ty {
-            return self.0.get(id.0 as usize).cloned().ok_or_else(unknown);
-        }
-        if let Some((element, count)) = ty.as_vector() {
-            let element = Element::of(&element).filter(|element| element.bits() >= 8).ok_or_else(unknown)?;
-            let count = u8::try_from(count).ok().filter(|count| (2..=4).contains(count)).ok_or_else(unknown)?;
-            return Ok(Rc::new(Type::Vector { element: Rc::new(Type::Scalar(element)), count }));
-        }
-        Ok(Rc::new(Type::Scalar(Element::of(ty).ok_or_else(unknown)?)))
     }
 }
 
@@ -515,7 +474,7 @@ impl<'p> Resolver<'p> {
             };
             part = next.ok_or_else(|| inconsistent("a path leads into something without parts".into()))?;
         }
-        if matches!(*part, Type::Array { count: None, .. }) || has_open_tail(&part) {
+        if matches!(*part, Type::Array { count: None, .. }) || part.has_open_tail() {
             return Err(inconsistent("a value of open length is loaded or stored as a whole".into()));
         }
         Ok((Access { buffer: buffer as u32, ty, index, path }, part))
@@ -646,24 +605,4 @@ impl<'p> Resolver<'p> {
             Builtin::LocalIndex | Builtin::SubgroupLane | Builtin::SubgroupId => Ok(None),
         }
     }
-}
-
-/// Whether a buffer's element ends in an array of open length.
-pub(crate) fn has_open_tail(ty: &Type) -> bool {
-    match ty {
-        Type::Struct { members, .. } => {
-            members.last().is_some_and(|(last, _)| matches!(**last, Type::Array { count: None, .. }))
-        }
-        _ => false,
-    }
-}
-
-/// The number of elements that a buffer declares; `None` when open.
-pub(crate) fn declared_count(buffer: &ir::BufferDecl, constants: &Constants<'_>) -> Result<Option<u32>, Diagnostic> {
-    Ok(match &buffer.count {
-        Count::Runtime if buffer.kind == BufferKind::Workgroup => Some(0),
-        Count::Runtime => None,
-        Count::Fixed(count) => Some(*count),
-        Count::Constant(expr) => Some(constants.eval(expr, &[])?),
-    })
 }

@@ -1,9 +1,10 @@
-//! What expressions give: scalars, vectors, and structs or arrays; and the types that memory and variables have.
+//! What expressions give: scalars, vectors, and structs or arrays.
 
 use std::rc::Rc;
 
 use vyre_foundation::ir::Literal;
-use vyre_foundation::kernel::{Element, Scalar};
+
+use crate::types::Type;
 
 /// A value. It carries its type, so an operation on values that don't fit can be seen.
 #[derive(Clone, Debug)]
@@ -28,6 +29,11 @@ pub(crate) struct Composite {
 }
 
 impl Value {
+    /// A vector of the same scalar in every lane.
+    pub(crate) fn splat(scalar: Literal, count: u8) -> Value {
+        Value::Vector(Vector { lanes: [scalar; 4], count })
+    }
+
     /// A scalar from one lane, a vector from two to four. `None` for any other number.
     pub(crate) fn from_lanes(lanes: &[Literal]) -> Option<Value> {
         match *lanes {
@@ -128,77 +134,5 @@ impl Value {
             *result = f(lanes.get(..args.len())?)?;
         }
         Value::from_lanes(result.get(..count)?)
-    }
-}
-
-/// A type, with everything that the program's type table and specialization say about it put in.
-#[derive(Debug)]
-pub(crate) enum Type {
-    Scalar(Element),
-    Vector {
-        /// A scalar.
-        element: Rc<Type>,
-        count: u8,
-    },
-    Array {
-        element: Rc<Type>,
-        /// `None` when open.
-        count: Option<u32>,
-        /// Bytes from one element to the next.
-        stride: u32,
-    },
-    Struct {
-        /// With their byte offsets.
-        members: Vec<(Rc<Type>, u32)>,
-        size: u32,
-    },
-}
-
-impl Type {
-    /// The zero value.
-    pub(crate) fn zero(self: &Rc<Type>) -> Value {
-        let composite = |parts| Value::Composite(Composite { ty: self.clone(), parts });
-        match &**self {
-            Type::Scalar(element) => Value::Scalar(zero(element.scalar())),
-            Type::Vector { element, count } => {
-                let mut vector = Vector { lanes: [Literal::U32(0); 4], count: *count };
-                vector.lanes = [element.zero().scalar().unwrap_or(Literal::U32(0)); 4];
-                Value::Vector(vector)
-            }
-            Type::Array { element, count, .. } => composite(vec![element.zero(); count.unwrap_or(0) as usize]),
-            Type::Struct { members, .. } => composite(members.iter().map(|(ty, _)| ty.zero()).collect()),
-        }
-    }
-
-    /// How many scalars and vectors a value of this type holds.
-    pub(crate) fn leaves(&self) -> u64 {
-        match self {
-            Type::Scalar(_) | Type::Vector { .. } => 1,
-            Type::Array { element, count, .. } => element.leaves().saturating_mul(u64::from(count.unwrap_or(0))),
-            Type::Struct { members, .. } => members.iter().fold(0, |sum, (ty, _)| sum.saturating_add(ty.leaves())),
-        }
-    }
-
-    /// Bytes from one value to the next in a buffer. For the 4-bit types 1, with two values in each byte.
-    pub(crate) fn stride(&self) -> u64 {
-        match self {
-            Type::Scalar(element) => u64::from(element.bits().div_ceil(8)),
-            Type::Vector { element, count } => element.stride() * if *count == 3 { 4 } else { u64::from(*count) },
-            Type::Array { count, stride, .. } => u64::from(*stride) * u64::from(count.unwrap_or(0)),
-            Type::Struct { size, .. } => u64::from(*size),
-        }
-    }
-}
-
-fn zero(scalar: Scalar) -> Literal {
-    match scalar {
-        Scalar::Bool => Literal::Bool(false),
-        Scalar::U32 => Literal::U32(0),
-        Scalar::I32 => Literal::I32(0),
-        Scalar::U64 => Literal::U64(0),
-        Scalar::I64 => Literal::I64(0),
-        Scalar::F16 => Literal::F16(half::f16::ZERO),
-        Scalar::F32 => Literal::F32(0.0),
-        Scalar::F64 => Literal::F64(0.0),
     }
 }

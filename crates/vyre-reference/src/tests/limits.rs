@@ -56,7 +56,7 @@ fn huge_memory_is_refused_before_it_is_taken() {
     let ty = || DataType::Handle(TypeId(0));
     let variable = |count| one_output(vec![Node::var_zero("a", ty())]).with_types(array(count));
     let options = RunOptions { memory: 1 << 20, ..RunOptions::default() };
-    refused(&variable(100_000), &options, &codes::reference::MEMORY);
+    refused(&variable(16_000), &options, &codes::reference::MEMORY);
     assert!(execute(&variable(1_000), &[], &options).is_ok());
     // The same small array is too much for a whole workgroup that waits.
     let waiting =
@@ -72,10 +72,10 @@ fn subgroup_sizes_have_limits() {
     }
 }
 
-/// Expressions and statements as deep as validation lets them be, on a thread with the usual stack.
+/// Expressions and statements about as deep as validation lets them be, on a thread with the usual stack.
 #[test]
 fn deep_programs_fit_a_small_stack() {
-    let depth = 240;
+    let depth = 180;
     let mut value = Expr::load("out", 0u32);
     for i in 0..depth {
         value = match i % 4 {
