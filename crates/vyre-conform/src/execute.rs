@@ -1,8 +1,8 @@
 use std::ops::Range;
 
 use vyre_driver::specialization::SpecMap;
-use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::Literal;
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ir::{Literal, Program};
 use vyre_reference::RunOptions;
 use vyre_spec::{Diagnostic, codes};
 
@@ -24,6 +24,35 @@ pub fn run_reference(case: &Case) -> Result<Vec<Vec<u8>>, Diagnostic> {
         ..RunOptions::default()
     };
     vyre_reference::run(&valid, &case.input_slices(), &options)
+}
+
+/// The reference as a backend, so that it can be judged like one.
+#[derive(Debug, Default)]
+pub struct ReferenceBackend;
+
+impl VyreBackend for ReferenceBackend {
+    fn id(&self) -> &'static str {
+        "reference"
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let valid = program.validate()?;
+        let options = RunOptions {
+            specialization: config.specialization.resolve(program)?,
+            workgroup: config.workgroup_override,
+            grid: config.grid_override,
+            output_elements: config.output_elements.iter().map(|(name, &count)| (name.into(), count)).collect(),
+            budget: BUDGET,
+            ..RunOptions::default()
+        };
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        Ok(vyre_reference::run(&valid, &inputs, &options)?)
+    }
 }
 
 /// The dispatch configuration of a case.
