@@ -2,8 +2,8 @@
 
 use half::f16;
 use vyre_foundation::ir::{
-    Access, BufferDecl, Case as Arm, Count, DataType, Expr, Function, Literal, Node, Param, Program, SpecConstant, TypeDef,
-    TypeId,
+    Access, BufferDecl, Case as Arm, Count, DataType, Expr, Function, Literal, Node, Param, Program, SpecConstant,
+    TypeDef, TypeId,
 };
 
 use super::Test;
@@ -100,12 +100,7 @@ fn counted(tests: &mut Vec<Test>) {
     // The bounds are those of the beginning, and differ between invocations.
     let bounds = vec![
         Node::var("n", DataType::U32, id()),
-        Node::for_range(
-            "i",
-            Expr::u32(0),
-            Expr::var("n"),
-            vec![Node::assign("n", Expr::u32(0)), grow(Expr::var("i"))],
-        ),
+        Node::for_range("i", Expr::u32(0), Expr::var("n"), vec![Node::assign("n", Expr::u32(0)), grow(Expr::var("i"))]),
     ];
     tests.push(computing("control/for/bounds", 20, bounds, |i| i * i.saturating_sub(1) / 2));
     let leaving = vec![Node::for_range(
@@ -128,10 +123,7 @@ fn counted(tests: &mut Vec<Test>) {
                 "j",
                 Expr::u32(0),
                 Expr::u32(100),
-                vec![
-                    Node::if_then(Expr::var("j").ge(Expr::var("i")), vec![Node::Break]),
-                    grow(Expr::u32(1)),
-                ],
+                vec![Node::if_then(Expr::var("j").ge(Expr::var("i")), vec![Node::Break]), grow(Expr::u32(1))],
             ),
             grow(Expr::u32(100)),
         ],
@@ -145,11 +137,7 @@ fn general(tests: &mut Vec<Test>) {
     let step = Node::assign("n", n() + Expr::u32(1));
     let plain = vec![
         start.clone(),
-        Node::forever(vec![
-            Node::if_then(n().ge(id()), vec![Node::Break]),
-            step.clone(),
-            grow(n()),
-        ]),
+        Node::forever(vec![Node::if_then(n().ge(id()), vec![Node::Break]), step.clone(), grow(n())]),
     ];
     tests.push(computing("control/loop/break", 12, plain, |i| i * (i + 1) / 2));
     let continuing = vec![
@@ -173,10 +161,7 @@ fn general(tests: &mut Vec<Test>) {
             start,
             Node::forever(vec![
                 step,
-                Node::if_then(
-                    n().gt(id()),
-                    vec![Node::store("out", id(), n() * Expr::u32(7)), Node::Return(None)],
-                ),
+                Node::if_then(n().gt(id()), vec![Node::store("out", id(), n() * Expr::u32(7)), Node::Return(None)]),
             ]),
         ],
     );
@@ -337,11 +322,10 @@ fn arrays(tests: &mut Vec<Test>) {
             Node::store(
                 "out",
                 id(),
-                at(id()) + at(Expr::u32(7)) + at(Expr::i32(-3))
-                    + Expr::Part {
-                        value: Box::new(Expr::var("copy")),
-                        path: vec![Access::Index(Expr::u32(1))],
-                    },
+                at(id())
+                    + at(Expr::u32(7))
+                    + at(Expr::i32(-3))
+                    + Expr::Part { value: Box::new(Expr::var("copy")), path: vec![Access::Index(Expr::u32(1))] },
             ),
         ],
     )
@@ -353,7 +337,8 @@ fn arrays(tests: &mut Vec<Test>) {
     });
     tests.push(Test::new("array/variable", Case::new(program, Vec::new())).gives(vec![u32s(results)]));
     // An array of vectors, made from its parts and filled in a loop that keeps it alive.
-    let types = vec![TypeDef::Array { element: DataType::vector(DataType::F32, 3), count: Count::Fixed(2), stride: 16 }];
+    let types =
+        vec![TypeDef::Array { element: DataType::vector(DataType::F32, 3), count: Count::Fixed(2), stride: 16 }];
     let vec3 = |x: f32| Expr::construct(DataType::vector(DataType::F32, 3), vec![Expr::f32(x)]);
     let program = Program::wrapped(
         vec![BufferDecl::output("out", 0, DataType::F32).with_count(6)],
@@ -440,8 +425,7 @@ fn constants(tests: &mut Vec<Test>) {
     // The size of the workgroup and of its memory.
     let sized = Program::wrapped(
         vec![
-            BufferDecl::workgroup("tile", 0, DataType::U32)
-                .with_constant_count(Expr::constant("size") * Expr::u32(2)),
+            BufferDecl::workgroup("tile", 0, DataType::U32).with_constant_count(Expr::constant("size") * Expr::u32(2)),
             BufferDecl::output("out", 0, DataType::U32).with_count(24),
         ],
         [1, 1, 1],
@@ -451,7 +435,8 @@ fn constants(tests: &mut Vec<Test>) {
             Node::store(
                 "out",
                 id(),
-                Expr::load("tile", Expr::constant("size") * Expr::u32(2) - Expr::u32(1)) + Expr::len("tile") * Expr::u32(100),
+                Expr::load("tile", Expr::constant("size") * Expr::u32(2) - Expr::u32(1))
+                    + Expr::len("tile") * Expr::u32(100),
             ),
         ],
     )
@@ -465,9 +450,7 @@ fn constants(tests: &mut Vec<Test>) {
     case.specialization.insert("size".into(), Literal::U32(12));
     tests.push(Test::new("specialization/size set", case).gives(vec![u32s((0..24).map(|_| 2411))]));
 
-    for (name, key, value) in
-        [("unknown name", "nothing", Literal::U32(1)), ("wrong type", "u", Literal::F32(1.0))]
-    {
+    for (name, key, value) in [("unknown name", "nothing", Literal::U32(1)), ("wrong type", "u", Literal::F32(1.0))] {
         let mut case = one(Case::new(build(), Vec::new()));
         case.specialization.insert(key.into(), value);
         let mut test = Test::new(format!("specialization/{name}"), case);

@@ -139,10 +139,8 @@ pub(super) fn math(op: MathOp, scalar: Scalar, args: &[u64]) -> Option<u64> {
             _ => return None,
         };
         // The host's own f64 functions are no judge of f64.
-        let exact = matches!(
-            op,
-            M::Abs | M::Sign | M::Min | M::Max | M::Floor | M::Ceil | M::Trunc | M::Round | M::Sqrt
-        );
+        let exact =
+            matches!(op, M::Abs | M::Sign | M::Min | M::Max | M::Floor | M::Ceil | M::Trunc | M::Round | M::Sqrt);
         return if scalar == Scalar::F64 && !exact { None } else { Some(bits(scalar, out)) };
     }
     let width = scalar.bits();
@@ -165,7 +163,7 @@ pub(super) fn math(op: MathOp, scalar: Scalar, args: &[u64]) -> Option<u64> {
             highest(word).map_or(minus_one, u64::from)
         }
         M::FirstTrailingBit => lowest(a).map_or(minus_one, u64::from),
-        M::MulHigh => wrapped(scalar, x * number(scalar, args[1]) >> 32),
+        M::MulHigh => wrapped(scalar, (x * number(scalar, args[1])) >> 32),
         M::ExtractBits => {
             let offset = (args[1] as u32).min(32);
             let count = (args[2] as u32).min(32 - offset);

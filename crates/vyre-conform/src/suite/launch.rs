@@ -17,8 +17,8 @@ fn built_ins(tests: &mut Vec<Test>) {
     let (size, grid) = ([4u32, 3, 2], [2u32, 2, 3]);
     let whole = [size[0] * grid[0], size[1] * grid[1], size[2] * grid[2]];
     let total: u32 = whole.iter().product();
-    let index = Expr::global_id(0)
-        + Expr::u32(whole[0]) * (Expr::global_id(1) + Expr::u32(whole[1]) * Expr::global_id(2));
+    let index =
+        Expr::global_id(0) + Expr::u32(whole[0]) * (Expr::global_id(1) + Expr::u32(whole[1]) * Expr::global_id(2));
     type Value = Box<dyn Fn([u32; 3]) -> u32>;
     let mut checks: Vec<(String, Builtin, Value)> = Vec::new();
     for axis in 0..3u8 {
@@ -63,12 +63,8 @@ fn domains(tests: &mut Vec<Test>) {
     let data = Program::wrapped(vec![counter()], [8, 1, 1], mark());
     tests.push(counted("first read_write", Case::new(data, vec![u32s([0])]), 8, Vec::new()));
     // The declared domain, from a buffer's length.
-    let declared = Program::wrapped(
-        vec![counter(), BufferDecl::read("in", 1, DataType::F16)],
-        [4, 2, 1],
-        mark(),
-    )
-    .with_domain([Expr::len("in") / Expr::u32(2), Expr::u32(3), Expr::u32(1)]);
+    let declared = Program::wrapped(vec![counter(), BufferDecl::read("in", 1, DataType::F16)], [4, 2, 1], mark())
+        .with_domain([Expr::len("in") / Expr::u32(2), Expr::u32(3), Expr::u32(1)]);
     tests.push(counted("domain", Case::new(declared, vec![u32s([0]), vec![0; 36]]), 12 * 4, Vec::new()));
     // A grid given with the dispatch comes first; an empty one runs nothing.
     for (grid, count) in [([3, 1, 1], 96), ([1, 2, 2], 128), ([0, 1, 1], 0), ([2, 0, 5], 0)] {

@@ -1,8 +1,6 @@
 //! Buffers: outside accesses, lengths, structs, vectors in memory.
 
-use vyre_foundation::ir::{
-    Access, BufferDecl, Count, DataType, Expr, Member, Node, Program, TypeDef, TypeId,
-};
+use vyre_foundation::ir::{Access, BufferDecl, Count, DataType, Expr, Member, Node, Program, TypeDef, TypeId};
 
 use super::Test;
 use super::values::u32s;
@@ -185,12 +183,8 @@ fn types() -> Vec<TypeDef> {
 fn structs(tests: &mut Vec<Test>) {
     let outer = DataType::Handle(TypeId(2));
     let load = |path: Vec<Access>| Expr::Load { buffer: "in".into(), index: Box::new(Expr::global_id(0)), path };
-    let store = |path: Vec<Access>, value: Expr| Node::Store {
-        buffer: "out".into(),
-        index: Expr::global_id(0),
-        path,
-        value,
-    };
+    let store =
+        |path: Vec<Access>, value: Expr| Node::Store { buffer: "out".into(), index: Expr::global_id(0), path, value };
     let (x, v, inner, list) = (Access::Member(0), Access::Member(1), Access::Member(2), Access::Member(3));
     let buffers = |ty: &DataType| {
         vec![BufferDecl::read("in", 0, ty.clone()), BufferDecl::output("out", 1, ty.clone()).with_count(4)]
@@ -251,11 +245,7 @@ fn structs(tests: &mut Vec<Test>) {
         [4, 1, 1],
         vec![
             Node::var("s", outer.clone(), Expr::load("in", Expr::global_id(0))),
-            Node::Assign {
-                name: "s".into(),
-                path: vec![inner.clone(), Access::Member(1)],
-                value: Expr::f32(0.25),
-            },
+            Node::Assign { name: "s".into(), path: vec![inner.clone(), Access::Member(1)], value: Expr::f32(0.25) },
             Node::Assign {
                 name: "s".into(),
                 path: vec![v.clone(), Access::Index(Expr::u32(2))],
@@ -265,7 +255,8 @@ fn structs(tests: &mut Vec<Test>) {
             Node::store(
                 "out",
                 Expr::global_id(0),
-                Expr::var("v").lane(0) + Expr::var("v").lane(2)
+                Expr::var("v").lane(0)
+                    + Expr::var("v").lane(2)
                     + Expr::Part { value: Box::new(Expr::var("s")), path: vec![inner, Access::Member(1)] }
                     + Expr::Part { value: Box::new(Expr::var("s")), path: vec![list, Access::Index(Expr::u32(2))] }
                         .cast(DataType::F32),
@@ -293,8 +284,7 @@ fn open_tail(tests: &mut Vec<Test>) {
         index: Box::new(Expr::u32(0)),
         path: vec![Access::Member(1), Access::Index(index)],
     };
-    let scale =
-        Expr::Load { buffer: "list".into(), index: Box::new(Expr::u32(0)), path: vec![Access::Member(0)] };
+    let scale = Expr::Load { buffer: "list".into(), index: Box::new(Expr::u32(0)), path: vec![Access::Member(0)] };
     let program = Program::wrapped(
         vec![
             BufferDecl::read("list", 0, DataType::Handle(TypeId(1))),
@@ -304,7 +294,9 @@ fn open_tail(tests: &mut Vec<Test>) {
         vec![Node::store(
             "out",
             Expr::global_id(0),
-            item(Expr::global_id(0)).lane(0) * scale + item(Expr::global_id(0)).lane(1) + Expr::len("list") * Expr::u32(1000),
+            item(Expr::global_id(0)).lane(0) * scale
+                + item(Expr::global_id(0)).lane(1)
+                + Expr::len("list") * Expr::u32(1000),
         )],
     )
     .with_types(types);

@@ -43,11 +43,7 @@ fn unary(tests: &mut Vec<Test>, ty: Type, rules: &Rules) {
             Expr::unary(UnaryOp::Neg, x.remove(0))
         });
         let bits = list.iter().map(|&x| {
-            if ty.scalar.is_float() {
-                Some(x ^ sign)
-            } else {
-                expected::binary(BinaryOp::Sub, ty.scalar, 0, x)
-            }
+            if ty.scalar.is_float() { Some(x ^ sign) } else { expected::binary(BinaryOp::Sub, ty.scalar, 0, x) }
         });
         tests.push(expecting(test, ty, bits.collect()));
     }
@@ -149,7 +145,8 @@ fn math(tests: &mut Vec<Test>, ty: Type, rules: &Rules) {
         }
         let inputs: Vec<(Type, &[u64])> = types.iter().copied().zip(all.iter().map(Vec::as_slice)).collect();
         let test = elementwise(name("math", op, ty), &inputs, ty, |x| Expr::math(op, x));
-        let at = |list: &Vec<u64>, i: usize| list[if list.len() == all[0].len() { i } else { i / usize::from(ty.width) }];
+        let at =
+            |list: &Vec<u64>, i: usize| list[if list.len() == all[0].len() { i } else { i / usize::from(ty.width) }];
         let bits = (0..all[0].len()).map(|i| {
             let args: Vec<u64> = all.iter().map(|list| at(list, i)).collect();
             expected::math(op, scalar, &args)
@@ -189,9 +186,7 @@ fn select(tests: &mut Vec<Test>, ty: Type, rules: &Rules) {
     fill(&mut all, ty.width);
     let cond = Type { scalar: Scalar::Bool, ..ty };
     let inputs = [(cond, all[0].as_slice()), (ty, &all[1]), (ty, &all[2])];
-    let test = elementwise(format!("select/{}", data_type(ty)), &inputs, ty, |x| {
-        Expr::select(&x[0], &x[1], &x[2])
-    });
+    let test = elementwise(format!("select/{}", data_type(ty)), &inputs, ty, |x| Expr::select(&x[0], &x[1], &x[2]));
     let bits = (0..all[0].len()).map(|i| if all[0][i] == 1 { all[1][i] } else { all[2][i] }).collect();
     tests.push(expecting(test, ty, Some(bits)));
 }

@@ -1,8 +1,6 @@
 //! What invocations share: workgroup memory, barriers, atomics and subgroups.
 
-use vyre_foundation::ir::{
-    AtomicOp, BarrierScope, BufferDecl, Builtin, DataType, Expr, Node, Program, SubgroupOp,
-};
+use vyre_foundation::ir::{AtomicOp, BarrierScope, BufferDecl, Builtin, DataType, Expr, Node, Program, SubgroupOp};
 use vyre_foundation::kernel::Scalar;
 
 use super::Test;
@@ -37,11 +35,7 @@ fn workgroup_memory(tests: &mut Vec<Test>) {
             vec![
                 Node::store("tile", local_index(), Expr::global_id(0) * Expr::u32(3)),
                 Node::barrier(),
-                Node::store(
-                    "out",
-                    Expr::global_id(0),
-                    Expr::load("tile", Expr::u32(size - 1) - local_index()),
-                ),
+                Node::store("out", Expr::global_id(0), Expr::load("tile", Expr::u32(size - 1) - local_index())),
             ],
         );
         let expected = (0..total).map(|i| (i / size * size + size - 1 - i % size) * 3);
@@ -146,8 +140,7 @@ fn reduction(tests: &mut Vec<Test>) {
                         vec![Node::store(
                             "tile",
                             local_index(),
-                            Expr::load("tile", local_index())
-                                + Expr::load("tile", local_index() + Expr::var("half")),
+                            Expr::load("tile", local_index()) + Expr::load("tile", local_index() + Expr::var("half")),
                         )],
                     ),
                     Node::barrier(),
@@ -266,15 +259,33 @@ fn atomic_values(tests: &mut Vec<Test>, scalar: Scalar) {
             let after = olds.iter().zip(&news).map(|(&a, &b)| match op {
                 AtomicOp::Add => a.wrapping_add(b) & mask,
                 AtomicOp::Sub => a.wrapping_sub(b) & mask,
-                AtomicOp::Min if scalar.is_signed() => if signed(b) < signed(a) { b } else { a },
-                AtomicOp::Max if scalar.is_signed() => if signed(b) > signed(a) { b } else { a },
+                AtomicOp::Min if scalar.is_signed() => {
+                    if signed(b) < signed(a) {
+                        b
+                    } else {
+                        a
+                    }
+                }
+                AtomicOp::Max if scalar.is_signed() => {
+                    if signed(b) > signed(a) {
+                        b
+                    } else {
+                        a
+                    }
+                }
                 AtomicOp::Min => a.min(b),
                 AtomicOp::Max => a.max(b),
                 AtomicOp::And => a & b,
                 AtomicOp::Or => a | b,
                 AtomicOp::Xor => a ^ b,
                 AtomicOp::Exchange => b,
-                _ => if a == 5 { b } else { a },
+                _ => {
+                    if a == 5 {
+                        b
+                    } else {
+                        a
+                    }
+                }
             });
             let after: Vec<u64> = after.collect();
             let place = if workgroup { "workgroup" } else { "buffer" };
@@ -409,8 +420,11 @@ fn subgroups(tests: &mut Vec<Test>) {
             ("own lane", call(SubgroupOp::Shuffle, mixed(), Some(lane())).eq(mixed())),
             (
                 "first",
-                call(SubgroupOp::Broadcast, mixed(), Some(Expr::u32(0)))
-                    .eq(call(SubgroupOp::BroadcastFirst, mixed(), None)),
+                call(SubgroupOp::Broadcast, mixed(), Some(Expr::u32(0))).eq(call(
+                    SubgroupOp::BroadcastFirst,
+                    mixed(),
+                    None,
+                )),
             ),
             ("bounds", lane().lt(Expr::Builtin(Builtin::SubgroupSize))),
             (
@@ -424,11 +438,7 @@ fn subgroups(tests: &mut Vec<Test>) {
             (
                 "ballot",
                 (Expr::Part {
-                    value: Box::new(call(
-                        SubgroupOp::Ballot,
-                        (mixed() % Expr::u32(3)).eq(Expr::u32(1)),
-                        None,
-                    )),
+                    value: Box::new(call(SubgroupOp::Ballot, (mixed() % Expr::u32(3)).eq(Expr::u32(1)), None)),
                     path: vec![vyre_foundation::ir::Access::Index(lane() / Expr::u32(32))],
                 } >> (lane() % Expr::u32(32))
                     & Expr::u32(1))

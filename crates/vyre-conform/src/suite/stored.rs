@@ -90,7 +90,19 @@ fn store(tests: &mut Vec<Test>, ty: &DataType, computes: Scalar) {
                 all.extend([value, -value]);
             }
         }
-        all.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e-45, 448.0, 464.0, 480.0, 57344.0, 61440.0]);
+        all.extend([
+            0.0,
+            -0.0,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::MAX,
+            1e-45,
+            448.0,
+            464.0,
+            480.0,
+            57344.0,
+            61440.0,
+        ]);
         if !matches!(ty, DataType::FP4 | DataType::NF4) {
             all.push(f32::NAN);
         }
@@ -124,6 +136,8 @@ fn store(tests: &mut Vec<Test>, ty: &DataType, computes: Scalar) {
 /// What was loaded is stored as it was.
 fn copy(tests: &mut Vec<Test>, ty: &DataType) {
     let mut patterns = patterns(ty);
+    // A store saturates, so that an 8-bit infinity comes back as the largest number.
+    patterns.retain(|&word| *ty == DataType::BF16 || !float_value(word, ty).is_some_and(f64::is_infinite));
     if ty.bits() == Some(4) {
         patterns.extend(patterns.clone().into_iter().rev());
     }

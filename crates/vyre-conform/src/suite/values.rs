@@ -8,16 +8,8 @@ use super::Test;
 use crate::compare::Rules;
 use crate::generate::Case;
 
-pub(super) const SCALARS: [Scalar; 8] = [
-    Scalar::Bool,
-    Scalar::U32,
-    Scalar::I32,
-    Scalar::U64,
-    Scalar::I64,
-    Scalar::F16,
-    Scalar::F32,
-    Scalar::F64,
-];
+pub(super) const SCALARS: [Scalar; 8] =
+    [Scalar::Bool, Scalar::U32, Scalar::I32, Scalar::U64, Scalar::I64, Scalar::F16, Scalar::F32, Scalar::F64];
 
 pub(super) fn data_type(ty: Type) -> DataType {
     match ty.width {
@@ -40,8 +32,22 @@ pub(super) fn values(scalar: Scalar, rules: &Rules) -> Vec<u64> {
     match scalar {
         Scalar::Bool => vec![0, 1],
         Scalar::U32 | Scalar::I32 => [
-            0, 1, 2, 3, 7, 31, 32, 33, 100, 0x1234_5678, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xDEAD_BEEF,
-            0xFFFF_FFFE, 0xFFFF_FFFF,
+            0,
+            1,
+            2,
+            3,
+            7,
+            31,
+            32,
+            33,
+            100,
+            0x1234_5678,
+            0x7FFF_FFFF,
+            0x8000_0000,
+            0x8000_0001,
+            0xDEAD_BEEF,
+            0xFFFF_FFFE,
+            0xFFFF_FFFF,
         ]
         .to_vec(),
         Scalar::U64 | Scalar::I64 => [
