@@ -70,7 +70,10 @@ impl Machine<'_> {
             for y in 0..ny {
                 for x in 0..nx {
                     for &shared in &self.shared {
-                        self.buffers[shared].bytes.to_mut().fill(0);
+                        let bytes = self.buffers[shared].bytes.to_mut();
+                        bytes.fill(0);
+                        // Clearing costs an instruction for a cache line, so that the budget bounds it too.
+                        self.budget = self.budget.checked_sub(bytes.len() as u64 / 64).ok_or(Stop::Budget)?;
                     }
                     self.run_workgroup([x, y, z], &mut invocations)?;
                 }
