@@ -20,4 +20,4 @@ pub mod launch;
 mod validate;
 pub mod wire;
 
-pub use validate::ValidProgram;
+pub use validate::{ValidProgram, limits};

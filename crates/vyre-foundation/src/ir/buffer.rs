@@ -7,7 +7,7 @@ pub enum BufferKind {
     Read,
     /// Input and result.
     ReadWrite,
-    /// Result, zero where nothing is stored.
+    /// Result, zero where nothing is stored. Not read, except by atomic operations.
     Output,
     /// Small input that is the same for all invocations.
     Uniform,
@@ -24,6 +24,22 @@ impl BufferKind {
     /// The host gets bytes back.
     pub fn is_result(self) -> bool {
         matches!(self, BufferKind::ReadWrite | BufferKind::Output)
+    }
+
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            BufferKind::Read => "read",
+            BufferKind::ReadWrite => "read_write",
+            BufferKind::Output => "output",
+            BufferKind::Uniform => "uniform",
+            BufferKind::Workgroup => "workgroup",
+        }
+    }
+
+    /// A kernel may load from it.
+    pub fn is_readable(self) -> bool {
+        self != BufferKind::Output
     }
 
     /// A kernel may store to it.

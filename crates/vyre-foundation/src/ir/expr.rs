@@ -1,4 +1,4 @@
-use std::ops;
+use std::{fmt, ops};
 
 use half::f16;
 use smallvec::SmallVec;
@@ -22,6 +22,30 @@ pub enum Builtin {
     /// Number of the subgroup within the workgroup.
     SubgroupId,
     NumSubgroups,
+}
+
+/// As the text form writes it: `global_id.x`.
+impl fmt::Display for Builtin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, axis) = match *self {
+            Builtin::GlobalId(axis) => ("global_id", axis),
+            Builtin::LocalId(axis) => ("local_id", axis),
+            Builtin::WorkgroupId(axis) => ("workgroup_id", axis),
+            Builtin::NumWorkgroups(axis) => ("num_workgroups", axis),
+            Builtin::WorkgroupSize(axis) => ("workgroup_size", axis),
+            Builtin::LocalIndex => return f.write_str("local_index"),
+            Builtin::SubgroupSize => return f.write_str("subgroup_size"),
+            Builtin::SubgroupLane => return f.write_str("subgroup_lane"),
+            Builtin::SubgroupId => return f.write_str("subgroup_id"),
+            Builtin::NumSubgroups => return f.write_str("num_subgroups"),
+        };
+        match axis {
+            0 => write!(f, "{name}.x"),
+            1 => write!(f, "{name}.y"),
+            2 => write!(f, "{name}.z"),
+            other => write!(f, "{name}.{other}"),
+        }
+    }
 }
 
 /// One operand.
@@ -71,7 +95,8 @@ impl BinaryOp {
     }
 }
 
-/// Built-in functions. All work on each component of a vector, except `Dot`, `All` and `Any`.
+/// Built-in functions. All work on each component of a vector, except `Dot`, `All` and `Any`. Those with an error table
+/// (`InverseSqrt`, `Exp` to `Atanh`) take f16 and f32; the other float functions take f64 too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MathOp {
     /// Integers (wrapping) and floats (clears the sign bit).

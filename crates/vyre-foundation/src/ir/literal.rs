@@ -1,3 +1,4 @@
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use half::f16;
@@ -94,3 +95,23 @@ macro_rules! from {
     };
 }
 from!(bool => Bool, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f16 => F16, f32 => F32, f64 => F64);
+
+/// As the text form writes it: `7` is u32 and `1.5` f32, other types carry a suffix, and floats that decimal digits can't give
+/// (infinities, NaN with its payload) are written as bits: `f32#7fc00000`.
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Literal::Bool(value) => write!(f, "{value}"),
+            Literal::U32(value) => write!(f, "{value}"),
+            Literal::I32(value) => write!(f, "{value}i32"),
+            Literal::U64(value) => write!(f, "{value}u64"),
+            Literal::I64(value) => write!(f, "{value}i64"),
+            Literal::F16(value) if value.is_finite() => write!(f, "{:?}f16", value.to_f32()),
+            Literal::F32(value) if value.is_finite() => write!(f, "{value:?}"),
+            Literal::F64(value) if value.is_finite() => write!(f, "{value:?}f64"),
+            Literal::F16(value) => write!(f, "f16#{:04x}", value.to_bits()),
+            Literal::F32(value) => write!(f, "f32#{:08x}", value.to_bits()),
+            Literal::F64(value) => write!(f, "f64#{:016x}", value.to_bits()),
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Programs as people and front ends write them: a tree of statements over named buffers and variables.
 
 mod buffer;
-mod drop;
+
 mod expr;
 mod literal;
 mod name;
@@ -9,6 +9,8 @@ mod node;
 mod ops;
 mod program;
 mod types;
+pub mod typing;
+mod visit;
 
 pub use buffer::{BufferDecl, BufferKind, Count};
 pub use expr::{Access, BinaryOp, Builtin, Expr, MathOp, SubgroupOp, UnaryOp};

@@ -132,7 +132,7 @@ pub enum Node {
     Atomic {
         /// Operation.
         op: AtomicOp,
-        /// A writable buffer (for `Load` also a readable one).
+        /// A read_write, output or workgroup buffer.
         buffer: Name,
         /// Element.
         index: Expr,

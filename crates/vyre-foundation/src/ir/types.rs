@@ -19,7 +19,7 @@ pub enum TypeDef {
     Array {
         /// Not a 4-bit type.
         element: DataType,
-        /// `Count::Runtime` only for the last member of a struct that is a buffer's element.
+        /// Fixed and at least 1; `Count::Runtime` only for the last member of a struct that is a storage buffer's element.
         count: Count,
         /// Distance of neighbours in bytes.
         stride: u32,
