@@ -398,7 +398,7 @@ fn expressions_are_typed() {
         Expr::bool(true).lt(false),
         Expr::bool(true) + true,
         Expr::u32(1).sqrt(),
-        Expr::math(MathOp::Sin, vec![Expr::f64(1.0)]),
+        Expr::math(MathOp::Sin, vec![Expr::i32(1)]),
         Expr::math(MathOp::Dot, vec![Expr::f32(1.0), Expr::f32(1.0)]),
         Expr::select(1u32, 1u32, 2u32),
         Expr::select(true, 1u32, 2.0f32),

@@ -95,8 +95,7 @@ impl BinaryOp {
     }
 }
 
-/// Built-in functions. All work on each component of a vector, except `Dot`, `All` and `Any`. Those with an error table
-/// (`InverseSqrt`, `Exp` to `Atanh`) take f16 and f32; the other float functions take f64 too.
+/// Built-in functions. All work on each component of a vector, except `Dot`, `All` and `Any`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MathOp {
     /// Integers (wrapping) and floats (clears the sign bit).

@@ -215,10 +215,9 @@ pub(crate) fn math(op: MathOp, args: &[ValueType]) -> Result<ValueType, Problem>
             same(2)?;
             need(first.is(word), "u32 or i32")?;
         }
-        // The rest are the functions with an error table, which is written for f16 and f32.
         _ => {
             same(args.len())?;
-            need(first.is(|s| matches!(s, Scalar::F16 | Scalar::F32)), "f16 or f32")?;
+            need(first.is(Scalar::is_float), "floats")?;
         }
     }
     Ok(first)

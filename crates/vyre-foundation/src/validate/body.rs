@@ -356,9 +356,9 @@ impl<'p> Checker<'p, '_> {
                 } else {
                     self.expect("to", to, from);
                 }
-                if !(1..=i32::MAX as u32).contains(step) {
+                if *step == 0 {
                     self.within("step", |this| {
-                        this.problem(&codes::ir::IR_STEP, format!("a loop can't count in steps of {step}"));
+                        this.problem(&codes::ir::IR_STEP, "a loop can't count in steps of 0");
                     });
                 }
                 // The counter has a frame of its own around the body, which may hide it.

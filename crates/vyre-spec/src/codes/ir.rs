@@ -60,7 +60,7 @@ codes! {
         "Use a u32, i32, u64 or i64 of a read_write, output or workgroup buffer; give `compare` to compare_exchange only.";
     IR_STEP = "V0120", Error,
         "The step of a counted loop is not usable.",
-        "Use a step from 1 to 2147483647.";
+        "Use a step of at least 1.";
     IR_SWITCH = "V0121", Error,
         "An arm of a switch can't be reached, or two arms claim the same value.",
         "Give each arm values of its own, of the selector's type; mark at most one as default.";
