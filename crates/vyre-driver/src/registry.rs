@@ -73,6 +73,11 @@ impl Registry {
         self.register(backend.id(), precedence, move || Ok(backend.clone()))
     }
 
+    /// The names of all backends, the preferred first. Nothing is probed.
+    pub fn ids(&self) -> Vec<BackendId> {
+        self.snapshot().iter().map(|entry| entry.id.clone()).collect()
+    }
+
     /// All backends, the preferred first: what is present, and what is absent and why.
     pub fn list(&self) -> Vec<Listing> {
         let listing = |entry: &Arc<Entry>| Listing {

@@ -33,6 +33,12 @@ impl TypeSet {
         types.iter().fold(TypeSet(0), |set, ty| TypeSet(set.0 | Self::bit(ty)))
     }
 
+    /// Every type that computes or is stored and converted; not the descriptors.
+    pub fn all() -> Self {
+        use DataType::{BF16, Bool, F8E4M3, F8E5M2, F16, F32, F64, FP4, I4, I8, I16, I32, I64, NF4, U8, U16, U32, U64};
+        Self::of(&[Bool, U32, I32, U64, I64, F16, F32, F64, U8, I8, U16, I16, BF16, F8E4M3, F8E5M2, I4, FP4, NF4])
+    }
+
     /// Buffers may hold elements of this type. A struct or array type of a program is for its kernel's features to say.
     pub fn contains(&self, ty: &DataType) -> bool {
         match ty {
@@ -81,6 +87,23 @@ impl Default for Limits {
             max_buffer_bytes: 128 << 20,
             max_bindings: 8,
             binding_alignment: 256,
+            memory_bytes: None,
+        }
+    }
+}
+
+impl Limits {
+    /// What a device has that takes its memory and its invocations from the host.
+    pub fn unlimited() -> Self {
+        let invocations = vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
+        Limits {
+            max_workgroup_size: [invocations; 3],
+            max_workgroup_invocations: invocations,
+            max_grid: [u32::MAX; 3],
+            max_workgroup_memory: u64::MAX,
+            max_buffer_bytes: u64::MAX,
+            max_bindings: u32::MAX,
+            binding_alignment: 1,
             memory_bytes: None,
         }
     }

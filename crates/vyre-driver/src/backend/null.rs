@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use vyre_foundation::ValidProgram;
-use vyre_foundation::ir::{DataType, Program};
+use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Features;
 use vyre_foundation::launch;
 use vyre_spec::codes;
@@ -59,26 +59,15 @@ impl DeviceBuffer for NullBuffer {
 impl NullBackend {
     /// A null backend that claims to support everything.
     pub fn new() -> Self {
-        use DataType::{BF16, Bool, F8E4M3, F8E5M2, F16, F32, F64, FP4, I4, I8, I16, I32, I64, NF4, U8, U16, U32, U64};
-        let types = [Bool, U32, I32, U64, I64, F16, F32, F64, U8, I8, U16, I16, BF16, F8E4M3, F8E5M2, I4, FP4, NF4];
         let capabilities = Capabilities {
             name: "null".to_owned(),
             driver: env!("CARGO_PKG_VERSION").to_owned(),
             kind: DeviceKind::Other,
-            types: TypeSet::of(&types),
+            types: TypeSet::all(),
             features: Features(u32::MAX),
             pipeline_features: PipelineFeatureFlags(PipelineFeatureFlags::SUBGROUP_OPS.bits()),
             subgroup_sizes: Some([1, 1]),
-            limits: Limits {
-                max_workgroup_size: [launch::MAX_WORKGROUP_INVOCATIONS; 3],
-                max_workgroup_invocations: launch::MAX_WORKGROUP_INVOCATIONS,
-                max_grid: [u32::MAX; 3],
-                max_workgroup_memory: u64::MAX,
-                max_buffer_bytes: u64::MAX,
-                max_bindings: u32::MAX,
-                binding_alignment: 1,
-                memory_bytes: None,
-            },
+            limits: Limits::unlimited(),
             resident: true,
             timestamps: false,
             unified_memory: true,

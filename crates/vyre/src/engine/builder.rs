@@ -1,0 +1,108 @@
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use vyre_driver::metrics::Metrics;
+use vyre_driver::pipeline::{DiskPipelineCache, PipelineCache};
+use vyre_driver::registry::Registry;
+use vyre_driver::{BackendError, VyreBackend};
+use vyre_spec::{Diagnostic, codes};
+
+use super::{Engine, Inner};
+use crate::ReferenceBackend;
+
+/// Pipelines that an engine keeps in memory.
+const MEMORY_CAPACITY: usize = 1024;
+
+/// Puts an engine together: which backends, and where it keeps what it learns.
+#[must_use = "an engine is made by `open`"]
+pub struct EngineBuilder {
+    registry: Registry,
+    default_backends: bool,
+    disk: Disk,
+    refused: Option<Diagnostic>,
+}
+
+enum Disk {
+    Default,
+    At(PathBuf),
+    None,
+}
+
+impl Default for EngineBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl EngineBuilder {
+    /// Every backend of this build, and the user's own caches.
+    pub fn new() -> Self {
+        EngineBuilder { registry: Registry::new(), default_backends: true, disk: Disk::Default, refused: None }
+    }
+
+    /// Only the backends that are added.
+    pub fn without_default_backends(mut self) -> Self {
+        self.default_backends = false;
+        self
+    }
+
+    /// Adds a backend; a higher precedence is preferred while nothing has been measured.
+    pub fn with_backend(mut self, backend: Arc<dyn VyreBackend>, precedence: i32) -> Self {
+        if let Err(problem) = self.registry.register_backend(backend, precedence) {
+            self.refused.get_or_insert(problem);
+        }
+        self
+    }
+
+    /// Keeps pipelines in this folder.
+    pub fn cache_at(mut self, root: impl Into<PathBuf>) -> Self {
+        self.disk = Disk::At(root.into());
+        self
+    }
+
+    /// Keeps nothing on disk.
+    pub fn without_disk(mut self) -> Self {
+        self.disk = Disk::None;
+        self
+    }
+
+    /// Opens the engine. A cache folder that can't be used is a notice, not an error: then pipelines are kept in memory only.
+    pub fn open(self) -> Result<Engine, BackendError> {
+        if let Some(problem) = self.refused {
+            return Err(problem.into());
+        }
+        if self.default_backends {
+            register_defaults(&self.registry)?;
+        }
+        let root = match self.disk {
+            Disk::Default => Some(DiskPipelineCache::default_root()),
+            Disk::At(root) => Some(root),
+            Disk::None => None,
+        };
+        let mut notices = Vec::new();
+        let disk = root.and_then(|root| match DiskPipelineCache::open(&root) {
+            Ok(disk) => Some(Arc::new(disk)),
+            Err(error) => {
+                notices.push(Diagnostic::new(
+                    &codes::engine::NO_DISK_CACHE,
+                    format!("the pipeline cache at `{}` can't be used: {error}", root.display()),
+                ));
+                None
+            }
+        });
+        Ok(Engine {
+            inner: Arc::new(Inner {
+                registry: self.registry,
+                pipelines: PipelineCache::new(MEMORY_CAPACITY, disk),
+                metrics: Metrics::new(),
+                taken_out: Mutex::default(),
+                notices: Mutex::new(notices),
+            }),
+        })
+    }
+}
+
+/// The backends of this build. Devices are opened when they are first needed.
+fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
+    registry.register_backend(Arc::new(ReferenceBackend), 0)
+}

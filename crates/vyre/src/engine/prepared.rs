@@ -1,0 +1,342 @@
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use arc_swap::ArcSwapOption;
+use vyre_driver::backend::{Binding, Buffer, Completion, Launch, Pending, Pipeline};
+use vyre_driver::metrics::{Counter, Stage};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ValidProgram;
+use vyre_foundation::ir::BufferDecl;
+use vyre_spec::{Diagnostic, codes};
+
+use super::{Blame, Choice, Explanation, Inner, blame, lock};
+
+/// A program that is ready to run many times on buffers that stay on the device. Threads may share it.
+///
+/// Inputs are [set](Prepared::set) by name, results are [read](Prepared::get) by name, and between two dispatches nothing moves. A
+/// dispatch whose sizes did not change since the last allocates nothing and takes no lock.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let program = vyre::wgsl("
+///     @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+///     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+///         if id.x < arrayLength(&x) { x[id.x] += 1u; }
+///     }")?;
+/// let engine = vyre::Engine::builder().without_disk().open()?;
+/// let prepared = engine.prepare(&program)?;
+/// prepared.set("x", vyre::to_bytes(&[10u32, 20]))?;
+/// for _ in 0..3 {
+///     prepared.run()?;
+/// }
+/// assert_eq!(vyre::from_bytes::<u32>(&prepared.get("x")?), [13, 23]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Prepared {
+    engine: Arc<Inner>,
+    program: ValidProgram,
+    config: DispatchConfig,
+    /// The one backend that may be used, where the caller said so.
+    only: Option<Arc<dyn VyreBackend>>,
+    /// What a dispatch needs; absent until everything is known and after a size has changed.
+    ready: ArcSwapOption<Ready>,
+    /// Guards changes of `ready` and holds the inputs' bytes while no device has them.
+    setup: Mutex<Setup>,
+}
+
+/// Everything that a steady dispatch needs.
+struct Ready {
+    backend: Arc<dyn VyreBackend>,
+    pipeline: Arc<dyn Pipeline>,
+    bindings: Vec<Binding>,
+    grid: [u32; 3],
+}
+
+/// One slot for each of the program's buffers, in binding order.
+struct Setup {
+    /// Host bytes of inputs that no device holds yet; `None` for results and for what a device holds.
+    pending: Vec<Option<Vec<u8>>>,
+    /// Size of each input, once it was set.
+    sizes: Vec<Option<u64>>,
+    /// Results of a backend that has no device-resident path.
+    host_results: Option<Vec<Vec<u8>>>,
+    /// The backend of the last dispatch, for explanations.
+    last: Option<Arc<dyn VyreBackend>>,
+    /// Backends that refused the program, with the reason.
+    refused: Vec<(String, String)>,
+}
+
+impl Prepared {
+    pub(super) fn new(
+        engine: Arc<Inner>,
+        program: ValidProgram,
+        config: DispatchConfig,
+        only: Option<Arc<dyn VyreBackend>>,
+    ) -> Result<Prepared, BackendError> {
+        // Wrong names and types of specialization values are told here, not at the first dispatch.
+        config.specialization.resolve(&program)?;
+        let count = program.binding_order().len();
+        let setup = Setup {
+            pending: vec![None; count],
+            sizes: vec![None; count],
+            host_results: None,
+            last: None,
+            refused: Vec::new(),
+        };
+        Ok(Prepared { engine, program, config, only, ready: ArcSwapOption::empty(), setup: Mutex::new(setup) })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &ValidProgram {
+        &self.program
+    }
+
+    /// Sets the contents of an input. While its size stays the same, the bytes go straight to the device's buffer.
+    pub fn set(&self, name: &str, bytes: &[u8]) -> Result<(), BackendError> {
+        let slot = self.slot(name, |buffer| buffer.kind.is_input(), "an input")?;
+        let mut setup = lock(&self.setup);
+        if let Some(ready) = &*self.ready.load()
+            && setup.sizes[slot] == Some(bytes.len() as u64)
+        {
+            let _timer = self.engine.metrics.time(Stage::Upload);
+            ready.backend.upload(&ready.bindings[slot].buffer, ready.bindings[slot].offset, bytes)?;
+            self.engine.metrics.add(Counter::BytesUploaded, bytes.len() as u64);
+            return Ok(());
+        }
+        if setup.sizes[slot] != Some(bytes.len() as u64) {
+            self.bring_home(&mut setup)?;
+        }
+        setup.sizes[slot] = Some(bytes.len() as u64);
+        setup.pending[slot] = Some(bytes.to_vec());
+        Ok(())
+    }
+
+    /// The contents of a result, after all dispatches so far.
+    pub fn get(&self, name: &str) -> Result<Vec<u8>, BackendError> {
+        let slot = self.slot(name, |buffer| buffer.kind.is_result(), "a result")?;
+        let setup = lock(&self.setup);
+        if let Some(ready) = &*self.ready.load() {
+            let binding = &ready.bindings[slot];
+            let mut bytes = vec![0; binding.bytes as usize];
+            let _timer = self.engine.metrics.time(Stage::Download);
+            ready.backend.download(&binding.buffer, binding.offset, &mut bytes)?;
+            self.engine.metrics.add(Counter::BytesDownloaded, binding.bytes);
+            return Ok(bytes);
+        }
+        let results = self.result_slots();
+        let position = results.iter().position(|&result| result == slot);
+        match (&setup.host_results, position) {
+            (Some(results), Some(position)) => Ok(results[position].clone()),
+            _ => setup.pending[slot].clone().ok_or_else(|| {
+                Diagnostic::new(&codes::engine::NOT_RUN, format!("result `{name}` has no contents before a dispatch"))
+                    .into()
+            }),
+        }
+    }
+
+    /// Queues one dispatch and returns at once; [`Prepared::wait`] waits for it. Dispatches run in order.
+    pub fn dispatch(&self) -> Result<Pending, BackendError> {
+        let metrics = &self.engine.metrics;
+        if let Some(ready) = &*self.ready.load() {
+            metrics.add(Counter::Dispatches, 1);
+            let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed: false };
+            return ready.backend.submit(&ready.pipeline, &launch);
+        }
+        self.first_dispatch()
+    }
+
+    /// Waits until a dispatch and all before it are done.
+    pub fn wait(&self, pending: Pending) -> Result<Completion, BackendError> {
+        match &*self.ready.load() {
+            Some(ready) => ready.backend.wait(pending, self.config.timeout),
+            // A backend without a device-resident path is done when the dispatch returns.
+            None => Ok(Completion::default()),
+        }
+    }
+
+    /// Dispatches and waits.
+    pub fn run(&self) -> Result<Completion, BackendError> {
+        let pending = self.dispatch()?;
+        self.wait(pending)
+    }
+
+    /// What was chosen, what else was possible, and on what evidence.
+    pub fn explain(&self) -> Explanation {
+        let setup = lock(&self.setup);
+        let ready = self.ready.load();
+        let backend = setup.last.as_ref();
+        let named = |id: &str| backend.is_some_and(|used| used.id() == id);
+        let mut others: Vec<Choice> = setup
+            .refused
+            .iter()
+            .map(|(id, reason)| Choice { backend: id.clone(), measured_ns: None, excluded: Some(reason.clone()) })
+            .collect();
+        for id in self.engine.registry.ids() {
+            if !named(id.as_str()) && !others.iter().any(|other| other.backend == id.as_str()) {
+                others.push(Choice { backend: id.to_string(), measured_ns: None, excluded: None });
+            }
+        }
+        let routing = match (&self.only, setup.refused.is_empty()) {
+            (Some(_), _) => "asked for by name".to_owned(),
+            (None, true) => "the preferred backend that is present; nothing has been measured".to_owned(),
+            (None, false) => "the preferred backend that can run the program; nothing has been measured".to_owned(),
+        };
+        Explanation {
+            program: self.program.name().to_owned(),
+            backend: backend.map(|backend| backend.id().to_owned()),
+            device: backend.map(|backend| backend.capabilities().name.clone()).filter(|name| !name.is_empty()),
+            workgroup_size: ready.as_ref().map(|ready| ready.pipeline.workgroup_size()),
+            grid: ready.as_ref().map(|ready| ready.grid),
+            launch: match self.config.workgroup_override {
+                Some(_) => "asked for by the configuration".to_owned(),
+                None => "the program's own workgroup size".to_owned(),
+            },
+            routing,
+            others,
+        }
+    }
+
+    /// Position of a named buffer in binding order.
+    fn slot(&self, name: &str, fits: impl Fn(&BufferDecl) -> bool, what: &str) -> Result<usize, BackendError> {
+        let buffers = self.program.buffers();
+        let order = self.program.binding_order();
+        let found = order.iter().position(|&index| buffers[index].name == name);
+        match found {
+            Some(slot) if fits(&buffers[order[slot]]) => Ok(slot),
+            _ => {
+                let names: Vec<&str> =
+                    order.iter().filter(|&&i| fits(&buffers[i])).map(|&i| buffers[i].name.as_str()).collect();
+                let known = if names.is_empty() { "there is none".to_owned() } else { names.join(", ") };
+                let message = format!("`{name}` is not {what} of the program; known: {known}");
+                Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message).into())
+            }
+        }
+    }
+
+    fn result_slots(&self) -> Vec<usize> {
+        let order = self.program.binding_order();
+        (0..order.len()).filter(|&slot| self.program.buffers()[order[slot]].kind.is_result()).collect()
+    }
+
+    /// Takes the contents of inputs back from the device, because sizes change and buffers must be made anew.
+    fn bring_home(&self, setup: &mut Setup) -> Result<(), BackendError> {
+        let Some(ready) = self.ready.swap(None) else { return Ok(()) };
+        let order = self.program.binding_order();
+        for (slot, binding) in ready.bindings.iter().enumerate() {
+            if self.program.buffers()[order[slot]].kind.is_input() && setup.pending[slot].is_none() {
+                let mut bytes = vec![0; binding.bytes as usize];
+                ready.backend.download(&binding.buffer, binding.offset, &mut bytes)?;
+                setup.pending[slot] = Some(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans, compiles and uploads, on the first backend that can, and dispatches there.
+    fn first_dispatch(&self) -> Result<Pending, BackendError> {
+        let mut setup = lock(&self.setup);
+        if self.ready.load().is_some() {
+            // Another thread was first.
+            drop(setup);
+            return self.dispatch();
+        }
+        self.engine.metrics.add(Counter::Dispatches, 1);
+        let inputs = self.inputs(&setup)?;
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let plan = vyre_driver::launch::plan(&self.program, &inputs, &self.config)?;
+        let mut refused = Vec::new();
+        let mut attempt = |backend: &Arc<dyn VyreBackend>| -> Result<Attempt, BackendError> {
+            let tried = || -> Result<Attempt, BackendError> {
+                if !backend.capabilities().resident {
+                    let started = Instant::now();
+                    let results = backend.dispatch_borrowed(&self.program, &inputs, &self.config)?;
+                    self.engine.metrics.record(Stage::Wait, started.elapsed().as_nanos() as u64);
+                    return Ok(Attempt::Host(backend.clone(), results));
+                }
+                let options = vyre_driver::launch::compile_options(&self.program, &self.config)?;
+                let pipeline = self.engine.pipeline(&**backend, &self.program, &options)?;
+                let bindings = self.bindings(&**backend, &plan.buffer_bytes, &inputs)?;
+                let ready = Ready { backend: backend.clone(), pipeline, bindings, grid: plan.grid };
+                let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed: false };
+                let pending = ready.backend.submit(&ready.pipeline, &launch)?;
+                Ok(Attempt::Device(Box::new(ready), pending))
+            };
+            tried().inspect_err(|error| {
+                if !matches!(blame(error), Blame::Caller) {
+                    refused.push((backend.id().to_owned(), error.message().to_owned()));
+                }
+            })
+        };
+        let done = match &self.only {
+            Some(backend) => attempt(backend)?,
+            None => self.engine.on_some_backend(attempt)?,
+        };
+        setup.refused = refused;
+        match done {
+            Attempt::Host(backend, results) => {
+                // What a dispatch wrote is the next one's input.
+                let result_slots = self.result_slots();
+                let order = self.program.binding_order();
+                for (&slot, result) in result_slots.iter().zip(&results) {
+                    if self.program.buffers()[order[slot]].kind.is_input() {
+                        setup.pending[slot] = Some(result.clone());
+                    }
+                }
+                setup.host_results = Some(results);
+                setup.last = Some(backend);
+                Ok(Pending(0))
+            }
+            Attempt::Device(ready, pending) => {
+                setup.pending.fill(None);
+                setup.host_results = None;
+                setup.last = Some(ready.backend.clone());
+                self.ready.store(Some(Arc::from(ready)));
+                Ok(pending)
+            }
+        }
+    }
+
+    /// The bytes of every input in binding order; all must have been set.
+    fn inputs(&self, setup: &Setup) -> Result<Vec<Vec<u8>>, BackendError> {
+        let order = self.program.binding_order();
+        let mut inputs = Vec::new();
+        for (slot, &index) in order.iter().enumerate() {
+            let buffer = &self.program.buffers()[index];
+            if buffer.kind.is_input() {
+                inputs.push(setup.pending[slot].clone().ok_or_else(|| {
+                    Diagnostic::new(&codes::engine::NOT_SET, format!("input `{}` has no contents", buffer.name))
+                })?);
+            }
+        }
+        Ok(inputs)
+    }
+
+    fn bindings(
+        &self,
+        backend: &dyn VyreBackend,
+        sizes: &[u64],
+        inputs: &[&[u8]],
+    ) -> Result<Vec<Binding>, BackendError> {
+        let _timer = self.engine.metrics.time(Stage::Upload);
+        let order = self.program.binding_order();
+        let mut given = inputs.iter();
+        let mut bindings = Vec::with_capacity(order.len());
+        for (&index, &bytes) in order.iter().zip(sizes) {
+            let buffer: Buffer = backend.allocate(bytes)?;
+            if self.program.buffers()[index].kind.is_input()
+                && let Some(input) = given.next()
+            {
+                backend.upload(&buffer, 0, input)?;
+                self.engine.metrics.add(Counter::BytesUploaded, bytes);
+            }
+            bindings.push(Binding::new(buffer, bytes));
+        }
+        Ok(bindings)
+    }
+}
+
+enum Attempt {
+    Host(Arc<dyn VyreBackend>, Vec<Vec<u8>>),
+    Device(Box<Ready>, Pending),
+}

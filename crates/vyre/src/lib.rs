@@ -1,0 +1,73 @@
+//! Write a compute kernel once, in WGSL or with the Rust builder; vyre runs it on whatever is fastest on this machine, with a
+//! tuned launch, cached pipelines, the same answer everywhere, and an explanation for every choice.
+//!
+//! This crate is the facade: [`Engine`] is the one object that most users need. The layers below are re-exported where they
+//! are useful by themselves.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let program = vyre::wgsl("
+//!     @group(0) @binding(0) var<storage, read> a: array<f32>;
+//!     @group(0) @binding(1) var<storage, read_write> out: array<f32>;
+//!     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+//!         if id.x < arrayLength(&a) { out[id.x] = a[id.x] * 2.0 + 1.0; }
+//!     }")?;
+//! let engine = vyre::Engine::open()?;
+//! let out = engine.run(&program, &[vyre::to_bytes(&[1.0f32, 2.0, 3.0])])?;
+//! assert_eq!(vyre::from_bytes::<f32>(&out[0]), [3.0, 5.0, 7.0]);
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod engine;
+mod reference;
+
+pub use engine::{Choice, Device, Engine, EngineBuilder, Explanation, Prepared};
+pub use reference::ReferenceBackend;
+pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
+pub use vyre_driver::{routing, specialization, tuner};
+pub use vyre_foundation::ir::{DataType, Program};
+pub use vyre_foundation::{ValidProgram, ir, kernel, launch, wire};
+pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
+pub use vyre_wgsl::{ImportOptions, import as import_wgsl, import_spirv};
+
+/// Why something was refused or failed: everything that went wrong, each with code, place and cure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problems(pub Vec<Diagnostic>);
+
+impl std::fmt::Display for Problems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, diagnostic) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n\n")?;
+            }
+            std::fmt::Display::fmt(diagnostic, f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl From<Vec<Diagnostic>> for Problems {
+    fn from(problems: Vec<Diagnostic>) -> Self {
+        Problems(problems)
+    }
+}
+
+/// The one compute entry point of a WGSL text as a program. [`import_wgsl`] has the options.
+pub fn wgsl(source: &str) -> Result<Program, Problems> {
+    Ok(import_wgsl(source, &ImportOptions::default())?)
+}
+
+/// The bytes of plain numbers.
+pub fn to_bytes<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+/// Plain numbers from their bytes. Bytes after the last whole number are left out.
+pub fn from_bytes<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
+    let size = std::mem::size_of::<T>().max(1);
+    bytes.chunks_exact(size).map(bytemuck::pod_read_unaligned).collect()
+}
