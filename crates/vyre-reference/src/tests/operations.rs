@@ -154,9 +154,16 @@ fn fused_multiply_add_rounds_once() {
     // (1 + 2⁻¹²)² = 1 + 2⁻¹¹ + 2⁻²⁴: the last term only survives in the fused form.
     let a = 1.0 + f32::powi(2.0, -12);
     math(MathOp::Fma, &[([a, a, -1.0 - f32::powi(2.0, -11)], f32::powi(2.0, -24))]);
-    // In f64 the sum is exactly a tie of f32; the tiny third operand decides it.
-    let tie = 1.0 + f32::powi(2.0, -23);
-    math(MathOp::Fma, &[([tie, 1.0 + f32::powi(2.0, -1), f32::powi(2.0, -100)], 1.5000002f32)]);
+    // The product of these is half-way between two f32, and the sum with a tiny third operand is too in f64: it decides.
+    let tiny = f32::powi(2.0, -100);
+    for i in (1..2000).step_by(2) {
+        let (a, b) = (1.0 + i as f32 * f32::powi(2.0, -12), 1.0 + f32::powi(2.0, -12));
+        let lower = (f64::from(a) * f64::from(b) - f64::powi(2.0, -24)) as f32;
+        let upper = f32::from_bits(lower.to_bits() + 1);
+        let fma = <f32 as crate::function::Float>::fma;
+        assert_eq!([fma(a, b, tiny), fma(a, b, -tiny)], [upper, lower], "{a} times {b}");
+        assert_eq!([fma(-a, b, tiny), fma(-a, b, -tiny)], [-lower, -upper], "-{a} times {b}");
+    }
     math(MathOp::Fma, &[([h(2.0), h(3.0), h(1.0)], h(7.0)), ([h(256.0), h(256.0), h(-100.0)], h(65440.0))]);
     math(MathOp::Fma, &[([f64::MAX, 2.0, -f64::MAX], f64::MAX)]);
     math(MathOp::Fma, &[([f32::INFINITY, 0.0, 1.0], f32::NAN)]);
