@@ -1,0 +1,308 @@
+//! The backend trait over compiled kernels.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use vyre_driver::backend::{
+    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, DeviceKind, Launch, Limits, Pending,
+    Pipeline, TypeSet,
+};
+use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch as plan};
+use vyre_foundation::ValidProgram;
+use vyre_foundation::ir::{DataType, Program};
+use vyre_foundation::kernel::{self, Features, Options, Passes};
+use vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
+use vyre_spec::{Diagnostic, codes};
+
+use crate::launch::{Grid, SUBGROUP_SIZE, Stop};
+use crate::memory::{Arena, Span};
+use crate::path::CpuPath;
+use crate::pipeline::CpuPipeline;
+
+/// Kernels that `dispatch` keeps, so that the next dispatch of the same program does not compile.
+const KEPT: usize = 256;
+
+/// Runs programs on the processor.
+pub struct CpuBackend {
+    path: CpuPath,
+    capabilities: Capabilities,
+    submitted: AtomicU64,
+    kept: Mutex<HashMap<[u8; 32], Arc<CpuPipeline>>>,
+}
+
+/// Memory of the host.
+struct HostBuffer {
+    arena: Arena,
+    bytes: usize,
+}
+
+impl DeviceBuffer for HostBuffer {
+    fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+}
+
+impl CpuBackend {
+    /// The fastest path of this machine, or the one that the environment variable `VYRE_CPU` names.
+    pub fn new() -> Result<CpuBackend, BackendError> {
+        Ok(CpuBackend::with_path(CpuPath::from_env()?))
+    }
+
+    /// One path. It must be [here](CpuPath::is_here).
+    pub fn with_path(path: CpuPath) -> CpuBackend {
+        use DataType::{BF16, Bool, F8E4M3, F8E5M2, F16, F32, F64, FP4, I4, I8, I16, I32, I64, NF4, U8, U16, U32, U64};
+        let types = [Bool, U32, I32, U64, I64, F16, F32, F64, U8, I8, U16, I16, BF16, F8E4M3, F8E5M2, I4, FP4, NF4];
+        let mut limits = Limits::default();
+        limits.max_workgroup_size = [MAX_WORKGROUP_INVOCATIONS; 3];
+        limits.max_workgroup_invocations = MAX_WORKGROUP_INVOCATIONS;
+        limits.max_grid = [u32::MAX; 3];
+        limits.max_workgroup_memory = 1 << 20;
+        limits.max_buffer_bytes = isize::MAX as u64;
+        limits.max_bindings = 1024;
+        limits.binding_alignment = 8;
+        let mut capabilities = Capabilities::default();
+        capabilities.name = format!("cpu ({path})");
+        capabilities.driver = concat!("vyre-cpu ", env!("CARGO_PKG_VERSION")).to_owned();
+        capabilities.kind = DeviceKind::Cpu;
+        capabilities.types = TypeSet::of(&types);
+        capabilities.features = Features::F16
+            .union(Features::F64)
+            .union(Features::INT64)
+            .union(Features::SUBGROUP)
+            .union(Features::ATOMIC64)
+            .union(Features::NARROW);
+        capabilities.pipeline_features = PipelineFeatureFlags::SUBGROUP_OPS.union(PipelineFeatureFlags::F16);
+        capabilities.subgroup_sizes = Some([SUBGROUP_SIZE; 2]);
+        capabilities.limits = limits;
+        capabilities.resident = true;
+        capabilities.unified_memory = true;
+        capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(0, 0, path.name(), env!("CARGO_PKG_VERSION"));
+        CpuBackend { path, capabilities, submitted: AtomicU64::new(0), kept: Mutex::default() }
+    }
+
+    /// The path that kernels take.
+    pub fn path(&self) -> CpuPath {
+        self.path
+    }
+
+    fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
+        let options = Options {
+            specialization: options.specialization.clone(),
+            workgroup_size: options.workgroup_size,
+            passes: Passes::all(),
+            expand_math: true,
+        };
+        let kernel = kernel::lower(program, &options)?;
+        self.capabilities.check(&kernel)?;
+        Ok(CpuPipeline::new(kernel, self.path))
+    }
+
+    /// The pipeline of an earlier dispatch, or a new one.
+    fn kept(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<CpuPipeline>, BackendError> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&program.fingerprint());
+        for (name, value) in &options.specialization {
+            hasher.update(&(name.as_str().len() as u64).to_le_bytes());
+            hasher.update(name.as_str().as_bytes());
+            hasher.update(&[value.data_type().tag()]);
+            hasher.update(&value.bits().to_le_bytes());
+        }
+        for size in options.workgroup_size.unwrap_or([0; 3]) {
+            hasher.update(&size.to_le_bytes());
+        }
+        let key = *hasher.finalize().as_bytes();
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = lock().get(&key) {
+            return Ok(Arc::clone(pipeline));
+        }
+        let pipeline = Arc::new(self.build(program, options)?);
+        let mut kept = lock();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(key, Arc::clone(&pipeline));
+        Ok(pipeline)
+    }
+
+    fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a CpuPipeline, BackendError> {
+        pipeline.downcast_ref::<CpuPipeline>().ok_or_else(|| {
+            BackendError::with_code(
+                &codes::backend::FOREIGN_HANDLE,
+                "a pipeline was passed to backend `cpu`, which did not make it",
+            )
+        })
+    }
+}
+
+fn out_of_memory(bytes: u64) -> BackendError {
+    BackendError::with_code(&codes::backend::OUT_OF_MEMORY, format!("there is no memory for {bytes} bytes"))
+}
+
+fn timed_out() -> BackendError {
+    BackendError::with_code(&codes::backend::TIMEOUT, "the dispatch was stopped at its timeout")
+}
+
+/// Host bytes that a launch works on: the caller's where they can be used in place, else a copy.
+enum Bytes<'a> {
+    Given(&'a [u8]),
+    Copy(Arena, usize),
+}
+
+impl Bytes<'_> {
+    fn span(&self) -> Span {
+        match self {
+            // SAFETY: the caller's bytes are borrowed for the whole dispatch and kernels only read them.
+            Bytes::Given(bytes) => unsafe { Span::new(bytes.as_ptr().cast_mut(), bytes.len()) },
+            Bytes::Copy(arena, bytes) => arena.span(0, *bytes),
+        }
+    }
+}
+
+impl VyreBackend for CpuBackend {
+    fn id(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        self.dispatch_borrowed(program, &inputs, config)
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let valid = program.validate()?;
+        let sizes = plan::plan(&valid, inputs, config)?;
+        let pipeline = self.kept(&valid, &plan::compile_options(program, config)?)?;
+        let mut given = inputs.iter();
+        let mut memory = Vec::with_capacity(sizes.buffer_bytes.len());
+        for (&index, &bytes) in program.binding_order().iter().zip(&sizes.buffer_bytes) {
+            let kind = program.buffers()[index].kind;
+            let input = if kind.is_input() { given.next().copied() } else { None };
+            let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
+            memory.push(match input {
+                Some(input) if !kind.is_result() && input.as_ptr().addr().is_multiple_of(8) => Bytes::Given(input),
+                _ => {
+                    let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
+                    if let Some(input) = input {
+                        arena.fill(0, input);
+                    }
+                    Bytes::Copy(arena, size)
+                }
+            });
+        }
+        let spans: Vec<Span> = memory.iter().map(Bytes::span).collect();
+        let lengths = pipeline.lengths(sizes.buffer_bytes.iter().copied());
+        let grid = Grid { workgroups: sizes.grid, lengths };
+        let stop = Stop::after(config.timeout);
+        pipeline.run(&spans, &grid, &stop)?;
+        if stop.is_set() {
+            return Err(timed_out());
+        }
+        let mut results = Vec::new();
+        for (&index, memory) in program.binding_order().iter().zip(memory) {
+            if program.buffers()[index].kind.is_result()
+                && let Bytes::Copy(arena, bytes) = memory
+            {
+                let mut out = vec![0; bytes];
+                arena.copy_to(0, &mut out);
+                results.push(out);
+            }
+        }
+        Ok(results)
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
+        Ok(Arc::new(self.build(program, options)?))
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
+        let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
+        let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
+        Ok(Buffer::new(HostBuffer { arena, bytes: size }))
+    }
+
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        let host = buffer.of::<HostBuffer>(self.id())?;
+        buffer.check_range(offset, bytes.len() as u64)?;
+        host.arena.fill(offset as usize, bytes);
+        Ok(())
+    }
+
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
+        let host = buffer.of::<HostBuffer>(self.id())?;
+        buffer.check_range(offset, bytes.len() as u64)?;
+        host.arena.copy_to(offset as usize, bytes);
+        Ok(())
+    }
+
+    fn copy(
+        &self,
+        from: &Buffer,
+        from_offset: u64,
+        to: &Buffer,
+        to_offset: u64,
+        bytes: u64,
+    ) -> Result<(), BackendError> {
+        let source = from.of::<HostBuffer>(self.id())?;
+        let target = to.of::<HostBuffer>(self.id())?;
+        from.check_range(from_offset, bytes)?;
+        to.check_range(to_offset, bytes)?;
+        target.arena.copy_from(to_offset as usize, &source.arena, from_offset as usize, bytes as usize);
+        Ok(())
+    }
+
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
+        let pipeline = self.pipeline_of(pipeline)?;
+        if launch.bindings.len() != pipeline.kernel().buffers.len() {
+            return Err(BackendError::with_code(
+                &codes::backend::BINDINGS,
+                format!(
+                    "{} buffers are bound; the program has {}",
+                    launch.bindings.len(),
+                    pipeline.kernel().buffers.len()
+                ),
+            ));
+        }
+        let mut spans = Vec::with_capacity(launch.bindings.len());
+        for Binding { buffer, offset, bytes } in launch.bindings {
+            let host = buffer.of::<HostBuffer>(self.id())?;
+            buffer.check_range(*offset, *bytes)?;
+            if !offset.is_multiple_of(8) {
+                return Err(BackendError::with_code(
+                    &codes::backend::BAD_RANGE,
+                    format!("a binding starts at byte {offset}, which is not a multiple of 8"),
+                ));
+            }
+            spans.push(host.arena.span(*offset as usize, *bytes as usize));
+        }
+        let lengths = pipeline.lengths(launch.bindings.iter().map(|binding| binding.bytes));
+        let grid = Grid { workgroups: launch.grid, lengths };
+        pipeline.run(&spans, &grid, &Stop::default())?;
+        Ok(Pending(self.submitted.fetch_add(1, Relaxed) + 1))
+    }
+
+    fn wait(&self, pending: Pending, _timeout: Option<Duration>) -> Result<Completion, BackendError> {
+        if pending.0 > self.submitted.load(Relaxed) {
+            return Err(
+                Diagnostic::new(&codes::backend::FAILED, format!("launch {} was never submitted", pending.0)).into()
+            );
+        }
+        Ok(Completion::default())
+    }
+}

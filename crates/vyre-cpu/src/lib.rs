@@ -1,0 +1,29 @@
+//! vyre's embedded backend: it runs any valid program on the processor, with no system dependency.
+//!
+//! The invocations of a workgroup are the lanes of vectors, and workgroups are spread over all cores. This crate knows the
+//! kernel form and the driver's backend trait; it knows neither the other backends nor the program text.
+//!
+//! ```
+//! use vyre_cpu::CpuBackend;
+//! use vyre_driver::{DispatchConfig, VyreBackend};
+//! use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+//!
+//! let program = Program::wrapped(
+//!     vec![BufferDecl::output("out", 0, DataType::U32).with_count(4)],
+//!     [64, 1, 1],
+//!     vec![Node::store("out", Expr::global_id(0), Expr::global_id(0) * Expr::u32(3))],
+//! );
+//! let results = CpuBackend::new()?.dispatch(&program, &[], &DispatchConfig::default())?;
+//! assert_eq!(results, [[0u32, 3, 6, 9].map(u32::to_le_bytes).concat()]);
+//! # Ok::<(), vyre_driver::BackendError>(())
+//! ```
+
+mod backend;
+mod interp;
+mod launch;
+mod memory;
+mod path;
+mod pipeline;
+
+pub use backend::CpuBackend;
+pub use path::CpuPath;

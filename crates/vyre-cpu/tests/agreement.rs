@@ -1,0 +1,28 @@
+//! Every path of this machine gives what the reference gives, on random programs. `VYRE_RANDOM` sets how many of each kind,
+//! `VYRE_SEED` where they start.
+
+use vyre_conform::{GenOptions, Rules, random_programs};
+use vyre_cpu::{CpuBackend, CpuPath};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn agree(options: &GenOptions, share: u64) {
+    let (count, first) = (number("VYRE_RANDOM", 400) / share, number("VYRE_SEED", 0));
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let report = random_programs(&CpuBackend::with_path(path), first..first + count, options, &Rules::exact());
+        assert!(report.is_good(), "{path}: {report}");
+        assert!(report.skipped.is_empty(), "{path}: {report}");
+    }
+}
+
+#[test]
+fn random_programs_agree_bit_for_bit() {
+    agree(&GenOptions::default(), 1);
+}
+
+#[test]
+fn random_functions_stay_within_the_error_table() {
+    agree(&GenOptions { math: true, ..GenOptions::default() }, 4);
+}
