@@ -97,7 +97,8 @@ pub fn check(backend: &dyn VyreBackend, case: &Case, rules: &Rules) -> Outcome {
     }
 }
 
-pub(crate) fn check_against(backend: &dyn VyreBackend, case: &Case, expected: &[Vec<u8>], rules: &Rules) -> Outcome {
+/// Runs a case on a backend and compares with expected results.
+pub fn check_against(backend: &dyn VyreBackend, case: &Case, expected: &[Vec<u8>], rules: &Rules) -> Outcome {
     match backend.dispatch_borrowed(&case.program, &case.input_slices(), &dispatch_config(case)) {
         Ok(actual) => match compare(expected, &actual, &case.program, rules) {
             Ok(()) => Outcome::Same,

@@ -14,14 +14,16 @@
 mod compare;
 mod execute;
 mod generate;
+mod kernel;
 mod reduce;
 mod report;
 mod rng;
 mod suite;
 
 pub use compare::{Difference, Rules, Tolerance, compare};
-pub use execute::{Outcome, ReferenceBackend, check, dispatch_config, random_programs, run_reference};
+pub use execute::{Outcome, ReferenceBackend, check, check_against, dispatch_config, random_programs, run_reference};
 pub use generate::{Case, Floats, GenOptions, Subgroups, generate};
+pub use kernel::KernelBackend;
 pub use reduce::{reduce, statement_count};
 pub use report::Report;
 pub use suite::{Expectation, Test, suite, suite_with, tests};

@@ -4,7 +4,10 @@
 
 use std::ops::Range;
 
-use vyre_conform::{Case, Floats, GenOptions, Subgroups, generate, run_reference};
+use vyre_conform::{
+    Case, Floats, GenOptions, KernelBackend, Outcome, Rules, Subgroups, check, check_against, generate, reduce,
+    run_reference,
+};
 use vyre_foundation::wire;
 
 fn seeds() -> Range<u64> {
@@ -59,4 +62,40 @@ fn the_wire_form_keeps_programs() {
         assert_eq!(back, case.program, "seed {}", case.seed);
         assert_eq!(wire::encode(&back), bytes, "seed {}", case.seed);
     });
+}
+
+/// What is wrong with a case on a backend.
+fn fault(outcome: Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Same => None,
+        Outcome::Refused(what) | Outcome::Failed(what) => Some(what),
+        Outcome::Different(difference) => Some(difference.to_string()),
+    }
+}
+
+/// A small run takes a third of the ways to lower for each program, by turns; a long one takes all for all.
+#[test]
+fn optimised_programs_mean_the_same() {
+    let rules = Rules::exact();
+    let (mut shown, mut wrong) = (0, 0);
+    let variants = KernelBackend::variants();
+    let every = if seeds().end > 1000 { 1 } else { 3 };
+    each(|case, expected| {
+        for (i, (name, backend)) in variants.iter().enumerate() {
+            let skipped = i > 2 && !(i as u64 + case.seed).is_multiple_of(every);
+            if skipped || fault(check_against(backend, case, expected, &rules)).is_none() {
+                continue;
+            }
+            wrong += 1;
+            if shown < 3 {
+                shown += 1;
+                let small =
+                    reduce(case, |case| run_reference(case).is_ok() && fault(check(backend, case, &rules)).is_some());
+                let what = fault(check(backend, &small, &rules)).unwrap_or_default();
+                println!("seed {}, {name}: {what}\n{}", case.seed, small.describe());
+            }
+            return;
+        }
+    });
+    assert_eq!(wrong, 0, "programs that mean something else after the optimiser");
 }

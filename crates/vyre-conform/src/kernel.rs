@@ -1,0 +1,71 @@
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch};
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::{self, Interpret, Options, Passes};
+
+/// The optimiser as a backend: lowers a program with the given passes, checks the kernel form, and evaluates it plainly.
+#[derive(Clone, Debug, Default)]
+pub struct KernelBackend {
+    /// What the optimiser does.
+    pub passes: Passes,
+    /// Expands functions such as `sin` into basic operations.
+    pub expand_math: bool,
+}
+
+impl KernelBackend {
+    /// Every way to lower that is worth comparing, with a name: all passes, none, each alone, all but each, and functions
+    /// expanded.
+    pub fn variants() -> Vec<(String, KernelBackend)> {
+        let plain = |passes: Passes| KernelBackend { passes, expand_math: false };
+        let mut all = vec![
+            ("no pass".to_owned(), plain(Passes::none())),
+            ("every pass".to_owned(), plain(Passes::all())),
+            ("every pass, math expanded".to_owned(), KernelBackend { passes: Passes::all(), expand_math: true }),
+            ("no pass, math expanded".to_owned(), KernelBackend { passes: Passes::none(), expand_math: true }),
+        ];
+        all.extend(Passes::each().map(|(name, pass)| (format!("only {name}"), plain(Passes::only(pass)))));
+        all.extend(Passes::each().map(|(name, pass)| (format!("all but {name}"), plain(Passes::all().without(pass)))));
+        all
+    }
+}
+
+impl VyreBackend for KernelBackend {
+    fn id(&self) -> &'static str {
+        "kernel form"
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let valid = program.validate()?;
+        let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let plan = launch::plan(&valid, &slices, config)?;
+        let options = Options {
+            specialization: config.specialization.resolve(program)?,
+            workgroup_size: config.workgroup_override,
+            passes: self.passes,
+            expand_math: self.expand_math,
+        };
+        let kernel = kernel::lower(&valid, &options)?;
+        if let Err(problem) = kernel::verify(&kernel) {
+            return Err(BackendError::new(format!("the kernel form is not well made: {problem}\n{kernel}")));
+        }
+        let order = program.binding_order();
+        let kinds: Vec<_> = order.iter().map(|&i| program.buffers()[i].kind).collect();
+        let mut given = inputs.iter();
+        let mut buffers: Vec<Vec<u8>> = kinds
+            .iter()
+            .zip(&plan.buffer_bytes)
+            .map(|(kind, &bytes)| match kind.is_input() {
+                true => given.next().cloned().unwrap_or_default(),
+                false => vec![0; bytes as usize],
+            })
+            .collect();
+        let how = Interpret { grid: plan.grid, subgroup_size: 32, budget: 200_000_000 };
+        kernel::interpret(&kernel, &mut buffers, &how)?;
+        let results = kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result());
+        Ok(results.map(|(_, bytes)| bytes).collect())
+    }
+}
