@@ -537,11 +537,10 @@ impl<'p> Resolver<'p> {
                 if parts.is_empty() {
                     Expr::Literal(self.zero(&ty)?)
                 } else {
-                    let mut parts = self.exprs(parts)?;
+                    let parts = self.exprs(parts)?;
                     match &*ty {
                         Type::Vector { count, .. } => Expr::Vector { count: *count, parts },
-                        Type::Scalar(_) if parts.len() == 1 => parts.remove(0),
-                        Type::Scalar(_) => return Err(inconsistent("a scalar is made of several parts".into())),
+                        Type::Scalar(_) => return Err(inconsistent("a scalar is made of parts".into())),
                         Type::Array { .. } | Type::Struct { .. } => Expr::Composite { ty, parts },
                     }
                 }
