@@ -1,7 +1,13 @@
 //! Which backend is fastest here, for an op at a size.
 
 mod agree;
+mod curve;
 pub mod pgo;
+mod router;
+mod table;
 
 pub use agree::difference;
+pub use curve::{Curve, Fit, Prediction};
 pub use pgo::{BackendLatency, PgoTable, Rejection, RouteDecision, default_pgo_path};
+pub use router::{Choice, Crossover, Explanation, Prior, Recertify, RouteOption, Router, Timing};
+pub use table::default_routes_path;

@@ -12,7 +12,7 @@ use super::agree::difference;
 use crate::table_file::{TableFile, user_folder};
 use crate::{BackendError, DispatchConfig, VyreBackend};
 
-static FILE: TableFile = TableFile {
+pub(super) static FILE: TableFile = TableFile {
     what: "routing table",
     unreadable: &codes::routing::FILE_UNREADABLE,
     too_large: &codes::routing::FILE_TOO_LARGE,

@@ -22,4 +22,10 @@ codes! {
     ALL_REJECTED = "V1107", Error,
         "No backend could run an op.",
         "Read the reason of each backend and repair the one that should work.";
+    NO_ROUTE = "V1108", Error,
+        "Every backend has failed for an op.",
+        "Read the reason of each backend, repair one, and restart.";
+    FALLBACK = "V1109", Warning,
+        "A backend failed at run time and the work goes on elsewhere.",
+        "Read the reason; results are right, but may come slower.";
 }

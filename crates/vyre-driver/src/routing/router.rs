@@ -1,0 +1,503 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use vyre_spec::{Diagnostic, codes};
+
+use super::curve::{Curve, Prediction};
+use crate::backend::DeviceKind;
+
+/// Chooses the backend for each dispatch from what was measured for the op at sizes like this one.
+///
+/// It has no clock and runs nothing: [`Router::choose`] says which backend to use, [`Router::observe`] takes in how long that
+/// took. What is not measured yet is guessed from the kind of the device ([`Prior`]); among equals the backend that is listed
+/// first is preferred. What is tried beyond the best known choice is paid from a budget: at most one percent of the time spent
+/// on the op, so that large work is not handed to a backend whose small work has not been seen.
+///
+/// ```
+/// use vyre_driver::backend::DeviceKind;
+/// use vyre_driver::routing::{Prior, Router, Timing};
+/// let mut router = Router::new([("gpu", Prior::of(DeviceKind::Discrete)), ("cpu", Prior::of(DeviceKind::Cpu))]);
+/// for n in [1, 1_000, 1_000_000] {
+///     router.observe("sum", "gpu", n, Timing { compute_ns: 10_000 + n / 100, ..Timing::default() });
+///     router.observe("sum", "cpu", n, Timing { compute_ns: 100 + n, ..Timing::default() });
+/// }
+/// assert_eq!(router.choose("sum", 100, 400, None)?.backend, "cpu");
+/// assert_eq!(router.choose("sum", 1_000_000, 4_000_000, None)?.backend, "gpu");
+/// println!("{}", router.explain("sum", 100, 400, None));
+/// # Ok::<(), vyre_spec::Diagnostic>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Router {
+    backends: Vec<Backend>,
+    ops: BTreeMap<String, Op>,
+    requests: Vec<Recertify>,
+}
+
+/// What is guessed of a backend before it was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// Time of the smallest dispatch.
+    pub overhead_ns: f64,
+    /// Time that each item of work adds.
+    pub ns_per_item: f64,
+    /// Time of the smallest move of data to the device.
+    pub move_overhead_ns: f64,
+    /// Time that each byte to be moved adds.
+    pub ns_per_byte: f64,
+    /// It works on the host's memory, so that data on the host is already there.
+    pub on_host: bool,
+}
+
+impl Prior {
+    /// The guess for a kind of device: the more it is made for large work, the more the smallest costs.
+    pub fn of(kind: DeviceKind) -> Self {
+        let [overhead_ns, ns_per_item, move_overhead_ns, ns_per_byte] = match kind {
+            DeviceKind::Cpu => [2_000.0, 0.5, 100.0, 0.1],
+            DeviceKind::Discrete => [20_000.0, 0.005, 10_000.0, 0.05],
+            DeviceKind::Integrated => [20_000.0, 0.05, 2_000.0, 0.1],
+            DeviceKind::Software => [50_000.0, 2.0, 2_000.0, 0.1],
+            DeviceKind::Other => [20_000.0, 0.5, 2_000.0, 0.1],
+        };
+        Prior { overhead_ns, ns_per_item, move_overhead_ns, ns_per_byte, on_host: kind == DeviceKind::Cpu }
+    }
+}
+
+/// Where a dispatch goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice<'a> {
+    /// The backend's id.
+    pub backend: &'a str,
+    /// It is not thought to be the fastest, but too little is known to be sure.
+    pub explores: bool,
+    /// The time of this dispatch should be observed. Where all is known, only some are.
+    pub timed: bool,
+}
+
+/// How long a dispatch took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Time of the work itself.
+    pub compute_ns: u64,
+    /// Bytes that had to be moved to the backend first.
+    pub moved_bytes: u64,
+    /// Time of moving them.
+    pub move_ns: u64,
+}
+
+/// A wish of the router: live timings have left the stored band, so the op should be measured anew in the background.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recertify {
+    /// The op.
+    pub op: String,
+    /// The backend whose timings have changed.
+    pub backend: String,
+    /// What was seen, for people.
+    pub reason: String,
+}
+
+/// Where one backend becomes faster than another as size grows, for data that is where it is needed.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Crossover {
+    /// From this size on.
+    pub n: u64,
+    /// The faster one below.
+    pub below: String,
+    /// The faster one above.
+    pub above: String,
+    /// Between these sizes the bounds of the two overlap, so that either may be faster.
+    pub unsure: [u64; 2],
+}
+
+/// What the router thinks of one backend for a dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteOption {
+    /// The backend's id.
+    pub backend: String,
+    /// Predicted time with bounds, with the move where one is needed; a guess when it was never measured.
+    pub predicted: Prediction,
+    /// Part of the predicted time that moves data.
+    pub move_ns: f64,
+    /// Timings that the prediction rests on.
+    pub samples: u64,
+    /// Why it is out, if so.
+    pub out: Option<String>,
+}
+
+/// Why a dispatch goes where it goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The op.
+    pub op: String,
+    /// The size.
+    pub n: u64,
+    /// The best backend as far as is known; `None` when all are out.
+    pub chosen: Option<String>,
+    /// All backends, fastest first, those that are out last.
+    pub options: Vec<RouteOption>,
+    /// Where the choice changes with size.
+    pub crossovers: Vec<Crossover>,
+}
+
+#[derive(Clone, Debug)]
+struct Backend {
+    id: String,
+    prior: Prior,
+    /// Moving data is the same for all ops.
+    moves: Curve,
+    lost: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Op {
+    /// By backend.
+    lanes: Vec<Lane>,
+    dispatches: u64,
+    spent_ns: f64,
+    explored_ns: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    curve: Curve,
+    out: Option<String>,
+    /// Running mean of how far live timings lie from the prediction.
+    drift: f64,
+    drifted: bool,
+    /// It has drifted since it was read from a file.
+    replaced: bool,
+}
+
+/// Share of the time spent on an op that may go into trying backends that are not the best known.
+const BUDGET: f64 = 0.01;
+/// A live timing is wanted of one in so many dispatches when nothing is in doubt.
+const SPARSE: u64 = 16;
+/// The sentinel raises its hand when timings are off by more than this on average, and lowers it below half of that.
+const DRIFT: f64 = 0.2;
+/// A prediction whose bounds lie closer than this is not worth another sample.
+const ENOUGH: f64 = 0.02;
+/// A prediction whose bounds lie further apart than this is.
+const DOUBTFUL: f64 = 0.1;
+
+impl Router {
+    /// A router over backends in order of preference.
+    pub fn new<S: Into<String>>(backends: impl IntoIterator<Item = (S, Prior)>) -> Self {
+        let backend = |(id, prior): (S, Prior)| {
+            let moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
+            Backend { id: id.into(), prior, moves, lost: None }
+        };
+        Router { backends: backends.into_iter().map(backend).collect(), ops: BTreeMap::new(), requests: Vec::new() }
+    }
+
+    /// The ids of the backends.
+    pub fn backends(&self) -> impl Iterator<Item = &str> {
+        self.backends.iter().map(|backend| backend.id.as_str())
+    }
+
+    /// The backend for a dispatch of size `n` over so many bytes, which lie on the backend `resident_on`, or else on the host.
+    /// An error says why every backend is out.
+    pub fn choose(
+        &mut self,
+        op: &str,
+        n: u64,
+        bytes: u64,
+        resident_on: Option<&str>,
+    ) -> Result<Choice<'_>, Diagnostic> {
+        self.op(op);
+        let state = &self.ops[op];
+        let able = || (0..self.backends.len()).filter(|&index| self.out(state, index).is_none());
+        let predict = |index: usize| self.predict(state, index, n, bytes, resident_on);
+        // `min_by` keeps the first of equals.
+        let Some(first) = able().min_by(|&a, &b| predict(a).ns.total_cmp(&predict(b).ns)) else {
+            return Err(self.no_route(op, state));
+        };
+        let expected = predict(first);
+        let budget = BUDGET * state.spent_ns - state.explored_ns;
+        let mut doubtful = expected.high / expected.low > 1.0 + DOUBTFUL;
+        let (mut chosen, mut gain, mut cost) = (first, 0.0, 0.0);
+        for index in able().filter(|&index| index != first) {
+            let predicted = predict(index);
+            // Only where the other may be the faster one is there anything to learn: near a crossover, or far from all data.
+            if predicted.low >= expected.ns || predicted.high / predicted.low < 1.0 + ENOUGH {
+                continue;
+            }
+            doubtful = true;
+            let risk = (predicted.ns * predicted.high).sqrt() - expected.ns;
+            if risk <= budget && expected.ns - predicted.low > gain {
+                (chosen, gain, cost) = (index, expected.ns - predicted.low, (predicted.ns - expected.ns).max(0.0));
+            }
+        }
+        let state = self.op(op);
+        state.dispatches += 1;
+        state.spent_ns += expected.ns;
+        state.explored_ns += cost;
+        let timed = doubtful || state.dispatches % SPARSE == 1;
+        Ok(Choice { backend: &self.backends[chosen].id, explores: chosen != first, timed })
+    }
+
+    /// Takes in how long a dispatch took. Unknown backends are ignored: they can't be chosen either.
+    pub fn observe(&mut self, op: &str, backend: &str, n: u64, timing: Timing) {
+        let Some(index) = self.index(backend) else { return };
+        if timing.moved_bytes > 0 {
+            self.backends[index].moves.observe(timing.moved_bytes, timing.move_ns);
+        }
+        let state = self.op(op);
+        let lane = &mut state.lanes[index];
+        let news = lane.watch(n, timing.compute_ns);
+        lane.curve.observe(n, timing.compute_ns);
+        if let Some(reason) = news {
+            self.requests.push(Recertify { op: op.to_owned(), backend: backend.to_owned(), reason });
+        }
+    }
+
+    /// Takes a backend out for an op, because it failed. The diagnostic tells the caller what is used instead, or that
+    /// nothing is left.
+    pub fn failed(&mut self, op: &str, backend: &str, reason: &str) -> Diagnostic {
+        if let Some(index) = self.index(backend) {
+            self.op(op).lanes[index].out = Some(reason.to_owned());
+        }
+        self.fallback(op, backend, reason)
+    }
+
+    /// Takes a backend out for all ops, because its device is gone.
+    pub fn lost(&mut self, backend: &str, reason: &str) -> Diagnostic {
+        if let Some(index) = self.index(backend) {
+            self.backends[index].lost = Some(reason.to_owned());
+        }
+        self.fallback("", backend, reason)
+    }
+
+    /// Takes a backend in again.
+    pub fn restore(&mut self, backend: &str) {
+        let Some(index) = self.index(backend) else { return };
+        self.backends[index].lost = None;
+        for op in self.ops.values_mut() {
+            op.lanes[index].out = None;
+        }
+    }
+
+    /// What should be measured anew in the background, each wish once.
+    pub fn take_requests(&mut self) -> Vec<Recertify> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Why a dispatch would go where it would go.
+    pub fn explain(&self, op: &str, n: u64, bytes: u64, resident_on: Option<&str>) -> Explanation {
+        let none = self.new_op();
+        let state = self.ops.get(op).unwrap_or(&none);
+        let mut options: Vec<RouteOption> = Vec::new();
+        for (index, backend) in self.backends.iter().enumerate() {
+            options.push(RouteOption {
+                backend: backend.id.clone(),
+                predicted: self.predict(state, index, n, bytes, resident_on),
+                move_ns: self.move_time(index, bytes, resident_on).ns,
+                samples: state.lanes[index].curve.samples(),
+                out: self.out(state, index).map(str::to_owned),
+            });
+        }
+        options.sort_by(|a, b| (a.out.is_some().cmp(&b.out.is_some())).then(a.predicted.ns.total_cmp(&b.predicted.ns)));
+        let chosen = options.first().filter(|option| option.out.is_none()).map(|option| option.backend.clone());
+        Explanation { op: op.to_owned(), n, chosen, options, crossovers: self.crossovers(op) }
+    }
+
+    /// Where the choice for an op changes with size, for data that is where it is needed, within the sizes that were measured.
+    pub fn crossovers(&self, op: &str) -> Vec<Crossover> {
+        let Some(state) = self.ops.get(op) else { return Vec::new() };
+        let ranges = || state.lanes.iter().filter_map(|lane| lane.curve.range());
+        let (Some(low), Some(high)) = (ranges().map(|r| r[0]).min(), ranges().map(|r| r[1]).max()) else {
+            return Vec::new();
+        };
+        let predict = |index: usize, n: u64| self.predict(state, index, n, 0, None);
+        let best = |n: u64| {
+            let measured = (0..self.backends.len()).filter(|&index| state.lanes[index].curve.samples() > 0);
+            measured.min_by(|&a, &b| predict(a, n).ns.total_cmp(&predict(b, n).ns))
+        };
+        let step = |n: u64| (n + n / 8).max(n + 1);
+        let mut found = Vec::new();
+        let mut n = low;
+        while n < high {
+            let next = step(n).min(high);
+            if let (Some(below), Some(above)) = (best(n), best(next))
+                && below != above
+            {
+                let (mut left, mut right) = (n, next);
+                while right - left > 1 {
+                    let middle = left + (right - left) / 2;
+                    if best(middle) == Some(below) { left = middle } else { right = middle }
+                }
+                let overlap = |n: u64| {
+                    let (a, b) = (predict(below, n), predict(above, n));
+                    a.low <= b.high && b.low <= a.high
+                };
+                let mut unsure = [right, right];
+                while unsure[0] > low && overlap(unsure[0] - (unsure[0] / 9).max(1)) {
+                    unsure[0] -= (unsure[0] / 9).max(1);
+                }
+                while unsure[1] < high && overlap(step(unsure[1])) {
+                    unsure[1] = step(unsure[1]).min(high);
+                }
+                let id = |index: usize| self.backends[index].id.clone();
+                found.push(Crossover { n: right, below: id(below), above: id(above), unsure });
+            }
+            n = next;
+        }
+        found
+    }
+
+    pub(super) fn op_names(&self) -> impl Iterator<Item = &str> {
+        self.ops.keys().map(String::as_str)
+    }
+
+    /// The curve, and whether it stands for a device that has changed.
+    pub(super) fn curve(&self, op: &str, backend: &str) -> Option<(&Curve, bool)> {
+        let lane = &self.ops.get(op)?.lanes[self.index(backend)?];
+        Some((&lane.curve, lane.replaced))
+    }
+
+    pub(super) fn moves(&self, backend: &str) -> Option<&Curve> {
+        Some(&self.backends[self.index(backend)?].moves)
+    }
+
+    pub(super) fn curve_mut(&mut self, op: &str, backend: &str) -> Option<&mut Curve> {
+        let index = self.index(backend)?;
+        Some(&mut self.op(op).lanes[index].curve)
+    }
+
+    pub(super) fn moves_mut(&mut self, backend: &str) -> Option<&mut Curve> {
+        let index = self.index(backend)?;
+        Some(&mut self.backends[index].moves)
+    }
+
+    fn op(&mut self, op: &str) -> &mut Op {
+        if !self.ops.contains_key(op) {
+            let new = self.new_op();
+            self.ops.insert(op.to_owned(), new);
+        }
+        self.ops.get_mut(op).expect("it was put in")
+    }
+
+    fn new_op(&self) -> Op {
+        let lane = |backend: &Backend| Lane {
+            curve: Curve::guessed(backend.prior.overhead_ns, backend.prior.ns_per_item),
+            out: None,
+            drift: 0.0,
+            drifted: false,
+            replaced: false,
+        };
+        Op { lanes: self.backends.iter().map(lane).collect(), dispatches: 0, spent_ns: 0.0, explored_ns: 0.0 }
+    }
+
+    fn index(&self, backend: &str) -> Option<usize> {
+        self.backends.iter().position(|known| known.id == backend)
+    }
+
+    fn out<'a>(&'a self, state: &'a Op, index: usize) -> Option<&'a str> {
+        self.backends[index].lost.as_deref().or(state.lanes[index].out.as_deref())
+    }
+
+    /// Time of bringing the data, nothing when it is there.
+    fn move_time(&self, index: usize, bytes: u64, resident_on: Option<&str>) -> Prediction {
+        let backend = &self.backends[index];
+        let there = resident_on.map_or(backend.prior.on_host, |place| place == backend.id);
+        if bytes == 0 || there {
+            return Prediction { ns: 0.0, low: 0.0, high: 0.0 };
+        }
+        backend.moves.predict(bytes)
+    }
+
+    fn predict(&self, state: &Op, index: usize, n: u64, bytes: u64, resident_on: Option<&str>) -> Prediction {
+        let (work, moved) = (state.lanes[index].curve.predict(n), self.move_time(index, bytes, resident_on));
+        Prediction { ns: work.ns + moved.ns, low: work.low + moved.low, high: work.high + moved.high }
+    }
+
+    fn no_route(&self, op: &str, state: &Op) -> Diagnostic {
+        let reasons: Vec<String> = (0..self.backends.len())
+            .filter_map(|index| Some(format!("{}: {}", self.backends[index].id, self.out(state, index)?)))
+            .collect();
+        let why = if reasons.is_empty() { "there are none".to_owned() } else { reasons.join("; ") };
+        Diagnostic::new(&codes::routing::NO_ROUTE, format!("no backend is left for op `{op}`: {why}"))
+    }
+
+    fn fallback(&self, op: &str, backend: &str, reason: &str) -> Diagnostic {
+        let none = self.new_op();
+        let state = self.ops.get(op).unwrap_or(&none);
+        let work = if op.is_empty() { "all ops".to_owned() } else { format!("op `{op}`") };
+        let left: Vec<&str> = (0..self.backends.len())
+            .filter(|&index| self.out(state, index).is_none())
+            .map(|index| self.backends[index].id.as_str())
+            .collect();
+        let next =
+            if left.is_empty() { "no other backend is left".to_owned() } else { format!("left: {}", left.join(", ")) };
+        Diagnostic::new(
+            &codes::routing::FALLBACK,
+            format!("backend `{backend}` failed and is taken out for {work} ({reason}); {next}"),
+        )
+    }
+}
+
+impl Lane {
+    /// Compares a live timing with the prediction. A first few stray ones do nothing; a lasting difference raises the hand
+    /// once, makes the old timings count little, and is over when new ones agree with each other again.
+    fn watch(&mut self, n: u64, ns: u64) -> Option<String> {
+        let predicted = self.curve.predict(n);
+        // Where little was measured a difference is no news.
+        if self.curve.samples() < 8 || predicted.high / predicted.low > 2.0 {
+            return None;
+        }
+        let off = (ns.max(1) as f64 / predicted.ns).ln().clamp(-1.0, 1.0);
+        self.drift += 0.125 * (off - self.drift);
+        if self.drifted {
+            self.drifted = self.drift.abs() > DRIFT / 2.0;
+            return None;
+        }
+        if self.drift.abs() <= DRIFT {
+            return None;
+        }
+        self.drifted = true;
+        self.replaced = true;
+        self.curve.forget();
+        Some(format!("live timings are {:+.0}% off the stored ones", 100.0 * (self.drift.exp() - 1.0)))
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.chosen {
+            Some(chosen) => write!(f, "`{}` at n = {} runs on {chosen}.", self.op, self.n)?,
+            None => write!(f, "`{}` at n = {} runs nowhere.", self.op, self.n)?,
+        }
+        for option in &self.options {
+            let Prediction { ns, low, high } = option.predicted;
+            match &option.out {
+                Some(reason) => write!(f, "\n  {}: out, {reason}", option.backend)?,
+                None => write!(
+                    f,
+                    "\n  {}: {} ({} to {}, {} of it to move data; from {} timings)",
+                    option.backend,
+                    Nanoseconds(ns),
+                    Nanoseconds(low),
+                    Nanoseconds(high),
+                    Nanoseconds(option.move_ns),
+                    option.samples
+                )?,
+            }
+        }
+        for crossover in &self.crossovers {
+            let [low, high] = crossover.unsure;
+            write!(f, "\n  {} wins above n = {} (unsure from {low} to {high})", crossover.above, crossover.n)?;
+        }
+        Ok(())
+    }
+}
+
+struct Nanoseconds(f64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 1e3 => write!(f, "{ns:.0} ns"),
+            ns if ns < 1e6 => write!(f, "{:.1} µs", ns / 1e3),
+            ns if ns < 1e9 => write!(f, "{:.1} ms", ns / 1e6),
+            ns => write!(f, "{:.2} s", ns / 1e9),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The router on simulated backends.
+
+#[path = "decide_support/random.rs"]
+mod random;
+
+use random::Random;
+use vyre_driver::backend::DeviceKind;
+use vyre_driver::routing::{Prior, Router, Timing};
+
+const NAMES: [&str; 3] = ["cpu", "wgpu", "cuda"];
+const KINDS: [DeviceKind; 3] = [DeviceKind::Cpu, DeviceKind::Integrated, DeviceKind::Discrete];
+
+/// Three backends whose curves cross: little overhead and slow, some of both, much overhead and fast.
+struct World {
+    random: Random,
+    /// Overhead, factor and exponent; then nanoseconds per byte moved there.
+    curves: [([f64; 3], f64); 3],
+    clock: f64,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = Random(seed);
+        let mut around = |middle: f64| middle * (1.4 * random.unit() - 0.7).exp();
+        let curves = [
+            ([around(800.0), around(0.4), 1.0], around(0.08)),
+            ([around(25_000.0), around(0.03), 1.0], around(0.06)),
+            ([around(60_000.0), around(0.004), 1.0], around(0.03)),
+        ];
+        World { random, curves, clock: 0.0 }
+    }
+
+    /// True times of work and move.
+    fn cost(&self, backend: usize, n: u64, bytes: u64, resident: Option<usize>) -> (f64, f64) {
+        let ([overhead, a, b], per_byte) = self.curves[backend];
+        // The processor reads the host's memory where it is.
+        let moves = resident != Some(backend) && !(backend == 0 && resident.is_none());
+        (overhead + a * (n as f64).powf(b), if moves { 2_000.0 + per_byte * bytes as f64 } else { 0.0 })
+    }
+
+    /// 2% noise, 3% stalls, ±5% drift.
+    fn measured(&mut self, ns: f64) -> u64 {
+        self.clock += 1.0;
+        let drift = 1.0 + 0.05 * (self.clock / 300.0).sin();
+        let stall = if self.random.unit() < 0.03 { 1.5 + 3.5 * self.random.unit() } else { 1.0 };
+        (ns * drift * stall * (1.0 + 0.02 * self.random.normal())) as u64
+    }
+}
+
+fn total_times(seed: u64, order: [usize; 3]) -> (f64, f64) {
+    let mut world = World::new(seed);
+    let mut sizes = Random(seed ^ 0xabcd);
+    let mut router = Router::new(order.map(|index| (NAMES[index], Prior::of(KINDS[index]))));
+    let (mut ours, mut oracle) = (0.0, 0.0);
+    for _ in 0..2_000 {
+        let n = (2f64.powf(28.0 * sizes.unit())) as u64;
+        let bytes = 4 * n;
+        let resident = [None, Some(0), Some(1), Some(2)][(sizes.word() % 4) as usize];
+        let resident_on = resident.map(|index| NAMES[index]);
+        let choice = router.choose("op", n, bytes, resident_on).unwrap();
+        let chosen = NAMES.iter().position(|name| *name == choice.backend).unwrap();
+        let timed = choice.timed;
+        let costs = [0, 1, 2].map(|index| world.cost(index, n, bytes, resident));
+        ours += costs[chosen].0 + costs[chosen].1;
+        oracle += costs.iter().map(|(work, moved)| work + moved).fold(f64::INFINITY, f64::min);
+        if timed {
+            let (work, moved) = costs[chosen];
+            let timing = Timing {
+                compute_ns: world.measured(work),
+                moved_bytes: if moved > 0.0 { bytes } else { 0 },
+                move_ns: world.measured(moved),
+            };
+            router.observe("op", NAMES[chosen], n, timing);
+        }
+    }
+    (ours, oracle)
+}
+
+#[test]
+fn the_total_time_is_near_that_of_an_oracle() {
+    for order in [[2, 1, 0], [0, 1, 2]] {
+        let mut worst = 0.0f64;
+        for seed in 0..20 {
+            let (ours, oracle) = total_times(seed, order);
+            assert!(ours <= 1.03 * oracle, "seed {seed}, order {order:?}: {:.4} over the oracle", ours / oracle - 1.0);
+            worst = worst.max(ours / oracle - 1.0);
+        }
+        println!("order {order:?}: at worst {:.2}% over the oracle in 20 worlds", 100.0 * worst);
+    }
+}
+
+fn two() -> Router {
+    Router::new([("gpu", Prior::of(DeviceKind::Discrete)), ("cpu", Prior::of(DeviceKind::Cpu))])
+}
+
+fn work(compute_ns: u64) -> Timing {
+    Timing { compute_ns, ..Timing::default() }
+}
+
+/// Both backends at many sizes: the GPU wins above about 20,000.
+fn learnt() -> Router {
+    let mut router = two();
+    for bits in 0..24 {
+        for _ in 0..4 {
+            router.observe("op", "cpu", 1 << bits, work(100 + (1 << bits)));
+            router.observe("op", "gpu", 1 << bits, work(20_000 + (1 << bits) / 50));
+        }
+    }
+    router
+}
+
+fn chosen(router: &mut Router, n: u64, bytes: u64, resident_on: Option<&str>) -> String {
+    router.choose("op", n, bytes, resident_on).unwrap().backend.to_owned()
+}
+
+#[test]
+fn unknown_ops_start_on_a_guess_by_kind_of_device() {
+    let mut router = two();
+    assert_eq!(chosen(&mut router, 10, 40, None), "cpu");
+    assert_eq!(chosen(&mut router, 1 << 28, 0, None), "gpu");
+    let explanation = router.explain("op", 10, 40, None);
+    assert_eq!(explanation.chosen.as_deref(), Some("cpu"));
+    assert!(explanation.options.iter().all(|option| option.samples == 0));
+    assert!(
+        explanation.options[0].predicted.high > 10.0 * explanation.options[0].predicted.low,
+        "a guess is no knowledge"
+    );
+}
+
+#[test]
+fn crossovers_are_found_and_shown() {
+    let router = learnt();
+    let [crossover] = &router.crossovers("op")[..] else { panic!("{:?}", router.crossovers("op")) };
+    assert_eq!((crossover.below.as_str(), crossover.above.as_str()), ("cpu", "gpu"));
+    assert!((18_000..23_000).contains(&crossover.n), "{crossover:?}");
+    assert!(crossover.unsure[0] <= crossover.n && crossover.n <= crossover.unsure[1]);
+    assert!(crossover.unsure[0] > 10_000 && crossover.unsure[1] < 40_000, "{crossover:?}");
+    let words = router.explain("op", 100, 400, None).to_string();
+    assert!(words.contains("runs on cpu") && words.contains("gpu wins above n = "), "{words}");
+}
+
+#[test]
+fn moving_counts_only_when_the_data_is_elsewhere() {
+    let mut router = learnt();
+    for bits in 0..28 {
+        let timing =
+            Timing { compute_ns: 20_000 + (1 << bits) / 200, moved_bytes: 4 << bits, move_ns: 5_000 + (4 << bits) };
+        router.observe("op", "gpu", 1 << bits, timing);
+    }
+    let n = 100_000;
+    assert_eq!(chosen(&mut router, n, 4 * n, Some("gpu")), "gpu");
+    assert_eq!(chosen(&mut router, n, 4 * n, None), "cpu", "moving costs more than it gains");
+    assert_eq!(chosen(&mut router, n, 0, None), "gpu", "nothing to move");
+    let explanation = router.explain("op", n, 4 * n, None);
+    let gpu = explanation.options.iter().find(|option| option.backend == "gpu").unwrap();
+    assert!((300_000.0..500_000.0).contains(&gpu.move_ns), "{explanation}");
+}
+
+#[test]
+fn extra_samples_go_only_near_crossovers() {
+    let mut router = learnt();
+    let mut explored = Vec::new();
+    let mut random = Random(5);
+    for _ in 0..3_000 {
+        let n = 2f64.powf(24.0 * random.unit()) as u64;
+        let choice = router.choose("op", n, 0, None).unwrap();
+        if choice.explores {
+            explored.push(n);
+        }
+        let (backend, timed) = (choice.backend.to_owned(), choice.timed);
+        let ns = if backend == "cpu" { 100 + n } else { 20_000 + n / 50 };
+        if timed {
+            router.observe("op", &backend, n, work(ns));
+        }
+    }
+    assert!(explored.len() < 60, "{} of 3000", explored.len());
+    assert!(explored.iter().all(|n| (10_000..45_000).contains(n)), "{explored:?}");
+}
+
+#[test]
+fn a_lasting_change_asks_for_a_new_certification_once() {
+    let mut router = learnt();
+    router.observe("op", "gpu", 1 << 20, work(20_000_000));
+    assert!(router.take_requests().is_empty(), "one stall is no change");
+    for _ in 0..40 {
+        router.observe("op", "cpu", 1000, work(1_100));
+    }
+    assert!(router.take_requests().is_empty(), "nothing changed");
+    for _ in 0..40 {
+        router.observe("op", "gpu", 1 << 20, work(160_000));
+    }
+    let requests = router.take_requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!((requests[0].op.as_str(), requests[0].backend.as_str()), ("op", "gpu"));
+    assert!(requests[0].reason.contains('%'), "{}", requests[0].reason);
+    assert!(router.take_requests().is_empty());
+    let explanation = router.explain("op", 1 << 20, 0, None);
+    let gpu = explanation.options.iter().find(|option| option.backend == "gpu").unwrap();
+    assert!((gpu.predicted.ns / 160_000.0 - 1.0).abs() < 0.1, "the new timings count: {explanation}");
+    for _ in 0..60 {
+        router.observe("op", "gpu", 1 << 20, work(160_000));
+    }
+    assert!(router.take_requests().is_empty(), "and it is quiet again");
+    for _ in 0..40 {
+        router.observe("op", "gpu", 1 << 20, work(41_000));
+    }
+    assert_eq!(router.take_requests().len(), 1, "the way back is a change too");
+}
+
+#[test]
+fn a_failed_backend_is_taken_out_and_the_next_one_used() {
+    let mut router = learnt();
+    assert_eq!(chosen(&mut router, 1 << 22, 0, None), "gpu");
+    let told = router.failed("op", "gpu", "device lost");
+    assert_eq!(told.code.id, "V1109");
+    assert!(
+        told.message.contains("`gpu`") && told.message.contains("device lost") && told.message.contains("left: cpu")
+    );
+    assert_eq!(chosen(&mut router, 1 << 22, 0, None), "cpu");
+    assert_eq!(router.choose("other", 1 << 28, 0, None).unwrap().backend, "gpu", "other ops go on");
+    assert!(router.explain("op", 1, 0, None).to_string().contains("gpu: out, device lost"));
+    let told = router.failed("op", "cpu", "out of memory");
+    assert!(told.message.contains("no other backend is left"));
+    let error = router.choose("op", 1, 0, None).unwrap_err();
+    assert_eq!(error.code.id, "V1108");
+    assert!(error.message.contains("device lost") && error.message.contains("out of memory"));
+    router.restore("gpu");
+    assert_eq!(chosen(&mut router, 1, 0, None), "gpu");
+    router.lost("gpu", "unplugged");
+    assert_eq!(router.choose("other", 1 << 28, 0, None).unwrap().backend, "cpu");
+    assert!(
+        Router::new(Vec::<(String, Prior)>::new())
+            .choose("op", 1, 0, None)
+            .unwrap_err()
+            .message
+            .contains("there are none")
+    );
+}
+
+#[test]
+fn what_was_learnt_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("routes.toml");
+    let mut empty = two();
+    empty.load(&path).unwrap();
+    let mut router = learnt();
+    router.observe("op", "gpu", 8, Timing { compute_ns: 20_000, moved_bytes: 64, move_ns: 900 });
+    router.save(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("crossovers") && text.contains("unsure") && text.contains("overhead_ns"), "{text}");
+
+    let mut again = two();
+    again.load(&path).unwrap();
+    for n in [1, 1_000, 100_000] {
+        assert_eq!(again.explain("op", n, 64, None), router.explain("op", n, 64, None));
+    }
+    // Another process knows another op and another backend.
+    let mut other = Router::new([("npu", Prior::of(DeviceKind::Other))]);
+    other.observe("op", "npu", 5, work(50));
+    other.observe("else", "npu", 5, work(50));
+    other.save(&path).unwrap();
+    again.save(&path).unwrap();
+    let mut all = Router::new([("npu", Prior::of(DeviceKind::Other)), ("cpu", Prior::of(DeviceKind::Cpu))]);
+    all.load(&path).unwrap();
+    let samples = |op: &str, backend: &str| {
+        all.explain(op, 5, 0, None).options.iter().find(|option| option.backend == backend).unwrap().samples
+    };
+    assert_eq!((samples("op", "npu"), samples("else", "npu"), samples("op", "cpu")), (1, 1, 96));
+
+    for (from, to) in
+        [("count = 4", "count = -4"), ("time = ", "time = 1e"), ("[ops.op", "[oops.op"), ("spread", "spred")]
+    {
+        assert!(text.contains(from));
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let mut router = two();
+        let error = router.load(&path).unwrap_err();
+        assert!(error.to_string().contains("routes.toml") && error.to_string().contains("Fix:"), "{error}");
+        assert_eq!(
+            router.explain("op", 5, 0, None),
+            two().explain("op", 5, 0, None),
+            "nothing is taken from a bad file"
+        );
+    }
+}
