@@ -21,6 +21,9 @@
 //! - Only the buffers that the entry point, or a function it calls, uses become buffers of the program.
 //! - A `read_write` storage buffer that is never read (no load, no atomic) becomes an `output`, which starts as zero and is
 //!   no input; one that is read is `read_write`.
+//! - A comment `// vyre: output`, `// vyre: read_write` or (for read-only storage) `// vyre: uniform` after a declaration, on
+//!   its line, decides the kind instead. A function `fn vyre_domain() -> vec3<u32>` that only returns a vector of sizes
+//!   declares the launch domain.
 //! - `override` constants become specialization constants. One whose initial value depends on other overrides is computed
 //!   from them and can't be set itself; one without a default is refused.
 //! - A load outside an array gives zero and a store outside is dropped, for run-time arrays, fixed arrays and vectors alike.
@@ -29,6 +32,8 @@
 //! - `var<private>` becomes a variable of the entry point. Matrices become arrays of their columns.
 #![forbid(unsafe_code)]
 
+mod export;
 mod import;
 
+pub use export::export;
 pub use import::{ImportOptions, import, import_spirv};

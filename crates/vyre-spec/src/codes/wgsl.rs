@@ -28,4 +28,7 @@ codes! {
     WGSL_OVERRIDE = "V0409", Error,
         "An override constant can't become a specialization constant.",
         "Give it one of the types bool, i32, u32, f16 or f32 and a default value.";
+    EXPORT_UNSUPPORTED = "V0410", Error,
+        "WGSL has no way to say a part of the program.",
+        "Use the types and buffer lengths that WGSL has, or keep the program in the text or wire form.";
 }

@@ -177,7 +177,7 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
             let value = cx.input(argument.ty, argument.binding.as_ref())?;
             cx.arguments.push(Argument::Value(value));
         }
-        for (&global, _) in &uses.privates {
+        for &global in uses.privates.keys() {
             let wanted = module.global_variables[global].name.as_deref().unwrap_or("private");
             let name = cx.im.names.fresh(wanted);
             let var = cx.im.private_var(global, name.clone())?;
@@ -185,6 +185,13 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
             cx.privates.insert(global, name);
         }
         cx.body(function)
+    }
+
+    /// The body of a function without arguments that nothing calls.
+    pub(super) fn lone(im: &'m mut Importer<'a>, handle: Handle<naga::Function>) -> Res<Vec<Node>> {
+        let function = &im.module.functions[handle];
+        let info = &im.info[handle];
+        FunctionCx::new(im, Some(function), TypesOf::Function(info)).body(function)
     }
 
     /// What a stage input is.

@@ -25,7 +25,7 @@ pub(super) fn check_binary(bytes: &[u8]) -> Result<(), Diagnostic> {
     let words: Vec<u32> =
         bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
     let bad = |what: &str| Err(Diagnostic::new(&codes::wgsl::SPIRV_PARSE, what.to_owned()));
-    if bytes.len() % 4 != 0 || words.len() < 5 {
+    if !bytes.len().is_multiple_of(4) || words.len() < 5 {
         return bad("a SPIR-V module is a sequence of at least five 32-bit words");
     }
     if words[0] != 0x0723_0203 {

@@ -101,7 +101,7 @@ impl FunctionCx<'_, '_> {
         let cofactor = |column: u32, row: u32| {
             // Entry (column, row) of the inverse is the cofactor of entry (row, column).
             let value = minor(&value, &without(row), &without(column));
-            if (column + row) % 2 == 0 { value } else { -value }
+            if (column + row).is_multiple_of(2) { value } else { -value }
         };
         let columns = all
             .iter()

@@ -145,8 +145,10 @@ fn invalid_problem(text: &SourceText<'_>, error: &naga::WithSpan<naga::valid::Va
 
 fn translate(module: &Module, text: &SourceText<'_>, options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
     let entry = find_entry(module, options).map_err(|problem| vec![problem])?;
-    let info: ModuleInfo = catch(|| Validator::new(ValidationFlags::all(), Capabilities::all()).validate(module))?
-        .map_err(|error| vec![invalid_problem(text, &error)])?;
+    let info: ModuleInfo = catch(|| {
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+        validator.validate(module).map_err(|error| vec![invalid_problem(text, &error)])
+    })??;
     Importer::new(module, &info, *text).run(entry)
 }
 

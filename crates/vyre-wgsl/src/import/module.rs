@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use naga::proc::Layouter;
-use naga::valid::{FunctionInfo, ModuleInfo};
+use naga::valid::ModuleInfo;
 use naga::{
     AddressSpace, ArraySize, GlobalVariable, Handle, Module, Override, Scalar, ScalarKind, Span, StorageAccess, Type,
     TypeInner,
@@ -41,6 +41,8 @@ pub(super) struct Buffer {
     ty: DataType,
     count: Count,
     read: bool,
+    /// The kind follows from how the buffer is used.
+    inferred: bool,
 }
 
 pub(super) struct Importer<'a> {
@@ -113,17 +115,21 @@ impl<'a> Importer<'a> {
         }
         let point = &self.module.entry_points[entry];
         self.names.fresh(&point.name);
-        let info: &'a FunctionInfo = self.info.get_entry_point(entry);
-        let globals: Vec<_> = self.module.global_variables.iter().map(|(handle, _)| handle).collect();
-        for global in globals {
-            if !info[global].is_empty() {
-                let _ = self.buffer_if_resource(global);
+        let resources = self.uses.entry(self.module, &point.function).resources;
+        for (global, loaded) in resources {
+            if self.buffer(global).is_ok() && loaded {
+                self.mark_read(global);
             }
         }
         let body = FunctionCx::entry(self, entry)?;
         let (size, exprs) = self.workgroup_size(entry)?;
+        let domain = self.domain()?;
         let buffers = self.take_buffers();
-        Ok(Program::wrapped(buffers, size, body)
+        let mut program = Program::wrapped(buffers, size, body);
+        if let Some(domain) = domain {
+            program = program.with_domain(domain);
+        }
+        Ok(program
             .with_name(point.name.as_str())
             .with_types(std::mem::take(&mut self.types))
             .with_constants(std::mem::take(&mut self.spec_constants))
@@ -172,7 +178,7 @@ impl<'a> Importer<'a> {
             .map(|(handle, buffer)| {
                 let binding = module.global_variables[handle].binding;
                 let kind = match buffer.kind {
-                    BufferKind::ReadWrite if !buffer.read => BufferKind::Output,
+                    BufferKind::ReadWrite if buffer.inferred && !buffer.read => BufferKind::Output,
                     kind => kind,
                 };
                 BufferDecl {
@@ -331,12 +337,33 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// The buffer that a global variable is, where it is one that naga counts as used.
-    fn buffer_if_resource(&mut self, handle: Handle<GlobalVariable>) -> Res<()> {
-        if self.module.global_variables[handle].space == AddressSpace::Private {
-            return Ok(());
+    /// The launch domain, where a function `vyre_domain` gives it.
+    fn domain(&mut self) -> Res<Option<[Expr; 3]>> {
+        let module = self.module;
+        let found = module.functions.iter().find(|(_, function)| {
+            function.name.as_deref() == Some("vyre_domain")
+                && function.arguments.is_empty()
+                && function.result.as_ref().is_some_and(|result| {
+                    let vector = TypeInner::Vector { size: naga::VectorSize::Tri, scalar: Scalar::U32 };
+                    module.types[result.ty].inner == vector
+                })
+        });
+        let Some((handle, function)) = found else { return Ok(None) };
+        let nodes = FunctionCx::lone(self, handle)?;
+        if let [Node::Return(Some(Expr::Construct { parts, .. }))] = nodes.as_slice()
+            && let [x, y, z] = parts.as_slice()
+        {
+            return Ok(Some([x.clone(), y.clone(), z.clone()]));
         }
-        self.buffer(handle).map(|_| ())
+        let span = function.body.span_iter().next().map_or(Span::UNDEFINED, |(_, span)| *span);
+        self.unsupported("a `vyre_domain` that does more than return `vec3<u32>(x, y, z)`", span)
+    }
+
+    /// What a comment `vyre: …` on the line of a declaration says.
+    fn note(&self, span: Span) -> Option<&'a str> {
+        let (text, range) = (self.text.text?, span.to_range()?);
+        let rest = text.get(range.end..)?.lines().next()?;
+        Some(rest.split_once("// vyre:")?.1.trim())
     }
 
     /// The buffer that a global variable is.
@@ -369,7 +396,13 @@ impl<'a> Importer<'a> {
             _ => (self.ty(global.ty, span)?, Count::Fixed(1), false),
         };
         let name = self.names.fresh(global.name.as_deref().unwrap_or("buffer"));
-        let buffer = Buffer { name, by_element, kind, ty, count, read: false };
+        let (kind, inferred) = match (self.note(span), kind) {
+            (Some("output"), BufferKind::ReadWrite) => (BufferKind::Output, false),
+            (Some("read_write"), BufferKind::ReadWrite) => (kind, false),
+            (Some("uniform"), BufferKind::Read) => (BufferKind::Uniform, false),
+            _ => (kind, kind == BufferKind::ReadWrite),
+        };
+        let buffer = Buffer { name, by_element, kind, inferred, ty, count, read: false };
         self.buffers.insert(handle, buffer.clone());
         Ok(buffer)
     }

@@ -14,6 +14,8 @@ pub(super) struct FunctionUses {
     pub(super) written: Vec<bool>,
     /// Private variables, and whether they are stored to.
     pub(super) privates: BTreeMap<Handle<GlobalVariable>, bool>,
+    /// Other global variables that appear, and whether they are loaded from, even if nothing is done with the value.
+    pub(super) resources: BTreeMap<Handle<GlobalVariable>, bool>,
 }
 
 /// What the module's functions do.
@@ -102,14 +104,27 @@ struct Scan<'a> {
 impl Scan<'_> {
     fn all(&mut self) {
         self.found.written = vec![false; self.function.arguments.len()];
-        for (handle, expression) in self.function.expressions.iter() {
+        for (_, expression) in self.function.expressions.iter() {
             match *expression {
-                Expression::GlobalVariable(global) => self.private(global, false),
-                Expression::Load { pointer } => self.accessed_whole(pointer),
-                _ => _ = handle,
+                Expression::GlobalVariable(global) => self.appears(global, false),
+                Expression::Load { pointer } => {
+                    self.accessed_whole(pointer);
+                    if let Root::Global(global) = root(self.function, pointer) {
+                        self.appears(global, true);
+                    }
+                }
+                _ => {}
             }
         }
         self.block(&self.function.body);
+    }
+
+    fn appears(&mut self, global: Handle<GlobalVariable>, loaded: bool) {
+        if self.module.global_variables[global].space == naga::AddressSpace::Private {
+            self.private(global, false);
+        } else {
+            *self.found.resources.entry(global).or_default() |= loaded;
+        }
     }
 
     fn private(&mut self, global: Handle<GlobalVariable>, written: bool) {
@@ -147,6 +162,9 @@ impl Scan<'_> {
                     let callee = self.uses.of(*function);
                     for (&global, &written) in &callee.privates {
                         *self.found.privates.entry(global).or_default() |= written;
+                    }
+                    for (&global, &loaded) in &callee.resources {
+                        *self.found.resources.entry(global).or_default() |= loaded;
                     }
                     for (argument, written) in arguments.iter().zip(callee.written.clone()) {
                         if written {
