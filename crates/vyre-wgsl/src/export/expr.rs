@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use vyre_foundation::ir::{
-    Access, BinaryOp, BufferKind, Count, DataType, Expr, Function, Literal, MathOp, Name, SubgroupOp, TypeDef, UnaryOp,
+    Access, BinaryOp, BufferKind, Builtin, Count, DataType, Expr, Function, Literal, MathOp, Name, SubgroupOp, TypeDef,
+    UnaryOp,
 };
 
 use super::types::{MemberPath, fresh, member_path};
@@ -23,13 +24,21 @@ pub(crate) enum Known {
     Running,
 }
 
+/// A declared name.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    pub(crate) text: String,
+    pub(crate) ty: DataType,
+    known: Known,
+}
+
 /// A printed expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     pub(crate) text: String,
     pub(crate) ty: DataType,
     depth: u32,
-    known: Known,
+    pub(crate) known: Known,
 }
 
 impl Text {
@@ -70,7 +79,7 @@ pub(crate) struct Body<'e, 'a> {
     pub(crate) indent: usize,
     pub(crate) result: Option<DataType>,
     in_entry: bool,
-    scopes: Vec<HashMap<Name, (String, DataType)>>,
+    scopes: Vec<HashMap<Name, Local>>,
     locals: HashSet<String>,
 }
 
@@ -109,9 +118,14 @@ impl<'e, 'a> Body<'e, 'a> {
 
     /// A new name in the innermost scope.
     pub(crate) fn declare(&mut self, name: &Name, ty: DataType) -> String {
+        self.declare_known(name, ty, Known::Running)
+    }
+
+    /// A new name for a value that the front end may know.
+    pub(crate) fn declare_known(&mut self, name: &Name, ty: DataType, known: Known) -> String {
         let text = fresh(&mut self.locals, plain(name.as_str()));
         if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(name.clone(), (text.clone(), ty));
+            scope.insert(name.clone(), Local { text: text.clone(), ty, known });
         }
         text
     }
@@ -126,7 +140,7 @@ impl<'e, 'a> Body<'e, 'a> {
         self.scopes.pop();
     }
 
-    pub(crate) fn lookup(&self, name: &Name) -> Res<(String, DataType)> {
+    pub(crate) fn lookup(&self, name: &Name) -> Res<Local> {
         match self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
             Some(found) => Ok(found.clone()),
             None => refuse(format!("the name `{name}` is not declared")),
@@ -185,8 +199,8 @@ impl<'e, 'a> Body<'e, 'a> {
         match expr {
             Expr::Literal(value) => self.literal(value),
             Expr::Var(name) => {
-                let (text, ty) = self.lookup(name)?;
-                Ok(Text::running(text, ty, 0))
+                let Local { text, ty, known } = self.lookup(name)?;
+                Ok(Text { text, ty, depth: 0, known })
             }
             Expr::Constant(name) => match self.ex.constants.get(name) {
                 Some((text, ty)) => {
@@ -201,11 +215,23 @@ impl<'e, 'a> Body<'e, 'a> {
             }
             Expr::Length(buffer) => {
                 let text = self.length(buffer)?;
-                Ok(Text::running(text, DataType::U32, 1))
+                let known = match self.ex.buffers.get(buffer).map(|buffer| &buffer.count) {
+                    Some(Count::Fixed(_)) => Known::Always,
+                    Some(Count::Constant(_)) => Known::Specialized,
+                    _ => Known::Running,
+                };
+                Ok(Text { text, ty: DataType::U32, depth: 1, known })
             }
             Expr::Builtin(builtin) => {
                 let text = self.ex.builtin_text(*builtin, self.in_entry)?;
-                Ok(Text::running(text, DataType::U32, 0))
+                let known = match builtin {
+                    Builtin::WorkgroupSize(axis) => match &self.ex.program.workgroup_exprs()[*axis as usize] {
+                        Some(_) => Known::Specialized,
+                        None => Known::Always,
+                    },
+                    _ => Known::Running,
+                };
+                Ok(Text { text, ty: DataType::U32, depth: 0, known })
             }
             Expr::Unary { op, value } => {
                 let mut value = self.expr(value)?;
@@ -226,6 +252,8 @@ impl<'e, 'a> Body<'e, 'a> {
                 if matches!(yes.ty, DataType::Handle(_)) {
                     return self.select_composite(cond, yes, no);
                 }
+                let constant = [&cond, &yes, &no].iter().all(|part| part.known == Known::Always);
+                let cond = if constant { self.in_variable(cond)? } else { cond };
                 let depth = cond.depth.max(yes.depth).max(no.depth) + 1;
                 let known = cond.known.max(yes.known).max(no.known);
                 let text = format!("select({}, {}, {})", no.text, yes.text, cond.text);
@@ -276,10 +304,18 @@ impl<'e, 'a> Body<'e, 'a> {
                 let dynamic =
                     path.iter().any(|step| matches!(step, Access::Index(index) if !matches!(index, Expr::Literal(_))));
                 // Any array in a variable can be indexed; a value may only be by constants.
-                let value = if dynamic && !value.is_simple() { self.in_variable(value)? } else { value };
+                let dynamic = dynamic && (!value.is_simple() || value.known != Known::Running);
+                let value = if dynamic { self.in_variable(value)? } else { value };
+                let known = value.known;
                 let place = self.path(value.text, value.ty, path, Vec::new(), value.depth)?;
                 let leaf = place.text.clone();
-                self.guarded(place, leaf)
+                let known = match (place.nowhere, dynamic) {
+                    (true, _) => Known::Always,
+                    (false, true) => Known::Running,
+                    (false, false) => known,
+                };
+                let text = self.guarded(place, leaf)?;
+                Ok(Text { known, ..text })
             }
             Expr::Subgroup { op, value, argument } => self.subgroup(*op, value, argument.as_deref()),
         }
@@ -311,8 +347,7 @@ impl<'e, 'a> Body<'e, 'a> {
     fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Res<Text> {
         let mut a = self.expr(left)?;
         let mut b = if op.is_shift() { self.shift_count(right, &a.ty)? } else { self.expr(right)? };
-        let harmless = op.is_comparison() || matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-        if !harmless && a.known == Known::Always && b.known == Known::Always {
+        if a.known == Known::Always && b.known == Known::Always {
             a = self.in_variable(a)?;
         }
         // A divisor that is known to be zero is an error in WGSL.
@@ -367,7 +402,8 @@ impl<'e, 'a> Body<'e, 'a> {
 
     fn math(&mut self, op: MathOp, args: &[Expr]) -> Res<Text> {
         let mut args = args.iter().map(|arg| self.expr(arg)).collect::<Res<Vec<_>>>()?;
-        if args.iter().all(|arg| arg.known == Known::Always) {
+        // `clamp` is printed as two operations, and the inner one sees only the first two.
+        if args.iter().take(2).all(|arg| arg.known == Known::Always) {
             let first = args[0].clone();
             args[0] = self.in_variable(first)?;
         }
@@ -516,10 +552,14 @@ impl<'e, 'a> Body<'e, 'a> {
         let Some(buffer) = self.ex.buffers.get(name) else { return refuse(format!("no buffer `{name}`")) };
         let (text, count, ty) = (buffer.text.clone(), buffer.count.clone(), buffer.ty.clone());
         if let Some((id, member)) = self.ex.open_member(&ty) {
+            self.ex.printed.insert(name.clone());
             return Ok(format!("arrayLength(&{text}.{})", self.ex.members[id][member as usize]));
         }
         match count {
-            Count::Runtime => Ok(format!("arrayLength(&{text})")),
+            Count::Runtime => {
+                self.ex.printed.insert(name.clone());
+                Ok(format!("arrayLength(&{text})"))
+            }
             Count::Fixed(count) => Ok(format!("{count}u")),
             Count::Constant(expr) => Ok(self.expr(&expr)?.text),
         }
@@ -586,6 +626,9 @@ impl<'e, 'a> Body<'e, 'a> {
                 None => place.nowhere = true,
             }
         }
+        if !place.nowhere {
+            self.ex.printed.insert(name.clone());
+        }
         Ok(place)
     }
 
@@ -650,6 +693,7 @@ impl<'e, 'a> Body<'e, 'a> {
         if place.nowhere {
             return Ok(String::new());
         }
+        self.ex.loaded.insert(name.clone());
         let atomics = self.ex.buffers[name].atomics.clone();
         let host = self.ex.buffers[name].kind != BufferKind::Workgroup;
         self.value_at(&place.text, &place.ty, &member_path(path), &atomics, host)
@@ -701,8 +745,8 @@ impl<'e, 'a> Body<'e, 'a> {
     /// The value of a place where it exists, else zero.
     fn guarded(&mut self, place: PlaceText, leaf: String) -> Res<Text> {
         if place.nowhere {
-            let zero = self.zero(&place.ty)?;
-            return Ok(Text::running(zero, place.ty, 1));
+            let text = self.zero(&place.ty)?;
+            return Ok(Text { text, ty: place.ty, depth: 1, known: Known::Always });
         }
         let Some(guard) = place.guard() else {
             return Ok(Text::running(leaf, place.ty, place.depth + 1));

@@ -62,6 +62,9 @@ pub(crate) struct Exporter<'a> {
     /// Built-ins by the name of their variable, whether a function needs them.
     builtins: BTreeMap<&'static str, BuiltinUse>,
     atomic_structs: Vec<String>,
+    /// Buffers that the text mentions, and those that it loads from or changes by atomic operations.
+    pub(crate) printed: HashSet<Name>,
+    pub(crate) loaded: HashSet<Name>,
 }
 
 struct BuiltinUse {
@@ -86,6 +89,8 @@ impl<'a> Exporter<'a> {
             uses_subgroups: false,
             builtins: BTreeMap::new(),
             atomic_structs: Vec::new(),
+            printed: HashSet::new(),
+            loaded: HashSet::new(),
         }
     }
 
@@ -124,6 +129,19 @@ impl<'a> Exporter<'a> {
         }
         let structs = self.struct_texts()?;
         self.collect_builtins();
+        let mut bodies = String::new();
+        for function in program.functions() {
+            if !self.facts.called.contains_key(&function.name) {
+                continue;
+            }
+            let (text, _) = self.functions[&function.name].clone();
+            bodies.push_str(&Body::function(&mut self, function, &text)?);
+            bodies.push('\n');
+        }
+        let entry = self.entry_text(&entry_name)?;
+        bodies.push_str(&self.domain_text()?);
+        bodies.push_str(&entry);
+        // Last, because how a buffer is declared depends on what the text does with it.
         let mut declarations = String::new();
         for constant in program.constants() {
             self.constant_text(&constant.name, &constant.default, &mut declarations)?;
@@ -136,14 +154,6 @@ impl<'a> Exporter<'a> {
                 let _ = writeln!(declarations, "var<private> p_{name}: {};", builtin.ty);
             }
         }
-        let mut bodies = String::new();
-        for function in program.functions() {
-            let (text, _) = self.functions[&function.name].clone();
-            bodies.push_str(&Body::function(&mut self, function, &text)?);
-            bodies.push('\n');
-        }
-        bodies.push_str(&self.domain_text()?);
-        bodies.push_str(&self.entry_text(&entry_name)?);
         let mut text = String::new();
         if self.uses_f16 {
             text.push_str("enable f16;\n");
@@ -215,23 +225,22 @@ impl<'a> Exporter<'a> {
             .iter()
             .map(|(name, builtin)| format!("@builtin({}) {name}: {}", builtin.attribute, builtin.ty))
             .collect();
-        let unused: Vec<String> = program
-            .buffers()
-            .iter()
-            .filter(|buffer| buffer.kind != BufferKind::Workgroup && !self.facts.used.contains(&buffer.name))
-            .map(|buffer| self.buffers[&buffer.name].text.clone())
-            .collect();
         let copied: Vec<&'static str> =
             self.builtins.iter().filter(|(_, builtin)| builtin.in_function).map(|(name, _)| *name).collect();
         let mut body = Body::new(self, true);
-        for buffer in unused {
-            body.line(&format!("_ = &{buffer};"));
-        }
         for name in copied {
             body.line(&format!("p_{name} = {name};"));
         }
         body.nodes(program.body())?;
-        let text = std::mem::take(&mut body.out);
+        let statements = std::mem::take(&mut body.out);
+        // The importer drops buffers that nothing mentions.
+        let mut text = String::new();
+        for buffer in program.buffers() {
+            if buffer.kind != BufferKind::Workgroup && !self.printed.contains(&buffer.name) {
+                let _ = writeln!(text, "    _ = &{};", self.buffers[&buffer.name].text);
+            }
+        }
+        text.push_str(&statements);
         Ok(format!("@compute @workgroup_size({})\nfn {name}({}) {{\n{text}}}\n", sizes.join(", "), params.join(", ")))
     }
 

@@ -2,7 +2,7 @@
 
 use vyre_foundation::ir::{AtomicOp, BarrierScope, BufferKind, Case, DataType, Expr, Literal, Name, Node};
 
-use super::expr::{Body, PlaceText};
+use super::expr::{Body, Local, PlaceText};
 use super::{Res, literal, refuse};
 
 /// naga's parser allows 127 levels of braces.
@@ -28,7 +28,7 @@ impl Body<'_, '_> {
             Node::Let { name, value } => {
                 let value = self.expr(value)?;
                 let ty = self.ex.ty(&value.ty)?;
-                let text = self.declare(name, value.ty);
+                let text = self.declare_known(name, value.ty, value.known);
                 self.line(&format!("let {text}: {ty} = {};", value.text));
             }
             Node::Var { name, ty, init } => {
@@ -41,7 +41,7 @@ impl Body<'_, '_> {
                 }
             }
             Node::Assign { name, path, value } => {
-                let (text, ty) = self.lookup(name)?;
+                let Local { text, ty, .. } = self.lookup(name)?;
                 let value = self.expr(value)?;
                 let place = self.path(text, ty, path, Vec::new(), 0)?;
                 let statement = format!("{} = {};", place.text, value.text);
@@ -232,6 +232,9 @@ impl Body<'_, '_> {
         result: Option<&Name>,
     ) -> Res<()> {
         let target = &place.text;
+        if op != AtomicOp::Store && !place.nowhere {
+            self.ex.loaded.insert(buffer.clone());
+        }
         let value = value.unwrap_or_default();
         let read_only = self.ex.buffers[buffer].kind == BufferKind::Read;
         let call = match op {

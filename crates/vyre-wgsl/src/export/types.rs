@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
 use vyre_foundation::ir::{
-    Access, AtomicOp, BufferDecl, BufferKind, Count, DataType, Expr, Member, Name, Node, Program, TypeDef, TypeId,
-    layout_of,
+    Access, BufferDecl, BufferKind, Count, DataType, Expr, Member, Name, Node, Program, TypeDef, TypeId, layout_of,
 };
 
 use super::{Exporter, Res, builtin_kind, plain, refuse};
@@ -26,9 +25,8 @@ pub(crate) fn member_path(path: &[Access]) -> MemberPath {
 #[derive(Default)]
 pub(crate) struct Facts {
     pub(crate) atomics: HashMap<Name, HashSet<MemberPath>>,
-    pub(crate) used: HashSet<Name>,
-    /// Loaded from, or changed by an atomic operation.
-    pub(crate) read: HashSet<Name>,
+    /// Functions that the entry point reaches; true once they have been looked at.
+    pub(crate) called: HashMap<Name, bool>,
     /// Positions in the table of built-ins, with whether a function uses them.
     pub(crate) builtins: BTreeSet<(usize, bool)>,
 }
@@ -37,8 +35,15 @@ impl Facts {
     pub(crate) fn new(program: &Program) -> Facts {
         let mut facts = Facts::default();
         facts.nodes(program.body(), false);
-        for function in program.functions() {
-            facts.nodes(&function.body, true);
+        let mut waiting = true;
+        while std::mem::take(&mut waiting) {
+            for function in program.functions() {
+                if facts.called.get(&function.name) == Some(&false) {
+                    facts.called.insert(function.name.clone(), true);
+                    facts.nodes(&function.body, true);
+                    waiting = true;
+                }
+            }
         }
         facts
     }
@@ -53,11 +58,10 @@ impl Facts {
                     path_exprs(path).for_each(&mut each);
                     each(value);
                 }
-                Node::Store { buffer, index, path, value } => {
+                Node::Store { index, path, value, .. } => {
                     each(index);
                     path_exprs(path).for_each(&mut each);
                     each(value);
-                    self.used.insert(buffer.clone());
                 }
                 Node::If { cond, then, otherwise } => {
                     each(cond);
@@ -79,17 +83,16 @@ impl Facts {
                     self.nodes(continuing, in_function);
                 }
                 Node::Return(value) => value.iter().for_each(each),
-                Node::Atomic { op, buffer, index, path, value, compare, .. } => {
+                Node::Atomic { buffer, index, path, value, compare, .. } => {
                     each(index);
                     path_exprs(path).for_each(&mut each);
                     value.iter().chain(compare).for_each(each);
-                    self.used.insert(buffer.clone());
-                    if *op != AtomicOp::Store {
-                        self.read.insert(buffer.clone());
-                    }
                     self.atomics.entry(buffer.clone()).or_default().insert(member_path(path));
                 }
-                Node::Call { args, .. } => args.iter().for_each(each),
+                Node::Call { function, args, .. } => {
+                    args.iter().for_each(each);
+                    self.called.entry(function.clone()).or_insert(false);
+                }
                 Node::Block(nodes) => self.nodes(nodes, in_function),
                 Node::Break | Node::Continue | Node::Barrier(_) => {}
             }
@@ -97,18 +100,10 @@ impl Facts {
     }
 
     fn expr(&mut self, expr: &Expr, in_function: bool) {
-        match expr {
-            Expr::Load { buffer, .. } => {
-                self.used.insert(buffer.clone());
-                self.read.insert(buffer.clone());
-            }
-            Expr::Length(buffer) => _ = self.used.insert(buffer.clone()),
-            Expr::Builtin(builtin) => {
-                if let Some(kind) = builtin_kind(*builtin) {
-                    self.builtins.insert((kind, in_function));
-                }
-            }
-            _ => {}
+        if let Expr::Builtin(builtin) = expr
+            && let Some(kind) = builtin_kind(*builtin)
+        {
+            self.builtins.insert((kind, in_function));
         }
         children(expr, &mut |child| self.expr(child, in_function));
     }
@@ -431,7 +426,7 @@ impl Exporter<'_> {
                 || matches!(buffer.count, Count::Fixed(_))
                     && layout_of(&buffer.ty, self.program.types())
                         .is_some_and(|layout| layout.stride.is_multiple_of(16)));
-        let read = self.facts.read.contains(&buffer.name);
+        let read = self.loaded.contains(&buffer.name);
         let (space, note) = match buffer.kind {
             BufferKind::Read => ("storage, read", ""),
             BufferKind::Uniform if uniform_fits => ("uniform", ""),

@@ -254,11 +254,24 @@ impl<'a> Importer<'a> {
             TypeInner::Array { base, size, stride } => {
                 let element = self.ty(base, span)?;
                 let count = self.count(size, span)?;
+                let stride = if self.holds_bool(base) { self.stride_of(&element, stride) } else { stride };
                 self.define(TypeDef::Array { element, count, stride })
             }
             TypeInner::Struct { ref members, span: size } => {
                 let mut defined = Vec::with_capacity(members.len());
                 let mut names = Names::default();
+                let mut parts = Vec::new();
+                if self.holds_bool(handle) {
+                    // Bools never reach the host from WGSL, so naga's bytes for them are not ours.
+                    for (i, member) in members.iter().enumerate() {
+                        let wanted = member.name.clone().unwrap_or_else(|| format!("m{i}"));
+                        let ty = self.ty(member.ty, span)?;
+                        parts.push((names.fresh(&wanted), ty));
+                    }
+                    let made = self.record(ty.name.as_deref().unwrap_or("Struct"), parts);
+                    self.known_types.insert(handle, made.clone());
+                    return Ok(made);
+                }
                 for (i, member) in members.iter().enumerate() {
                     let wanted = member.name.clone().unwrap_or_else(|| format!("m{i}"));
                     let ty = self.ty(member.ty, span)?;
@@ -311,6 +324,19 @@ impl<'a> Importer<'a> {
         let id = TypeId(self.types.len() as u32);
         self.types.push(TypeDef::Struct { name, members, size: offset.next_multiple_of(align), align });
         DataType::Handle(id)
+    }
+
+    fn stride_of(&self, element: &DataType, otherwise: u32) -> u32 {
+        layout_of(element, &self.types).map_or(otherwise, |layout| layout.stride)
+    }
+
+    fn holds_bool(&self, handle: Handle<Type>) -> bool {
+        match self.module.types[handle].inner {
+            TypeInner::Scalar(scalar) | TypeInner::Vector { scalar, .. } => scalar.kind == ScalarKind::Bool,
+            TypeInner::Array { base, .. } => self.holds_bool(base),
+            TypeInner::Struct { ref members, .. } => members.iter().any(|member| self.holds_bool(member.ty)),
+            _ => false,
+        }
     }
 
     fn define(&mut self, def: TypeDef) -> DataType {
@@ -386,8 +412,8 @@ impl<'a> Importer<'a> {
                 if size == ArraySize::Dynamic || !self.uses.is_whole(self.module, handle) =>
             {
                 let element = self.ty(base, span)?;
-                let own = layout_of(&element, &self.types).map_or(stride, |layout| layout.stride);
-                if own != stride {
+                let own = self.stride_of(&element, stride);
+                if own != stride && !self.holds_bool(base) {
                     return self.unsupported(format_args!("an array with the unusual stride of {stride} bytes"), span);
                 }
                 (element, self.count(size, span)?, true)
