@@ -78,7 +78,7 @@ impl Registry {
         self.snapshot().iter().map(|entry| entry.id.clone()).collect()
     }
 
-    /// All backends, the preferred first: what is present, and what is absent and why.
+    /// Probes all backends and lists them, the preferred first: what is present, and what is absent and why.
     pub fn list(&self) -> Vec<Listing> {
         let listing = |entry: &Arc<Entry>| Listing {
             id: entry.id.clone(),
@@ -88,7 +88,7 @@ impl Registry {
         self.snapshot().iter().map(listing).collect()
     }
 
-    /// The backend of this name.
+    /// The backend of this name. No other is probed.
     pub fn acquire(&self, id: &str) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
         let entries = self.snapshot();
         match entries.iter().find(|entry| entry.id.as_str() == id) {
@@ -102,7 +102,8 @@ impl Registry {
         }
     }
 
-    /// The first of these names that is present, else the present backend of highest precedence.
+    /// The first of these names that is present, else the present backend of highest precedence. Probes no further than
+    /// the one it gives.
     pub fn acquire_preferring(&self, preference: &[&str]) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
         let entries = self.snapshot();
         let named = preference.iter().filter_map(|id| entries.iter().find(|entry| entry.id.as_str() == *id));
@@ -119,7 +120,7 @@ impl Registry {
         Err(Diagnostic::new(&codes::registry::NONE_PRESENT, format!("no backend is present ({why})")))
     }
 
-    /// The present backends, the preferred first.
+    /// Probes all backends and gives those that are present, the preferred first.
     pub fn present(&self) -> Vec<Arc<dyn VyreBackend>> {
         self.snapshot().iter().filter_map(|entry| entry.state().clone().ok()).collect()
     }

@@ -122,7 +122,8 @@ fn a_folder_of_someone_else_is_refused() {
 #[test]
 fn altered_truncated_and_swapped_files_are_misses_and_put_aside() {
     let blob: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
-    let spoil: [(&str, &dyn Fn(&Path)); 6] = [
+    type Spoil<'a> = (&'a str, &'a dyn Fn(&Path));
+    let spoil: [Spoil; 6] = [
         ("first byte", &|path| alter(path, 0)),
         ("key", &|path| alter(path, 20)),
         ("tag", &|path| alter(path, 100)),

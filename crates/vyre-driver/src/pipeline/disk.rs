@@ -396,7 +396,8 @@ impl DiskPipelineCache {
             let temp = self.temp_path();
             let installed = (|| {
                 self.make_dir(shard)?;
-                let _in_use = self.storage.create(&temp, parts)?;
+                let in_use = self.storage.create(&temp, parts)?;
+                self.storage.sync_file(&temp, &in_use)?;
                 self.storage.rename(&temp, path)
             })();
             let Err(error) = installed else {
@@ -475,7 +476,8 @@ impl DiskPipelineCache {
         getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
         let temp = self.temp_path();
         let linked = (|| {
-            let _in_use = self.storage.create(&temp, &[&secret])?;
+            let in_use = self.storage.create(&temp, &[&secret])?;
+            self.storage.sync_file(&temp, &in_use)?;
             // A link fails where the name is taken, so of several processes one wins and all use its secret.
             self.storage.link(&temp, KEY_FILE)
         })();

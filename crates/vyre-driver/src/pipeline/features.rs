@@ -1,4 +1,7 @@
 use serde::{Deserialize, Serialize};
+use vyre_foundation::kernel::{Block, Element, Features, Inst, Kernel, Op};
+
+use crate::backend::Capabilities;
 
 /// What a pipeline uses of its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -45,4 +48,34 @@ impl PipelineFeatureFlags {
     pub const fn bits(self) -> u32 {
         self.0
     }
+
+    /// What a kernel uses of a device: read off the kernel, and only what the device has.
+    ///
+    /// The flags that are not about the kernel (push constants, queues, persistent threads) are the backend's to add, when
+    /// it makes the pipeline so.
+    pub fn of(kernel: &Kernel, capabilities: &Capabilities) -> Self {
+        let mut used = Self::empty();
+        if kernel.features.contains(Features::SUBGROUP) {
+            used = used.union(Self::SUBGROUP_OPS);
+        }
+        if kernel.features.contains(Features::F16) {
+            used = used.union(Self::F16);
+        }
+        if touches(&kernel.body, Element::BF16) {
+            used = used.union(Self::BF16);
+        }
+        Self(used.bits() & capabilities.pipeline_features.bits())
+    }
+}
+
+/// Some access of a block is to elements of this kind.
+fn touches(block: &Block, wanted: Element) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::Let(_, Op::Load { element, .. }) | Inst::Store { element, .. } | Inst::Atomic { element, .. } => {
+            *element == wanted
+        }
+        Inst::If { then, otherwise, .. } => touches(then, wanted) || touches(otherwise, wanted),
+        Inst::Loop(inner) => touches(&inner.body, wanted),
+        Inst::Let(..) | Inst::Barrier(_) => false,
+    })
 }

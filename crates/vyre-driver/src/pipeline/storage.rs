@@ -38,10 +38,10 @@ pub struct Stored {
     pub modified: SystemTime,
 }
 
-/// Held while a file must not be taken for abandoned.
+/// A file that is held open and locked, so that it is not taken for abandoned.
 #[derive(Debug, Default)]
 pub struct Lock {
-    _file: Option<File>,
+    file: Option<File>,
 }
 
 /// File operations under one root. Paths are relative, with `/`; the root itself is the empty path.
@@ -53,8 +53,11 @@ pub trait Storage: Send + Sync {
     /// blocks on a pipe, and allocates only for what is there.
     fn read(&self, path: &str, header: &mut [u8], limit: u64) -> io::Result<Found>;
 
-    /// Creates a new file of these parts, readable by its owner only, and returns when its data is on the disk.
+    /// Creates a new file of these parts, readable by its owner only.
     fn create(&self, path: &str, parts: &[&[u8]]) -> io::Result<Lock>;
+
+    /// Returns when the data of a file just created is on the disk.
+    fn sync_file(&self, path: &str, created: &Lock) -> io::Result<()>;
 
     /// Adds to the end of a file, which is created where there is none, and gives its length. Whole records of several
     /// processes don't mix.
@@ -167,8 +170,11 @@ impl Storage for FileStorage {
         for part in parts {
             file.write_all(part)?;
         }
-        file.sync_data()?;
-        Ok(Lock { _file: Some(file) })
+        Ok(Lock { file: Some(file) })
+    }
+
+    fn sync_file(&self, _path: &str, created: &Lock) -> io::Result<()> {
+        created.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 
     fn append(&self, path: &str, record: &[u8]) -> io::Result<u64> {
@@ -238,7 +244,7 @@ impl Storage for FileStorage {
     fn try_lock(&self, path: &str) -> io::Result<Option<Lock>> {
         let file = private(OpenOptions::new().append(true).create(true)).open(self.path(path))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: Some(file) })),
+            Ok(()) => Ok(Some(Lock { file: Some(file) })),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
