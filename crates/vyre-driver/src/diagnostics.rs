@@ -50,7 +50,7 @@ pub fn explain(code: &str) -> Option<Code> {
 pub fn catalogue_markdown() -> String {
     let mut page = String::from(
         "# Diagnostic codes\n\nEvery refusal, fallback and failure carries one of these codes. The page is made from the code \
-         table; `VYRE_UPDATE_DOCS=1 cargo test -p vyre-driver --test diagnostics` writes it anew.\n\n\
+         table; `VYRE_UPDATE_DOCS=1 cargo test -p vyre-driver --test contract catalogue` writes it anew.\n\n\
          | code | severity | meaning | cure |\n|---|---|---|---|\n",
     );
     let cell = |text: &str| text.replace('|', "\\|");

@@ -2,7 +2,6 @@ use std::sync::LazyLock;
 
 use vyre_foundation::ir::DataType;
 use vyre_foundation::kernel::{Features, Kernel};
-use vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
 use vyre_spec::{Diagnostic, codes};
 
 use crate::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
@@ -76,22 +75,6 @@ pub struct Limits {
     pub binding_alignment: u32,
     /// Bytes of device memory, where known.
     pub memory_bytes: Option<u64>,
-}
-
-impl Limits {
-    /// No limits but those of the language and of the host's addresses.
-    pub fn unlimited() -> Self {
-        Limits {
-            max_workgroup_size: [MAX_WORKGROUP_INVOCATIONS; 3],
-            max_workgroup_invocations: MAX_WORKGROUP_INVOCATIONS,
-            max_grid: [u32::MAX; 3],
-            max_workgroup_memory: u64::MAX,
-            max_buffer_bytes: u64::MAX,
-            max_bindings: u32::MAX,
-            binding_alignment: 1,
-            memory_bytes: None,
-        }
-    }
 }
 
 impl Default for Limits {

@@ -156,10 +156,8 @@ impl DiskPipelineCache {
             said_read_only: AtomicBool::new(false),
         };
         if cache.storage.writable() {
-            for folder in ["tmp", "quarantine"] {
-                cache.make_dir(folder)?;
-            }
-            cache.sweep()?;
+            let ready = ["tmp", "quarantine"].iter().try_for_each(|folder| cache.make_dir(folder));
+            ready.and_then(|()| cache.sweep()).map_err(|error| io_diagnostic("open the cache folder", error))?;
         }
         cache.secret = cache.load_secret()?;
         Ok(cache)

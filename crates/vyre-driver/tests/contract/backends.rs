@@ -1,0 +1,242 @@
+//! Section 3.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vyre_driver::backend::{
+    Binding, BufferPool, Capabilities, CompileOptions, Launch, NullBackend, Pending, dispatch_through,
+};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::kernel::{Features, Options, lower};
+use vyre_spec::{Diagnostic, codes};
+
+use crate::store_program;
+
+/// `id` and `dispatch` are a complete backend.
+struct Echo;
+
+impl VyreBackend for Echo {
+    fn id(&self) -> &'static str {
+        "echo"
+    }
+
+    fn dispatch(&self, _: &Program, inputs: &[Vec<u8>], _: &DispatchConfig) -> Result<Vec<Vec<u8>>, BackendError> {
+        Ok(inputs.to_vec())
+    }
+}
+
+#[test]
+fn two_methods_make_a_backend() {
+    let backend: Arc<dyn VyreBackend> = Arc::new(Echo);
+    let config = DispatchConfig::default();
+    let inputs = vec![vec![1, 2], vec![3]];
+    assert_eq!(backend.dispatch(&store_program(1), &inputs, &config).unwrap(), inputs);
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    assert_eq!(backend.dispatch_borrowed(&store_program(1), &borrowed, &config).unwrap(), inputs);
+    fn shared<T: Send + Sync + ?Sized>(_: &T) {}
+    shared(&*backend);
+}
+
+#[test]
+fn the_resident_path_is_unsupported_until_a_backend_has_it() {
+    let null = NullBackend::new();
+    let program = store_program(1).validate().unwrap();
+    let options = CompileOptions::default();
+    let pipeline = null.compile(&program, &options).unwrap();
+    let buffer = null.allocate(16).unwrap();
+    let launch = Launch { bindings: &[], grid: [1; 3], timed: false };
+    let errors = [
+        Echo.compile(&program, &options).err(),
+        Echo.load(&program, &options, &[]).err(),
+        Echo.allocate(1).err(),
+        Echo.upload(&buffer, 0, &[1]).err(),
+        Echo.download(&buffer, 0, &mut [0]).err(),
+        Echo.copy(&buffer, 0, &buffer, 8, 4).err(),
+        Echo.clear(&buffer, 0, 4).err(),
+        Echo.submit(&pipeline, &launch).err(),
+        Echo.wait(Pending(1), None).err(),
+    ];
+    for error in errors {
+        let error = error.unwrap();
+        assert_eq!(error.code(), "V0703");
+        assert!(error.message().contains("`echo`") && error.to_string().contains("Fix:"), "{error}");
+    }
+    assert!(!Echo.capabilities().resident);
+    assert!(null.capabilities().resident);
+}
+
+#[test]
+fn errors_have_a_code_and_a_cure() {
+    let error = BackendError::new("the device caught fire");
+    assert_eq!((error.code(), error.message()), ("V0701", "the device caught fire"));
+    assert!(error.to_string().contains("Fix: ") && error.to_string().contains("V0701"), "{error}");
+    let own = BackendError::new("no power. Fix: plug it in.");
+    assert_eq!((own.message(), own.fix()), ("no power.", "plug it in."));
+    assert_eq!(own.to_string().matches("Fix:").count(), 1);
+    let diagnostic = Diagnostic::new(&codes::cache::CORRUPT, "bad").at("body[1]");
+    let from = BackendError::from(diagnostic.clone());
+    assert_eq!((from.code(), from.message()), ("V0801", "bad"));
+    assert_eq!(from.diagnostic().place, diagnostic.place);
+    let error: Box<dyn std::error::Error + Send + Sync> = Box::new(from);
+    assert!(error.to_string().contains("V0801"));
+}
+
+#[test]
+fn configurations_compare_and_default_to_nothing() {
+    let config = DispatchConfig::default();
+    assert_eq!(config, config.clone());
+    assert_eq!(config.profile, None);
+    assert_eq!((config.ulp_budget, config.timeout, config.max_output_bytes), (None, None, None));
+    assert_eq!((config.workgroup_override, config.grid_override), (None, None));
+    assert!(config.label.is_none() && config.specialization.is_empty() && config.output_elements.is_empty());
+    let mut changed = config.clone();
+    changed.timeout = Some(Duration::from_secs(1));
+    assert_ne!(config, changed);
+    let mut nan = DispatchConfig::default();
+    nan.specialization.insert("x", f32::NAN);
+    assert_eq!(nan, nan.clone(), "equality is reflexive, so `Eq` is true");
+}
+
+fn three_buffers() -> Program {
+    // Declared out of order: the bindings decide.
+    Program::wrapped(
+        vec![
+            BufferDecl::output("c", 3, DataType::U32),
+            BufferDecl::read_write("b", 2, DataType::F32),
+            BufferDecl::uniform("u", 1, DataType::U32),
+            BufferDecl::read("a", 0, DataType::U32),
+        ],
+        [64, 1, 1],
+        vec![
+            Node::store("c", Expr::global_id(0), Expr::load("a", Expr::global_id(0))),
+            Node::store("b", Expr::global_id(0), Expr::f32(1.0)),
+            Node::store("c", Expr::u32(0), Expr::load("u", Expr::u32(0))),
+        ],
+    )
+}
+
+#[test]
+fn the_null_backend_checks_everything_and_gives_zeros() {
+    let null = NullBackend::new();
+    let config = DispatchConfig::default();
+    let inputs = [vec![1; 32], vec![1; 4], vec![1; 8]];
+    let results = null.dispatch(&three_buffers(), &inputs, &config).unwrap();
+    assert_eq!(results, [vec![0; 8], vec![0; 32]], "`b`, then `c` with the length of `a`");
+    assert_eq!(null.dispatch(&three_buffers(), &inputs[..2], &config).unwrap_err().code(), "V0191");
+    let odd = [vec![1; 31], vec![1; 4], vec![1; 8]];
+    assert_eq!(null.dispatch(&three_buffers(), &odd, &config).unwrap_err().code(), "V0192");
+    let invalid = store_program(1).with_body(vec![Node::store("nowhere", Expr::u32(0), Expr::u32(0))]);
+    assert!(null.dispatch(&invalid, &[], &config).is_err());
+    let mut limited = DispatchConfig::default();
+    limited.max_output_bytes = Some(39);
+    assert_eq!(null.dispatch(&three_buffers(), &inputs, &limited).unwrap_err().code(), "V0710");
+    limited.max_output_bytes = Some(40);
+    assert!(null.dispatch(&three_buffers(), &inputs, &limited).is_ok());
+}
+
+#[test]
+fn the_resident_path_goes_from_compile_to_result() {
+    let null = NullBackend::new();
+    let program = three_buffers().validate().unwrap();
+    let pipeline = null.compile(&program, &CompileOptions::default()).unwrap();
+    assert_eq!(pipeline.workgroup_size(), [64, 1, 1]);
+    let again = null.load(&program, &CompileOptions::default(), &pipeline.artifact().unwrap()).unwrap();
+    assert_eq!(again.workgroup_size(), [64, 1, 1]);
+    assert_eq!(null.load(&program, &CompileOptions::default(), b"junk").err().unwrap().code(), "V0711");
+    let inputs: [&[u8]; 3] = [&[1; 32], &[1; 4], &[1; 8]];
+    let plan = vyre_driver::launch::plan(&program, &inputs, &DispatchConfig::default()).unwrap();
+    assert_eq!(dispatch_through(&null, &program, &pipeline, &plan, &inputs, None).unwrap(), [vec![0; 8], vec![0; 32]]);
+    let buffer = null.allocate(16).unwrap();
+    let bindings: Vec<Binding> = (0..4).map(|_| buffer.clone().into()).collect();
+    let first = null.submit(&pipeline, &Launch { bindings: &bindings, grid: [1; 3], timed: true }).unwrap();
+    let second = null.submit(&again, &Launch { bindings: &bindings, grid: [1; 3], timed: false }).unwrap();
+    assert!(first < second, "launches are numbered in order");
+    assert_eq!(null.wait(second, Some(Duration::ZERO)).unwrap().device_ns, None);
+    assert!(null.wait(Pending(second.0 + 1), None).is_err());
+    let few = Launch { bindings: &bindings[1..], grid: [1; 3], timed: false };
+    assert_eq!(null.submit(&pipeline, &few).unwrap_err().code(), "V0712");
+    let mut outside = bindings.clone();
+    outside[2].offset = 8;
+    let launch = Launch { bindings: &outside, grid: [1; 3], timed: false };
+    assert_eq!(null.submit(&pipeline, &launch).unwrap_err().code(), "V0709");
+    assert_eq!(null.upload(&buffer, u64::MAX, &[1]).unwrap_err().code(), "V0709");
+    assert_eq!(null.copy(&buffer, 0, &buffer, 9, 8).unwrap_err().code(), "V0709");
+}
+
+#[test]
+fn handles_of_another_backend_are_refused() {
+    struct Foreign;
+    impl vyre_driver::backend::DeviceBuffer for Foreign {
+        fn bytes(&self) -> u64 {
+            64
+        }
+    }
+    impl vyre_driver::backend::Pipeline for Foreign {
+        fn workgroup_size(&self) -> [u32; 3] {
+            [1; 3]
+        }
+    }
+    let null = NullBackend::new();
+    let buffer = vyre_driver::backend::Buffer::new(Foreign);
+    assert_eq!(null.upload(&buffer, 0, &[1]).unwrap_err().code(), "V0708");
+    assert_eq!(null.download(&buffer, 0, &mut [1]).unwrap_err().code(), "V0708");
+    let pipeline: Arc<dyn vyre_driver::backend::Pipeline> = Arc::new(Foreign);
+    let launch = Launch { bindings: &[], grid: [1; 3], timed: false };
+    assert_eq!(null.submit(&pipeline, &launch).unwrap_err().code(), "V0708");
+}
+
+#[test]
+fn capabilities_say_what_a_device_lacks() {
+    let program = Program::wrapped(
+        vec![BufferDecl::read("a", 0, DataType::F64), BufferDecl::output("b", 1, DataType::F64)],
+        [512, 1, 1],
+        vec![Node::store("b", Expr::global_id(0), Expr::load("a", Expr::global_id(0)))],
+    );
+    let kernel = lower(&program.validate().unwrap(), &Options::default()).unwrap();
+    assert_eq!(NullBackend::new().capabilities().check(&kernel), Ok(()));
+    let mut device = Capabilities::default();
+    let lacks = device.check(&kernel).unwrap_err();
+    assert_eq!(lacks.code.id, "V0704");
+    assert!(lacks.message.contains("f64"), "{}", lacks.message);
+    device.features = Features(u32::MAX);
+    assert_eq!(device.check(&kernel).unwrap_err().code.id, "V0705", "512 invocations are too many");
+    device.limits.max_workgroup_size = [1024; 3];
+    device.limits.max_workgroup_invocations = 1024;
+    assert_eq!(device.check(&kernel), Ok(()));
+    device.limits.max_bindings = 1;
+    assert_eq!(device.check(&kernel).unwrap_err().code.id, "V0705");
+}
+
+#[test]
+fn type_sets_know_vectors_by_their_components() {
+    use vyre_driver::backend::TypeSet;
+    let set = TypeSet::of(&[DataType::U32, DataType::F32]);
+    assert!(set.contains(&DataType::U32) && set.contains(&DataType::Vec2U32));
+    assert!(set.contains(&DataType::vector(DataType::F32, 3)));
+    assert!(!set.contains(&DataType::F16) && !set.contains(&DataType::vector(DataType::F16, 2)));
+    assert!(!TypeSet::all().contains(&DataType::Tensor));
+}
+
+#[test]
+fn pooled_buffers_are_used_again() {
+    let pool = BufferPool::new(Arc::new(NullBackend::new()), 4096);
+    let first = pool.take(1000).unwrap();
+    assert_eq!(first.bytes(), 1024);
+    let handle = first.clone();
+    drop(first);
+    assert_eq!(pool.idle_bytes(), 0, "someone still has a handle");
+    drop(handle);
+    let second = pool.take(600).unwrap();
+    let kept = (*second).clone();
+    assert_eq!(pool.idle_bytes(), 0);
+    drop(kept);
+    drop(second);
+    assert_eq!(pool.idle_bytes(), 1024);
+    let third = pool.take(1024).unwrap();
+    assert_eq!(pool.idle_bytes(), 0, "the idle one was taken");
+    drop(third);
+    drop(pool.take(1 << 20).unwrap());
+    assert_eq!(pool.idle_bytes(), 1024, "too large to keep");
+    assert_eq!(pool.trim(), 1024);
+}
