@@ -17,7 +17,7 @@ pub fn decode(bytes: &[u8]) -> Result<Program> {
             format!("{} bytes are more than the limit of {MAX_BYTES}", bytes.len()),
         ));
     }
-    let mut decoder = Decoder { rest: bytes, total: bytes.len(), items: 0, depth: 0 };
+    let mut decoder = Decoder { rest: bytes, total: bytes.len(), items: 0, expr_depth: 0, node_depth: 0 };
     if !bytes.starts_with(&MAGIC) {
         return Err(Diagnostic::new(&codes::wire::WIRE_HEADER, "the bytes don't start with `VYRE`"));
     }
@@ -47,7 +47,8 @@ struct Decoder<'a> {
     rest: &'a [u8],
     total: usize,
     items: u32,
-    depth: u32,
+    expr_depth: u32,
+    node_depth: u32,
 }
 
 impl<'a> Decoder<'a> {
@@ -234,24 +235,19 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Runs `inner` one level deeper.
-    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        // A body of the deepest statement may still hold the deepest expression.
-        if self.depth >= 2 * MAX_DEPTH {
-            return Err(Diagnostic::new(
-                &codes::wire::WIRE_LIMIT,
-                format!("the program nests deeper than {} levels", 2 * MAX_DEPTH),
-            )
-            .at(self.place()));
-        }
-        self.depth += 1;
-        let result = inner(self);
-        self.depth -= 1;
-        result
+    fn too_deep(&self) -> Diagnostic {
+        Diagnostic::new(&codes::wire::WIRE_LIMIT, format!("the program nests deeper than {MAX_DEPTH} levels"))
+            .at(self.place())
     }
 
     fn expr(&mut self) -> Result<Expr> {
-        self.nested(Self::expr_here)
+        if self.expr_depth == MAX_DEPTH {
+            return Err(self.too_deep());
+        }
+        self.expr_depth += 1;
+        let expr = self.expr_here();
+        self.expr_depth -= 1;
+        expr
     }
 
     fn boxed(&mut self) -> Result<Box<Expr>> {
@@ -317,7 +313,13 @@ impl<'a> Decoder<'a> {
     }
 
     fn node(&mut self) -> Result<Node> {
-        self.nested(Self::node_here)
+        if self.node_depth == MAX_DEPTH {
+            return Err(self.too_deep());
+        }
+        self.node_depth += 1;
+        let node = self.node_here();
+        self.node_depth -= 1;
+        node
     }
 
     fn node_here(&mut self) -> Result<Node> {
