@@ -412,6 +412,22 @@ fn verify_finds_what_is_damaged_or_misplaced() {
 }
 
 #[test]
+fn clearing_removes_entries_and_what_was_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = DiskPipelineCache::open(folder.path()).unwrap();
+    for i in 0..5 {
+        cache.write([i; 32], device(), &[i; 100]).unwrap();
+    }
+    alter(&cache.path_for([0; 32], device()), 140);
+    assert_eq!(cache.read([0; 32], device()).unwrap(), None);
+    assert_eq!(cache.clear().unwrap(), 5);
+    assert_eq!((cache.usage().unwrap().entries, cache.usage().unwrap().quarantined), (0, 0));
+    cache.write([1; 32], device(), b"new").unwrap();
+    let again = DiskPipelineCache::open(folder.path()).unwrap();
+    assert!(again.read([1; 32], device()).unwrap().is_some());
+}
+
+#[test]
 fn a_pack_carries_everything_to_another_cache() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let source = DiskPipelineCache::open(here.path()).unwrap();

@@ -11,6 +11,7 @@ use vyre_spec::Diagnostic;
 use super::disk::count;
 use super::{DiskPipelineCache, EntryKey, Lookup, MissReason, SingleFlight};
 use crate::backend::{BackendError, CompileOptions, Pipeline, VyreBackend};
+use crate::metrics::{Metrics, Stage};
 
 /// Where a pipeline came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub struct PipelineCache {
     memory: SingleFlight<[u8; 32], Arc<dyn Pipeline>>,
     disk: Option<Arc<DiskPipelineCache>>,
     writer: Option<Writer>,
+    metrics: Option<Arc<Metrics>>,
     memory_hits: AtomicU64,
     disk_hits: AtomicU64,
     compiles: AtomicU64,
@@ -61,11 +63,22 @@ pub struct PipelineCache {
 impl PipelineCache {
     /// A cache of at most so many pipelines in memory, over a disk cache where there is one.
     pub fn new(capacity: usize, disk: Option<Arc<DiskPipelineCache>>) -> Self {
-        let writer = disk.as_ref().filter(|disk| !disk.is_read_only()).map(|disk| Writer::start(disk.clone()));
+        Self::start(capacity, disk, None)
+    }
+
+    /// [`PipelineCache::new`] that times looking on disk, loading, compiling and storing.
+    pub fn with_metrics(capacity: usize, disk: Option<Arc<DiskPipelineCache>>, metrics: Arc<Metrics>) -> Self {
+        Self::start(capacity, disk, Some(metrics))
+    }
+
+    fn start(capacity: usize, disk: Option<Arc<DiskPipelineCache>>, metrics: Option<Arc<Metrics>>) -> Self {
+        let writer = disk.as_ref().filter(|disk| !disk.is_read_only());
+        let writer = writer.map(|disk| Writer::start(disk.clone(), metrics.clone()));
         PipelineCache {
             memory: SingleFlight::new(capacity),
             disk,
             writer,
+            metrics,
             memory_hits: AtomicU64::new(0),
             disk_hits: AtomicU64::new(0),
             compiles: AtomicU64::new(0),
@@ -107,28 +120,32 @@ impl PipelineCache {
     ) -> Result<(Arc<dyn Pipeline>, PipelineSource), BackendError> {
         let mut reason = MissReason::Absent;
         if let Some(disk) = &self.disk {
-            match disk.look_up(key) {
-                Ok(Lookup::Hit(artifact)) => match backend.load(program, options, &artifact) {
-                    Ok(pipeline) => {
-                        count(&self.disk_hits, 1);
-                        return Ok((pipeline, PipelineSource::Disk));
+            let found = self.timed(Stage::DiskLookup, || disk.look_up(key));
+            match found {
+                Ok(Lookup::Hit(artifact)) => {
+                    match self.timed(Stage::Load, || backend.load(program, options, &artifact)) {
+                        Ok(pipeline) => {
+                            count(&self.disk_hits, 1);
+                            return Ok((pipeline, PipelineSource::Disk));
+                        }
+                        Err(error) => {
+                            tracing::warn!(
+                                code = error.code(),
+                                "a stored pipeline could not be loaded: {}",
+                                error.message()
+                            );
+                            disk.reject(key);
+                            reason = MissReason::Corrupt;
+                        }
                     }
-                    Err(error) => {
-                        tracing::warn!(
-                            code = error.code(),
-                            "a stored pipeline could not be loaded: {}",
-                            error.message()
-                        );
-                        disk.reject(key);
-                        reason = MissReason::Corrupt;
-                    }
-                },
+                }
                 Ok(Lookup::Miss(why)) => reason = why,
                 // A disk that can't be read costs a compile, not the dispatch; the cache's owner is told.
                 Err(error) => disk.report(diagnostic_of(error)),
             }
         }
-        let pipeline = backend.compile(program, options).inspect_err(|_| count(&self.failures, 1))?;
+        let compiled = self.timed(Stage::Compile, || backend.compile(program, options));
+        let pipeline = compiled.inspect_err(|_| count(&self.failures, 1))?;
         count(&self.compiles, 1);
         if let Some(writer) = &self.writer
             && let Some(artifact) = pipeline.artifact()
@@ -136,6 +153,11 @@ impl PipelineCache {
             writer.store(key.clone(), artifact);
         }
         Ok((pipeline, PipelineSource::Compiled(reason)))
+    }
+
+    fn timed<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let _timer = self.metrics.as_ref().map(|metrics| metrics.time(stage));
+        work()
     }
 
     /// Returns when every pipeline compiled so far is safe on disk.
@@ -177,12 +199,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(disk: Arc<DiskPipelineCache>) -> Writer {
+    fn start(disk: Arc<DiskPipelineCache>, metrics: Option<Arc<Metrics>>) -> Writer {
         let (jobs, waiting) = mpsc::channel();
         let work = move || {
             for job in waiting {
                 match job {
                     Job::Store(key, artifact) => {
+                        let _timer = metrics.as_ref().map(|metrics| metrics.time(Stage::Store));
                         if let Err(error) = disk.store(&key, &artifact) {
                             disk.report(diagnostic_of(error));
                         }

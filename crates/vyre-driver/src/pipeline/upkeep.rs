@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use super::disk::{DiskPipelineCache, Fetched, count, entry_path};
+use super::disk::{DiskPipelineCache, Fetched, count, entry_path, io_diagnostic};
 use super::storage::{Found, Stored};
 
 /// Usage records after which the file is summed up again.
@@ -88,6 +88,23 @@ impl DiskPipelineCache {
     /// Removes the least recently used entries down to the size cap, abandoned temporary files, and old quarantined ones.
     pub fn gc(&self) -> io::Result<GcReport> {
         self.collect(self.options.max_bytes)
+    }
+
+    /// Removes all entries and everything put aside, and gives how many files that were. The key stays.
+    pub fn clear(&self) -> io::Result<u64> {
+        let mut removed = 0;
+        let entries = self.entries()?.into_iter().map(|entry| entry.path);
+        let quarantined =
+            self.storage.list("quarantine")?.into_iter().map(|stored| format!("quarantine/{}", stored.name));
+        for path in entries.chain(quarantined) {
+            match self.storage.remove(&path) {
+                Ok(()) => removed += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(io_diagnostic("clear the cache", error)),
+            }
+        }
+        self.gc()?;
+        Ok(removed)
     }
 
     /// Calls with every authentic entry, and with `None` for every other.

@@ -160,7 +160,7 @@ fn policy_text_follows_what_changes_the_code() {
         |config| config.label = Some("x".to_owned()),
         |config| config.max_output_bytes = Some(7),
         |config| config.grid_override = Some([1, 1, 1]),
-        |config| drop(config.output_elements.insert("out".to_owned(), 3)),
+        |config| config.output_elements = [("out".to_owned(), 3)].into(),
     ];
     for change in same {
         let mut config = base.clone();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use vyre_driver::backend::{Capabilities, CompileOptions, Pipeline};
+use vyre_driver::metrics::{Metrics, Stage};
 use vyre_driver::pipeline::{
     DiskPipelineCache, MissReason, PipelineCache, PipelineDeviceFingerprint, PipelineSource, SingleFlight,
 };
@@ -196,6 +197,23 @@ fn pipelines_come_from_memory_then_disk_then_the_compiler() {
     assert_eq!(source(&cache, &backend, 5, &named), PipelineSource::Compiled(MissReason::Absent));
     cache.flush().unwrap();
     assert_eq!(source(&cache, &backend, 6, &named), PipelineSource::Compiled(MissReason::ProgramChanged));
+}
+
+#[test]
+fn every_stage_is_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = Arc::new(Metrics::new());
+    let open = || {
+        let disk = Arc::new(DiskPipelineCache::open(folder.path()).unwrap());
+        PipelineCache::with_metrics(16, Some(disk), metrics.clone())
+    };
+    let backend = Compiler::new("1");
+    for _ in 0..2 {
+        open().get(&backend, &valid(1), &CompileOptions::default()).unwrap();
+    }
+    let counts =
+        [Stage::DiskLookup, Stage::Compile, Stage::Store, Stage::Load].map(|stage| metrics.latency(stage).count);
+    assert_eq!(counts, [2, 1, 1, 1]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use vyre_driver::backend::{CompileOptions, DispatchConfig, NullBackend, VyreBackend};
+use vyre_driver::backend::{DispatchConfig, NullBackend, VyreBackend};
 use vyre_driver::specialization::{
     SpecCacheKey, SpecMap, SpecValue, versioned_specialization_artifact_key, vsa_specialization_key,
 };
@@ -205,13 +205,11 @@ fn constants_fold_and_a_false_branch_leaves_no_code() {
             Node::if_then(Expr::constant("extra"), vec![Node::store("out", Expr::u32(3), Expr::u32(99))]),
         ]);
     let stores = |specialization: SpecMap| {
-        let mut options = Options::default();
-        options.specialization = specialization.resolve(&program).unwrap();
+        let options = Options { specialization: specialization.resolve(&program).unwrap(), ..Options::default() };
         let kernel = lower(&program.validate().unwrap(), &options).unwrap();
         assert!(!kernel.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. })), "the branch is folded");
         kernel.body.insts.iter().filter(|inst| matches!(inst, Inst::Store { .. })).count()
     };
     assert_eq!(stores(SpecMap::new()), 2);
     assert_eq!(stores(map(&[("extra", SpecValue::Bool(false))])), 1);
-    let _ = CompileOptions::default();
 }
