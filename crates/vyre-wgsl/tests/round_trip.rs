@@ -6,7 +6,7 @@ use vyre_wgsl::{ImportOptions, export, import};
 
 /// How many programs; the environment variable `VYRE_RANDOM` sets another number.
 fn programs() -> u64 {
-    std::env::var("VYRE_RANDOM").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
+    std::env::var("VYRE_RANDOM").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
 }
 
 fn lines(problems: &[Diagnostic]) -> String {

@@ -350,9 +350,9 @@ impl<'e, 'a> Body<'e, 'a> {
         if a.known == Known::Always && b.known == Known::Always {
             a = self.in_variable(a)?;
         }
-        // A divisor that is known to be zero is an error in WGSL.
+        // A divisor with a component that is known to be zero is an error in WGSL.
         let safe = matches!(right, Expr::Literal(value) if value.bits() != 0);
-        if matches!(op, BinaryOp::Div | BinaryOp::Rem) && Self::is_int(&b.ty) && b.known != Known::Running && !safe {
+        if matches!(op, BinaryOp::Div | BinaryOp::Rem) && Self::is_int(&b.ty) && partly_known(right, &b) && !safe {
             b = self.in_variable(b)?;
         }
         let sign = match op {
@@ -389,7 +389,7 @@ impl<'e, 'a> Body<'e, 'a> {
             return self.literal(&Literal::U32(count % width));
         }
         let text = self.expr(count)?;
-        if text.known == Known::Running { Ok(text) } else { self.in_variable(text) }
+        if partly_known(count, &text) { self.in_variable(text) } else { Ok(text) }
     }
 
     fn select_composite(&mut self, cond: Text, yes: Text, no: Text) -> Res<Text> {
@@ -552,14 +552,10 @@ impl<'e, 'a> Body<'e, 'a> {
         let Some(buffer) = self.ex.buffers.get(name) else { return refuse(format!("no buffer `{name}`")) };
         let (text, count, ty) = (buffer.text.clone(), buffer.count.clone(), buffer.ty.clone());
         if let Some((id, member)) = self.ex.open_member(&ty) {
-            self.ex.printed.insert(name.clone());
             return Ok(format!("arrayLength(&{text}.{})", self.ex.members[id][member as usize]));
         }
         match count {
-            Count::Runtime => {
-                self.ex.printed.insert(name.clone());
-                Ok(format!("arrayLength(&{text})"))
-            }
+            Count::Runtime => Ok(format!("arrayLength(&{text})")),
             Count::Fixed(count) => Ok(format!("{count}u")),
             Count::Constant(expr) => Ok(self.expr(&expr)?.text),
         }
@@ -577,7 +573,14 @@ impl<'e, 'a> Body<'e, 'a> {
             return Ok(None);
         }
         let index = match index {
-            Expr::Literal(value) => Text::running(format!("{}u", value.bits()), DataType::U32, 0),
+            // naga counts the largest indices as outside even where the length is open.
+            Expr::Literal(value) if value.bits() <= i32::MAX as u64 => {
+                Text::running(format!("{}u", value.bits()), DataType::U32, 0)
+            }
+            Expr::Literal(value) => {
+                let value = self.literal(&Literal::U32(value.bits() as u32))?;
+                self.in_variable(value)?
+            }
             _ => self.expr(index)?,
         };
         let index = if index.known == Known::Running { index } else { self.in_variable(index)? };
@@ -625,9 +628,6 @@ impl<'e, 'a> Body<'e, 'a> {
                 Some((_, guard, _)) => place.guards.extend(guard),
                 None => place.nowhere = true,
             }
-        }
-        if !place.nowhere {
-            self.ex.printed.insert(name.clone());
         }
         Ok(place)
     }
@@ -693,7 +693,6 @@ impl<'e, 'a> Body<'e, 'a> {
         if place.nowhere {
             return Ok(String::new());
         }
-        self.ex.loaded.insert(name.clone());
         let atomics = self.ex.buffers[name].atomics.clone();
         let host = self.ex.buffers[name].kind != BufferKind::Workgroup;
         self.value_at(&place.text, &place.ty, &member_path(path), &atomics, host)
@@ -772,6 +771,11 @@ enum Length {
 
 fn place_type(ex: &Exporter<'_>, name: &Name) -> DataType {
     ex.buffers[name].ty.clone()
+}
+
+/// The front end may know the value or a component of it.
+fn partly_known(expr: &Expr, text: &Text) -> bool {
+    text.known != Known::Running || matches!(expr, Expr::Construct { .. } | Expr::Swizzle { .. } | Expr::Part { .. })
 }
 
 fn is_negative(value: &Literal) -> bool {

@@ -62,9 +62,6 @@ pub(crate) struct Exporter<'a> {
     /// Built-ins by the name of their variable, whether a function needs them.
     builtins: BTreeMap<&'static str, BuiltinUse>,
     atomic_structs: Vec<String>,
-    /// Buffers that the text mentions, and those that it loads from or changes by atomic operations.
-    pub(crate) printed: HashSet<Name>,
-    pub(crate) loaded: HashSet<Name>,
 }
 
 struct BuiltinUse {
@@ -89,8 +86,6 @@ impl<'a> Exporter<'a> {
             uses_subgroups: false,
             builtins: BTreeMap::new(),
             atomic_structs: Vec::new(),
-            printed: HashSet::new(),
-            loaded: HashSet::new(),
         }
     }
 
@@ -138,10 +133,9 @@ impl<'a> Exporter<'a> {
             bodies.push_str(&Body::function(&mut self, function, &text)?);
             bodies.push('\n');
         }
-        let entry = self.entry_text(&entry_name)?;
         bodies.push_str(&self.domain_text()?);
+        let entry = self.entry_text(&entry_name, &bodies)?;
         bodies.push_str(&entry);
-        // Last, because how a buffer is declared depends on what the text does with it.
         let mut declarations = String::new();
         for constant in program.constants() {
             self.constant_text(&constant.name, &constant.default, &mut declarations)?;
@@ -211,7 +205,7 @@ impl<'a> Exporter<'a> {
         Ok(text)
     }
 
-    fn entry_text(&mut self, name: &str) -> Res<String> {
+    fn entry_text(&mut self, name: &str, functions: &str) -> Res<String> {
         let program = self.program;
         let mut sizes = Vec::with_capacity(3);
         for (size, expr) in program.workgroup_size().iter().zip(program.workgroup_exprs()) {
@@ -234,10 +228,15 @@ impl<'a> Exporter<'a> {
         body.nodes(program.body())?;
         let statements = std::mem::take(&mut body.out);
         // The importer drops buffers that nothing mentions.
+        let words = |text: &'_ str| -> HashSet<String> {
+            text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric()).map(str::to_owned).collect()
+        };
+        let (here, there) = (words(&statements), words(functions));
         let mut text = String::new();
         for buffer in program.buffers() {
-            if buffer.kind != BufferKind::Workgroup && !self.printed.contains(&buffer.name) {
-                let _ = writeln!(text, "    _ = &{};", self.buffers[&buffer.name].text);
+            let name = &self.buffers[&buffer.name].text;
+            if buffer.kind != BufferKind::Workgroup && !here.contains(name) && !there.contains(name) {
+                let _ = writeln!(text, "    _ = &{name};");
             }
         }
         text.push_str(&statements);

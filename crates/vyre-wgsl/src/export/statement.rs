@@ -232,9 +232,6 @@ impl Body<'_, '_> {
         result: Option<&Name>,
     ) -> Res<()> {
         let target = &place.text;
-        if op != AtomicOp::Store && !place.nowhere {
-            self.ex.loaded.insert(buffer.clone());
-        }
         let value = value.unwrap_or_default();
         let read_only = self.ex.buffers[buffer].kind == BufferKind::Read;
         let call = match op {

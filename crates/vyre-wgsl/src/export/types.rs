@@ -426,14 +426,12 @@ impl Exporter<'_> {
                 || matches!(buffer.count, Count::Fixed(_))
                     && layout_of(&buffer.ty, self.program.types())
                         .is_some_and(|layout| layout.stride.is_multiple_of(16)));
-        let read = self.loaded.contains(&buffer.name);
         let (space, note) = match buffer.kind {
             BufferKind::Read => ("storage, read", ""),
             BufferKind::Uniform if uniform_fits => ("uniform", ""),
             BufferKind::Uniform => ("storage, read", " // vyre: uniform"),
-            BufferKind::Output if read => ("storage, read_write", " // vyre: output"),
-            BufferKind::ReadWrite if !read => ("storage, read_write", " // vyre: read_write"),
-            _ => ("storage, read_write", ""),
+            BufferKind::Output => ("storage, read_write", " // vyre: output"),
+            _ => ("storage, read_write", " // vyre: read_write"),
         };
         let (group, binding) = (buffer.group, buffer.binding);
         let _ = writeln!(out, "@group({group}) @binding({binding}) var<{space}> {text}: {ty};{note}");
