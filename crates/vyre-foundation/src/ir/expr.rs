@@ -544,6 +544,13 @@ macro_rules! operators {
             fn $method(self, right: T) -> Expr {
                 Expr::binary(BinaryOp::$op, self, right)
             }
+        }
+
+        impl<T: Into<Expr>> ops::$trait<T> for &Expr {
+            type Output = Expr;
+            fn $method(self, right: T) -> Expr {
+                Expr::binary(BinaryOp::$op, self, right)
+            }
         })*
     };
 }

@@ -1,6 +1,7 @@
 //! Programs as people and front ends write them: a tree of statements over named buffers and variables.
 
 mod buffer;
+mod builder;
 
 mod expr;
 mod literal;
@@ -13,6 +14,9 @@ pub mod typing;
 mod visit;
 
 pub use buffer::{BufferDecl, BufferKind, Count};
+pub use builder::{
+    Array, Body, Buffer, Constant, Field, FunctionHandle, Operand, Place, ProgramBuilder, Struct, Switch, Value, Var,
+};
 pub use expr::{Access, BinaryOp, Builtin, Expr, MathOp, SubgroupOp, UnaryOp};
 pub use literal::Literal;
 pub use name::Name;

@@ -42,37 +42,17 @@ pub use print::print;
 
 use std::collections::HashMap;
 
-use crate::ir::{DataType, Name, TypeDef, TypeId};
+use crate::ir::{DataType, MathOp, Name, TypeDef, TypeId};
 
-/// Words of the language. A bare name is none of them.
+/// Words that statements, values and parts of a size start with. A bare name is none of them.
 const KEYWORDS: &[&str] = &[
-    "override",
-    "struct",
-    "array",
-    "size",
-    "align",
-    "at",
-    "stride",
-    "read",
-    "read_write",
-    "output",
-    "uniform",
-    "workgroup",
-    "workgroup_size",
-    "workgroup_exprs",
-    "domain",
-    "fn",
-    "entry",
+    "_",
     "let",
     "var",
     "if",
     "else",
     "switch",
-    "case",
-    "default",
     "for",
-    "in",
-    "step",
     "loop",
     "continuing",
     "until",
@@ -86,22 +66,22 @@ const KEYWORDS: &[&str] = &[
     "subgroup",
     "true",
     "false",
-    "select",
     "cast",
     "bitcast",
-    "len",
-    "swizzle",
-    "part",
     "global_id",
     "local_id",
     "workgroup_id",
     "num_workgroups",
+    "workgroup_size",
     "local_index",
     "subgroup_size",
     "subgroup_lane",
     "subgroup_id",
     "num_subgroups",
 ];
+
+/// Functions of the text form besides those of [`MathOp`].
+const FUNCTIONS: &[&str] = &["len", "select", "swizzle", "part"];
 
 /// Words that types start with. A bare name is none of these either.
 const TYPE_WORDS: &[&str] = &[
@@ -129,7 +109,11 @@ const LANES: &[u8; 4] = b"xyzw";
 /// `known` definitions count.
 fn type_name(types: &[TypeDef], known: usize, id: TypeId) -> Option<&Name> {
     match types[..known.min(types.len())].get(id.0 as usize)? {
-        TypeDef::Struct { name, .. } if is_bare(name.as_str()) && crate::ir::MathOp::named(name.as_str()).is_none() => {
+        TypeDef::Struct { name, .. }
+            if is_bare(name.as_str())
+                && MathOp::named(name.as_str()).is_none()
+                && !FUNCTIONS.contains(&name.as_str()) =>
+        {
             let same = |def: &&TypeDef| matches!(def, TypeDef::Struct { name: other, .. } if other == name);
             (types.iter().filter(same).count() == 1).then_some(name)
         }

@@ -1032,15 +1032,16 @@ impl<'s> Parser<'s> {
             self.next();
             return Ok(Expr::Builtin(builtin));
         }
+        let called = *self.second() == Token::Mark("(");
         match word {
-            "len" => {
+            "len" if called => {
                 self.next();
                 self.mark("(")?;
                 let buffer = self.name()?;
                 self.mark(")")?;
                 return Ok(Expr::Length(buffer));
             }
-            "select" => {
+            "select" if called => {
                 self.next();
                 let at = self.ahead[0].1;
                 return match <[Expr; 3]>::try_from(self.args()?) {
@@ -1058,14 +1059,14 @@ impl<'s> Parser<'s> {
                 self.mark(")")?;
                 return Ok(if word == "cast" { value.cast(ty) } else { value.bit_cast(ty) });
             }
-            "part" => {
+            "part" if called => {
                 self.next();
                 self.mark("(")?;
                 let value = Box::new(self.expr(0)?);
                 self.mark(")")?;
                 return Ok(Expr::Part { value, path: Vec::new() });
             }
-            "swizzle" => {
+            "swizzle" if called => {
                 self.next();
                 self.mark("(")?;
                 let value = Box::new(self.expr(0)?);
@@ -1099,7 +1100,7 @@ impl<'s> Parser<'s> {
             }
             _ => {}
         }
-        if *self.second() == Token::Mark("(") && !is_reserved(word) {
+        if called && !is_reserved(word) {
             if let Some(op) = MathOp::named(word) {
                 self.next();
                 return Ok(Expr::Math { op, args: self.args()? });

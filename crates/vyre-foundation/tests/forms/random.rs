@@ -63,6 +63,14 @@ impl Random {
             "true",
             "type",
             "inf",
+            "_",
+            "step",
+            "compare",
+            "select",
+            "min",
+            "size",
+            "array",
+            "output",
         ];
         self.pick(&names).into()
     }

@@ -208,3 +208,16 @@ fn broken_text_never_panics() {
     }
     assert!(accepted > 0);
 }
+
+#[test]
+fn the_documented_example_is_valid() {
+    let source: String = include_str!("../../src/text/mod.rs")
+        .lines()
+        .skip_while(|line| !line.contains("```text"))
+        .skip(1)
+        .take_while(|line| !line.contains("```"))
+        .map(|line| format!("{}\n", line.trim_start_matches("//!")))
+        .collect();
+    let program = text::parse(&source).unwrap_or_else(|problems| panic!("{}", problems[0]));
+    assert!(program.validate().is_ok(), "{:#?}", program.validate());
+}
