@@ -16,6 +16,7 @@ mod fold;
 mod interpret;
 mod lower;
 mod options;
+mod passes;
 mod shape;
 mod verify;
 mod walk;

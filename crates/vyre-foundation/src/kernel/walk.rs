@@ -94,3 +94,61 @@ pub(super) fn end_values(end: &End) -> &[Value] {
         End::Return | End::Unreachable => &[],
     }
 }
+/// Every operand of an operation, to be changed.
+pub(super) fn each_operand_mut(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
+    match op {
+        Op::Const(_) | Op::Builtin(_) | Op::Length(_) => {}
+        Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _) => visit(a),
+        Op::Binary(_, a, b) => {
+            visit(a);
+            visit(b);
+        }
+        Op::Fma(a, b, c) | Op::Select(a, b, c) => {
+            visit(a);
+            visit(b);
+            visit(c);
+        }
+        Op::Load { address, guard, .. } => {
+            address.terms.iter_mut().for_each(|(value, _)| visit(value));
+            guard.iter_mut().for_each(visit);
+        }
+        Op::Construct(parts) => parts.iter_mut().for_each(visit),
+        Op::Subgroup(_, a, b) => {
+            visit(a);
+            b.iter_mut().for_each(visit);
+        }
+    }
+}
+
+/// Every operand of a step itself, to be changed.
+pub(super) fn each_use_mut(inst: &mut Inst, visit: &mut impl FnMut(&mut Value)) {
+    match inst {
+        Inst::Let(_, op) => each_operand_mut(op, visit),
+        Inst::Store { address, value, guard, .. } => {
+            address.terms.iter_mut().for_each(|(value, _)| visit(value));
+            visit(value);
+            guard.iter_mut().for_each(visit);
+        }
+        Inst::Atomic { address, value, compare, guard, .. } => {
+            address.terms.iter_mut().for_each(|(value, _)| visit(value));
+            [value, compare, guard].into_iter().flatten().for_each(visit);
+        }
+        Inst::Barrier(_) => {}
+        Inst::If { cond, .. } => visit(cond),
+        Inst::Loop(inner) => {
+            if let Some(counter) = &mut inner.counter {
+                visit(&mut counter.from);
+                visit(&mut counter.to);
+            }
+            inner.init.iter_mut().for_each(visit);
+        }
+    }
+}
+
+/// The values that a block's end gives, to be changed.
+pub(super) fn end_values_mut(end: &mut End) -> &mut [Value] {
+    match end {
+        End::Yield(values) | End::Continue(values) | End::Break(values) => values,
+        End::Return | End::Unreachable => &mut [],
+    }
+}

@@ -20,7 +20,9 @@ use vyre_spec::{Diagnostic, codes};
 use self::flow::{Flow, LoopFrame, Region};
 use super::build::Builder;
 use super::shape::{Shape, ShapeId, Shapes};
-use super::{Element, End, Features, Kernel, KernelBuffer, KernelMemory, Options, Passes, Scalar, Value, facts, fold};
+use super::{
+    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Options, Passes, Scalar, Value, facts, fold, passes,
+};
 use crate::ValidProgram;
 use crate::ir::{BinaryOp, BufferKind, Builtin, Count, Expr, Function, Literal, Name, Program, UnaryOp};
 use crate::launch::{self, Constants};
@@ -147,6 +149,7 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
         depth: 0,
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
+    passes::optimise(&mut kernel, options.passes);
     facts::fill(&mut kernel);
     debug_assert_eq!(super::verify(&kernel), Ok(()), "\n{kernel}");
     Ok(kernel)

@@ -1,0 +1,238 @@
+//! Drops values that nobody needs, and carried values and results with them.
+
+use crate::ir::AtomicOp;
+use crate::kernel::walk::{each_operand, each_use, end_values};
+use crate::kernel::{Block, End, Inst, Kernel, Loop, Value};
+
+pub(super) fn run(kernel: &mut Kernel) {
+    let mut graph = Graph { edges: Vec::new(), roots: Vec::new() };
+    graph.block(&kernel.body, None, &mut Vec::new());
+    let needed = graph.reach(kernel.values.len());
+    Sweep { needed }.block(&mut kernel.body, None);
+}
+
+/// Which values each value needs.
+struct Graph {
+    edges: Vec<(Value, Value)>,
+    roots: Vec<Value>,
+}
+
+/// What a loop's results and carried values need.
+struct Frame<'a> {
+    inner: &'a Loop,
+    /// Conditions that decide when the loop ends, where it may be dropped as a whole.
+    control: Option<Vec<Value>>,
+}
+
+impl Graph {
+    fn edge(&mut self, value: Value, needs: Value) {
+        self.edges.push((value, needs));
+    }
+
+    fn block<'a>(&mut self, block: &'a Block, results: Option<&'a [Value]>, frames: &mut Vec<Frame<'a>>) {
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => each_operand(op, &mut |operand| self.edges.push((*value, operand))),
+                Inst::Store { .. } => each_use(inst, &mut |value| self.roots.push(value)),
+                Inst::Atomic { op: AtomicOp::Load, result: Some(result), .. } => {
+                    each_use(inst, &mut |value| self.edges.push((*result, value)));
+                }
+                Inst::Atomic { .. } => each_use(inst, &mut |value| self.roots.push(value)),
+                Inst::Barrier(_) => {}
+                Inst::If { cond, then, otherwise, results } => {
+                    for result in results {
+                        self.edge(*result, *cond);
+                    }
+                    if acts(then) || acts(otherwise) {
+                        self.roots.push(*cond);
+                    } else if exits(then) || exits(otherwise) {
+                        match frames.last_mut().and_then(|frame| frame.control.as_mut()) {
+                            Some(control) => control.push(*cond),
+                            None => self.roots.push(*cond),
+                        }
+                    }
+                    self.block(then, Some(results), frames);
+                    self.block(otherwise, Some(results), frames);
+                }
+                Inst::Loop(inner) => self.repeat(inner, frames),
+            }
+        }
+        let targets: &[Value] = match (&block.end, results, frames.last()) {
+            (End::Yield(_), Some(results), _) => results,
+            (End::Continue(_), _, Some(frame)) => &frame.inner.params,
+            (End::Break(_), _, Some(frame)) => &frame.inner.results,
+            _ => &[],
+        };
+        for (target, value) in targets.iter().zip(end_values(&block.end)) {
+            self.edge(*target, *value);
+        }
+    }
+
+    fn repeat<'a>(&mut self, inner: &'a Loop, frames: &mut Vec<Frame<'a>>) {
+        for (param, init) in inner.params.iter().zip(&inner.init) {
+            self.edge(*param, *init);
+        }
+        // A result and its carried value stay or go together.
+        for (param, result) in inner.params.iter().zip(&inner.results) {
+            self.edge(*result, *param);
+            self.edge(*param, *result);
+        }
+        let kept = !inner.finite || acts(&inner.body);
+        frames.push(Frame { inner, control: (!kept).then(Vec::new) });
+        if let Some(counter) = &inner.counter {
+            self.edge(counter.value, counter.from);
+            if kept {
+                self.roots.extend([counter.from, counter.to]);
+            } else if let Some(control) = frames.last_mut().and_then(|frame| frame.control.as_mut()) {
+                control.extend([counter.from, counter.to]);
+            }
+        }
+        self.block(&inner.body, None, frames);
+        if let Some(Frame { control: Some(control), .. }) = frames.pop() {
+            for result in &inner.results {
+                for value in &control {
+                    self.edge(*result, *value);
+                }
+            }
+        }
+    }
+
+    /// What the roots need, directly or not.
+    fn reach(mut self, count: usize) -> Vec<bool> {
+        let mut starts = vec![0u32; count + 1];
+        for (value, _) in &self.edges {
+            starts[value.index() + 1] += 1;
+        }
+        for i in 0..count {
+            starts[i + 1] += starts[i];
+        }
+        let mut targets = vec![Value(0); self.edges.len()];
+        let mut next = starts.clone();
+        for (value, needs) in &self.edges {
+            targets[next[value.index()] as usize] = *needs;
+            next[value.index()] += 1;
+        }
+        let mut needed = vec![false; count];
+        while let Some(value) = self.roots.pop() {
+            if !std::mem::replace(&mut needed[value.index()], true) {
+                self.roots.extend(&targets[starts[value.index()] as usize..starts[value.index() + 1] as usize]);
+            }
+        }
+        needed
+    }
+}
+
+/// Changes memory, meets other invocations, ends the invocation, or may not end.
+fn acts(block: &Block) -> bool {
+    matches!(block.end, End::Return)
+        || block.insts.iter().any(|inst| match inst {
+            Inst::Let(..) | Inst::Atomic { op: AtomicOp::Load, .. } => false,
+            Inst::Store { .. } | Inst::Atomic { .. } | Inst::Barrier(_) => true,
+            Inst::If { then, otherwise, .. } => acts(then) || acts(otherwise),
+            Inst::Loop(inner) => !inner.finite || acts(&inner.body),
+        })
+}
+
+/// Some way goes to the next round or out of the loop around it.
+fn exits(block: &Block) -> bool {
+    matches!(block.end, End::Continue(_) | End::Break(_))
+        || block.insts.iter().any(|inst| match inst {
+            Inst::If { then, otherwise, .. } => exits(then) || exits(otherwise),
+            _ => false,
+        })
+}
+
+struct Sweep {
+    needed: Vec<bool>,
+}
+
+impl Sweep {
+    fn needed(&self, value: Value) -> bool {
+        self.needed[value.index()]
+    }
+
+    /// `kept`: which results of the enclosing `If` stay.
+    fn block(&self, block: &mut Block, kept: Option<&[bool]>) {
+        block.insts.retain_mut(|inst| self.inst(inst));
+        if let (End::Yield(values), Some(kept)) = (&mut block.end, kept) {
+            let mut i = 0;
+            values.retain(|_| {
+                i += 1;
+                kept[i - 1]
+            });
+        }
+    }
+
+    fn inst(&self, inst: &mut Inst) -> bool {
+        match inst {
+            Inst::Let(value, _) => self.needed(*value),
+            Inst::Store { .. } | Inst::Barrier(_) => true,
+            Inst::Atomic { op, result, .. } => {
+                let wanted = result.is_some_and(|result| self.needed(result));
+                if *op == AtomicOp::Load {
+                    return wanted;
+                }
+                if !wanted {
+                    *result = None;
+                }
+                true
+            }
+            Inst::If { then, otherwise, results, .. } => {
+                let kept: Vec<bool> = results.iter().map(|result| self.needed(*result)).collect();
+                self.block(then, Some(&kept));
+                self.block(otherwise, Some(&kept));
+                let mut i = 0;
+                results.retain(|_| {
+                    i += 1;
+                    kept[i - 1]
+                });
+                let empty = |block: &Block| block.insts.is_empty() && matches!(block.end, End::Yield(_));
+                !results.is_empty() || !empty(then) || !empty(otherwise)
+            }
+            Inst::Loop(inner) => {
+                if inner.finite && !acts(&inner.body) && !inner.results.iter().any(|result| self.needed(*result)) {
+                    return false;
+                }
+                self.repeat(inner);
+                true
+            }
+        }
+    }
+
+    fn repeat(&self, inner: &mut Loop) {
+        let kept: Vec<bool> = inner
+            .params
+            .iter()
+            .zip(&inner.results)
+            .map(|(param, result)| self.needed(*param) || self.needed(*result))
+            .collect();
+        self.block(&mut inner.body, None);
+        if kept.iter().all(|kept| *kept) {
+            return;
+        }
+        for list in [&mut inner.params, &mut inner.init, &mut inner.results] {
+            retain(list, &kept);
+        }
+        retain_ends(&mut inner.body, &kept);
+    }
+}
+
+fn retain(list: &mut Vec<Value>, kept: &[bool]) {
+    let mut i = 0;
+    list.retain(|_| {
+        i += 1;
+        kept[i - 1]
+    });
+}
+
+fn retain_ends(block: &mut Block, kept: &[bool]) {
+    for inst in &mut block.insts {
+        if let Inst::If { then, otherwise, .. } = inst {
+            retain_ends(then, kept);
+            retain_ends(otherwise, kept);
+        }
+    }
+    if let End::Continue(values) | End::Break(values) = &mut block.end {
+        retain(values, kept);
+    }
+}

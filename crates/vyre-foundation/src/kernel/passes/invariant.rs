@@ -1,0 +1,134 @@
+//! Moves out of loops what is the same in every round.
+//!
+//! Arithmetic moves from anywhere in a loop. A load moves only from where every round comes by, only where nothing in the loop
+//! may change its memory, and only with its guard, because the loop may have no rounds at all.
+
+use crate::kernel::walk::{Effect, access, each_inst, each_operand};
+use crate::kernel::{Block, Inst, Kernel, Loop, Memory, Op};
+
+const OUTSIDE: u32 = 0;
+
+pub(super) fn run(kernel: &mut Kernel) {
+    let mut mover = Mover { loop_of: vec![OUTSIDE; kernel.values.len()], next: 1 };
+    mover.block(&mut kernel.body, OUTSIDE);
+}
+
+struct Mover {
+    /// The innermost loop in which each value is defined.
+    loop_of: Vec<u32>,
+    next: u32,
+}
+
+impl Mover {
+    /// Moves out of the loops in a block, inner ones first.
+    fn block(&mut self, block: &mut Block, inside: u32) {
+        let has_loop = block.insts.iter().any(|inst| matches!(inst, Inst::Loop(_)));
+        let mut out = Vec::with_capacity(if has_loop { block.insts.len() + 8 } else { 0 });
+        for mut inst in std::mem::take(&mut block.insts) {
+            match &mut inst {
+                Inst::Let(value, _) => self.loop_of[value.index()] = inside,
+                Inst::Atomic { result: Some(result), .. } => self.loop_of[result.index()] = inside,
+                Inst::If { then, otherwise, results, .. } => {
+                    self.block(then, inside);
+                    self.block(otherwise, inside);
+                    results.iter().for_each(|result| self.loop_of[result.index()] = inside);
+                }
+                Inst::Loop(inner) => {
+                    self.repeat(inner, inside, &mut out);
+                    inner.results.iter().for_each(|result| self.loop_of[result.index()] = inside);
+                }
+                _ => {}
+            }
+            out.push(inst);
+        }
+        block.insts = out;
+    }
+
+    fn repeat(&mut self, inner: &mut Loop, outside: u32, out: &mut Vec<Inst>) {
+        let this = self.next;
+        self.next += 1;
+        inner.params.iter().for_each(|param| self.loop_of[param.index()] = this);
+        if let Some(counter) = &inner.counter {
+            self.loop_of[counter.value.index()] = this;
+        }
+        self.block(&mut inner.body, this);
+        let mut written = Written::default();
+        each_inst(&inner.body, &mut |inst| written.note(inst));
+        self.pull(&mut inner.body, this, outside, &written, true, out);
+    }
+
+    fn pull(
+        &mut self,
+        block: &mut Block,
+        this: u32,
+        outside: u32,
+        written: &Written,
+        always: bool,
+        out: &mut Vec<Inst>,
+    ) {
+        let mut always = always;
+        block.insts.retain_mut(|inst| {
+            match inst {
+                Inst::Let(value, op) => {
+                    let movable = match op {
+                        Op::Subgroup(..) => false,
+                        Op::Load { address, guard, .. } => {
+                            always && (guard.is_some() || address.terms.is_empty()) && !written.contains(address.memory)
+                        }
+                        _ => true,
+                    };
+                    let mut fixed = movable;
+                    each_operand(op, &mut |operand| fixed &= self.loop_of[operand.index()] != this);
+                    if fixed {
+                        self.loop_of[value.index()] = outside;
+                        out.push(Inst::Let(*value, op.clone()));
+                        return false;
+                    }
+                }
+                Inst::If { then, otherwise, .. } => {
+                    self.pull(then, this, outside, written, false, out);
+                    self.pull(otherwise, this, outside, written, false, out);
+                    // What follows may not be reached in every round.
+                    always &= !leaves(then) && !leaves(otherwise);
+                }
+                _ => {}
+            }
+            true
+        });
+    }
+}
+
+fn leaves(block: &Block) -> bool {
+    !matches!(block.end, crate::kernel::End::Yield(_))
+        || block.insts.iter().any(|inst| match inst {
+            Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
+            _ => false,
+        })
+}
+
+/// The memories that a loop may change.
+#[derive(Default)]
+struct Written {
+    memories: Vec<Memory>,
+    barrier: bool,
+}
+
+impl Written {
+    fn note(&mut self, inst: &Inst) {
+        match inst {
+            Inst::Barrier(_) => self.barrier = true,
+            inst => {
+                if let Some((address, Effect::Write | Effect::Both)) = access(inst)
+                    && !self.memories.contains(&address.memory)
+                {
+                    self.memories.push(address.memory);
+                }
+            }
+        }
+    }
+
+    /// After a barrier other invocations' writes are seen, which can come from anywhere in the kernel.
+    fn contains(&self, memory: Memory) -> bool {
+        self.memories.contains(&memory) || (self.barrier && !matches!(memory, Memory::Local(_)))
+    }
+}

@@ -1,0 +1,67 @@
+//! The optimiser. Every pass keeps the meaning of a kernel and can be left out.
+
+mod counted;
+mod dead;
+mod invariant;
+mod ranges;
+mod rewrite;
+mod simplify;
+#[cfg(test)]
+mod tests;
+
+use super::{Block, Inst, Kernel, Op, Passes, Value};
+
+/// How often the passes run; each makes work for the others.
+const ROUNDS: usize = 3;
+
+/// Runs the passes.
+pub(super) fn optimise(kernel: &mut Kernel, passes: Passes) {
+    for round in 0..ROUNDS {
+        rewrite::run(kernel, passes, false);
+        if passes.contains(Passes::COUNTED) {
+            counted::run(kernel);
+        }
+        if passes.contains(Passes::DEAD) {
+            dead::run(kernel);
+        }
+        // Moving after the last round would move loads whose guards are gone.
+        if passes.contains(Passes::INVARIANT) && round + 1 < ROUNDS {
+            invariant::run(kernel);
+        }
+    }
+    if passes.contains(Passes::RANGES) {
+        ranges::run(kernel);
+    }
+    rewrite::run(kernel, passes, true);
+    if passes.contains(Passes::DEAD) {
+        dead::run(kernel);
+    }
+    debug_assert_eq!(super::verify(kernel), Ok(()), "\n{kernel}");
+}
+
+/// The operation of each value that a `Let` defines.
+fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
+    let mut defs = vec![None; kernel.values.len()];
+    super::walk::each_inst(&kernel.body, &mut |inst| {
+        if let Inst::Let(value, op) = inst {
+            defs[value.index()] = Some(op.clone());
+        }
+    });
+    defs
+}
+
+/// The ways on to the next round and out of a loop, of a body.
+fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Vec<&'a [Value]>) {
+    use super::End;
+    for inst in &block.insts {
+        if let Inst::If { then, otherwise, .. } = inst {
+            exits(then, continues, breaks);
+            exits(otherwise, continues, breaks);
+        }
+    }
+    match &block.end {
+        End::Continue(values) => continues.push(values),
+        End::Break(values) => breaks.push(values),
+        _ => {}
+    }
+}

@@ -1,0 +1,426 @@
+//! Bounds of integers, from how they are made and from the conditions around them; drops the guards that always hold.
+
+use super::definitions;
+use crate::ir::{Builtin, Literal};
+use crate::kernel::{Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
+
+/// How many steps a proof may have.
+const DEPTH: u32 = 5;
+/// How many conditions around an access are looked at.
+const FACTS: usize = 64;
+
+pub(super) fn run(kernel: &mut Kernel) {
+    let defs = definitions(kernel);
+    let mut ranges = Ranges {
+        bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
+        values: &kernel.values,
+        defs,
+        facts: Vec::new(),
+        log: Vec::new(),
+        workgroup_size: kernel.workgroup_size,
+    };
+    ranges.block(&mut kernel.body);
+}
+
+/// Least and most.
+type Bounds = (i128, i128);
+
+fn full(ty: Scalar) -> Bounds {
+    match ty {
+        Scalar::U32 => (0, u32::MAX.into()),
+        Scalar::I32 => (i32::MIN.into(), i32::MAX.into()),
+        Scalar::U64 => (0, u64::MAX.into()),
+        Scalar::I64 => (i64::MIN.into(), i64::MAX.into()),
+        _ => (0, 1),
+    }
+}
+
+/// `less < more`, or `less <= more`.
+struct Fact {
+    less: Value,
+    more: Value,
+    strict: bool,
+}
+
+struct Ranges<'a> {
+    values: &'a [ValueInfo],
+    defs: Vec<Option<Op>>,
+    bounds: Vec<Bounds>,
+    facts: Vec<Fact>,
+    /// Bounds before a condition narrowed them.
+    log: Vec<(Value, Bounds)>,
+    workgroup_size: [u32; 3],
+}
+
+impl Ranges<'_> {
+    fn is_integer(&self, value: Value) -> bool {
+        let ty = self.values[value.index()].ty;
+        !ty.scalar.is_float() && ty.scalar != Scalar::Bool && ty.width == 1
+    }
+
+    fn of(&self, value: Value) -> Bounds {
+        self.bounds[value.index()]
+    }
+
+    fn narrow(&mut self, value: Value, (low, high): Bounds) {
+        let old = self.of(value);
+        let new = (old.0.max(low), old.1.min(high));
+        // An empty range means that this is never reached; the old one does no harm.
+        if new != old && new.0 <= new.1 {
+            self.log.push((value, old));
+            self.bounds[value.index()] = new;
+        }
+    }
+
+    fn less(&mut self, less: Value, more: Value, strict: bool) {
+        if !self.is_integer(less) {
+            return;
+        }
+        self.facts.push(Fact { less, more, strict });
+        let gap = i128::from(strict);
+        let (low, high) = (self.of(less).0, self.of(more).1);
+        self.narrow(less, (i128::MIN, high - gap));
+        self.narrow(more, (low + gap, i128::MAX));
+    }
+
+    fn assume(&mut self, cond: Value, holds: bool) {
+        let mut stack = vec![(cond, holds)];
+        while let Some((cond, holds)) = stack.pop() {
+            match (&self.defs[cond.index()], holds) {
+                (Some(Op::Unary(Unary::Not, a)), _) => stack.push((*a, !holds)),
+                (Some(Op::Binary(Binary::And, a, b)), true) | (Some(Op::Binary(Binary::Or, a, b)), false)
+                    if self.values[a.index()].ty.scalar == Scalar::Bool =>
+                {
+                    stack.extend([(*a, holds), (*b, holds)]);
+                }
+                (Some(Op::Binary(op, a, b)), _) => {
+                    let (op, a, b) = (*op, *a, *b);
+                    match (op, holds) {
+                        (Binary::Lt, true) | (Binary::Ge, false) => self.less(a, b, true),
+                        (Binary::Gt, true) | (Binary::Le, false) => self.less(b, a, true),
+                        (Binary::Le, true) | (Binary::Gt, false) => self.less(a, b, false),
+                        (Binary::Ge, true) | (Binary::Lt, false) => self.less(b, a, false),
+                        (Binary::Eq, true) | (Binary::Ne, false) => {
+                            self.less(a, b, false);
+                            self.less(b, a, false);
+                        }
+                        (Binary::Eq, false) | (Binary::Ne, true) if self.is_integer(a) => {
+                            let (value, known) = (self.of(a), self.of(b));
+                            if known.0 == known.1 && known.0 == value.0 {
+                                self.narrow(a, (value.0 + 1, value.1));
+                            } else if known.0 == known.1 && known.0 == value.1 {
+                                self.narrow(a, (value.0, value.1 - 1));
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// `a < b`, or `a <= b`, whenever control is here.
+    fn prove(&mut self, a: Value, b: Value, strict: bool, depth: u32) -> bool {
+        if a == b {
+            return !strict;
+        }
+        let gap = i128::from(strict);
+        if self.of(a).1 + gap <= self.of(b).0 {
+            return true;
+        }
+        if depth == 0 {
+            return false;
+        }
+        let first = self.facts.len().saturating_sub(FACTS);
+        for i in (first..self.facts.len()).rev() {
+            let Fact { less, more, strict: already } = self.facts[i];
+            if less == a && self.prove(more, b, strict && !already, depth - 1) {
+                return true;
+            }
+        }
+        let unsigned = matches!(self.values[a.index()].ty.scalar, Scalar::U32 | Scalar::U64);
+        let above = match self.defs[a.index()].clone() {
+            Some(Op::Binary(op, p, q)) => match op {
+                Binary::Min => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
+                Binary::And if unsigned => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
+                Binary::Rem if unsigned || self.of(p).0 >= 0 => {
+                    self.prove(p, b, strict, depth - 1) || (self.of(q).0 >= 1 && self.prove(q, b, false, depth - 1))
+                }
+                Binary::Shr | Binary::Div if unsigned || (self.of(p).0 >= 0 && self.of(q).0 >= 0) => {
+                    self.prove(p, b, strict, depth - 1)
+                }
+                Binary::Sub if self.of(q).0 >= 0 && self.of(p).0 >= self.of(q).1 => self.prove(p, b, strict, depth - 1),
+                _ => false,
+            },
+            Some(Op::Select(_, p, q)) => self.prove(p, b, strict, depth - 1) && self.prove(q, b, strict, depth - 1),
+            Some(Op::BitCast(p)) if self.is_integer(p) && self.of(p).0 >= 0 => self.prove_bits(p, b, strict, depth - 1),
+            _ => false,
+        };
+        if above {
+            return true;
+        }
+        match self.defs[b.index()].clone() {
+            Some(Op::Binary(Binary::Min, p, q)) => {
+                self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1)
+            }
+            Some(Op::Binary(Binary::Max, p, q)) => {
+                self.prove(a, p, strict, depth - 1) || self.prove(a, q, strict, depth - 1)
+            }
+            Some(Op::Select(_, p, q)) => self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1),
+            _ => false,
+        }
+    }
+
+    /// The same for the bits of a signed number that is not negative: what it is less than is not negative either.
+    fn prove_bits(&mut self, p: Value, b: Value, strict: bool, depth: u32) -> bool {
+        let first = self.facts.len().saturating_sub(FACTS);
+        for i in (first..self.facts.len()).rev() {
+            let Fact { less, more, strict: already } = self.facts[i];
+            if less != p {
+                continue;
+            }
+            let Some(Op::BitCast(bits) | Op::Cast(bits)) = self.defs[more.index()] else { continue };
+            let same = self.values[bits.index()].ty == self.values[b.index()].ty;
+            if !same || !self.is_integer(bits) {
+                continue;
+            }
+            let old = self.of(bits);
+            self.bounds[bits.index()].1 = old.1.min(self.of(more).1);
+            let proven = self.prove(bits, b, strict && !already, depth.saturating_sub(1));
+            self.bounds[bits.index()] = old;
+            if proven {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The part of a guard that is not proven.
+    fn rest_of(&mut self, guard: Value) -> Option<Value> {
+        match self.defs[guard.index()].clone() {
+            Some(Op::Const(Literal::Bool(true))) => None,
+            Some(Op::Binary(Binary::Lt, a, b)) if self.is_integer(a) && self.prove(a, b, true, DEPTH) => None,
+            Some(Op::Binary(Binary::And, a, b)) if self.values[a.index()].ty.scalar == Scalar::Bool => {
+                match (self.rest_of(a), self.rest_of(b)) {
+                    (None, rest) | (rest, None) => rest,
+                    _ => Some(guard),
+                }
+            }
+            _ => Some(guard),
+        }
+    }
+
+    fn block(&mut self, block: &mut Block) {
+        let (facts, log) = (self.facts.len(), self.log.len());
+        for inst in &mut block.insts {
+            self.inst(inst);
+        }
+        self.facts.truncate(facts);
+        for (value, old) in self.log.drain(log..).rev() {
+            self.bounds[value.index()] = old;
+        }
+    }
+
+    fn way(&mut self, block: &mut Block, cond: Value, holds: bool) -> Vec<Bounds> {
+        let (facts, log) = (self.facts.len(), self.log.len());
+        self.assume(cond, holds);
+        for inst in &mut block.insts {
+            self.inst(inst);
+        }
+        let yielded = match &block.end {
+            End::Yield(values) => values.iter().map(|value| self.of(*value)).collect(),
+            _ => Vec::new(),
+        };
+        self.facts.truncate(facts);
+        for (value, old) in self.log.drain(log..).rev() {
+            self.bounds[value.index()] = old;
+        }
+        yielded
+    }
+
+    fn inst(&mut self, inst: &mut Inst) {
+        match inst {
+            Inst::Let(value, op) => self.define(*value, op),
+            Inst::Store { guard, .. } | Inst::Atomic { guard, .. } => {
+                if let Some(value) = *guard {
+                    *guard = self.rest_of(value);
+                }
+            }
+            Inst::Barrier(_) => {}
+            Inst::If { cond, then, otherwise, results } => {
+                let yes = self.way(then, *cond, true);
+                let no = self.way(otherwise, *cond, false);
+                let (first, second) = (matches!(then.end, End::Yield(_)), matches!(otherwise.end, End::Yield(_)));
+                for (i, result) in results.iter().enumerate() {
+                    self.bounds[result.index()] = match (first, second) {
+                        (true, true) => (yes[i].0.min(no[i].0), yes[i].1.max(no[i].1)),
+                        (true, false) => yes[i],
+                        (false, true) => no[i],
+                        (false, false) => continue,
+                    };
+                }
+                if !first {
+                    self.assume(*cond, false);
+                } else if !second {
+                    self.assume(*cond, true);
+                }
+            }
+            Inst::Loop(inner) => self.repeat(inner),
+        }
+    }
+
+    fn repeat(&mut self, inner: &mut Loop) {
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        super::exits(&inner.body, &mut continues, &mut breaks);
+        for (i, param) in inner.params.iter().enumerate() {
+            let unsigned = matches!(self.values[param.index()].ty.scalar, Scalar::U32 | Scalar::U64);
+            // Only ever made smaller.
+            let shrinks = unsigned
+                && continues.iter().all(|values| {
+                    values[i] == *param
+                        || matches!(
+                            self.defs[values[i].index()],
+                            Some(Op::Binary(Binary::Shr | Binary::Div | Binary::And | Binary::Min | Binary::Rem, a, _))
+                                if a == *param
+                        )
+                });
+            if shrinks {
+                self.bounds[param.index()].1 = self.of(inner.init[i]).1;
+            }
+        }
+        let (facts, log) = (self.facts.len(), self.log.len());
+        if let Some(counter) = inner.counter {
+            let (from, to) = (self.of(counter.from), self.of(counter.to));
+            if from.0 < to.1 {
+                self.bounds[counter.value.index()] = (from.0, to.1 - 1);
+            }
+            self.less(counter.value, counter.to, true);
+            self.less(counter.from, counter.value, false);
+        }
+        self.block(&mut inner.body);
+        self.facts.truncate(facts);
+        for (value, old) in self.log.drain(log..).rev() {
+            self.bounds[value.index()] = old;
+        }
+    }
+
+    fn define(&mut self, value: Value, op: &mut Op) {
+        if let Op::Load { guard: Some(guard), .. } = op {
+            let rest = self.rest_of(*guard);
+            if let Op::Load { guard, .. } = op {
+                *guard = rest;
+            }
+        }
+        if let Op::Binary(compare, a, b) = *op
+            && self.is_integer(a)
+        {
+            let (a, b) = (a, b);
+            let known = match compare {
+                Binary::Lt => self.order(a, b, true),
+                Binary::Ge => self.order(a, b, true).map(|less| !less),
+                Binary::Gt => self.order(b, a, true),
+                Binary::Le => self.order(b, a, true).map(|less| !less),
+                _ => None,
+            };
+            if let Some(known) = known {
+                *op = Op::Const(Literal::Bool(known));
+                self.defs[value.index()] = Some(op.clone());
+                return;
+            }
+        }
+        if self.is_integer(value) {
+            let (low, high) = self.range(value, op);
+            let all = full(self.values[value.index()].ty.scalar);
+            self.bounds[value.index()] = if low >= all.0 && high <= all.1 { (low, high) } else { all };
+        }
+    }
+
+    /// Whether `a < b` always or never holds.
+    fn order(&mut self, a: Value, b: Value, strict: bool) -> Option<bool> {
+        if self.prove(a, b, strict, DEPTH) {
+            Some(true)
+        } else if self.prove(b, a, !strict, DEPTH) {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// What the operation can give; outside of the type when it can wrap.
+    fn range(&self, value: Value, op: &Op) -> Bounds {
+        let ty = self.values[value.index()].ty.scalar;
+        let all = full(ty);
+        match op {
+            Op::Const(literal) => fold::integer(literal).map_or(all, |known| (known, known)),
+            Op::Builtin(builtin) => {
+                let [x, y, z] = self.workgroup_size.map(i128::from);
+                match builtin {
+                    Builtin::LocalId(axis) => (0, [x, y, z][usize::from((*axis).min(2))] - 1),
+                    Builtin::LocalIndex => (0, x * y * z - 1),
+                    Builtin::SubgroupLane => (0, 127),
+                    Builtin::SubgroupSize => (1, 128),
+                    Builtin::SubgroupId => (0, x * y * z - 1),
+                    Builtin::NumSubgroups => (1, x * y * z),
+                    _ => all,
+                }
+            }
+            Op::Unary(op, a) => {
+                let bits = i128::from(self.values[a.index()].ty.scalar.bits());
+                match op {
+                    Unary::CountOneBits | Unary::CountLeadingZeros | Unary::CountTrailingZeros => (0, bits),
+                    Unary::Neg if self.is_integer(*a) => (-self.of(*a).1, -self.of(*a).0),
+                    Unary::Abs if self.is_integer(*a) => {
+                        let (low, high) = self.of(*a);
+                        if low >= 0 { (low, high) } else { (0, high.max(-low)) }
+                    }
+                    _ => all,
+                }
+            }
+            Op::Binary(op, a, b) if self.is_integer(*a) => self.binary(*op, self.of(*a), self.of(*b), ty),
+            Op::Select(_, yes, no) => {
+                let (yes, no) = (self.of(*yes), self.of(*no));
+                (yes.0.min(no.0), yes.1.max(no.1))
+            }
+            Op::Cast(a) if self.values[a.index()].ty.scalar == Scalar::Bool => (0, 1),
+            Op::Cast(a) | Op::BitCast(a) if self.is_integer(*a) => self.of(*a),
+            Op::Load { element, .. } => match element {
+                Element::U8 => (0, 255),
+                Element::U16 => (0, 65535),
+                Element::I8 => (-128, 127),
+                Element::I16 => (-32768, 32767),
+                Element::I4 => (-8, 7),
+                _ => all,
+            },
+            _ => all,
+        }
+    }
+
+    fn binary(&self, op: Binary, a: Bounds, b: Bounds, ty: Scalar) -> Bounds {
+        let all = full(ty);
+        let unsigned = all.0 == 0;
+        let width = i128::from(ty.bits());
+        match op {
+            Binary::Add => (a.0 + b.0, a.1 + b.1),
+            Binary::Sub => (a.0 - b.1, a.1 - b.0),
+            Binary::Mul if a.0 >= 0 && b.0 >= 0 => (a.0.saturating_mul(b.0), a.1.saturating_mul(b.1)),
+            Binary::Div if a.0 >= 0 && b.0 >= 1 => (a.0 / b.1, a.1 / b.0),
+            Binary::Div if a.0 >= 0 && b.0 >= 0 => (0, a.1),
+            Binary::Rem if a.0 >= 0 && b.0 >= 0 => (0, a.1.min((b.1 - 1).max(0))),
+            Binary::And if unsigned || (a.0 >= 0 && b.0 >= 0) => (0, a.1.min(b.1)),
+            Binary::And if a.0 >= 0 => (0, a.1),
+            Binary::And if b.0 >= 0 => (0, b.1),
+            Binary::Or | Binary::Xor if a.0 >= 0 && b.0 >= 0 => {
+                let bits = 128 - a.1.max(b.1).leading_zeros();
+                (0, (1i128 << bits) - 1)
+            }
+            Binary::Shl if a.0 >= 0 && b.1 < width => (a.0 << b.0, a.1 << b.1),
+            Binary::Shr if a.0 >= 0 && b.1 < width => (a.0 >> b.1, a.1 >> b.0),
+            Binary::Shr if a.0 >= 0 => (0, a.1),
+            Binary::Min => (a.0.min(b.0), a.1.min(b.1)),
+            Binary::Max => (a.0.max(b.0), a.1.max(b.1)),
+            Binary::MulHigh if a.0 >= 0 && b.0 >= 0 && unsigned => ((a.0 * b.0) >> 32, (a.1 * b.1) >> 32),
+            _ => all,
+        }
+    }
+}

@@ -1,0 +1,723 @@
+//! One walk over the kernel that rebuilds it: folds, shares common values, takes known ways, and unrolls.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::exits;
+use crate::ir::Literal;
+use crate::kernel::build::is_comparison;
+use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
+use crate::kernel::{
+    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Passes, Scalar, Type, Unary, Value, ValueInfo, fold,
+};
+
+/// A loop is unrolled up to so many rounds and so many steps in all.
+const UNROLL_ROUNDS: i128 = 16;
+const UNROLL_STEPS: usize = 256;
+/// An `if` of up to so many steps becomes a selection.
+const SELECT_STEPS: usize = 10;
+
+/// Rewrites a kernel. In the last walk, comparisons take the form that costs least.
+pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
+    let wanted = Passes::FOLD
+        .with(Passes::COMMON)
+        .with(Passes::STRENGTH)
+        .with(Passes::BRANCHES)
+        .with(Passes::UNROLL)
+        .with(Passes::RANGES);
+    if passes.without(wanted) == passes {
+        return;
+    }
+    let count = kernel.values.len();
+    let mut writable = vec![false; kernel.buffers.len()];
+    each_inst(&kernel.body, &mut |inst| {
+        if let Some((address, Effect::Write | Effect::Both)) = access(inst)
+            && let Memory::Buffer(buffer) = address.memory
+        {
+            writable[buffer as usize] = true;
+        }
+    });
+    let mut rewriter = Rewriter {
+        passes,
+        last,
+        values: std::mem::take(&mut kernel.values),
+        subst: (0..count as u32).map(Value).collect(),
+        defs: vec![None; count],
+        known: vec![None; count],
+        visible: vec![false; count],
+        known_log: Vec::new(),
+        table: HashMap::default(),
+        table_log: Vec::new(),
+        scope: Vec::new(),
+        epochs: Epochs {
+            next: 1,
+            buffers: vec![0; kernel.buffers.len()],
+            shared: vec![0; kernel.shared.len()],
+            locals: vec![0; kernel.locals.len()],
+            writable,
+        },
+        blocks: vec![Vec::with_capacity(kernel.body.insts.len())],
+        constants: HashMap::default(),
+        new_constants: Vec::new(),
+        renaming: 0,
+        budget: 20_000,
+    };
+    let left = rewriter.insts(&kernel.body.insts);
+    let end = left.unwrap_or_else(|| rewriter.end(&kernel.body.end));
+    let mut insts = rewriter.new_constants;
+    insts.append(&mut rewriter.blocks.pop().unwrap_or_default());
+    kernel.body = Block { insts, end };
+    kernel.values = rewriter.values;
+}
+
+/// Mixes words; keys are small and trusted.
+#[derive(Default)]
+pub(super) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(n.into());
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+    fn write_isize(&mut self, n: isize) {
+        self.write_u64(n as u64);
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
+/// Counts the changes of each memory, so that an old load is known to be old.
+struct Epochs {
+    next: u32,
+    buffers: Vec<u32>,
+    shared: Vec<u32>,
+    locals: Vec<u32>,
+    writable: Vec<bool>,
+}
+
+impl Epochs {
+    fn of(&self, memory: Memory) -> u32 {
+        match memory {
+            Memory::Buffer(i) => self.buffers[i as usize],
+            Memory::Shared(i) => self.shared[i as usize],
+            Memory::Local(i) => self.locals[i as usize],
+        }
+    }
+
+    fn change(&mut self, memory: Memory) {
+        self.next += 1;
+        match memory {
+            Memory::Buffer(i) => self.buffers[i as usize] = self.next,
+            Memory::Shared(i) => self.shared[i as usize] = self.next,
+            Memory::Local(i) => self.locals[i as usize] = self.next,
+        }
+    }
+
+    /// Other invocations' writes become visible.
+    fn barrier(&mut self) {
+        self.next += 1;
+        for (epoch, writable) in self.buffers.iter_mut().zip(&self.writable) {
+            if *writable {
+                *epoch = self.next;
+            }
+        }
+        self.shared.fill(self.next);
+    }
+
+    fn inst(&mut self, inst: &Inst) {
+        match inst {
+            Inst::Barrier(_) => self.barrier(),
+            inst => {
+                if let Some((address, Effect::Write | Effect::Both)) = access(inst) {
+                    self.change(address.memory);
+                }
+            }
+        }
+    }
+}
+
+type Key = (Op, Type);
+
+pub(super) struct Rewriter {
+    pub(super) passes: Passes,
+    pub(super) last: bool,
+    pub(super) values: Vec<ValueInfo>,
+    subst: Vec<Value>,
+    pub(super) defs: Vec<Option<Op>>,
+    known: Vec<Option<bool>>,
+    visible: Vec<bool>,
+    known_log: Vec<Value>,
+    table: Map<Key, (Value, u32)>,
+    table_log: Vec<(Key, Option<(Value, u32)>)>,
+    /// Values defined in open blocks.
+    scope: Vec<Value>,
+    epochs: Epochs,
+    blocks: Vec<Vec<Inst>>,
+    constants: Map<Literal, Value>,
+    new_constants: Vec<Inst>,
+    renaming: u32,
+    /// Steps that unrolling may still add.
+    budget: usize,
+}
+
+struct Mark {
+    known: usize,
+    table: usize,
+    scope: usize,
+}
+
+impl Rewriter {
+    pub(super) fn on(&self, pass: Passes) -> bool {
+        self.passes.contains(pass)
+    }
+
+    pub(super) fn literal(&self, value: Value) -> Option<Literal> {
+        match self.defs[value.index()] {
+            Some(Op::Const(literal)) => Some(literal),
+            _ => None,
+        }
+    }
+
+    pub(super) fn scalar(&self, value: Value) -> Scalar {
+        self.values[value.index()].ty.scalar
+    }
+
+    pub(super) fn constant(&mut self, literal: Literal) -> Value {
+        if let Some(&value) = self.constants.get(&literal) {
+            return value;
+        }
+        let value = self.new_value(fold::scalar_of(&literal).into());
+        self.new_constants.push(Inst::Let(value, Op::Const(literal)));
+        self.defs[value.index()] = Some(Op::Const(literal));
+        self.visible[value.index()] = true;
+        self.constants.insert(literal, value);
+        value
+    }
+
+    fn new_value(&mut self, ty: Type) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(ValueInfo { ty, uniform: false });
+        self.subst.push(value);
+        self.defs.push(None);
+        self.known.push(None);
+        self.visible.push(false);
+        value
+    }
+
+    fn resolve(&mut self, value: Value) -> Value {
+        let value = self.subst[value.index()];
+        match self.known[value.index()] {
+            Some(known) if self.on(Passes::BRANCHES) => self.constant(Literal::Bool(known)),
+            _ => value,
+        }
+    }
+
+    /// Gives a value of the old kernel its place in the new one.
+    fn define(&mut self, old: Value) -> Value {
+        let value = if self.renaming > 0 { self.new_value(self.values[old.index()].ty) } else { old };
+        self.subst[old.index()] = value;
+        self.visible[value.index()] = true;
+        self.scope.push(value);
+        value
+    }
+
+    fn push(&mut self, inst: Inst) {
+        if let Some(block) = self.blocks.last_mut() {
+            block.push(inst);
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { known: self.known_log.len(), table: self.table_log.len(), scope: self.scope.len() }
+    }
+
+    fn open(&mut self) -> Mark {
+        self.blocks.push(Vec::new());
+        self.mark()
+    }
+
+    fn close(&mut self, mark: &Mark) -> Vec<Inst> {
+        for value in self.known_log.drain(mark.known..) {
+            self.known[value.index()] = None;
+        }
+        for (key, old) in self.table_log.drain(mark.table..).rev() {
+            match old {
+                Some(old) => self.table.insert(key, old),
+                None => self.table.remove(&key),
+            };
+        }
+        for value in self.scope.drain(mark.scope..) {
+            self.visible[value.index()] = false;
+        }
+        self.blocks.pop().unwrap_or_default()
+    }
+
+    /// Notes that a condition holds, or does not, from here to the end of the block.
+    fn assume(&mut self, cond: Value, holds: bool) {
+        let mut stack = vec![(cond, holds)];
+        while let Some((value, holds)) = stack.pop() {
+            if self.known[value.index()].is_some() || self.literal(value).is_some() {
+                continue;
+            }
+            self.known[value.index()] = Some(holds);
+            self.known_log.push(value);
+            match (&self.defs[value.index()], holds) {
+                (Some(Op::Unary(Unary::Not, a)), _) => stack.push((*a, !holds)),
+                (Some(Op::Binary(Binary::And, a, b)), true) | (Some(Op::Binary(Binary::Or, a, b)), false) => {
+                    stack.extend([(*a, holds), (*b, holds)]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Computes an operation, or finds it computed already.
+    pub(super) fn emit(&mut self, op: Op, ty: Type) -> Value {
+        self.emit_as(op, ty, None)
+    }
+
+    fn emit_as(&mut self, op: Op, ty: Type, old: Option<Value>) -> Value {
+        if let Some(value) = self.simplify(&op, ty) {
+            return value;
+        }
+        if let Op::Const(literal) = op {
+            if let Some(&value) = self.constants.get(&literal) {
+                return value;
+            }
+            if self.renaming == 0 && self.blocks.len() == 1 {
+                let value = match old {
+                    Some(old) => self.define(old),
+                    None => self.new_value(ty),
+                };
+                self.visible[value.index()] = true;
+                self.constants.insert(literal, value);
+                self.defs[value.index()] = Some(op.clone());
+                self.push(Inst::Let(value, op));
+                return value;
+            }
+            return self.constant(literal);
+        }
+        let shared = self.on(Passes::COMMON) && !matches!(op, Op::Subgroup(..));
+        let epoch = match &op {
+            Op::Load { address, .. } => self.epochs.of(address.memory),
+            _ => 0,
+        };
+        if shared
+            && let Some(&(value, then)) = self.table.get(&(op.clone(), ty))
+            && then == epoch
+        {
+            return value;
+        }
+        let value = match old {
+            Some(old) => self.define(old),
+            None => {
+                let value = self.new_value(ty);
+                self.visible[value.index()] = true;
+                self.scope.push(value);
+                value
+            }
+        };
+        self.defs[value.index()] = Some(op.clone());
+        if shared {
+            let key = (op.clone(), ty);
+            let before = self.table.insert(key.clone(), (value, epoch));
+            self.table_log.push((key, before));
+        }
+        self.push(Inst::Let(value, op));
+        value
+    }
+
+    pub(super) fn unary(&mut self, op: Unary, a: Value) -> Value {
+        let ty = self.values[a.index()].ty;
+        self.emit(Op::Unary(op, a), ty)
+    }
+
+    pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> Value {
+        let ty = if is_comparison(op) { Scalar::Bool.into() } else { self.values[a.index()].ty };
+        self.emit(Op::Binary(op, a, b), ty)
+    }
+
+    fn end(&mut self, end: &End) -> End {
+        let mut end = end.clone();
+        for value in end_values_mut(&mut end) {
+            *value = self.resolve(*value);
+        }
+        end
+    }
+
+    /// Rewrites steps into the present block. Something is returned when they end it early.
+    fn insts(&mut self, insts: &[Inst]) -> Option<End> {
+        for inst in insts {
+            match inst {
+                Inst::Let(value, op) => {
+                    let mut op = op.clone();
+                    each_operand_mut(&mut op, &mut |operand| *operand = self.resolve(*operand));
+                    let ty = self.values[value.index()].ty;
+                    let new = self.emit_as(op, ty, Some(*value));
+                    self.subst[value.index()] = new;
+                }
+                Inst::If { cond, then, otherwise, results } => {
+                    let end = self.branch(*cond, then, otherwise, results);
+                    if end.is_some() {
+                        return end;
+                    }
+                }
+                Inst::Loop(inner) => {
+                    let end = self.repeat(inner);
+                    if end.is_some() {
+                        return end;
+                    }
+                }
+                inst => self.effect(inst.clone()),
+            }
+        }
+        None
+    }
+
+    fn effect(&mut self, mut inst: Inst) {
+        each_use_mut(&mut inst, &mut |value| *value = self.resolve(*value));
+        if let Inst::Store { address, guard, .. } | Inst::Atomic { address, guard, .. } = &mut inst {
+            if self.on(Passes::FOLD) {
+                self.fold_address(address);
+            }
+            if let Some(Literal::Bool(holds)) = guard.and_then(|guard| self.literal(guard)) {
+                *guard = None;
+                if !holds {
+                    if let Inst::Atomic { result: Some(result), element, .. } = &inst {
+                        self.subst[result.index()] = self.constant(fold::literal(element.scalar(), 0));
+                    }
+                    return;
+                }
+            }
+        }
+        if let Inst::Atomic { result: Some(result), .. } = &mut inst {
+            *result = self.define(*result);
+        }
+        self.epochs.inst(&inst);
+        self.push(inst);
+    }
+
+    fn block(&mut self, block: &Block, assumed: Option<(Value, bool)>) -> Block {
+        let mark = self.open();
+        if let Some((cond, holds)) = assumed {
+            self.assume(cond, holds);
+        }
+        let left = self.insts(&block.insts);
+        let end = left.unwrap_or_else(|| self.end(&block.end));
+        // The end's values are resolved in the block; the condition is known there, but its constant is visible everywhere.
+        Block { insts: self.close(&mark), end }
+    }
+
+    /// Puts a finished block's steps into the present one.
+    fn splice(&mut self, insts: Vec<Inst>) {
+        for inst in &insts {
+            match inst {
+                Inst::Let(value, _) => self.reveal(*value),
+                Inst::Atomic { result: Some(result), .. } => self.reveal(*result),
+                Inst::If { results, .. } => results.iter().for_each(|result| self.reveal(*result)),
+                Inst::Loop(inner) => inner.results.iter().for_each(|result| self.reveal(*result)),
+                _ => {}
+            }
+        }
+        if let Some(block) = self.blocks.last_mut() {
+            block.extend(insts);
+        }
+    }
+
+    fn reveal(&mut self, value: Value) {
+        self.visible[value.index()] = true;
+        self.scope.push(value);
+    }
+
+    fn branch(&mut self, cond: Value, then: &Block, otherwise: &Block, results: &[Value]) -> Option<End> {
+        let mut cond = self.resolve(cond);
+        let (mut then, mut otherwise) = (then, otherwise);
+        let simplify = self.on(Passes::BRANCHES);
+        if simplify {
+            if let Some(Literal::Bool(holds)) = self.literal(cond) {
+                let block = if holds { then } else { otherwise };
+                if let Some(end) = self.insts(&block.insts) {
+                    return Some(end);
+                }
+                return match self.end(&block.end) {
+                    End::Yield(values) => {
+                        for (result, value) in results.iter().zip(values) {
+                            self.subst[result.index()] = value;
+                        }
+                        None
+                    }
+                    end => Some(end),
+                };
+            }
+            while let Some(Op::Unary(Unary::Not, inner)) = self.defs[cond.index()] {
+                cond = inner;
+                std::mem::swap(&mut then, &mut otherwise);
+            }
+        }
+        let yes = self.block(then, Some((cond, true)));
+        let no = self.block(otherwise, Some((cond, false)));
+        if !simplify {
+            let results: Vec<Value> = results.iter().map(|result| self.define(*result)).collect();
+            let leaves = !matches!(yes.end, End::Yield(_)) && !matches!(no.end, End::Yield(_));
+            self.push(Inst::If { cond, then: yes, otherwise: no, results });
+            return leaves.then_some(End::Unreachable);
+        }
+        match (&yes.end, &no.end) {
+            (End::Yield(a), End::Yield(b)) => {
+                let (a, b) = (a.clone(), b.clone());
+                self.join(cond, yes, no, (a, b), results);
+                None
+            }
+            (End::Yield(values), _) => {
+                let values = values.clone();
+                let yes = Block { insts: yes.insts, end: End::Yield(Vec::new()) };
+                let kept = Block { insts: Vec::new(), end: End::Yield(Vec::new()) };
+                self.push(Inst::If { cond, then: kept, otherwise: no, results: Vec::new() });
+                self.go_on(cond, true, yes.insts, &values, results);
+                None
+            }
+            (_, End::Yield(values)) => {
+                let values = values.clone();
+                let kept = Block { insts: Vec::new(), end: End::Yield(Vec::new()) };
+                self.push(Inst::If { cond, then: yes, otherwise: kept, results: Vec::new() });
+                self.go_on(cond, false, no.insts, &values, results);
+                None
+            }
+            _ => {
+                self.push(Inst::If { cond, then: yes, otherwise: no, results: Vec::new() });
+                Some(End::Unreachable)
+            }
+        }
+    }
+
+    /// One way left; what the other does needs no block of its own.
+    fn go_on(&mut self, cond: Value, holds: bool, insts: Vec<Inst>, values: &[Value], results: &[Value]) {
+        self.splice(insts);
+        self.assume(cond, holds);
+        for (result, value) in results.iter().zip(values) {
+            self.subst[result.index()] = *value;
+        }
+    }
+
+    fn join(&mut self, cond: Value, yes: Block, no: Block, (a, b): (Vec<Value>, Vec<Value>), results: &[Value]) {
+        let cheap = |block: &Block| block.insts.iter().all(is_cheap);
+        let small = yes.insts.len() + no.insts.len() <= SELECT_STEPS;
+        if small && cheap(&yes) && cheap(&no) {
+            self.splice(yes.insts);
+            self.splice(no.insts);
+            for ((result, a), b) in results.iter().zip(a).zip(b) {
+                let ty = self.values[result.index()].ty;
+                self.subst[result.index()] = self.emit(Op::Select(cond, a, b), ty);
+            }
+            return;
+        }
+        let (mut new_a, mut new_b, mut new_results) = (Vec::new(), Vec::new(), Vec::new());
+        for ((result, a), b) in results.iter().zip(a).zip(b) {
+            if a == b {
+                self.subst[result.index()] = a;
+            } else if self.visible[a.index()] && self.visible[b.index()] {
+                let ty = self.values[result.index()].ty;
+                self.subst[result.index()] = self.emit(Op::Select(cond, a, b), ty);
+            } else {
+                new_a.push(a);
+                new_b.push(b);
+                new_results.push(*result);
+            }
+        }
+        if yes.insts.is_empty() && no.insts.is_empty() && new_results.is_empty() {
+            return;
+        }
+        let results = new_results.iter().map(|result| self.define(*result)).collect();
+        let then = Block { insts: yes.insts, end: End::Yield(new_a) };
+        let otherwise = Block { insts: no.insts, end: End::Yield(new_b) };
+        self.push(Inst::If { cond, then, otherwise, results });
+    }
+
+    fn repeat(&mut self, inner: &Loop) -> Option<End> {
+        let mut init: Vec<Value> = Vec::with_capacity(inner.init.len());
+        for value in &inner.init {
+            init.push(self.resolve(*value));
+        }
+        let counter = inner.counter.map(|counter| Counter {
+            from: self.resolve(counter.from),
+            to: self.resolve(counter.to),
+            ..counter
+        });
+        let rounds = counter.and_then(|counter| self.rounds(&counter));
+        if self.on(Passes::BRANCHES) && rounds == Some(0) {
+            for (result, value) in inner.results.iter().zip(init) {
+                self.subst[result.index()] = value;
+            }
+            return None;
+        }
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        let mut steps = 0usize;
+        let mut plain = true;
+        each_inst(&inner.body, &mut |inst| {
+            steps += 1;
+            plain &= !matches!(inst, Inst::Barrier(_));
+            if let Inst::If { then, otherwise, .. } = inst {
+                plain &= matches!(then.end, End::Yield(_)) && matches!(otherwise.end, End::Yield(_));
+            }
+        });
+        if let (Some(counter), Some(rounds)) = (counter, rounds)
+            && matches!(inner.body.end, End::Continue(_))
+            && plain
+        {
+            let one = rounds == 1 && self.on(Passes::BRANCHES);
+            let total = steps.saturating_mul(rounds as usize);
+            let unroll =
+                self.on(Passes::UNROLL) && rounds <= UNROLL_ROUNDS && total <= UNROLL_STEPS && total <= self.budget;
+            if one || unroll {
+                self.budget = self.budget.saturating_sub(total);
+                return self.unroll(inner, &counter, rounds, init);
+            }
+        }
+        // A carried value that every round passes on unchanged is not carried.
+        let invariant: Vec<bool> = (0..inner.params.len())
+            .map(|i| {
+                self.on(Passes::FOLD)
+                    && continues.iter().all(|values| values[i] == inner.params[i] || values[i] == inner.init[i])
+            })
+            .collect();
+        each_inst(&inner.body, &mut |inst| self.epochs.inst(inst));
+        let mark = self.open();
+        let counter = counter.map(|counter| Counter { value: self.define(counter.value), ..counter });
+        let mut params = Vec::with_capacity(inner.params.len());
+        for (i, param) in inner.params.iter().enumerate() {
+            if invariant[i] {
+                self.subst[param.index()] = init[i];
+            } else {
+                params.push(self.define(*param));
+            }
+        }
+        let left = self.insts(&inner.body.insts);
+        let end = left.unwrap_or_else(|| self.end(&inner.body.end));
+        let mut body = Block { insts: self.close(&mark), end };
+        let falls = counter.is_some() || crate::kernel::verify::breaks(&body);
+        // Results that are always the same value from outside the loop need not leave it.
+        let mut dropped: Vec<Option<Value>> = vec![None; inner.params.len()];
+        {
+            let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+            exits(&body, &mut continues, &mut breaks);
+            for i in 0..inner.params.len() {
+                if !invariant[i] {
+                    continue;
+                }
+                let mut only = counter.is_some().then_some(init[i]);
+                let mut same = true;
+                for values in &breaks {
+                    same &= only.is_none_or(|value| value == values[i]) && self.visible[values[i].index()];
+                    only = Some(values[i]);
+                }
+                if same {
+                    dropped[i] = only.or(Some(init[i]));
+                }
+            }
+        }
+        // An invariant carried value whose result is not known stays carried.
+        for i in 0..inner.params.len() {
+            if invariant[i] && dropped[i].is_none() {
+                let position = (0..i).filter(|&k| dropped[k].is_none()).count();
+                let param = self.new_value(self.values[inner.params[i].index()].ty);
+                params.insert(position, param);
+            }
+        }
+        if dropped.iter().any(Option::is_some) {
+            drop_ends(&mut body, &dropped);
+        }
+        let mut results = Vec::with_capacity(params.len());
+        let mut new_init = Vec::with_capacity(params.len());
+        for i in 0..inner.params.len() {
+            match dropped[i] {
+                Some(value) => self.subst[inner.results[i].index()] = value,
+                None => {
+                    results.push(self.define(inner.results[i]));
+                    new_init.push(init[i]);
+                }
+            }
+        }
+        let finite = inner.finite;
+        self.push(Inst::Loop(Box::new(Loop { counter, params, init: new_init, body, results, finite })));
+        (!falls).then_some(End::Unreachable)
+    }
+
+    /// How many rounds a counted loop takes, when that is known.
+    fn rounds(&self, counter: &Counter) -> Option<i128> {
+        let from = fold::integer(&self.literal(counter.from)?)?;
+        let to = fold::integer(&self.literal(counter.to)?)?;
+        let step = i128::from(counter.step);
+        Some(if from >= to { 0 } else { (to - from + step - 1) / step })
+    }
+
+    fn unroll(&mut self, inner: &Loop, counter: &Counter, rounds: i128, mut carried: Vec<Value>) -> Option<End> {
+        let ty = self.scalar(counter.value);
+        let from = self.literal(counter.from).and_then(|from| fold::integer(&from))?;
+        self.renaming += 1;
+        let mut left = None;
+        for round in 0..rounds {
+            let value = from + round * i128::from(counter.step);
+            self.subst[counter.value.index()] = self.constant(fold::of_integer(ty, value));
+            for (param, value) in inner.params.iter().zip(&carried) {
+                self.subst[param.index()] = *value;
+            }
+            left = self.insts(&inner.body.insts);
+            if left.is_some() {
+                break;
+            }
+            if let End::Continue(values) = self.end(&inner.body.end) {
+                carried = values;
+            }
+        }
+        self.renaming -= 1;
+        for (result, value) in inner.results.iter().zip(carried) {
+            self.subst[result.index()] = value;
+        }
+        left
+    }
+}
+
+/// Removes the values of dropped carried values from the ends that belong to a loop.
+fn drop_ends(block: &mut Block, dropped: &[Option<Value>]) {
+    for inst in &mut block.insts {
+        if let Inst::If { then, otherwise, .. } = inst {
+            drop_ends(then, dropped);
+            drop_ends(otherwise, dropped);
+        }
+    }
+    if let End::Continue(values) | End::Break(values) = &mut block.end {
+        let mut i = 0;
+        values.retain(|_| {
+            i += 1;
+            dropped[i - 1].is_none()
+        });
+    }
+}
+
+/// May be computed where it is not needed. Loads may not: their guards can rest on the condition.
+fn is_cheap(inst: &Inst) -> bool {
+    match inst {
+        Inst::Let(_, op) => match op {
+            Op::Load { .. } | Op::Subgroup(..) => false,
+            Op::Unary(op, _) => !super::simplify::is_function(*op),
+            Op::Binary(op, ..) => !matches!(op, Binary::Pow | Binary::Atan2),
+            _ => true,
+        },
+        _ => false,
+    }
+}
