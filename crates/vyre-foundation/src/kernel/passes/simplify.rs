@@ -393,7 +393,9 @@ impl Rewriter {
                 Some(self.binary(Binary::And, a, mask))
             }
             (Scalar::U32, Binary::Div) if self.last && bits > 1 => Some(self.divide_unsigned(a, bits as u32)),
-            (Scalar::I32, Binary::Div) if self.last && (bits as i32).unsigned_abs() > 1 => Some(self.divide_signed(a, bits as i32)),
+            (Scalar::I32, Binary::Div) if self.last && (bits as i32).unsigned_abs() > 1 => {
+                Some(self.divide_signed(a, bits as i32))
+            }
             (Scalar::U32, Binary::Rem) if self.last && bits > 1 => {
                 let quotient = self.binary(Binary::Div, a, b);
                 let product = self.binary(Binary::Mul, quotient, b);
