@@ -28,9 +28,9 @@ pub use reference::ReferenceBackend;
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
-pub use vyre_foundation::{ValidProgram, ir, kernel, launch, wire};
+pub use vyre_foundation::{ValidProgram, ir, kernel, launch, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
-pub use vyre_wgsl::{ImportOptions, import as import_wgsl, import_spirv};
+pub use vyre_wgsl::{ImportOptions, export as to_wgsl, import as import_wgsl, import_spirv};
 
 /// Why something was refused or failed: everything that went wrong, each with code, place and cure.
 #[derive(Clone, Debug, PartialEq)]

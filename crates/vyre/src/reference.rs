@@ -7,6 +7,9 @@ use vyre_foundation::ir::{Name, Program};
 use vyre_foundation::kernel::Features;
 use vyre_reference::RunOptions;
 
+/// The name of the reference interpreter among the backends.
+pub(crate) const REFERENCE: &str = "reference";
+
 /// The reference interpreter as a backend: slow, exact, and always there. It is used when it is asked for, or when nothing else
 /// can run a program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +17,7 @@ pub struct ReferenceBackend;
 
 impl VyreBackend for ReferenceBackend {
     fn id(&self) -> &'static str {
-        "reference"
+        REFERENCE
     }
 
     fn dispatch(

@@ -22,4 +22,7 @@ codes! {
     NOT_SET = "V1307", Error,
         "A dispatch was asked for before all inputs had contents.",
         "Call `set` for every read, uniform and read_write buffer first.";
+    NOT_TUNED = "V1308", Error,
+        "A program's launches can't be compared.",
+        "Run it once to see why it fails.";
 }

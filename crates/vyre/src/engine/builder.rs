@@ -4,9 +4,13 @@ use std::sync::{Arc, Mutex};
 use vyre_driver::metrics::Metrics;
 use vyre_driver::pipeline::{DiskPipelineCache, PipelineCache};
 use vyre_driver::registry::Registry;
+use vyre_driver::routing::default_routes_path;
+use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_spec::{Diagnostic, codes};
 
+use super::routes::Routes;
+use super::tuning::{Folder, Tuning};
 use super::{Engine, Inner};
 use crate::ReferenceBackend;
 
@@ -19,6 +23,7 @@ pub struct EngineBuilder {
     registry: Registry,
     default_backends: bool,
     disk: Disk,
+    mode: Option<Mode>,
     refused: Option<Diagnostic>,
 }
 
@@ -37,7 +42,13 @@ impl Default for EngineBuilder {
 impl EngineBuilder {
     /// Every backend of this build, and the user's own caches.
     pub fn new() -> Self {
-        EngineBuilder { registry: Registry::new(), default_backends: true, disk: Disk::Default, refused: None }
+        EngineBuilder {
+            registry: Registry::new(),
+            default_backends: true,
+            disk: Disk::Default,
+            mode: None,
+            refused: None,
+        }
     }
 
     /// Only the backends that are added.
@@ -54,7 +65,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Keeps pipelines in this folder.
+    /// Keeps everything that it learns in this folder: pipelines, tuning decisions, routes.
     pub fn cache_at(mut self, root: impl Into<PathBuf>) -> Self {
         self.disk = Disk::At(root.into());
         self
@@ -66,6 +77,12 @@ impl EngineBuilder {
         self
     }
 
+    /// How launches are tuned; what the environment says otherwise.
+    pub fn tuner(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
     /// Opens the engine. A cache folder that can't be used is a notice, not an error: then pipelines are kept in memory only.
     pub fn open(self) -> Result<Engine, BackendError> {
         if let Some(problem) = self.refused {
@@ -74,13 +91,15 @@ impl EngineBuilder {
         if self.default_backends {
             register_defaults(&self.registry)?;
         }
-        let root = match self.disk {
-            Disk::Default => Some(DiskPipelineCache::default_root()),
-            Disk::At(root) => Some(root),
-            Disk::None => None,
+        let (pipelines, tuner, routes) = match self.disk {
+            Disk::Default => (Some(DiskPipelineCache::default_root()), Folder::User, Some(default_routes_path())),
+            Disk::At(root) => {
+                (Some(root.join("pipelines")), Folder::At(root.join("tuner")), Some(root.join("routes.toml")))
+            }
+            Disk::None => (None, Folder::None, None),
         };
         let mut notices = Vec::new();
-        let disk = root.and_then(|root| match DiskPipelineCache::open(&root) {
+        let disk = pipelines.and_then(|root| match DiskPipelineCache::open(&root) {
             Ok(disk) => Some(Arc::new(disk)),
             Err(error) => {
                 notices.push(Diagnostic::new(
@@ -90,12 +109,21 @@ impl EngineBuilder {
                 None
             }
         });
+        let (mode, unknown_mode) = match self.mode {
+            Some(mode) => (mode, None),
+            None => Mode::from_env_checked(),
+        };
+        notices.extend(unknown_mode);
+        let (routes, bad_routes) = Routes::new(&self.registry.ids(), routes);
+        notices.extend(bad_routes);
         Ok(Engine {
             inner: Arc::new(Inner {
                 registry: self.registry,
                 pipelines: PipelineCache::new(MEMORY_CAPACITY, disk),
                 metrics: Metrics::new(),
-                taken_out: Mutex::default(),
+                routes,
+                tuning: Tuning::new(mode, tuner),
+                pools: Mutex::default(),
                 notices: Mutex::new(notices),
             }),
         })
@@ -104,5 +132,10 @@ impl EngineBuilder {
 
 /// The backends of this build. Devices are opened when they are first needed.
 fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
+    #[cfg(feature = "cpu")]
+    registry.register("cpu", 100, || match vyre_cpu::CpuBackend::new() {
+        Ok(backend) => Ok(Arc::new(backend)),
+        Err(error) => Err(error.into_diagnostic()),
+    })?;
     registry.register_backend(Arc::new(ReferenceBackend), 0)
 }

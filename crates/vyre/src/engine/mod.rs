@@ -3,14 +3,18 @@
 mod builder;
 mod explain;
 mod prepared;
+mod routes;
+mod tuning;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use vyre_driver::backend::{Capabilities, dispatch_through};
+use vyre_driver::backend::{Binding, BufferPool, Capabilities, Launch, Pipeline};
 use vyre_driver::metrics::{Counter, Metrics, Stage};
 use vyre_driver::pipeline::{PipelineCache, PipelineSource};
 use vyre_driver::registry::Registry;
+use vyre_driver::routing::Timing;
+use vyre_driver::tuner::{Decision, Mode, Space};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
@@ -20,6 +24,8 @@ use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 pub use builder::EngineBuilder;
 pub use explain::{Choice, Explanation};
 pub use prepared::Prepared;
+use routes::{Routes, Work};
+use tuning::Tuning;
 
 /// Runs programs on whatever is fastest here. Threads may share one; clones are handles of the same engine.
 #[derive(Clone)]
@@ -32,8 +38,10 @@ struct Inner {
     registry: Registry,
     pipelines: PipelineCache,
     metrics: Metrics,
-    /// Backends that failed while running, with the reason; they are not used again by this engine.
-    taken_out: Mutex<Vec<(BackendId, Diagnostic)>>,
+    routes: Routes,
+    tuning: Tuning,
+    /// Device buffers of one-off runs, by backend.
+    pools: Mutex<Vec<(BackendId, BufferPool)>>,
     /// What the user should know but was not an error.
     notices: Mutex<Vec<Diagnostic>>,
 }
@@ -73,9 +81,12 @@ impl Engine {
         let inner = &*self.inner;
         let _timer = inner.metrics.time_labelled(Stage::Dispatch, config.label.as_deref());
         inner.metrics.add(Counter::Dispatches, 1);
-        let (valid, plan) =
-            inner.check(program, inputs, config).inspect_err(|_| inner.metrics.add(Counter::Errors, 1))?;
-        inner.on_some_backend(|backend| inner.run_on(backend, &valid, &plan, inputs, config))
+        let run = || {
+            let (valid, plan) = inner.check(program, inputs, config)?;
+            let work = Work::new(&valid, config, &plan);
+            inner.on_some_backend(&work, |backend| inner.run_on(backend, &valid, &plan, inputs, config))
+        };
+        run().inspect_err(|_| inner.metrics.add(Counter::Errors, 1))
     }
 
     /// [`Engine::run_with`] on one backend and no other.
@@ -92,7 +103,7 @@ impl Engine {
         let run = || {
             let backend = inner.registry.acquire(backend)?;
             let (valid, plan) = inner.check(program, inputs, config)?;
-            inner.run_on(&backend, &valid, &plan, inputs, config)
+            Ok(inner.run_on(&backend, &valid, &plan, inputs, config)?.0)
         };
         run().inspect_err(|_| inner.metrics.add(Counter::Errors, 1))
     }
@@ -118,6 +129,20 @@ impl Engine {
         Prepared::new(self.inner.clone(), program.validate()?, config.clone(), Some(backend))
     }
 
+    /// Compares the launches of a program on one backend with these inputs, and keeps the decision for all later runs. `space` says what may be
+    /// tuned; without one it is the workgroup size, where the program's result does not depend on it.
+    pub fn tune(
+        &self,
+        backend: &str,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+        space: Option<&Space>,
+    ) -> Result<Decision, BackendError> {
+        let backend = self.inner.registry.acquire(backend)?;
+        self.inner.tune(&backend, &program.validate()?, inputs, config, space)
+    }
+
     /// What was chosen for a prepared program, what else was possible, and on what evidence.
     pub fn explain(&self, prepared: &Prepared) -> Explanation {
         prepared.explain()
@@ -133,6 +158,11 @@ impl Engine {
                 state: listing.state.map(|backend| backend.capabilities().clone()),
             })
             .collect()
+    }
+
+    /// The names of all registered backends, the preferred first. Nothing is opened.
+    pub fn backend_ids(&self) -> Vec<BackendId> {
+        self.inner.registry.ids()
     }
 
     /// A backend by name.
@@ -162,10 +192,20 @@ impl Engine {
 
     /// Returns when everything that was compiled and decided is safe on disk.
     pub fn flush(&self) -> Result<(), BackendError> {
-        let flushed = self.inner.pipelines.flush();
-        flushed.map_err(|error| {
-            Diagnostic::new(&codes::engine::FLUSH, format!("the cache can't be flushed: {error}")).into()
-        })
+        self.inner.pipelines.flush().map_err(|error| {
+            BackendError::from(Diagnostic::new(&codes::engine::FLUSH, format!("the cache can't be flushed: {error}")))
+        })?;
+        self.inner.tuning.save()?;
+        Ok(self.inner.routes.save()?)
+    }
+}
+
+/// What was learnt is kept even where nobody calls `flush`.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for problem in [self.tuning.save(), self.routes.save()].into_iter().filter_map(Result::err) {
+            tracing::warn!(code = problem.code.id, "what was learnt can't be kept: {}", problem.message);
+        }
     }
 }
 
@@ -190,60 +230,67 @@ impl Inner {
         Ok((valid, plan))
     }
 
-    /// Present backends that have not failed, the preferred first. Each is opened only when the caller gets to it.
-    fn backends(&self) -> impl Iterator<Item = Result<Arc<dyn VyreBackend>, Diagnostic>> + '_ {
-        let ids = self.registry.ids();
-        ids.into_iter().filter(|id| !self.is_out(id.as_str())).map(|id| self.registry.acquire(id.as_str()))
-    }
-
-    fn is_out(&self, id: &str) -> bool {
-        lock(&self.taken_out).iter().any(|(out, _)| out.as_str() == id)
-    }
-
-    /// Does the work on the first backend that can. A backend that refuses the program is passed over; one that fails at the work is
-    /// taken out, and the work goes to the next. The caller's own mistakes end it at once.
+    /// Does the work on the backend that the router chooses. One that is absent or refuses the program is passed over; one that fails
+    /// at the work is taken out, the work goes to the next, and the caller gets a notice. The caller's own mistakes end it at once. When no
+    /// backend is left, the reference interpreter does it.
     fn on_some_backend<T>(
         &self,
-        mut work: impl FnMut(&Arc<dyn VyreBackend>) -> Result<T, BackendError>,
+        work: &Work,
+        mut attempt: impl FnMut(&Arc<dyn VyreBackend>) -> Result<(T, Option<Timing>), BackendError>,
     ) -> Result<T, BackendError> {
         let mut first_error: Option<BackendError> = None;
-        for backend in self.backends() {
-            let Ok(backend) = backend else { continue };
-            self.metrics.add(Counter::Routes, 1);
-            let error = match work(&backend) {
-                Ok(done) => {
-                    if let Some(error) = first_error {
-                        self.metrics.add(Counter::Fallbacks, 1);
-                        self.notice(Diagnostic::new(
-                            &codes::engine::FELL_BACK,
-                            format!("the work was done by `{}` instead: {}", backend.id(), error.message()),
-                        ));
+        loop {
+            let route = {
+                let _timer = self.metrics.time(Stage::Route);
+                self.routes.choose(work)
+            };
+            let (id, timed) = match route {
+                Ok(route) => (route.backend, route.timed),
+                Err(none_left) => match self.registry.acquire(crate::reference::REFERENCE) {
+                    Ok(reference) => {
+                        let done = attempt(&reference)?.0;
+                        self.fell_back(&*reference, first_error.as_ref());
+                        return Ok(done);
                     }
+                    Err(_) => return Err(first_error.unwrap_or_else(|| none_left.into())),
+                },
+            };
+            self.metrics.add(Counter::Routes, 1);
+            let backend = match self.registry.acquire(&id) {
+                Ok(backend) => backend,
+                Err(absent) => {
+                    self.routes.lost(&id, &absent.message);
+                    continue;
+                }
+            };
+            let error = match attempt(&backend) {
+                Ok((done, timing)) => {
+                    if let Some(timing) = timing.filter(|_| timed) {
+                        self.routes.observe(work, &id, timing);
+                    }
+                    self.fell_back(&*backend, first_error.as_ref());
                     return Ok(done);
                 }
                 Err(error) => error,
             };
             match blame(&error) {
-                Blame::Caller => {
-                    self.metrics.add(Counter::Errors, 1);
-                    return Err(error);
-                }
-                Blame::Program => {}
-                Blame::Backend => {
-                    tracing::warn!(
-                        backend = backend.id(),
-                        code = error.code(),
-                        "a backend failed and is not used again"
-                    );
-                    lock(&self.taken_out).push((backend.id().into(), error.diagnostic().clone()));
-                }
+                Blame::Caller => return Err(error),
+                Blame::Program => self.routes.unable(work, &id, error.message()),
+                Blame::Backend => self.notice(self.routes.lost(&id, error.message())),
             }
             first_error.get_or_insert(error);
         }
-        self.metrics.add(Counter::Errors, 1);
-        Err(first_error.unwrap_or_else(|| {
-            Diagnostic::new(&codes::engine::NO_BACKEND, "no backend is left to run the program").into()
-        }))
+    }
+
+    /// Tells the user that the work was done elsewhere than it should have been.
+    fn fell_back(&self, backend: &dyn VyreBackend, error: Option<&BackendError>) {
+        if let Some(error) = error {
+            self.metrics.add(Counter::Fallbacks, 1);
+            self.notice(Diagnostic::new(
+                &codes::engine::FELL_BACK,
+                format!("the work was done by `{}` instead: {}", backend.id(), error.message()),
+            ));
+        }
     }
 
     fn notice(&self, mut diagnostic: Diagnostic) {
@@ -251,6 +298,7 @@ impl Inner {
         lock(&self.notices).push(diagnostic);
     }
 
+    /// One run on host bytes, with the tuned launch, and how long the work took.
     fn run_on(
         &self,
         backend: &Arc<dyn VyreBackend>,
@@ -258,18 +306,76 @@ impl Inner {
         plan: &LaunchPlan,
         inputs: &[&[u8]],
         config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        if !backend.capabilities().resident {
-            return backend.dispatch_borrowed(program, inputs, config);
+    ) -> Result<(Vec<Vec<u8>>, Option<Timing>), BackendError> {
+        if self.tuning.mode() == Mode::On && self.tuning.decision(backend, program, plan, config).is_none() {
+            self.tune(backend, program, inputs, config, None)?;
         }
+        let config = &self.tuning.config_for(backend, program, plan, config);
+        let able = backend.capabilities();
+        // Where host and device share memory, the backend works on the caller's bytes and nothing is copied.
+        if !able.resident || able.unified_memory {
+            let started = Instant::now();
+            let results = backend.dispatch_borrowed(program, inputs, config)?;
+            let compute_ns = started.elapsed().as_nanos() as u64;
+            self.metrics.record(Stage::Wait, compute_ns);
+            return Ok((results, Some(Timing { compute_ns, ..Timing::default() })));
+        }
+        let plan = &vyre_driver::launch::plan(program, inputs, config)?;
         let options = vyre_driver::launch::compile_options(program, config)?;
         let pipeline = self.pipeline(&**backend, program, &options)?;
+        let pool = self.pool(backend);
+        let order = program.binding_order();
+        let mut given = inputs.iter();
+        let (mut pooled, mut moved_bytes) = (Vec::with_capacity(order.len()), 0);
         let started = Instant::now();
-        let results = dispatch_through(&**backend, program, &pipeline, plan, inputs, config.timeout)?;
-        self.metrics.record(Stage::Wait, started.elapsed().as_nanos() as u64);
+        for (&index, &bytes) in order.iter().zip(&plan.buffer_bytes) {
+            let buffer = pool.take(bytes)?;
+            let input = if program.buffers()[index].kind.is_input() { given.next() } else { None };
+            match input {
+                Some(input) => {
+                    backend.upload(&buffer, 0, input)?;
+                    moved_bytes += bytes;
+                }
+                None => backend.clear(&buffer, 0, bytes)?,
+            }
+            pooled.push((buffer, bytes));
+        }
+        let mut move_ns = started.elapsed().as_nanos() as u64;
+        let bindings: Vec<Binding> =
+            pooled.iter().map(|(buffer, bytes)| Binding::new((**buffer).clone(), *bytes)).collect();
+        let started = Instant::now();
+        let launch = Launch { bindings: &bindings, grid: plan.grid, timed: able.timestamps };
+        let pending = backend.submit(&pipeline, &launch)?;
+        let completion = backend.wait(pending, config.timeout)?;
+        let waited_ns = started.elapsed().as_nanos() as u64;
+        self.metrics.record(Stage::Wait, waited_ns);
+        let started = Instant::now();
+        let mut results = Vec::new();
+        for (&index, binding) in order.iter().zip(&bindings) {
+            if program.buffers()[index].kind.is_result() {
+                let mut bytes = vec![0; binding.bytes as usize];
+                backend.download(&binding.buffer, binding.offset, &mut bytes)?;
+                moved_bytes += binding.bytes;
+                results.push(bytes);
+            }
+        }
+        move_ns += started.elapsed().as_nanos() as u64;
         self.metrics.add(Counter::BytesUploaded, inputs.iter().map(|input| input.len() as u64).sum());
         self.metrics.add(Counter::BytesDownloaded, results.iter().map(|result| result.len() as u64).sum());
-        Ok(results)
+        let compute_ns = completion.device_ns.unwrap_or(waited_ns).max(1);
+        Ok((results, Some(Timing { compute_ns, moved_bytes, move_ns })))
+    }
+
+    fn pool(&self, backend: &Arc<dyn VyreBackend>) -> BufferPool {
+        /// Idle device memory that an engine keeps for the next run.
+        const MAX_IDLE_BYTES: u64 = 256 << 20;
+        let mut pools = lock(&self.pools);
+        if let Some((_, pool)) = pools.iter().find(|(id, _)| id.as_str() == backend.id()) {
+            return pool.clone();
+        }
+        let pool = BufferPool::new(backend.clone(), MAX_IDLE_BYTES);
+        pools.push((backend.id().into(), pool.clone()));
+        pool
     }
 
     /// A pipeline from the cache, counted.
@@ -278,7 +384,7 @@ impl Inner {
         backend: &dyn VyreBackend,
         program: &ValidProgram,
         options: &vyre_driver::backend::CompileOptions,
-    ) -> Result<Arc<dyn vyre_driver::backend::Pipeline>, BackendError> {
+    ) -> Result<Arc<dyn Pipeline>, BackendError> {
         let started = Instant::now();
         let found = self.pipelines.get(backend, program, options)?;
         let elapsed = started.elapsed().as_nanos() as u64;

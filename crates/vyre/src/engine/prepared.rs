@@ -1,15 +1,19 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use vyre_driver::backend::{Binding, Buffer, Completion, Launch, Pending, Pipeline};
 use vyre_driver::metrics::{Counter, Stage};
+use vyre_driver::routing::Timing;
+use vyre_driver::tuner::{Decision, Mode};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::BufferDecl;
 use vyre_spec::{Diagnostic, codes};
 
-use super::{Blame, Choice, Explanation, Inner, blame, lock};
+use super::routes::Work;
+use super::{Blame, Explanation, Inner, blame, explain, lock};
 
 /// A program that is ready to run many times on buffers that stay on the device. Threads may share it.
 ///
@@ -51,7 +55,16 @@ struct Ready {
     pipeline: Arc<dyn Pipeline>,
     bindings: Vec<Binding>,
     grid: [u32; 3],
+    work: Work,
+    /// Why this launch; absent when it is the program's own.
+    decision: Option<Decision>,
+    /// Runs so far, to time some of them.
+    runs: AtomicU64,
 }
+
+/// The first runs are timed, then one in so many.
+const TIMED_AT_FIRST: u64 = 8;
+const TIMED_EVERY: u64 = 64;
 
 /// One slot for each of the program's buffers, in binding order.
 struct Setup {
@@ -63,6 +76,8 @@ struct Setup {
     host_results: Option<Vec<Vec<u8>>>,
     /// The backend of the last dispatch, for explanations.
     last: Option<Arc<dyn VyreBackend>>,
+    /// What the last dispatch was for the router.
+    work: Option<Work>,
     /// Backends that refused the program, with the reason.
     refused: Vec<(String, String)>,
 }
@@ -82,6 +97,7 @@ impl Prepared {
             sizes: vec![None; count],
             host_results: None,
             last: None,
+            work: None,
             refused: Vec::new(),
         };
         Ok(Prepared { engine, program, config, only, ready: ArcSwapOption::empty(), setup: Mutex::new(setup) })
@@ -155,10 +171,26 @@ impl Prepared {
         }
     }
 
-    /// Dispatches and waits.
+    /// Dispatches and waits. Some runs are timed, so that the router notices when the device changes.
     pub fn run(&self) -> Result<Completion, BackendError> {
-        let pending = self.dispatch()?;
-        self.wait(pending)
+        let Some(ready) = &*self.ready.load() else {
+            let pending = self.dispatch()?;
+            return self.wait(pending);
+        };
+        self.engine.metrics.add(Counter::Dispatches, 1);
+        let run = ready.runs.fetch_add(1, Ordering::Relaxed);
+        let timed = run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY);
+        let started = timed.then(Instant::now);
+        let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed };
+        let pending = ready.backend.submit(&ready.pipeline, &launch)?;
+        let completion = ready.backend.wait(pending, self.config.timeout)?;
+        if let Some(started) = started {
+            let waited_ns = started.elapsed().as_nanos() as u64;
+            let compute_ns = completion.device_ns.unwrap_or(waited_ns);
+            self.engine.metrics.record(Stage::Wait, waited_ns);
+            self.engine.routes.observe(&ready.work, ready.backend.id(), Timing { compute_ns, ..Timing::default() });
+        }
+        Ok(completion)
     }
 
     /// What was chosen, what else was possible, and on what evidence.
@@ -166,35 +198,31 @@ impl Prepared {
         let setup = lock(&self.setup);
         let ready = self.ready.load();
         let backend = setup.last.as_ref();
-        let named = |id: &str| backend.is_some_and(|used| used.id() == id);
-        let mut others: Vec<Choice> = setup
-            .refused
-            .iter()
-            .map(|(id, reason)| Choice { backend: id.clone(), measured_ns: None, excluded: Some(reason.clone()) })
-            .collect();
-        for id in self.engine.registry.ids() {
-            if !named(id.as_str()) && !others.iter().any(|other| other.backend == id.as_str()) {
-                others.push(Choice { backend: id.to_string(), measured_ns: None, excluded: None });
-            }
-        }
-        let routing = match (&self.only, setup.refused.is_empty()) {
-            (Some(_), _) => "asked for by name".to_owned(),
-            (None, true) => "the preferred backend that is present; nothing has been measured".to_owned(),
-            (None, false) => "the preferred backend that can run the program; nothing has been measured".to_owned(),
-        };
-        Explanation {
+        let mut explanation = Explanation {
             program: self.program.name().to_owned(),
             backend: backend.map(|backend| backend.id().to_owned()),
             device: backend.map(|backend| backend.capabilities().name.clone()).filter(|name| !name.is_empty()),
             workgroup_size: ready.as_ref().map(|ready| ready.pipeline.workgroup_size()),
             grid: ready.as_ref().map(|ready| ready.grid),
-            launch: match self.config.workgroup_override {
-                Some(_) => "asked for by the configuration".to_owned(),
-                None => "the program's own workgroup size".to_owned(),
+            launch: match (&self.config.workgroup_override, ready.as_ref().and_then(|ready| ready.decision.as_ref())) {
+                (Some(_), _) => "asked for by the configuration".to_owned(),
+                (None, Some(decision)) => explain::launch(decision),
+                (None, None) => "the program's own workgroup size; no other was measured".to_owned(),
             },
-            routing,
-            others,
+            routing: match &self.only {
+                Some(_) => "asked for by name".to_owned(),
+                None => "the fastest that is known for this program at this size".to_owned(),
+            },
+            others: Vec::new(),
+            crossovers: Vec::new(),
+        };
+        if let Some(work) = &setup.work {
+            explanation.add_routes(&self.engine.routes.explain(work));
         }
+        for (id, reason) in &setup.refused {
+            explanation.exclude(id, reason);
+        }
+        explanation
     }
 
     /// Position of a named buffer in binding order.
@@ -246,7 +274,8 @@ impl Prepared {
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let plan = vyre_driver::launch::plan(&self.program, &inputs, &self.config)?;
         let mut refused = Vec::new();
-        let mut attempt = |backend: &Arc<dyn VyreBackend>| -> Result<Attempt, BackendError> {
+        let work = Work::new(&self.program, &self.config, &plan);
+        let mut attempt = |backend: &Arc<dyn VyreBackend>| -> Result<(Attempt, Option<Timing>), BackendError> {
             let tried = || -> Result<Attempt, BackendError> {
                 if !backend.capabilities().resident {
                     let started = Instant::now();
@@ -254,25 +283,42 @@ impl Prepared {
                     self.engine.metrics.record(Stage::Wait, started.elapsed().as_nanos() as u64);
                     return Ok(Attempt::Host(backend.clone(), results));
                 }
-                let options = vyre_driver::launch::compile_options(&self.program, &self.config)?;
+                let tuning = &self.engine.tuning;
+                let mut decision = tuning.decision(backend, &self.program, &plan, &self.config);
+                if decision.is_none() && tuning.mode() == Mode::On {
+                    decision = Some(self.engine.tune(backend, &self.program, &inputs, &self.config, None)?);
+                }
+                let config = tuning.config_for(backend, &self.program, &plan, &self.config);
+                let plan = vyre_driver::launch::plan(&self.program, &inputs, &config)?;
+                let options = vyre_driver::launch::compile_options(&self.program, &config)?;
                 let pipeline = self.engine.pipeline(&**backend, &self.program, &options)?;
                 let bindings = self.bindings(&**backend, &plan.buffer_bytes, &inputs)?;
-                let ready = Ready { backend: backend.clone(), pipeline, bindings, grid: plan.grid };
+                let ready = Ready {
+                    backend: backend.clone(),
+                    pipeline,
+                    bindings,
+                    grid: plan.grid,
+                    work: work.clone(),
+                    decision,
+                    runs: AtomicU64::new(0),
+                };
                 let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed: false };
                 let pending = ready.backend.submit(&ready.pipeline, &launch)?;
                 Ok(Attempt::Device(Box::new(ready), pending))
             };
-            tried().inspect_err(|error| {
+            let done = tried().inspect_err(|error| {
                 if !matches!(blame(error), Blame::Caller) {
                     refused.push((backend.id().to_owned(), error.message().to_owned()));
                 }
-            })
+            })?;
+            Ok((done, None))
         };
         let done = match &self.only {
-            Some(backend) => attempt(backend)?,
-            None => self.engine.on_some_backend(attempt)?,
+            Some(backend) => attempt(backend)?.0,
+            None => self.engine.on_some_backend(&work, attempt)?,
         };
         setup.refused = refused;
+        setup.work = Some(work);
         match done {
             Attempt::Host(backend, results) => {
                 // What a dispatch wrote is the next one's input.

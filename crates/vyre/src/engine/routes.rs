@@ -1,0 +1,98 @@
+//! Which backend a dispatch goes to.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use vyre_driver::DispatchConfig;
+use vyre_driver::backend::DeviceKind;
+use vyre_driver::pipeline::hex_encode;
+use vyre_driver::routing::{Explanation, Prior, Router, Timing};
+use vyre_foundation::ir::Program;
+use vyre_foundation::launch::LaunchPlan;
+use vyre_spec::{BackendId, Diagnostic};
+
+use super::lock;
+use crate::reference::REFERENCE;
+
+/// What is routed: a program under a specialization, with the size of this dispatch.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    /// The program and its specialization.
+    pub(super) op: String,
+    /// Invocations.
+    pub(super) size: u64,
+    /// Bytes of all buffers.
+    pub(super) bytes: u64,
+}
+
+impl Work {
+    pub(super) fn new(program: &Program, config: &DispatchConfig, plan: &LaunchPlan) -> Work {
+        let invocations = (0..3).map(|axis| u64::from(plan.grid[axis]) * u64::from(plan.workgroup_size[axis]));
+        let mut op = format!("{}-{}", program.name(), hex_encode(&program.fingerprint()[..12]));
+        if !config.specialization.is_empty() {
+            op += &format!("-{:016x}", config.specialization.cache_hash());
+        }
+        Work { op, size: invocations.fold(1, u64::saturating_mul), bytes: plan.buffer_bytes.iter().sum() }
+    }
+}
+
+/// The router with the file it learns from and teaches.
+pub(super) struct Routes {
+    router: Mutex<Router>,
+    path: Option<PathBuf>,
+}
+
+/// Where a dispatch goes.
+pub(super) struct Route {
+    pub(super) backend: String,
+    pub(super) timed: bool,
+}
+
+impl Routes {
+    /// A router over the registered backends. The reference interpreter is not among them: it is the last resort, whatever it
+    /// would measure.
+    pub(super) fn new(ids: &[BackendId], path: Option<PathBuf>) -> (Routes, Option<Diagnostic>) {
+        let kind = |id: &str| match id {
+            "cpu" => DeviceKind::Cpu,
+            "cuda" | "wgpu" => DeviceKind::Discrete,
+            _ => DeviceKind::Other,
+        };
+        let routed = ids.iter().map(BackendId::as_str).filter(|id| *id != REFERENCE);
+        let mut router = Router::new(routed.map(|id| (id, Prior::of(kind(id)))));
+        let problem = path.as_ref().and_then(|path| router.load(path).err());
+        (Routes { router: Mutex::new(router), path }, problem)
+    }
+
+    /// The backend for some work whose data is on the host; the error says why none is left.
+    pub(super) fn choose(&self, work: &Work) -> Result<Route, Diagnostic> {
+        let mut router = lock(&self.router);
+        let choice = router.choose(&work.op, work.size, work.bytes, None)?;
+        Ok(Route { backend: choice.backend.to_owned(), timed: choice.timed })
+    }
+
+    pub(super) fn observe(&self, work: &Work, backend: &str, timing: Timing) {
+        lock(&self.router).observe(&work.op, backend, work.size, timing);
+    }
+
+    /// The backend can't run this program.
+    pub(super) fn unable(&self, work: &Work, backend: &str, reason: &str) {
+        lock(&self.router).failed(&work.op, backend, reason);
+    }
+
+    /// The backend is absent or broken.
+    pub(super) fn lost(&self, backend: &str, reason: &str) -> Diagnostic {
+        lock(&self.router).lost(backend, reason)
+    }
+
+    pub(super) fn explain(&self, work: &Work) -> Explanation {
+        lock(&self.router).explain(&work.op, work.size, work.bytes, None)
+    }
+
+    /// Adds what was learnt to the file.
+    pub(super) fn save(&self) -> Result<(), Diagnostic> {
+        match &self.path {
+            Some(path) => lock(&self.router).save(path),
+            None => Ok(()),
+        }
+    }
+}
