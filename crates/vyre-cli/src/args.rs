@@ -1,0 +1,202 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Write a compute kernel once; vyre runs it on whatever is fastest here.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vyre",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Exit codes: 0 done; 1 refused or failed, with diagnostics on standard error; 2 wrong arguments; \
+3 `--check` found a difference; 130 interrupted."
+)]
+pub(crate) struct Command {
+    /// Print results and diagnostics as JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) what: What,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum What {
+    /// Run a kernel.
+    Run(Run),
+    /// Show everything that is wrong with a kernel.
+    Check(Check),
+    /// Look at a kernel in another form.
+    Emit(Emit),
+    /// List what is here to run kernels, and what is not and why.
+    Devices,
+    /// Time a kernel on every backend, in turns.
+    Bench(Bench),
+    /// Explain a diagnostic code, or where and how a kernel would run.
+    Explain(Explain),
+    /// Look after the pipeline cache.
+    Cache(Cache),
+    /// Look for everything that could be wrong on this machine.
+    Doctor,
+    /// Print completions for a shell.
+    #[command(hide = true)]
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    #[command(hide = true)]
+    Man,
+}
+
+/// A kernel and how to launch it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Kernel {
+    /// WGSL (.wgsl), SPIR-V (.spv) or vyre's own text form (.vyre).
+    pub(crate) kernel: PathBuf,
+    /// Entry point, where the file has several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) entry: Option<String>,
+    /// Set a specialization constant (WGSL `override`).
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Workgroups to launch, as X, XxY or XxYxZ.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) grid: Option<[u32; 3]>,
+    /// Invocations in a workgroup, as X, XxY or XxYxZ.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) workgroup: Option<[u32; 3]>,
+}
+
+/// What goes in.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Inputs {
+    /// Contents of a buffer: a file (.npy, .csv, .png, .bin), `iota:1000`, `random:f32:1e6:seed=1`, `zeros:64x64`, `ones:8` or
+    /// `1,2,3`.
+    #[arg(long = "in", short = 'i', value_name = "NAME=SOURCE")]
+    pub(crate) inputs: Vec<String>,
+    /// Shape of a result whose length the kernel leaves open, as N, HxW or HxWxC.
+    #[arg(long = "shape", value_name = "NAME=SHAPE")]
+    pub(crate) shapes: Vec<String>,
+    /// Where to run: `auto`, or the name of a backend as `vyre devices` lists it.
+    #[arg(long, short = 'b', default_value = "auto", value_name = "NAME")]
+    pub(crate) backend: String,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<f64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) kernel: Kernel,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it.
+    #[arg(long = "out", short = 'o', value_name = "NAME=FILE")]
+    pub(crate) outputs: Vec<String>,
+    /// Run so many times on the same buffers and print the times.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: Option<u32>,
+    /// Compare the results with the reference interpreter's.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Say why it ran where and how it did.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Write a trace of the run for Perfetto or chrome://tracing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// Kernels to check.
+    #[arg(required = true)]
+    pub(crate) kernels: Vec<PathBuf>,
+    /// Entry point, where a file has several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) entry: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Emit {
+    #[command(flatten)]
+    pub(crate) kernel: Kernel,
+    /// The form.
+    #[arg(long)]
+    pub(crate) to: Form,
+    /// Write to a file instead of standard output.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// WGSL text.
+    Wgsl,
+    /// vyre's own text form.
+    Vyre,
+    /// The optimised form that backends read.
+    Kernel,
+    /// vyre's wire form, in bytes.
+    Wire,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) kernel: Kernel,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Rounds; in each, every backend runs once.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub(crate) rounds: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// A diagnostic code such as V0101, or a kernel.
+    pub(crate) what: String,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Cache {
+    #[command(subcommand)]
+    pub(crate) what: CacheWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheWhat {
+    /// How much is in it.
+    Stats,
+    /// Check every entry.
+    Verify,
+    /// Remove what is over the limit and what was left behind.
+    Gc,
+    /// Remove everything.
+    Clear,
+}
+
+fn size(text: &str) -> Result<[u32; 3], String> {
+    let mut size = [1; 3];
+    let parts: Vec<&str> = text.split(['x', ',']).collect();
+    if parts.len() > 3 {
+        return Err("at most three sizes, as in 16x16x1".to_owned());
+    }
+    for (size, part) in size.iter_mut().zip(parts) {
+        *size = part.trim().parse().map_err(|_| format!("`{part}` is not a size"))?;
+    }
+    Ok(size)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        _ => Err("a number of seconds above zero".to_owned()),
+    }
+}

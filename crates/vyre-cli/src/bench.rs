@@ -1,0 +1,71 @@
+//! `vyre bench`: a kernel on every backend, in turns, so that whatever disturbs the machine disturbs all alike.
+
+use std::time::Instant;
+
+use serde_json::json;
+use vyre::Engine;
+
+use crate::args::Bench;
+use crate::job::Job;
+use crate::report::{Failure, Output, time};
+use crate::run::{input_names, known_backend};
+
+pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
+    let job = Job::new(&args.kernel, &args.inputs)?;
+    let engine = Engine::open()?;
+    let mut racers = Vec::new();
+    let mut absent = Vec::new();
+    let chosen = args.inputs.backend.as_str();
+    if chosen != "auto" {
+        known_backend(&engine, chosen)?;
+    }
+    for id in engine.backend_ids().iter().filter(|id| chosen == "auto" || id.as_str() == chosen) {
+        let ready = engine.prepare_on(id.as_str(), &job.source.program, &job.config).and_then(|prepared| {
+            for (name, bytes) in input_names(&job).iter().zip(&job.inputs) {
+                prepared.set(name, bytes)?;
+            }
+            let started = Instant::now();
+            prepared.run()?;
+            Ok((prepared, started.elapsed().as_nanos() as f64))
+        });
+        match ready {
+            Ok((prepared, first)) => racers.push((id.to_string(), prepared, first, Vec::new())),
+            Err(error) => absent.push((id.to_string(), error.message().to_owned())),
+        }
+    }
+    for _ in 0..args.rounds {
+        for (_, prepared, _, times) in &mut racers {
+            let started = Instant::now();
+            prepared.run()?;
+            times.push(started.elapsed().as_nanos() as f64);
+        }
+    }
+    let mut rows: Vec<(String, f64, f64, f64, f64)> = Vec::new();
+    for (id, _, first, mut times) in racers {
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+        rows.push((id, first, at(0.5), at(0.1), at(0.9)));
+    }
+    rows.sort_by(|a, b| a.2.total_cmp(&b.2));
+    if output.json {
+        let list: Vec<_> = rows
+            .iter()
+            .map(|(id, first, median, low, high)| {
+                json!({ "backend": id, "first_ns": first, "median_ns": median, "p10_ns": low, "p90_ns": high })
+            })
+            .collect();
+        let absent: Vec<_> = absent.iter().map(|(id, why)| json!({ "backend": id, "why": why })).collect();
+        return output.print_json(&json!({ "rounds": args.rounds, "backends": list, "absent": absent }));
+    }
+    let best = rows.first().map_or(1.0, |row| row.2);
+    let mut text =
+        vec![format!("{:<12} {:>12} {:>8} {:>26} {:>12}", "backend", "median", "ratio", "10% to 90%", "first")];
+    for (id, first, median, low, high) in &rows {
+        let spread = format!("{} to {}", time(*low), time(*high));
+        text.push(format!("{id:<12} {:>12} {:>8.2} {spread:>26} {:>12}", time(*median), median / best, time(*first)));
+    }
+    for (id, why) in &absent {
+        text.push(format!("{id:<12} did not run: {why}"));
+    }
+    output.print(&text.join("\n"))
+}

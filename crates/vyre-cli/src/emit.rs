@@ -1,0 +1,39 @@
+//! `vyre emit`.
+
+use std::io::Write;
+
+use vyre::{Diagnostic, codes, kernel, wire};
+
+use crate::args::{Emit, Form};
+use crate::data;
+use crate::job::Job;
+use crate::report::{Failure, Output, cant_print};
+
+pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
+    let job = Job::without_inputs(&args.kernel)?;
+    let program = job.source.program.validate().map_err(|problems| Failure::Diagnostics(problems.to_vec()))?;
+    let bytes = match args.to {
+        Form::Wgsl => vyre::to_wgsl(&program)?.into_bytes(),
+        Form::Vyre => vyre::text::print(&program).into_bytes(),
+        Form::Wire => wire::encode(&program),
+        Form::Kernel => {
+            let options = kernel::Options {
+                specialization: job.config.specialization.resolve(&program)?,
+                workgroup_size: job.config.workgroup_override,
+                ..kernel::Options::default()
+            };
+            kernel::lower(&program, &options)?.to_string().into_bytes()
+        }
+    };
+    match &args.output {
+        Some(path) => data::replace_file(path, &bytes).map_err(|error| {
+            Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {error}", path.display()))
+                .into()
+        }),
+        None if args.to == Form::Wire => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| cant_print(&error).into())
+        }
+        None => output.print(String::from_utf8_lossy(&bytes).trim_end()),
+    }
+}

@@ -1,0 +1,40 @@
+//! `vyre explain`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use vyre::{Diagnostic, Engine, codes};
+
+use crate::args::{Explain, Kernel};
+use crate::job::Job;
+use crate::report::{Failure, Output};
+use crate::run::input_names;
+
+pub(crate) fn explain(args: &Explain, output: &Output) -> Result<(), Failure> {
+    if let Some(code) = vyre::diagnostics::explain(&args.what) {
+        if output.json {
+            return output.print_json(&json!({
+                "code": code.id, "severity": code.severity.to_string(), "meaning": code.meaning, "fix": code.cure,
+            }));
+        }
+        return output.print(&format!("{} ({})\n  {}\n  Fix: {}", code.id, code.severity, code.meaning, code.cure));
+    }
+    if !Path::new(&args.what).exists() {
+        let message = format!("`{}` is neither a known code nor a file", args.what);
+        return Err(Diagnostic::new(&codes::command::UNKNOWN_CODE, message).into());
+    }
+    let kernel =
+        Kernel { kernel: PathBuf::from(&args.what), entry: None, set: Vec::new(), grid: None, workgroup: None };
+    let job = Job::new(&kernel, &args.inputs)?;
+    let engine = Engine::open()?;
+    let prepared = engine.prepare_with(&job.source.program, &job.config)?;
+    for (name, bytes) in input_names(&job).iter().zip(&job.inputs) {
+        prepared.set(name, bytes)?;
+    }
+    prepared.run()?;
+    let explanation = prepared.explain();
+    if output.json {
+        return output.print_json(&serde_json::to_value(&explanation).unwrap_or_default());
+    }
+    output.print(&explanation.to_string())
+}

@@ -1,0 +1,107 @@
+//! What goes to the terminal.
+
+use std::io::{IsTerminal, Write};
+
+use vyre::{BackendError, Diagnostic, Problems, Severity, codes};
+
+/// Why a command did not do what it was asked for.
+pub(crate) enum Failure {
+    Diagnostics(Vec<Diagnostic>),
+    /// `--check` found that a backend and the reference disagree.
+    Difference(String),
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Failure::Diagnostics(vec![diagnostic])
+    }
+}
+
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Failure::Diagnostics(vec![error.into_diagnostic()])
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Failure::Diagnostics(problems.0)
+    }
+}
+
+/// How results and problems are printed.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    colour: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Output { json, colour: wanted && std::io::stderr().is_terminal() }
+    }
+
+    /// Results go to standard output.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+            // Whoever reads has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(cant_print(&error).into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    pub(crate) fn print_json(&self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.print(&format!("{value:#}"))
+    }
+
+    /// Problems go to standard error.
+    pub(crate) fn problems(&self, problems: &[Diagnostic]) {
+        if self.json {
+            eprintln!("{:#}", vyre::diagnostics::to_json_all(problems));
+            return;
+        }
+        for problem in problems {
+            let text = vyre::diagnostics::render(problem);
+            if !self.colour {
+                eprintln!("{text}");
+                continue;
+            }
+            let colour = match problem.severity {
+                Severity::Error => "\x1b[1;31m",
+                Severity::Warning => "\x1b[1;33m",
+                Severity::Note => "\x1b[1;36m",
+            };
+            match text.split_once(": ") {
+                Some((head, rest)) => eprintln!("{colour}{head}\x1b[0m: {rest}"),
+                None => eprintln!("{text}"),
+            }
+        }
+    }
+}
+
+pub(crate) fn cant_print(error: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(&codes::command::CANT_WRITE, format!("standard output can't be written: {error}"))
+}
+
+/// `V17xx` for an argument of the form `NAME=VALUE`.
+pub(crate) fn split<'a>(option: &str, text: &'a str) -> Result<(&'a str, &'a str), Diagnostic> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name, value)),
+        _ => Err(Diagnostic::new(
+            &codes::command::BAD_ARGUMENT,
+            format!("`{option} {text}` is not of the form `{option} NAME=VALUE`"),
+        )),
+    }
+}
+
+/// A duration for people.
+pub(crate) fn time(ns: f64) -> String {
+    match ns {
+        _ if ns < 1e3 => format!("{ns:.0} ns"),
+        _ if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
+        _ if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{:.2} s", ns / 1e9),
+    }
+}

@@ -1,0 +1,155 @@
+//! `vyre run` and `vyre check`.
+
+use std::time::Instant;
+
+use serde_json::json;
+use vyre::{Diagnostic, Engine, codes};
+
+use crate::args::{Check, Run};
+use crate::data;
+use crate::job::{Job, Source, nearest};
+use crate::report::{Failure, Output, time};
+
+pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
+    let job = Job::new(&args.kernel, &args.inputs)?;
+    // Wrong names are told before anything runs.
+    let files = args.outputs.iter().map(|text| job.result_name(text)).collect::<Result<Vec<_>, _>>()?;
+    let engine = Engine::open()?;
+    if args.trace.is_some() {
+        engine.metrics().start_trace();
+    }
+    let prepared = match args.inputs.backend.as_str() {
+        "auto" => engine.prepare_with(&job.source.program, &job.config)?,
+        name => {
+            known_backend(&engine, name)?;
+            engine.prepare_on(name, &job.source.program, &job.config)?
+        }
+    };
+    let names = input_names(&job);
+    for (name, bytes) in names.iter().zip(&job.inputs) {
+        prepared.set(name, bytes)?;
+    }
+    let mut times = Vec::new();
+    for round in 0..args.repeat.unwrap_or(1) {
+        if round > 0 {
+            // Every round starts from the same contents.
+            for (name, bytes) in names.iter().zip(&job.inputs) {
+                prepared.set(name, bytes)?;
+            }
+        }
+        let started = Instant::now();
+        prepared.run()?;
+        times.push(started.elapsed().as_nanos() as f64);
+    }
+    let mut results = Vec::new();
+    for index in job.source.program.binding_order() {
+        let buffer = &job.source.program.buffers()[index];
+        if buffer.kind.is_result() {
+            results.push(prepared.get(buffer.name.as_str())?);
+        }
+    }
+    if args.check {
+        let expected = engine.run_on("reference", &job.source.program, &job.inputs(), &job.config)?;
+        // What math functions may differ by is written in the conformance page; this is the largest of them.
+        const ULPS: u8 = 8;
+        if let Some(difference) = vyre::routing::difference(&job.source.program, Some(ULPS), &expected, &results) {
+            return Err(Failure::Difference(format!("the reference disagrees: {difference}")));
+        }
+    }
+    let explanation = args.explain.then(|| prepared.explain());
+    if let Some(path) = &args.trace {
+        let trace = engine.metrics().finish_trace();
+        data::replace_file(path, trace.as_bytes()).map_err(|error| {
+            Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {error}", path.display()))
+        })?;
+    }
+    output.problems(&engine.take_notices());
+    let results = job.results(results);
+    let mut described = serde_json::Map::new();
+    let mut text = Vec::new();
+    for (name, array) in &results {
+        let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, file)| *file).collect();
+        for file in &targets {
+            data::write(file, array)?;
+        }
+        let shape: Vec<String> = array.shape.iter().map(usize::to_string).collect();
+        if targets.is_empty() {
+            text.push(format!("{name}: {}", data::summary(array)));
+        } else {
+            let files: Vec<String> = targets.iter().map(|file| file.display().to_string()).collect();
+            text.push(format!("{name}: {} [{}] written to {}", array.ty, shape.join(" x "), files.join(", ")));
+        }
+        described.insert(
+            name.clone(),
+            json!({ "type": array.ty.to_string(), "shape": array.shape, "summary": data::summary(array),
+                    "files": targets.iter().map(|file| file.display().to_string()).collect::<Vec<_>>() }),
+        );
+    }
+    let mut report = json!({ "results": described });
+    if args.check {
+        text.push("check: the reference interpreter agrees".to_owned());
+        report["check"] = json!("agrees");
+    }
+    if args.repeat.is_some() {
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+        text.push(format!(
+            "time of {} runs: median {}, fastest {}, 90% within {}",
+            times.len(),
+            time(at(0.5)),
+            time(times[0]),
+            time(at(0.9))
+        ));
+        report["times_ns"] = json!({ "runs": times.len(), "median": at(0.5), "fastest": times[0], "p90": at(0.9) });
+    }
+    if let Some(explanation) = explanation {
+        text.push(explanation.to_string());
+        report["explanation"] = serde_json::to_value(&explanation).unwrap_or_default();
+    }
+    if output.json { output.print_json(&report) } else { output.print(&text.join("\n")) }
+}
+
+/// Names of the inputs in binding order.
+pub(crate) fn input_names(job: &Job) -> Vec<String> {
+    let program = &job.source.program;
+    let inputs = program.binding_order().into_iter().map(|index| &program.buffers()[index]);
+    inputs.filter(|buffer| buffer.kind.is_input()).map(|buffer| buffer.name.to_string()).collect()
+}
+
+/// Refuses a name that no backend has, and offers the nearest.
+pub(crate) fn known_backend(engine: &Engine, name: &str) -> Result<(), Diagnostic> {
+    let known = engine.backend_ids();
+    let names: Vec<&str> = known.iter().map(|id| id.as_str()).collect();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let hint = match nearest(name, &names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are auto, {}", names.join(", ")),
+    };
+    Err(Diagnostic::new(&codes::command::UNKNOWN_BACKEND, format!("there is no backend `{name}`; {hint}")))
+}
+
+pub(crate) fn check(args: &Check, output: &Output) -> Result<(), Failure> {
+    let mut problems = Vec::new();
+    let mut good = Vec::new();
+    for path in &args.kernels {
+        let checked = Source::read(path, args.entry.as_deref())
+            .and_then(|source| source.program.validate().map_err(|found| Failure::Diagnostics(found.to_vec())));
+        match checked {
+            Ok(program) => good.push((path.display().to_string(), program)),
+            Err(Failure::Diagnostics(found)) => problems.extend(found),
+            Err(other) => return Err(other),
+        }
+    }
+    if output.json {
+        let good: Vec<_> =
+            good.iter().map(|(path, program)| json!({ "file": path, "entry": program.name() })).collect();
+        output.print_json(&json!({ "good": good, "problems": vyre::diagnostics::to_json_all(&problems) }))?;
+    } else {
+        for (path, program) in &good {
+            output.print(&format!("{path}: `{}` is valid", program.name()))?;
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Failure::Diagnostics(problems)) }
+}
