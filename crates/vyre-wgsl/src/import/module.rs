@@ -277,10 +277,7 @@ impl<'a> Importer<'a> {
                     let ty = self.ty(member.ty, span)?;
                     defined.push(Member { name: names.fresh(&wanted), ty, offset: member.offset });
                 }
-                let open = members.last().is_some_and(|last| {
-                    matches!(self.module.types[last.ty].inner, TypeInner::Array { size: ArraySize::Dynamic, .. })
-                });
-                let size = if open { members.last().map_or(size, |last| last.offset) } else { size };
+                let size = if self.is_open(handle) { members.last().map_or(size, |last| last.offset) } else { size };
                 let align = self.layouter[handle].alignment.round_up(1);
                 let name = self.struct_names.fresh(ty.name.as_deref().unwrap_or("Struct"));
                 let id = TypeId(self.types.len() as u32);
@@ -324,6 +321,14 @@ impl<'a> Importer<'a> {
         let id = TypeId(self.types.len() as u32);
         self.types.push(TypeDef::Struct { name, members, size: offset.next_multiple_of(align), align });
         DataType::Handle(id)
+    }
+
+    /// A struct that ends in an array of open length.
+    fn is_open(&self, handle: Handle<Type>) -> bool {
+        let TypeInner::Struct { ref members, .. } = self.module.types[handle].inner else { return false };
+        members.last().is_some_and(|last| {
+            matches!(self.module.types[last.ty].inner, TypeInner::Array { size: ArraySize::Dynamic, .. })
+        })
     }
 
     fn stride_of(&self, element: &DataType, otherwise: u32) -> u32 {
@@ -419,7 +424,11 @@ impl<'a> Importer<'a> {
                 (element, self.count(size, span)?, true)
             }
             TypeInner::BindingArray { .. } => return self.unsupported("a binding array", span),
-            _ => (self.ty(global.ty, span)?, Count::Fixed(1), false),
+            _ => {
+                let ty = self.ty(global.ty, span)?;
+                let count = if self.is_open(global.ty) { Count::Runtime } else { Count::Fixed(1) };
+                (ty, count, false)
+            }
         };
         let name = self.names.fresh(global.name.as_deref().unwrap_or("buffer"));
         let (kind, inferred) = match (self.note(span), kind) {
