@@ -13,7 +13,7 @@ use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch as plan};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{DataType, Program};
-use vyre_foundation::kernel::{self, Features, Options, Passes};
+use vyre_foundation::kernel::Features;
 use vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
 use vyre_spec::{Diagnostic, codes};
 
@@ -88,16 +88,18 @@ impl CpuBackend {
         self.path
     }
 
+    /// How a pipeline of this backend runs: which vectors, which blocks, or why it is interpreted.
+    pub fn explain(&self, pipeline: &Arc<dyn Pipeline>) -> Result<String, BackendError> {
+        Ok(self.pipeline_of(pipeline)?.describe())
+    }
+
+    /// The machine code of a pipeline of this backend; `None` when it is interpreted.
+    pub fn machine_code(&self, pipeline: &Arc<dyn Pipeline>) -> Result<Option<Vec<u8>>, BackendError> {
+        Ok(self.pipeline_of(pipeline)?.machine_code().map(<[u8]>::to_vec))
+    }
+
     fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
-        let options = Options {
-            specialization: options.specialization.clone(),
-            workgroup_size: options.workgroup_size,
-            passes: Passes::all(),
-            expand_math: true,
-        };
-        let kernel = kernel::lower(program, &options)?;
-        self.capabilities.check(&kernel)?;
-        Ok(CpuPipeline::new(kernel, self.path))
+        CpuPipeline::new(program, options, self.path, |kernel| Ok(self.capabilities.check(kernel)?))
     }
 
     /// The pipeline of an earlier dispatch, or a new one.
@@ -231,6 +233,21 @@ impl VyreBackend for CpuBackend {
         Ok(Arc::new(self.build(program, options)?))
     }
 
+    fn load(
+        &self,
+        program: &ValidProgram,
+        options: &CompileOptions,
+        artifact: &[u8],
+    ) -> Result<Arc<dyn Pipeline>, BackendError> {
+        match CpuPipeline::read(program, options, self.path, artifact) {
+            Some(pipeline) => Ok(Arc::new(pipeline)),
+            None => Err(BackendError::with_code(
+                &codes::backend::BAD_ARTIFACT,
+                "the stored code is not code of this program for this processor",
+            )),
+        }
+    }
+
     fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
         let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
         let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
@@ -269,14 +286,10 @@ impl VyreBackend for CpuBackend {
 
     fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
         let pipeline = self.pipeline_of(pipeline)?;
-        if launch.bindings.len() != pipeline.kernel().buffers.len() {
+        if launch.bindings.len() != pipeline.bindings() {
             return Err(BackendError::with_code(
                 &codes::backend::BINDINGS,
-                format!(
-                    "{} buffers are bound; the program has {}",
-                    launch.bindings.len(),
-                    pipeline.kernel().buffers.len()
-                ),
+                format!("{} buffers are bound; the program has {}", launch.bindings.len(), pipeline.bindings()),
             ));
         }
         let mut spans = Vec::with_capacity(launch.bindings.len());

@@ -10,7 +10,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 pub(crate) const SUBGROUP_SIZE: u32 = 32;
 
 /// Steps of all invocations together below which spreading a launch over threads costs more than it gains.
-const SMALL_LAUNCH: u64 = 1 << 18;
+pub(crate) const SMALL_LAUNCH: u64 = 1 << 18;
 
 /// Sizes of one launch.
 #[derive(Clone, Debug)]
@@ -38,6 +38,11 @@ impl Stop {
     /// Somebody asked to stop.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
+    }
+
+    /// The word that compiled loops look at.
+    pub(crate) fn word(&self) -> *const u32 {
+        self.0.as_ptr()
     }
 }
 

@@ -18,10 +18,12 @@
 //! # Ok::<(), vyre_driver::BackendError>(())
 //! ```
 
+mod artifact;
 mod backend;
 mod interp;
 mod launch;
 mod memory;
+mod native;
 mod path;
 mod pipeline;
 

@@ -30,6 +30,16 @@ impl Span {
         Span { start, bytes }
     }
 
+    /// First byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Number of bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The address of `size` bytes at `at`, when they are inside and aligned.
     fn place(&self, at: u64, size: usize) -> Option<*mut u8> {
         let at = usize::try_from(at).ok()?;

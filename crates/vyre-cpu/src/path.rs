@@ -4,29 +4,44 @@ use std::fmt;
 
 use vyre_spec::{Diagnostic, codes};
 
+use crate::native::Isa;
+
 /// A way to run kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CpuPath {
+    /// Machine code with AVX-512.
+    Avx512,
+    /// Machine code with AVX2.
+    Avx2,
     /// The column interpreter, on any machine.
     Interpret,
 }
 
 impl CpuPath {
     /// Every path, the fastest first.
-    pub const ALL: [CpuPath; 1] = [CpuPath::Interpret];
+    pub const ALL: [CpuPath; 3] = [CpuPath::Avx512, CpuPath::Avx2, CpuPath::Interpret];
 
     /// The word for it in `VYRE_CPU`.
     pub fn name(self) -> &'static str {
         match self {
+            CpuPath::Avx512 => "avx512",
+            CpuPath::Avx2 => "avx2",
             CpuPath::Interpret => "interpret",
         }
     }
 
     /// This machine can take it.
     pub fn is_here(self) -> bool {
+        self.isa().is_none_or(Isa::is_here)
+    }
+
+    /// The instruction set of a path with machine code.
+    pub(crate) fn isa(self) -> Option<Isa> {
         match self {
-            CpuPath::Interpret => true,
+            CpuPath::Avx512 => Some(Isa::Avx512),
+            CpuPath::Avx2 => Some(Isa::Avx2),
+            CpuPath::Interpret => None,
         }
     }
 

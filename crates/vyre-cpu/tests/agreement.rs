@@ -8,9 +8,17 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Every path that is here, or the one that `VYRE_CPU` names.
+fn paths() -> Vec<CpuPath> {
+    match std::env::var("VYRE_CPU") {
+        Ok(word) => vec![CpuPath::from_word(&word).expect("a path of this machine")],
+        Err(_) => CpuPath::ALL.into_iter().filter(|path| path.is_here()).collect(),
+    }
+}
+
 fn agree(options: &GenOptions, share: u64) {
     let (count, first) = (number("VYRE_RANDOM", 400) / share, number("VYRE_SEED", 0));
-    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+    for path in paths() {
         let report = random_programs(&CpuBackend::with_path(path), first..first + count, options, &Rules::exact());
         assert!(report.is_good(), "{path}: {report}");
         assert!(report.skipped.is_empty(), "{path}: {report}");

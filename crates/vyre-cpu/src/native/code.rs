@@ -1,0 +1,67 @@
+//! Executable memory. It is written first and made executable after; never both at once.
+
+use std::ptr::NonNull;
+
+/// Machine code in memory of its own.
+#[derive(Debug)]
+pub(super) struct Code {
+    start: NonNull<u8>,
+    mapped: usize,
+}
+
+// SAFETY: the memory is never written again after `Code::new`.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+/// What compiled code is called as: the context, the first workgroup along x, the end along x, y and z.
+type Entry = unsafe extern "sysv64" fn(*const u64, u32, u32, u32, u32);
+
+impl Code {
+    /// Maps the bytes; `None` when the system refuses.
+    pub(super) fn new(bytes: &[u8]) -> Option<Code> {
+        let mapped = bytes.len().max(1).next_multiple_of(4096);
+        // SAFETY: a fresh private mapping, written within its bounds, then made executable and no longer writable.
+        unsafe {
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            if at == libc::MAP_FAILED {
+                return None;
+            }
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len());
+            if libc::mprotect(at, mapped, libc::PROT_READ | libc::PROT_EXEC) != 0 {
+                libc::munmap(at, mapped);
+                return None;
+            }
+            Some(Code { start: NonNull::new(at.cast())?, mapped })
+        }
+    }
+
+    /// Runs some workgroups.
+    ///
+    /// # Safety
+    /// The bytes are a function that this crate's emitter made, and the context is laid out as it expects: buffers of the
+    /// sizes it was told, scratch, workgroup and local memory of the sizes that belong to the code.
+    pub(super) unsafe fn call(&self, context: *const u64, first: u32, end: u32, y: u32, z: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let entry: Entry = std::mem::transmute(self.start.as_ptr());
+            entry(context, first, end, y, z);
+        }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `Code::new`, and nobody calls it any more.
+        unsafe {
+            libc::munmap(self.start.as_ptr().cast(), self.mapped);
+        }
+    }
+}

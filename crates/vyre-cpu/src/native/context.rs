@@ -1,0 +1,32 @@
+//! What compiled code is given: a block of words whose layout the code knows.
+
+/// Workgroups along x, y and z, three words of 32 bits.
+pub(super) const GROUPS: i32 = 0;
+/// Address of the word that tells loops to stop.
+pub(super) const STOP: i32 = 16;
+/// Address of 64 zero bytes, read where a uniform load is out of bounds.
+pub(super) const ZEROS: i32 = 24;
+/// Workgroup memory.
+pub(super) const SHARED: i32 = 32;
+/// Arrays of the invocations.
+pub(super) const LOCALS: i32 = 40;
+/// The helper function.
+pub(super) const HELPER: i32 = 48;
+/// Columns through which the helper is given operands and gives its result.
+pub(super) const SCRATCH: i32 = 56;
+/// For the helper: the launch it belongs to.
+pub(super) const LAUNCH: i32 = 64;
+/// Address and number of elements of each buffer.
+pub(super) const BUFFERS: i32 = 128;
+
+/// Words before the buffers.
+pub(super) const HEADER_WORDS: usize = BUFFERS as usize / 8;
+
+/// Bytes of one column of the scratch memory: 16 lanes of 64 bits.
+pub(super) const COLUMN: i32 = 128;
+/// Columns: three operands, then the result (four wide), then the mask.
+pub(super) const RESULT: i32 = 3 * COLUMN;
+/// Where the mask of the active lanes lies, a word of 32 bits.
+pub(super) const MASK: i32 = 7 * COLUMN;
+/// Bytes of scratch memory.
+pub(super) const SCRATCH_BYTES: usize = 8 * COLUMN as usize;

@@ -1,0 +1,583 @@
+//! From machine instructions with their registers to bytes: spilled operands, helper calls, prologue and epilogue.
+
+use super::asm::{Alu, Asm, Cond, Extra, Len, Mem, RAX, RCX, RDX, RSP, Rm, Shift, VOp};
+use super::context;
+use super::isa::Isa;
+use super::mir::{At, Class, GSrc, M, R, Src, Vec3};
+use super::ops;
+use super::regalloc::{self, Allocation, Available, Place};
+
+/// Registers that a callee keeps.
+const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
+/// General registers that are given out: all but rax, rcx and rdx (scratch), rsp and r15 (the context).
+const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14];
+/// The largest stack frame; code that needs more is refused.
+const MAX_FRAME: u32 = 256 << 10;
+
+/// Arguments, saved at the start of the frame: first workgroup along x (moves), end along x, y and z.
+pub(super) const ARG_X: i32 = 0;
+pub(super) const ARG_X_END: i32 = 4;
+pub(super) const ARG_Y: i32 = 8;
+pub(super) const ARG_Z: i32 = 12;
+const SLOTS_AT: u32 = 64;
+
+/// What became of a lowering.
+#[derive(Debug)]
+pub(super) struct Emitted {
+    pub(super) code: Vec<u8>,
+    /// Vector registers that had to live on the stack.
+    pub(super) vector_spills: u32,
+}
+
+fn available(isa: Isa, spill: [bool; 3]) -> Available {
+    let vectors = match isa {
+        Isa::Avx512 => 32,
+        Isa::Avx2 => 16,
+    };
+    let vectors = if spill[1] { vectors - 3 } else { vectors };
+    let masks = if spill[2] { 6 } else { 8 };
+    Available { regs: [GENERAL.to_vec(), (0..vectors).collect(), (1..masks).collect()] }
+}
+
+/// Allocates registers; gives the number of vector registers that don't fit, without emitting anything.
+pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, isa: Isa) -> Allocation {
+    let intervals = regalloc::intervals(code, counts, labels);
+    let first = regalloc::allocate(intervals.clone(), &available(isa, [true, false, false]));
+    let spill = [true, first.slots[1] > 0, first.slots[2] > 0];
+    if !spill[1] && !spill[2] {
+        return first;
+    }
+    regalloc::allocate(intervals, &available(isa, spill))
+}
+
+/// Emits a whole function; `None` when its frame would be too large.
+pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) -> Option<Emitted> {
+    let vector = match isa {
+        Isa::Avx512 => 64,
+        Isa::Avx2 => 32,
+    };
+    let masks_at = SLOTS_AT + allocation.slots[1] * vector;
+    let general_at = masks_at + allocation.slots[2] * 8;
+    let has_call = code.iter().any(|m| matches!(m, M::Call { .. }));
+    let save_at = (general_at + allocation.slots[0] * 8).next_multiple_of(64);
+    let save = if has_call { 32 * vector + 16 * 8 } else { 0 };
+    let frame = (save_at + save).next_multiple_of(64);
+    if frame > MAX_FRAME {
+        return None;
+    }
+    for reg in SAVED {
+        asm.push(reg);
+    }
+    // The old stack pointer waits above the frame, which is aligned for whole vectors.
+    asm.mov(true, RAX, Rm::Reg(RSP));
+    let mut left = frame + 64;
+    while left > 0 {
+        let step = left.min(4096);
+        asm.alu_imm(Alu::Sub, true, RSP, step as i32);
+        if left > 4096 {
+            asm.store(8, Mem::At { base: RSP, index: None, disp: 0 }, RAX);
+        }
+        left -= step;
+    }
+    asm.alu_imm(Alu::And, true, RSP, -64);
+    asm.store(8, Mem::At { base: RSP, index: None, disp: frame as i32 }, RAX);
+    asm.mov(true, 15, Rm::Reg(7));
+    for (disp, reg) in [(ARG_X, 6), (ARG_X_END, 2), (ARG_Y, 1), (ARG_Z, 8)] {
+        asm.store(4, Mem::At { base: RSP, index: None, disp }, reg);
+    }
+    let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at };
+    for (at, m) in code.iter().enumerate() {
+        emitter.instruction(m, at);
+    }
+    let mut asm = emitter.asm;
+    asm.vzeroupper();
+    asm.mov(true, RSP, Rm::Mem(Mem::At { base: RSP, index: None, disp: frame as i32 }));
+    for reg in SAVED.iter().rev() {
+        asm.pop(*reg);
+    }
+    asm.ret();
+    Some(Emitted { code: asm.finish()?, vector_spills: allocation.slots[1] })
+}
+
+struct Emitter<'a> {
+    asm: Asm,
+    allocation: &'a Allocation,
+    isa: Isa,
+    masks_at: u32,
+    general_at: u32,
+    vector: u32,
+    save_at: u32,
+}
+
+impl Emitter<'_> {
+    fn evex(&self) -> bool {
+        self.isa == Isa::Avx512
+    }
+
+    fn full(&self) -> Len {
+        if self.evex() { Len::L512 } else { Len::L256 }
+    }
+
+    fn slot(&self, class: Class, slot: u32) -> Mem {
+        let disp = match class {
+            Class::Vector => SLOTS_AT + slot * self.vector,
+            Class::Mask => self.masks_at + slot * 8,
+            Class::General => self.general_at + slot * 8,
+        };
+        Mem::At { base: RSP, index: None, disp: disp as i32 }
+    }
+
+    fn load_slot(&mut self, class: Class, reg: u8, from: Mem) {
+        let (evex, full) = (self.evex(), self.full());
+        match class {
+            Class::Vector => self.asm.vector(ops::VMOVUPS, full, evex, reg, 0, Rm::Mem(from), Extra::default()),
+            Class::Mask => self.asm.mask(ops::KMOVW, false, reg, 0, Rm::Mem(from), None),
+            Class::General => self.asm.mov(true, reg, Rm::Mem(from)),
+        }
+    }
+
+    fn store_slot(&mut self, class: Class, reg: u8, to: Mem) {
+        let (evex, full) = (self.evex(), self.full());
+        match class {
+            Class::Vector => self.asm.vector(ops::VMOVUPS_STORE, full, evex, reg, 0, Rm::Mem(to), Extra::default()),
+            Class::Mask => self.asm.mask(ops::KMOVW_STORE, false, reg, 0, Rm::Mem(to), None),
+            Class::General => self.asm.store(8, to, reg),
+        }
+    }
+
+    fn scratch(&self, class: Class, number: u8) -> u8 {
+        match class {
+            Class::Vector => (if self.evex() { 29 } else { 13 }) + number,
+            Class::Mask => 6 + number,
+            Class::General => [RAX, RCX, RDX][usize::from(number)],
+        }
+    }
+
+    /// The register of a source, loaded into a scratch register when it lives on the stack.
+    fn use_of(&mut self, r: R, number: u8) -> u8 {
+        match self.allocation.place(r) {
+            Place::Reg(reg) => reg,
+            Place::Slot(slot) => {
+                let scratch = self.scratch(r.class(), number);
+                let from = self.slot(r.class(), slot);
+                self.load_slot(r.class(), scratch, from);
+                scratch
+            }
+            // Read before anything was written: whatever is there will do.
+            Place::Nowhere => self.scratch(r.class(), number),
+        }
+    }
+
+    fn def_of(&self, r: R, number: u8) -> u8 {
+        match self.allocation.place(r) {
+            Place::Reg(reg) => reg,
+            _ => self.scratch(r.class(), number),
+        }
+    }
+
+    fn finish(&mut self, r: R, reg: u8) {
+        if let Place::Slot(slot) = self.allocation.place(r) {
+            let to = self.slot(r.class(), slot);
+            self.store_slot(r.class(), reg, to);
+        }
+    }
+
+    /// A memory operand; uses the scratch registers `first` and the next.
+    fn at(&mut self, at: At, first: u8) -> Mem {
+        let base = self.use_of(at.base, first);
+        let index = (!at.index.is_none()).then(|| (self.use_of(at.index, first + 1), at.scale));
+        Mem::At { base, index, disp: at.disp }
+    }
+
+    fn source(&mut self, src: Src, foldable: bool, number: u8) -> Rm {
+        match src {
+            Src::R(r) => match self.allocation.place(r) {
+                Place::Slot(slot) if foldable => Rm::Mem(self.slot(r.class(), slot)),
+                _ => Rm::Reg(self.use_of(r, number)),
+            },
+            Src::At(at) => Rm::Mem(self.at(at, 0)),
+            Src::Pool(constant) => Rm::Mem(Mem::Pool(constant)),
+        }
+    }
+
+    fn vec(&mut self, v: &Vec3, keeps: bool) {
+        let evex = self.evex();
+        let foldable = v.op.full && matches!(v.b, Src::R(r) if r.class() == Class::Vector) && v.op.ext.is_none();
+        let foldable = foldable && v.len == self.full();
+        let a = if v.a.is_none() { 0 } else { self.use_of(v.a, 1) };
+        let b = self.source(v.b, foldable, 2);
+        let mask = if v.mask.is_none() { 0 } else { self.use_of(v.mask, 1) };
+        let dst = if keeps { self.use_of(v.dst, 0) } else { self.def_of(v.dst, 0) };
+        let extra = Extra { imm: v.imm, mask, zeroing: v.zeroing, broadcast: v.broadcast, vsib: false };
+        self.asm.vector(v.op, v.len, evex, dst, a, b, extra);
+        self.finish(v.dst, dst);
+    }
+
+    fn plain(&mut self, op: VOp, len: Len, dst: u8, a: u8, rm: Rm) {
+        let evex = self.evex();
+        self.asm.vector(op, len, evex, dst, a, rm, Extra::default());
+    }
+
+    fn instruction(&mut self, m: &M, number: usize) {
+        match *m {
+            M::Vec(ref v) => {
+                let keeps = v.acc || (!v.mask.is_none() && !v.zeroing && v.dst.class() == Class::Vector);
+                self.vec(v, keeps);
+            }
+            M::Choose(ref v) => self.vec(v, false),
+            M::Reverse { op, len, dst, src, imm } => {
+                let src = self.use_of(src, 1);
+                let to = self.def_of(dst, 0);
+                let evex = self.evex();
+                self.asm.vector(op, len, evex, src, 0, Rm::Reg(to), Extra { imm, ..Extra::default() });
+                self.finish(dst, to);
+            }
+            M::Blendv { len, dst, a, b, mask } => {
+                let a = self.use_of(a, 1);
+                let mask = self.use_of(mask, 0);
+                let b = self.source(b, true, 2);
+                let to = self.def_of(dst, 0);
+                let extra = Extra { imm: Some(mask << 4), ..Extra::default() };
+                self.asm.vector(ops::VBLENDVPS, len, false, to, a, b, extra);
+                self.finish(dst, to);
+            }
+            M::VStore { op, len, src, at, mask } => {
+                let evex = self.evex();
+                let src = self.use_of(src, 0);
+                let mask = if mask.is_none() { 0 } else { self.use_of(mask, 1) };
+                let at = Rm::Mem(self.at(at, 0));
+                let (a, mask) = if evex { (0, mask) } else { (mask, 0) };
+                // Rounds to nearest even.
+                let imm = (op == ops::VCVTPS2PH).then_some(0);
+                self.asm.vector(op, len, evex, src, a, at, Extra { mask, imm, ..Extra::default() });
+            }
+            M::Gather { op, len, dst, at, index, mask } => {
+                let evex = self.evex();
+                let index = self.use_of(index, 1);
+                let base = self.use_of(at.base, 0);
+                let mask_reg = self.use_of(mask, 2 - u8::from(evex));
+                let to = self.use_of(dst, 0);
+                let rm = Rm::Mem(Mem::At { base, index: Some((index, at.scale)), disp: at.disp });
+                let (a, k) = if evex { (0, mask_reg) } else { (mask_reg, 0) };
+                self.asm.vector(op, len, evex, to, a, rm, Extra { mask: k, vsib: true, ..Extra::default() });
+                self.finish(mask, mask_reg);
+                self.finish(dst, to);
+            }
+            M::Scatter { op, len, src, at, index, mask } => {
+                let index = self.use_of(index, 1);
+                let base = self.use_of(at.base, 0);
+                let mask_reg = self.use_of(mask, 1);
+                let from = self.use_of(src, 0);
+                let rm = Rm::Mem(Mem::At { base, index: Some((index, at.scale)), disp: at.disp });
+                self.asm.vector(op, len, true, from, 0, rm, Extra { mask: mask_reg, vsib: true, ..Extra::default() });
+                self.finish(mask, mask_reg);
+            }
+            M::Mask3 { op, dst, a, b } => {
+                let a = self.use_of(a, 0);
+                let b = self.use_of(b, 1);
+                let to = self.def_of(dst, 0);
+                self.asm.mask(op, true, to, a, Rm::Reg(b), None);
+                self.finish(dst, to);
+            }
+            M::MaskNot { dst, a } => {
+                let a = self.use_of(a, 1);
+                let to = self.def_of(dst, 0);
+                self.asm.mask(ops::KNOTW, false, to, 0, Rm::Reg(a), None);
+                self.finish(dst, to);
+            }
+            M::MaskShift { dst, a, count } => {
+                let a = self.use_of(a, 1);
+                let to = self.def_of(dst, 0);
+                self.asm.mask(ops::KSHIFTRW, false, to, 0, Rm::Reg(a), Some(count));
+                self.finish(dst, to);
+            }
+            M::MaskFrom { dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                self.asm.mask(ops::KMOVW_TO, false, to, 0, Rm::Reg(src), None);
+                self.finish(dst, to);
+            }
+            M::MaskTo { dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                self.asm.mask(ops::KMOVW_FROM, false, to, 0, Rm::Reg(src), None);
+                self.finish(dst, to);
+            }
+            M::MaskTest { a, b } => {
+                let a = self.use_of(a, 0);
+                let b = self.use_of(b, 1);
+                self.asm.mask(ops::KORTESTW, false, a, 0, Rm::Reg(b), None);
+            }
+            M::SignBits { len, dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                self.plain(ops::VMOVMSKPS, len, to, 0, Rm::Reg(src));
+                self.finish(dst, to);
+            }
+            M::Mov { dst, src } => self.copy(dst, src),
+            M::Imm { dst, value } => {
+                let to = self.def_of(dst, 0);
+                self.asm.mov_imm(to, value);
+                self.finish(dst, to);
+            }
+            M::Load { bytes, signed, dst, at } => {
+                let at = self.at(at, 0);
+                let to = self.def_of(dst, 2);
+                match bytes {
+                    1 | 2 => self.asm.load_narrow(bytes, signed, to, at),
+                    _ => self.asm.mov(bytes == 8, to, Rm::Mem(at)),
+                }
+                self.finish(dst, to);
+            }
+            M::Store { bytes, src, at } => {
+                let at = self.at(at, 0);
+                let src = self.use_of(src, 2);
+                self.asm.store(bytes, at, src);
+            }
+            M::Lea { wide, dst, at } => {
+                let at = self.at(at, 0);
+                let to = self.def_of(dst, 2);
+                self.asm.lea(wide, to, at);
+                self.finish(dst, to);
+            }
+            M::Alu { op, wide, dst, a, b } => {
+                let a = self.use_of(a, 0);
+                let b = match b {
+                    GSrc::R(b) => Ok(self.use_of(b, 1)),
+                    GSrc::Imm(imm) => Err(imm),
+                };
+                let to = self.def_of(dst, 0);
+                match b {
+                    Err(imm) => {
+                        self.move_general(wide, to, a);
+                        self.asm.alu_imm(op, wide, to, imm);
+                    }
+                    Ok(b) if b == to && a != to => {
+                        if op == Alu::Sub {
+                            self.asm.mov(wide, RAX, Rm::Reg(a));
+                            self.asm.alu(op, wide, RAX, Rm::Reg(b));
+                            self.asm.mov(wide, to, Rm::Reg(RAX));
+                        } else {
+                            self.asm.alu(op, wide, to, Rm::Reg(a));
+                        }
+                    }
+                    Ok(b) => {
+                        self.move_general(wide, to, a);
+                        self.asm.alu(op, wide, to, Rm::Reg(b));
+                    }
+                }
+                self.finish(dst, to);
+            }
+            M::Cmp { wide, a, b } => {
+                let a = self.use_of(a, 0);
+                match b {
+                    GSrc::R(b) => {
+                        let b = self.use_of(b, 1);
+                        self.asm.alu(Alu::Cmp, wide, a, Rm::Reg(b));
+                    }
+                    GSrc::Imm(imm) => self.asm.alu_imm(Alu::Cmp, wide, a, imm),
+                }
+            }
+            M::Test { wide, a, b } => {
+                let a = self.use_of(a, 0);
+                let b = self.use_of(b, 1);
+                self.asm.test(wide, a, b);
+            }
+            M::Mul { wide, dst, a, b } => {
+                let a = self.use_of(a, 0);
+                match b {
+                    GSrc::R(b) => {
+                        let b = self.use_of(b, 1);
+                        let to = self.def_of(dst, 0);
+                        if b == to {
+                            self.asm.imul(wide, to, Rm::Reg(a));
+                        } else {
+                            self.move_general(wide, to, a);
+                            self.asm.imul(wide, to, Rm::Reg(b));
+                        }
+                        self.finish(dst, to);
+                    }
+                    GSrc::Imm(imm) => {
+                        let to = self.def_of(dst, 0);
+                        self.asm.imul_imm(wide, to, Rm::Reg(a), imm);
+                        self.finish(dst, to);
+                    }
+                }
+            }
+            M::Shift { op, wide, dst, a, count } => {
+                let a = self.use_of(a, 0);
+                match count {
+                    GSrc::Imm(count) => {
+                        let to = self.def_of(dst, 0);
+                        self.move_general(wide, to, a);
+                        self.asm.shift_imm(op, wide, to, count as u8);
+                        self.finish(dst, to);
+                    }
+                    GSrc::R(count) => {
+                        let count = self.use_of(count, 1);
+                        self.asm.mov(true, RAX, Rm::Reg(a));
+                        self.asm.mov(false, RCX, Rm::Reg(count));
+                        self.asm.shift_cl(op, wide, RAX);
+                        let to = self.def_of(dst, 0);
+                        self.move_general(wide, to, RAX);
+                        self.finish(dst, to);
+                    }
+                }
+            }
+            M::Neg { wide, dst, a } | M::Not { wide, dst, a } => {
+                let a = self.use_of(a, 0);
+                let to = self.def_of(dst, 0);
+                self.move_general(wide, to, a);
+                match m {
+                    M::Neg { .. } => self.asm.neg(wide, to),
+                    _ => self.asm.not(wide, to),
+                }
+                self.finish(dst, to);
+            }
+            M::Extend { dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                self.asm.movsxd(to, Rm::Reg(src));
+                self.finish(dst, to);
+            }
+            M::Div { wide, signed, rem, dst, a, b } => {
+                let a = self.use_of(a, 0);
+                let b = self.use_of(b, 1);
+                self.division(wide, signed, a, b);
+                let result = if rem { RDX } else { RAX };
+                let to = self.def_of(dst, 0);
+                self.move_general(wide, to, result);
+                self.finish(dst, to);
+            }
+            M::Set { cond, dst } => {
+                let to = self.def_of(dst, 0);
+                self.asm.setcc(cond, to);
+                self.finish(dst, to);
+            }
+            M::Cmov { cond, dst, src } => {
+                let src = self.use_of(src, 1);
+                let to = self.use_of(dst, 0);
+                self.asm.cmov(cond, to, Rm::Reg(src));
+                self.finish(dst, to);
+            }
+            M::Broadcast { len, wide, dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                if self.evex() {
+                    let op = if wide { ops::VPBROADCASTQ_G } else { ops::VPBROADCASTD_G };
+                    self.plain(op, len, to, 0, Rm::Reg(src));
+                } else {
+                    let (put, spread) = match wide {
+                        true => (ops::VMOVQ_TO, ops::VPBROADCASTQ),
+                        false => (ops::VMOVD_TO, ops::VPBROADCASTD),
+                    };
+                    self.plain(put, Len::L128, to, 0, Rm::Reg(src));
+                    // The VEX form of the quadword broadcast has W = 0.
+                    self.plain(VOp { w: 0, ..spread }, len, to, 0, Rm::Reg(to));
+                }
+                self.finish(dst, to);
+            }
+            M::First { wide, dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                let op = if wide { ops::VMOVQ_FROM } else { ops::VMOVD_FROM };
+                self.plain(op, Len::L128, src, 0, Rm::Reg(to));
+                self.finish(dst, to);
+            }
+            M::Undefined { .. } => {}
+            M::Label(label) => self.asm.bind(label),
+            M::Jump(label) => self.asm.jump(label),
+            M::JumpIf(cond, label) => self.asm.jump_if(cond, label),
+            M::Call { code } => self.call(code, number),
+        }
+    }
+
+    fn move_general(&mut self, wide: bool, to: u8, from: u8) {
+        if to != from {
+            self.asm.mov(wide, to, Rm::Reg(from));
+        }
+    }
+
+    fn copy(&mut self, dst: R, src: R) {
+        let class = dst.class();
+        let from = self.use_of(src, 0);
+        let to = match self.allocation.place(dst) {
+            Place::Reg(to) => to,
+            _ => from,
+        };
+        if to != from {
+            match class {
+                Class::General => self.asm.mov(true, to, Rm::Reg(from)),
+                Class::Mask => self.asm.mask(ops::KMOVW, false, to, 0, Rm::Reg(from), None),
+                Class::Vector => self.plain(ops::VMOVAPS, self.full(), to, 0, Rm::Reg(from)),
+            }
+        }
+        self.finish(dst, to);
+    }
+
+    /// Quotient in rax, remainder in rdx.
+    fn division(&mut self, wide: bool, signed: bool, a: u8, b: u8) {
+        let asm = &mut self.asm;
+        if b != RCX {
+            if a == RCX {
+                asm.mov(true, RAX, Rm::Reg(a));
+            }
+            asm.mov(true, RCX, Rm::Reg(b));
+        }
+        if a != RAX && a != RCX {
+            asm.mov(true, RAX, Rm::Reg(a));
+        }
+        let (by_zero, by_minus_one, done) = (asm.label(), asm.label(), asm.label());
+        asm.test(wide, RCX, RCX);
+        asm.jump_if(Cond::Equal, by_zero);
+        if signed {
+            asm.alu_imm(Alu::Cmp, wide, RCX, -1);
+            asm.jump_if(Cond::Equal, by_minus_one);
+            asm.cdq(wide);
+        } else {
+            asm.alu(Alu::Xor, false, RDX, Rm::Reg(RDX));
+        }
+        asm.div(wide, signed, RCX);
+        asm.jump(done);
+        if signed {
+            asm.bind(by_minus_one);
+            asm.neg(wide, RAX);
+        }
+        asm.bind(by_zero);
+        asm.alu(Alu::Xor, false, RDX, Rm::Reg(RDX));
+        asm.bind(done);
+    }
+
+    fn call(&mut self, code: u64, number: usize) {
+        let mut saved: Vec<(Class, u8, Mem)> = Vec::new();
+        let mut at = self.save_at;
+        for reg in self.allocation.live_across(Class::Vector, number) {
+            saved.push((Class::Vector, reg, Mem::At { base: RSP, index: None, disp: at as i32 }));
+            at += self.vector;
+        }
+        for class in [Class::Mask, Class::General] {
+            for reg in self.allocation.live_across(class, number) {
+                if class == Class::General && SAVED.contains(&reg) {
+                    continue;
+                }
+                saved.push((class, reg, Mem::At { base: RSP, index: None, disp: at as i32 }));
+                at += 8;
+            }
+        }
+        for &(class, reg, to) in &saved {
+            self.store_slot(class, reg, to);
+        }
+        self.asm.vzeroupper();
+        self.asm.mov(true, 7, Rm::Reg(15));
+        self.asm.mov_imm(6, code);
+        self.asm.call(Mem::At { base: 15, index: None, disp: context::HELPER });
+        for &(class, reg, from) in &saved {
+            self.load_slot(class, reg, from);
+        }
+    }
+}
+
+/// Shift counts are taken modulo the width, as the hardware does for scalars.
+pub(super) fn shift_of(arithmetic: bool) -> Shift {
+    if arithmetic { Shift::Arithmetic } else { Shift::Right }
+}

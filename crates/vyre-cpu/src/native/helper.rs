@@ -1,0 +1,156 @@
+//! What compiled code calls for operations without instructions of their own. It works on the scratch columns, lane by lane.
+
+use vyre_foundation::ir::AtomicOp;
+use vyre_foundation::kernel::{Element, Memory, Scalar, eval};
+
+use super::context::{COLUMN, LAUNCH, MASK, RESULT, SCRATCH};
+use super::lower::{Access, Rare};
+use crate::memory::Span;
+
+/// What the helper must know about the launch that calls it.
+pub(super) struct Frame<'a> {
+    pub(super) lanes: u32,
+    pub(super) buffers: &'a [Span],
+    /// Every shared memory.
+    pub(super) shared: Vec<Span>,
+    /// The arrays of all lanes of a block, with the bytes of one lane's arrays together.
+    pub(super) locals: Span,
+    pub(super) lane_bytes: u32,
+    /// First byte of each array within a lane's, its size, and whether its words lie lane beside lane.
+    pub(super) arrays: Vec<(u32, u32, bool)>,
+}
+
+/// The scratch columns.
+struct Columns(*mut u8);
+
+impl Columns {
+    /// Bits of a lane of a column, as the kernel form counts them.
+    fn get(&self, at: i32, scalar: Scalar, lane: u32) -> u64 {
+        // SAFETY: `at` is the start of a column and a lane takes at most 8 of its 128 bytes; only this thread uses them.
+        unsafe {
+            match scalar {
+                Scalar::Bool => u64::from(self.0.add(at as usize).cast::<u32>().read() >> lane & 1),
+                Scalar::F16 => {
+                    let wide = self.0.add(at as usize).cast::<f32>().add(lane as usize).read();
+                    u64::from(half::f16::from_f32(wide).to_bits())
+                }
+                _ if scalar.bits() == 64 => self.0.add(at as usize).cast::<u64>().add(lane as usize).read(),
+                _ => u64::from(self.0.add(at as usize).cast::<u32>().add(lane as usize).read()),
+            }
+        }
+    }
+
+    fn set(&self, scalar: Scalar, lane: u32, bits: u64) {
+        let at = RESULT as usize;
+        // SAFETY: as in `get`.
+        unsafe {
+            match scalar {
+                Scalar::Bool => {
+                    let word = self.0.add(at).cast::<u32>();
+                    word.write(word.read() & !(1 << lane) | u32::from(bits != 0) << lane);
+                }
+                Scalar::F16 => {
+                    let wide = half::f16::from_bits(bits as u16).to_f32();
+                    self.0.add(at).cast::<f32>().add(lane as usize).write(wide);
+                }
+                _ if scalar.bits() == 64 => self.0.add(at).cast::<u64>().add(lane as usize).write(bits),
+                _ => self.0.add(at).cast::<u32>().add(lane as usize).write(bits as u32),
+            }
+        }
+    }
+
+    fn mask(&self) -> u32 {
+        // SAFETY: as in `get`.
+        unsafe { self.0.add(MASK as usize).cast::<u32>().read() }
+    }
+
+    fn offset(&self, lane: u32) -> u64 {
+        self.get(0, Scalar::U32, lane)
+    }
+}
+
+/// The function that the context names.
+///
+/// # Safety
+/// Called by compiled code only, with its own context and a word that lowering made.
+pub(super) unsafe extern "sysv64" fn help(context: *const u64, word: u64) {
+    // SAFETY: the context holds the addresses of the launch's frame and of its scratch memory at these places.
+    let (frame, columns) = unsafe {
+        let frame = context.add(LAUNCH as usize / 8).read() as *const Frame<'_>;
+        let scratch = context.add(SCRATCH as usize / 8).read() as *mut u8;
+        (&*frame, Columns(scratch))
+    };
+    let operand = |column: i32| column * COLUMN;
+    let Some(rare) = Rare::unpack(word) else { return };
+    for lane in 0..frame.lanes {
+        match rare {
+            Rare::Unary(op, ty) => {
+                columns.set(ty, lane, eval::unary(op, ty, columns.get(0, ty, lane)));
+            }
+            Rare::Binary(op, ty) => {
+                use vyre_foundation::kernel::Binary;
+                let compares =
+                    matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge);
+                let shifts = matches!(op, Binary::Shl | Binary::Shr);
+                let a = columns.get(0, ty, lane);
+                let b = columns.get(operand(1), if shifts { Scalar::U32 } else { ty }, lane);
+                let bits = eval::binary(op, ty, a, b);
+                columns.set(if compares { Scalar::Bool } else { ty }, lane, bits);
+            }
+            Rare::Fma(ty) => {
+                let [a, b, c] = [0, 1, 2].map(|column| columns.get(operand(column), ty, lane));
+                columns.set(ty, lane, eval::fma(ty, a, b, c));
+            }
+            Rare::Cast(from, to) => {
+                columns.set(to, lane, eval::cast(from, to, columns.get(0, from, lane)));
+            }
+            Rare::BitCast(from, to) => {
+                columns.set(to, lane, eval::bit_cast(from, to, columns.get(0, from, lane)));
+            }
+            Rare::Memory { access, memory, element, component } => {
+                on_memory(frame, &columns, access, memory, element, component, lane);
+            }
+        }
+    }
+}
+
+fn on_memory(
+    frame: &Frame<'_>,
+    columns: &Columns,
+    access: Access,
+    memory: Memory,
+    element: Element,
+    component: u32,
+    lane: u32,
+) {
+    let scalar = element.scalar();
+    if columns.mask() >> lane & 1 == 0 {
+        columns.set(scalar, lane, 0);
+        return;
+    }
+    let mut at = columns.offset(lane);
+    let span = match memory {
+        Memory::Buffer(index) => frame.buffers[index as usize],
+        Memory::Shared(index) => frame.shared[index as usize],
+        Memory::Local(index) => {
+            let (first, size, beside) = frame.arrays[index as usize];
+            let start = u64::from(component * frame.lane_bytes * frame.lanes + first * frame.lanes);
+            at = match beside {
+                true => start + (at / 4 * u64::from(frame.lanes) + u64::from(lane)) * 4,
+                false => start + u64::from(lane * size) + at,
+            };
+            frame.locals
+        }
+    };
+    let value = |column: i32| columns.get(column * COLUMN, scalar, lane);
+    match access {
+        Access::Load => columns.set(scalar, lane, eval::decode(element, span.read(element, at))),
+        Access::Store => span.write(element, at, eval::encode(element, value(1))),
+        Access::Atomic(AtomicOp::Load) => columns.set(scalar, lane, span.update(element, at, |old| old)),
+        Access::Atomic(op) => {
+            let (operand, compare) = (value(1), value(2));
+            let old = span.update(element, at, |old| eval::atomic(op, scalar, old, operand, compare));
+            columns.set(scalar, lane, old);
+        }
+    }
+}

@@ -1,0 +1,668 @@
+//! Operations on lanes.
+
+use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
+
+use super::super::asm::VOp;
+use super::super::isa::Isa;
+use super::super::mir::{M, R, Src, Vec3};
+use super::super::ops;
+use super::super::shape::Lane;
+use super::Lower;
+use super::value::Rep;
+
+/// Bits of a float constant as the vector form holds it: f16 is computed as f32.
+fn float_bits(scalar: Scalar, bits: u64) -> u64 {
+    match scalar {
+        Scalar::F16 => u64::from(half::f16::from_bits(bits as u16).to_f32().to_bits()),
+        _ => bits,
+    }
+}
+
+impl<'k> Lower<'k> {
+    /// Defines a value for a component.
+    pub(super) fn define(&mut self, value: Value, op: &'k Op, c: usize) {
+        let scalar = self.scalar_of(value);
+        if let Op::Load { address, element, guard } = op {
+            return self.load(value, address, *element, *guard, c);
+        }
+        match op {
+            Op::Extract(a, component) => {
+                let rep = self.rep(*a, *component, c);
+                // Lanes of the whole and of its part may differ in shape only towards the whole's.
+                return self.set_rep(value, 0, c, rep);
+            }
+            Op::Construct(parts) => {
+                for (component, part) in parts.iter().enumerate() {
+                    let rep = self.rep(*part, 0, c);
+                    let rep = match rep {
+                        // The whole may vary where a part does not.
+                        Rep::General(_) if scalar == Scalar::Bool && !self.is_scalar(value) => {
+                            Rep::Mask(self.mask_of(*part, c))
+                        }
+                        Rep::General(_) if !self.is_scalar(value) => {
+                            let low = self.vector_part(*part, 0, c, 0);
+                            let high = if scalar.bits() == 64 { self.vector_part(*part, 0, c, 1) } else { R::NONE };
+                            Rep::Vector(low, high)
+                        }
+                        rep => rep,
+                    };
+                    self.set_rep(value, component as u8, c, rep);
+                }
+                return;
+            }
+            _ => {}
+        }
+        if self.is_scalar(value) {
+            let rep = match self.scalar_op(value, op, c) {
+                Some(rep) => rep,
+                None => {
+                    // Computed in all lanes and taken from the first.
+                    let rep = self.vector_op(value, op, c);
+                    self.set_rep(value, 0, c, rep);
+                    let r = match rep {
+                        Rep::Mask(mask) => {
+                            let bits = self.mask_bits(mask);
+                            self.alu(super::Alu::And, false, bits, super::GSrc::Imm(1))
+                        }
+                        Rep::Vector(v, _) => {
+                            let r = self.general();
+                            self.push(M::First { wide: scalar.bits() == 64, dst: r, src: v });
+                            r
+                        }
+                        _ => return,
+                    };
+                    Rep::General(super::Lin::reg(r))
+                }
+            };
+            return self.set_rep(value, 0, c, rep);
+        }
+        let rep = self.vector_op(value, op, c);
+        self.set_rep(value, 0, c, rep);
+    }
+
+    /// The same value in 1 or 2 parts.
+    fn each_part(&mut self, scalar: Scalar, mut f: impl FnMut(&mut Self, usize) -> R) -> Rep {
+        let low = f(self, 0);
+        let high = if scalar.bits() == 64 { f(self, 1) } else { R::NONE };
+        Rep::Vector(low, high)
+    }
+
+    /// Rounds what was computed as f32 to f16.
+    pub(super) fn round_half(&mut self, v: R) -> R {
+        let half = self.vector();
+        // The destination of this conversion is its r/m operand.
+        self.push(M::Reverse { op: ops::VCVTPS2PH, len: self.len(), dst: half, src: v, imm: Some(0) });
+        self.vec(ops::VCVTPH2PS, R::NONE, Src::R(half))
+    }
+
+    fn rounded(&mut self, scalar: Scalar, rep: Rep) -> Rep {
+        match (scalar, rep) {
+            (Scalar::F16, Rep::Vector(v, _)) => Rep::Vector(self.round_half(v), R::NONE),
+            _ => rep,
+        }
+    }
+
+    fn vector_op(&mut self, value: Value, op: &'k Op, c: usize) -> Rep {
+        let scalar = self.scalar_of(value);
+        match op {
+            Op::Const(literal) => Rep::Float(float_bits(scalar, literal.bits())),
+            Op::Builtin(builtin) => self.builtin_lanes(*builtin, c),
+            Op::Unary(op, a) => self.unary(*op, *a, c),
+            Op::Binary(op, a, b) => self.binary(*op, *a, *b, c),
+            Op::Fma(a, b, d) => self.fma(scalar, [*a, *b, *d], c),
+            Op::Select(cond, yes, no) => self.select(value, *cond, *yes, *no, c),
+            Op::Cast(a) => self.cast(value, *a, c),
+            Op::BitCast(a) => self.bit_cast(value, *a, c),
+            // Made elsewhere; kernels with subgroup operations are refused before they come here.
+            Op::Subgroup(..) | Op::Length(_) | Op::Load { .. } | Op::Extract(..) | Op::Construct(_) => Rep::None,
+        }
+    }
+
+    /// A built-in that is different in each lane.
+    fn builtin_lanes(&mut self, builtin: vyre_foundation::ir::Builtin, c: usize) -> Rep {
+        use vyre_foundation::ir::Builtin;
+        let size = self.kernel.workgroup_size;
+        let lanes = self.lanes();
+        // Blocks that hold whole workgroups: the place of every lane is known.
+        let component = self.components[c];
+        let first = component.x * lanes + size[0] * component.y + size[0] * size[1] * component.z;
+        let of = |lane: u32, axis: u8| match axis {
+            0 => lane % size[0],
+            1 => lane / size[0] % size[1],
+            _ => lane / (size[0] * size[1]),
+        };
+        let subgroup = crate::launch::SUBGROUP_SIZE;
+        let constants = |f: &dyn Fn(u32) -> u32| -> Vec<u32> { (0..lanes).map(|lane| f(first + lane)).collect() };
+        let r = match builtin {
+            Builtin::LocalId(axis) => self.lanes_constant(&constants(&|lane| of(lane, axis))),
+            Builtin::GlobalId(axis) => {
+                let local = self.lanes_constant(&constants(&|lane| of(lane, axis)));
+                let origin = match axis {
+                    0 => self.origin_x,
+                    1 => self.origin_y,
+                    _ => self.origin_z,
+                };
+                let origin = self.materialise(origin);
+                let origin = self.spread(origin, false);
+                self.vec(ops::VPADDD, origin, Src::R(local))
+            }
+            Builtin::SubgroupLane => self.lanes_constant(&constants(&|lane| lane % subgroup)),
+            Builtin::SubgroupId => self.lanes_constant(&constants(&|lane| lane / subgroup)),
+            _ => {
+                let lin = self.builtin(builtin, c);
+                let r = self.materialise(lin);
+                self.spread(r, false)
+            }
+        };
+        Rep::Vector(r, R::NONE)
+    }
+
+    fn unary(&mut self, op: Unary, a: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        let wide = scalar.bits() == 64;
+        let evex = self.isa == Isa::Avx512;
+        match (op, scalar) {
+            (Unary::Not, Scalar::Bool) => {
+                let mask = self.mask_of(a, c);
+                Rep::Mask(self.mask_not(mask))
+            }
+            (Unary::Not, _) => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                let ones = this.constant(u32::MAX);
+                this.vec(ops::VPXORD, v, Src::R(ones))
+            }),
+            (Unary::Neg, _) if scalar.is_float() => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                let sign = if wide { this.constant64(1 << 63) } else { this.constant(1 << 31) };
+                this.vec(ops::VPXORD, v, Src::R(sign))
+            }),
+            (Unary::Neg, _) => self.each_part(scalar, |this, part| {
+                let zero = this.constant(0);
+                let v = this.vector_part(a, 0, c, part);
+                this.vec(if wide { ops::VPSUBQ } else { ops::VPSUBD }, zero, Src::R(v))
+            }),
+            (Unary::Abs, _) if scalar.is_float() => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                let rest = if wide { this.constant64(!(1 << 63)) } else { this.constant(!(1 << 31)) };
+                this.vec(ops::VPANDD, v, Src::R(rest))
+            }),
+            (Unary::Abs, Scalar::U32 | Scalar::U64) => self.copy_rep(a, c),
+            (Unary::Abs, Scalar::I32) => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                this.vec(ops::VPABSD, R::NONE, Src::R(v))
+            }),
+            (Unary::Abs, Scalar::I64) if evex => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                this.vec(ops::VPABSQ, R::NONE, Src::R(v))
+            }),
+            (Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc, _) if scalar.is_float() => {
+                let mode = match op {
+                    Unary::Round => 8,
+                    Unary::Floor => 9,
+                    Unary::Ceil => 10,
+                    _ => 11,
+                };
+                self.each_part(scalar, |this, part| {
+                    let v = this.vector_part(a, 0, c, part);
+                    this.vec_imm(if wide { ops::VROUNDPD } else { ops::VROUNDPS }, R::NONE, Src::R(v), mode)
+                })
+            }
+            (Unary::Sqrt, _) => {
+                let rep = self.each_part(scalar, |this, part| {
+                    let v = this.vector_part(a, 0, c, part);
+                    this.vec(if wide { ops::VSQRTPD } else { ops::VSQRTPS }, R::NONE, Src::R(v))
+                });
+                self.rounded(scalar, rep)
+            }
+            (Unary::CountLeadingZeros, Scalar::U32 | Scalar::I32) if evex => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                this.vec(ops::VPLZCNTD, R::NONE, Src::R(v))
+            }),
+            _ => self.rare_unary(op, a, c),
+        }
+    }
+
+    /// The vector form of a value as a rep of its own.
+    fn copy_rep(&mut self, a: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        self.each_part(scalar, |this, part| this.vector_part(a, 0, c, part))
+    }
+
+    /// An instruction on all parts, the second operand from memory where it can be. Exchanges the operands of a commutative one
+    /// when that helps.
+    fn binary_op(&mut self, op: VOp, commutes: bool, a: Value, b: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        let (a, b) = match (self.rep(a, 0, c), self.rep(b, 0, c)) {
+            (Rep::Float(_) | Rep::Later(_) | Rep::General(_) | Rep::Wide(_), Rep::Vector(..)) if commutes => (b, a),
+            _ => (a, b),
+        };
+        self.each_part(scalar, |this, part| {
+            let left = this.vector_part(a, 0, c, part);
+            let (right, broadcast) = this.source(b, c, part);
+            let dst = this.vector();
+            let v = Vec3 { broadcast, ..this.vec3(op, dst, left, right) };
+            this.push(M::Vec(v));
+            dst
+        })
+    }
+
+    fn binary(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        let wide = scalar.bits() == 64;
+        let evex = self.isa == Isa::Avx512;
+        if matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge) {
+            return self.compare(op, a, b, c);
+        }
+        if scalar == Scalar::Bool {
+            let (x, y) = (self.mask_of(a, c), self.mask_of(b, c));
+            return Rep::Mask(match op {
+                Binary::And => self.mask_and(x, y),
+                Binary::Or => self.mask_or(x, y),
+                _ => self.mask_xor(x, y),
+            });
+        }
+        if scalar.is_float() {
+            let pick = |single: VOp, double: VOp| if wide { double } else { single };
+            let rep = match op {
+                Binary::Add => self.binary_op(pick(ops::VADDPS, ops::VADDPD), true, a, b, c),
+                Binary::Sub => self.binary_op(pick(ops::VSUBPS, ops::VSUBPD), false, a, b, c),
+                Binary::Mul => self.binary_op(pick(ops::VMULPS, ops::VMULPD), true, a, b, c),
+                Binary::Div => self.binary_op(pick(ops::VDIVPS, ops::VDIVPD), false, a, b, c),
+                // `b < a ? b : a`: the instruction gives its second source unless the comparison holds.
+                Binary::Min => self.binary_op(pick(ops::VMINPS, ops::VMINPD), false, b, a, c),
+                Binary::Max => self.binary_op(pick(ops::VMAXPS, ops::VMAXPD), false, b, a, c),
+                _ => return self.rare_binary(op, a, b, c),
+            };
+            return self.rounded(scalar, rep);
+        }
+        let signed = scalar.is_signed();
+        match (op, wide) {
+            (Binary::Add, false) => self.binary_op(ops::VPADDD, true, a, b, c),
+            (Binary::Sub, false) => self.binary_op(ops::VPSUBD, false, a, b, c),
+            (Binary::Mul, false) => self.binary_op(ops::VPMULLD, true, a, b, c),
+            (Binary::Add, true) => self.binary_op(ops::VPADDQ, true, a, b, c),
+            (Binary::Sub, true) => self.binary_op(ops::VPSUBQ, false, a, b, c),
+            (Binary::Mul, true) if evex => self.binary_op(ops::VPMULLQ, true, a, b, c),
+            (Binary::And, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPANDD }, true, a, b, c),
+            (Binary::Or, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPORD }, true, a, b, c),
+            (Binary::Xor, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPXORD }, true, a, b, c),
+            (Binary::Min, false) => self.binary_op(if signed { ops::VPMINSD } else { ops::VPMINUD }, true, a, b, c),
+            (Binary::Max, false) => self.binary_op(if signed { ops::VPMAXSD } else { ops::VPMAXUD }, true, a, b, c),
+            (Binary::Min, true) if evex => {
+                self.binary_op(if signed { ops::VPMINSQ } else { ops::VPMINUQ }, true, a, b, c)
+            }
+            (Binary::Max, true) if evex => {
+                self.binary_op(if signed { ops::VPMAXSQ } else { ops::VPMAXUQ }, true, a, b, c)
+            }
+            (Binary::Shl | Binary::Shr, _) => self.shift(op, a, b, c),
+            (Binary::MulHigh, false) => self.multiply_high(a, b, c),
+            (Binary::Div | Binary::Rem, false) if evex => self.divide(op, a, b, c),
+            _ => self.rare_binary(op, a, b, c),
+        }
+    }
+
+    fn shift(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        let wide = scalar.bits() == 64;
+        let arithmetic = op == Binary::Shr && scalar.is_signed();
+        let variable = match (op, arithmetic, wide) {
+            (Binary::Shl, _, false) => ops::VPSLLVD,
+            (Binary::Shl, _, true) => ops::VPSLLVQ,
+            (_, true, false) => ops::VPSRAVD,
+            (_, true, true) if self.isa == Isa::Avx512 => ops::VPSRAVQ,
+            (_, true, true) => return self.rare_binary(op, a, b, c),
+            (_, false, false) => ops::VPSRLVD,
+            (_, false, true) => ops::VPSRLVQ,
+        };
+        if let Rep::General(lin) = self.rep(b, 0, c)
+            && let Some(count) = lin.constant()
+            && self.shape_of(b).lane == Lane::Same
+            && !wide
+        {
+            let by = match (op, arithmetic) {
+                (Binary::Shl, _) => ops::VPSLLD,
+                (_, true) => ops::VPSRAD,
+                (_, false) => ops::VPSRLD,
+            };
+            let v = self.vector_of(a, c);
+            return Rep::Vector(self.vec_imm(by, R::NONE, Src::R(v), count as u8 & 31), R::NONE);
+        }
+        // Counts are u32; 64-bit lanes need them widened.
+        let counts = self.vector_of(b, c);
+        let limit = self.constant(scalar.bits() - 1);
+        let counts = self.vec(ops::VPANDD, counts, Src::R(limit));
+        self.each_part(scalar, |this, part| {
+            let v = this.vector_part(a, 0, c, part);
+            let count = if wide { this.widen(counts, part, false) } else { counts };
+            this.vec(variable, v, Src::R(count))
+        })
+    }
+
+    /// Half of the 32-bit lanes as 64-bit ones.
+    pub(super) fn widen(&mut self, v: R, part: usize, signed: bool) -> R {
+        let half = if part == 0 { v } else { self.upper_half(v) };
+        self.vec(if signed { ops::VPMOVSXDQ } else { ops::VPMOVZXDQ }, R::NONE, Src::R(half))
+    }
+
+    fn multiply_high(&mut self, a: Value, b: Value, c: usize) -> Rep {
+        let signed = self.scalar_of(a).is_signed();
+        let op = if signed { ops::VPMULDQ } else { ops::VPMULUDQ };
+        let (x, y) = (self.vector_of(a, c), self.vector_of(b, c));
+        let even = self.vec(op, x, Src::R(y));
+        let x_odd = self.vec_imm(ops::VPSRLQ, R::NONE, Src::R(x), 32);
+        let y_odd = self.vec_imm(ops::VPSRLQ, R::NONE, Src::R(y), 32);
+        let odd = self.vec(op, x_odd, Src::R(y_odd));
+        let even = self.vec_imm(ops::VPSRLQ, R::NONE, Src::R(even), 32);
+        let upper = self.constant64(0xffff_ffff_0000_0000);
+        let odd = self.vec(ops::VPANDD, odd, Src::R(upper));
+        Rep::Vector(self.vec(ops::VPORD, even, Src::R(odd)), R::NONE)
+    }
+
+    /// 32-bit division through f64, which is exact: no quotient of 32-bit integers rounds up to the next integer.
+    fn divide(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
+        let signed = self.scalar_of(a).is_signed();
+        let (widen, narrow) = match signed {
+            true => (ops::VCVTDQ2PD, ops::VCVTTPD2DQ),
+            false => (ops::VCVTUDQ2PD, ops::VCVTTPD2UDQ),
+        };
+        let (x, y) = (self.vector_of(a, c), self.vector_of(b, c));
+        let mut halves = [R::NONE; 2];
+        for (part, half) in halves.iter_mut().enumerate() {
+            let (x, y) = if part == 0 { (x, y) } else { (self.upper_half(x), self.upper_half(y)) };
+            let x = self.vec(widen, R::NONE, Src::R(x));
+            let y = self.vec(widen, R::NONE, Src::R(y));
+            let quotient = self.vec(ops::VDIVPD, x, Src::R(y));
+            *half = self.vec(narrow, R::NONE, Src::R(quotient));
+        }
+        let quotient = self.join_halves(halves[0], halves[1]);
+        let zero = self.constant(0);
+        let by_zero = self.new_mask();
+        let v = Vec3 { imm: Some(0), ..self.vec3(ops::VPCMPD, by_zero, y, Src::R(zero)) };
+        self.push(M::Vec(v));
+        if op == Binary::Div {
+            return Rep::Vector(self.blend(Scalar::U32, by_zero, Src::R(x), false, quotient), R::NONE);
+        }
+        let product = self.vec(ops::VPMULLD, quotient, Src::R(y));
+        let rem = self.vec(ops::VPSUBD, x, Src::R(product));
+        Rep::Vector(self.blend(Scalar::U32, by_zero, Src::R(zero), false, rem), R::NONE)
+    }
+
+    fn compare(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        if scalar == Scalar::Bool {
+            let (x, y) = (self.mask_of(a, c), self.mask_of(b, c));
+            let differ = self.mask_xor(x, y);
+            return Rep::Mask(if op == Binary::Ne { differ } else { self.mask_not(differ) });
+        }
+        let wide = scalar.bits() == 64;
+        // A constant on the left goes to the right.
+        let constant = |rep: Rep| matches!(rep, Rep::Float(_) | Rep::Wide(_) | Rep::General(_) | Rep::Later(_));
+        let (op, a, b) = match constant(self.rep(a, 0, c)) && matches!(self.rep(b, 0, c), Rep::Vector(..)) {
+            true => (swapped(op), b, a),
+            false => (op, a, b),
+        };
+        if scalar.is_float() {
+            let predicate = match op {
+                Binary::Eq => 0x00,
+                Binary::Ne => 0x04,
+                Binary::Lt => 0x11,
+                Binary::Le => 0x12,
+                Binary::Gt => 0x1e,
+                _ => 0x1d,
+            };
+            let code = if wide { ops::VCMPPD } else { ops::VCMPPS };
+            return self.compare_parts(code, predicate, a, b, c);
+        }
+        let signed = scalar.is_signed();
+        if self.isa == Isa::Avx512 {
+            let predicate = match op {
+                Binary::Eq => 0,
+                Binary::Lt => 1,
+                Binary::Le => 2,
+                Binary::Ne => 4,
+                Binary::Ge => 5,
+                _ => 6,
+            };
+            let code = match (signed, wide) {
+                (true, false) => ops::VPCMPD,
+                (false, false) => ops::VPCMPUD,
+                (true, true) => ops::VPCMPQ,
+                (false, true) => ops::VPCMPUQ,
+            };
+            return self.compare_parts(code, predicate, a, b, c);
+        }
+        if wide {
+            return self.rare_binary(op, a, b, c);
+        }
+        let (x, y) = (self.vector_of(a, c), self.vector_of(b, c));
+        let mask = match (op, signed) {
+            (Binary::Eq, _) => self.vec(ops::VPCMPEQD, x, Src::R(y)),
+            (Binary::Ne, _) => {
+                let same = self.vec(ops::VPCMPEQD, x, Src::R(y));
+                self.mask_not(same)
+            }
+            (Binary::Gt, true) => self.vec(ops::VPCMPGTD, x, Src::R(y)),
+            (Binary::Lt, true) => self.vec(ops::VPCMPGTD, y, Src::R(x)),
+            (Binary::Le, true) => {
+                let above = self.vec(ops::VPCMPGTD, x, Src::R(y));
+                self.mask_not(above)
+            }
+            (_, true) => {
+                let below = self.vec(ops::VPCMPGTD, y, Src::R(x));
+                self.mask_not(below)
+            }
+            // Unsigned: x <= y where the smaller of both is x.
+            (Binary::Le | Binary::Gt, false) => {
+                let least = self.vec(ops::VPMINUD, x, Src::R(y));
+                let le = self.vec(ops::VPCMPEQD, least, Src::R(x));
+                if op == Binary::Le { le } else { self.mask_not(le) }
+            }
+            (_, false) => {
+                let most = self.vec(ops::VPMAXUD, x, Src::R(y));
+                let ge = self.vec(ops::VPCMPEQD, most, Src::R(x));
+                if op == Binary::Ge { ge } else { self.mask_not(ge) }
+            }
+        };
+        Rep::Mask(mask)
+    }
+
+    fn compare_parts(&mut self, code: VOp, predicate: u8, a: Value, b: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(a);
+        let mut masks = [R::NONE; 2];
+        for (part, mask) in masks.iter_mut().enumerate().take(Self::parts(scalar)) {
+            let left = self.vector_part(a, 0, c, part);
+            let (right, broadcast) = self.source(b, c, part);
+            let dst = self.new_mask();
+            let v = Vec3 { imm: Some(predicate), broadcast, ..self.vec3(code, dst, left, right) };
+            self.push(M::Vec(v));
+            *mask = dst;
+        }
+        Rep::Mask(self.join_masks(scalar, masks))
+    }
+
+    /// The masks of the parts as one.
+    pub(super) fn join_masks(&mut self, scalar: Scalar, masks: [R; 2]) -> R {
+        if scalar.bits() != 64 {
+            return masks[0];
+        }
+        match self.isa {
+            Isa::Avx512 => {
+                let dst = self.new_mask();
+                self.push(M::Mask3 { op: ops::KUNPCKBW, dst, a: masks[1], b: masks[0] });
+                dst
+            }
+            Isa::Avx2 => {
+                // Even words of both, which come out by 128-bit halves and are put in order.
+                let words = self.vec_imm(ops::VSHUFPS, masks[0], Src::R(masks[1]), 0x88);
+                self.vec_imm(ops::VPERMQ, R::NONE, Src::R(words), 0xd8)
+            }
+        }
+    }
+
+    fn fma(&mut self, scalar: Scalar, [x, y, z]: [Value; 3], c: usize) -> Rep {
+        let op = match scalar {
+            Scalar::F32 => ops::VFMADD231PS,
+            Scalar::F64 => ops::VFMADD231PD,
+            _ => return self.rare_fma([x, y, z], c),
+        };
+        let (x, y) = match (self.rep(x, 0, c), self.rep(y, 0, c)) {
+            (Rep::Float(_) | Rep::Later(_), Rep::Vector(..)) => (y, x),
+            _ => (x, y),
+        };
+        let z_constant = matches!(self.rep(z, 0, c), Rep::Float(_));
+        self.each_part(scalar, |this, part| {
+            if z_constant && this.isa == Isa::Avx512 {
+                // x·y + constant: the constant comes from memory, x is overwritten.
+                let product = if scalar == Scalar::F64 { ops::VFMADD213PD } else { ops::VFMADD213PS };
+                let left = this.vector_part(x, 0, c, part);
+                let middle = this.vector_part(y, 0, c, part);
+                let (right, broadcast) = this.source(z, c, part);
+                let dst = this.vector();
+                this.push(M::Mov { dst, src: left });
+                let v = Vec3 { broadcast, acc: true, ..this.vec3(product, dst, middle, right) };
+                this.push(M::Vec(v));
+                return dst;
+            }
+            let left = this.vector_part(x, 0, c, part);
+            let (right, broadcast) = this.source(y, c, part);
+            let sum = this.vector_part(z, 0, c, part);
+            let dst = this.vector();
+            this.push(M::Mov { dst, src: sum });
+            let v = Vec3 { broadcast, acc: true, ..this.vec3(op, dst, left, right) };
+            this.push(M::Vec(v));
+            dst
+        })
+    }
+
+    pub(super) fn select(&mut self, value: Value, cond: Value, yes: Value, no: Value, c: usize) -> Rep {
+        let scalar = self.scalar_of(value);
+        let mask = self.mask_of(cond, c);
+        if scalar == Scalar::Bool {
+            let (yes, no) = (self.mask_of(yes, c), self.mask_of(no, c));
+            let yes = self.mask_and(yes, mask);
+            let no = self.mask_minus(no, mask);
+            return Rep::Mask(self.mask_or(yes, no));
+        }
+        self.each_part(scalar, |this, part| {
+            let no = this.vector_part(no, 0, c, part);
+            let (yes, broadcast) = this.source(yes, c, part);
+            let mask = this.part_mask(mask, scalar, part);
+            this.blend(scalar, mask, yes, broadcast, no)
+        })
+    }
+
+    fn cast(&mut self, value: Value, a: Value, c: usize) -> Rep {
+        let (from, to) = (self.scalar_of(a), self.scalar_of(value));
+        let evex = self.isa == Isa::Avx512;
+        use Scalar::{Bool, F16, F32, I32, U32};
+        let single = |r: R| Rep::Vector(r, R::NONE);
+        match (from, to) {
+            (Bool, Bool) => Rep::Mask(self.mask_of(a, c)),
+            (from, to) if from == to => self.copy_rep(a, c),
+            (U32 | I32, U32 | I32) | (F16, F32) => self.copy_rep(a, c),
+            (F32, F16) => {
+                let v = self.vector_of(a, c);
+                single(self.round_half(v))
+            }
+            (Bool, U32 | I32) => {
+                let mask = self.mask_of(a, c);
+                let one = self.constant(1);
+                single(self.masked_zero(one, mask))
+            }
+            (Bool, F32 | F16) => {
+                let mask = self.mask_of(a, c);
+                let one = self.constant(1f32.to_bits());
+                single(self.masked_zero(one, mask))
+            }
+            (U32 | I32, Bool) => {
+                let v = self.vector_of(a, c);
+                let zero = self.constant(0);
+                if evex {
+                    let dst = self.new_mask();
+                    let m = Vec3 { imm: Some(4), ..self.vec3(ops::VPCMPD, dst, v, Src::R(zero)) };
+                    self.push(M::Vec(m));
+                    Rep::Mask(dst)
+                } else {
+                    let same = self.vec(ops::VPCMPEQD, v, Src::R(zero));
+                    Rep::Mask(self.mask_not(same))
+                }
+            }
+            (I32, F32) => {
+                let v = self.vector_of(a, c);
+                single(self.vec(ops::VCVTDQ2PS, R::NONE, Src::R(v)))
+            }
+            (U32, F32) if evex => {
+                let v = self.vector_of(a, c);
+                single(self.vec(ops::VCVTUDQ2PS, R::NONE, Src::R(v)))
+            }
+            (U32, F32) => {
+                // Both halves are exact, so the sum is rounded once.
+                let v = self.vector_of(a, c);
+                let high = self.vec_imm(ops::VPSRLD, R::NONE, Src::R(v), 16);
+                let low_bits = self.constant(0xffff);
+                let low = self.vec(ops::VPANDD, v, Src::R(low_bits));
+                let high = self.vec(ops::VCVTDQ2PS, R::NONE, Src::R(high));
+                let low = self.vec(ops::VCVTDQ2PS, R::NONE, Src::R(low));
+                let scale = self.constant(65536f32.to_bits());
+                let high = self.vec(ops::VMULPS, high, Src::R(scale));
+                single(self.vec(ops::VADDPS, high, Src::R(low)))
+            }
+            (F32 | F16, I32) => {
+                let v = self.vector_of(a, c);
+                single(self.float_to_signed(v))
+            }
+            (F32 | F16, U32) if evex => {
+                let v = self.vector_of(a, c);
+                let zero = self.constant(0);
+                // Gives zero for NaN and for what is negative.
+                let v = self.vec(ops::VMAXPS, v, Src::R(zero));
+                single(self.vec(ops::VCVTTPS2UDQ, R::NONE, Src::R(v)))
+            }
+            _ => self.rare_cast(value, a, c),
+        }
+    }
+
+    fn float_to_signed(&mut self, v: R) -> R {
+        let whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v));
+        // Too large gives the least integer; flip it to the greatest. NaN gives zero.
+        let limit = self.constant(2147483648f32.to_bits());
+        let greatest = self.constant(i32::MAX as u32);
+        let over = self.float_mask(0x1d, v, limit);
+        let whole = self.blend(Scalar::I32, over, Src::R(greatest), false, whole);
+        let number = self.float_mask(0x07, v, v);
+        self.masked_zero(whole, number)
+    }
+
+    fn float_mask(&mut self, predicate: u8, a: R, b: R) -> R {
+        let dst = self.new_mask();
+        let m = Vec3 { imm: Some(predicate), ..self.vec3(ops::VCMPPS, dst, a, Src::R(b)) };
+        self.push(M::Vec(m));
+        dst
+    }
+
+    fn bit_cast(&mut self, value: Value, a: Value, c: usize) -> Rep {
+        let (from, to) = (self.scalar_of(a), self.scalar_of(value));
+        let length = self.len();
+        match (from, to) {
+            (Scalar::F16, Scalar::F16) => self.copy_rep(a, c),
+            (Scalar::F16, _) => {
+                let v = self.vector_of(a, c);
+                let half = self.vector();
+                self.push(M::Reverse { op: ops::VCVTPS2PH, len: length, dst: half, src: v, imm: Some(0) });
+                Rep::Vector(self.vec(ops::VPMOVZXWD, R::NONE, Src::R(half)), R::NONE)
+            }
+            (_, Scalar::F16) => self.rare_bit_cast(value, a, c),
+            _ => self.copy_rep(a, c),
+        }
+    }
+}
+
+fn swapped(op: Binary) -> Binary {
+    match op {
+        Binary::Lt => Binary::Gt,
+        Binary::Gt => Binary::Lt,
+        Binary::Le => Binary::Ge,
+        Binary::Ge => Binary::Le,
+        same => same,
+    }
+}

@@ -1,0 +1,1008 @@
+//! Control flow: uniform branches stay branches, others become masks.
+
+use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Op, Scalar, Value};
+
+use super::super::asm::{Alu, Cond};
+use super::super::mir::{At, GSrc, M, R, Role, Src, Vec3};
+use super::super::ops;
+use super::super::shape::{Lane, collect_ends};
+use super::value::{Lin, Rep};
+use super::{LoopFrame, Lower, visit_operands};
+
+/// Where the values of a block's `Yield` go.
+#[derive(Clone)]
+pub(super) struct Yields<'k> {
+    results: &'k [Value],
+    /// Only in the active lanes.
+    masked: bool,
+    /// Gathers the lanes that come out, per component; empty when all do.
+    out: Vec<R>,
+}
+
+/// Steps up to which both ways of an `If` are computed and the results selected.
+const FLAT: usize = 12;
+
+impl<'k> Lower<'k> {
+    /// Emits a block for some components. Afterwards `exec` is what comes out of its end.
+    pub(super) fn block(&mut self, block: &'k Block, comps: &[usize], yields: Option<&Yields<'k>>) {
+        let skip = self.label();
+        // What is made after a jump to the end of the block is not known there.
+        let mut skips: Option<usize> = None;
+        let mut run: Vec<&'k Inst> = Vec::new();
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(..) | Inst::Store { .. } | Inst::Atomic { .. } => {
+                    if run.iter().any(|earlier| conflicts(earlier, inst)) {
+                        self.run(&run, comps);
+                        run.clear();
+                    }
+                    run.push(inst);
+                }
+                // All invocations of the workgroup are in this block, and none has gone further.
+                Inst::Barrier(_) => {
+                    self.run(&run, comps);
+                    run.clear();
+                }
+                Inst::If { cond, then, otherwise, results } => {
+                    self.run(&run, comps);
+                    run.clear();
+                    if self.branch(*cond, then, otherwise, results, comps) {
+                        // Nothing may be left to do, and nothing after this is safe to do for nobody.
+                        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.exec[c]).collect();
+                        if let Some(masks) = masks {
+                            self.jump_if_none(&masks, skip);
+                            skips.get_or_insert(self.enter_scope());
+                        }
+                    }
+                }
+                Inst::Loop(inner) => {
+                    self.run(&run, comps);
+                    run.clear();
+                    if self.run_loop(inner, comps) {
+                        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.exec[c]).collect();
+                        if let Some(masks) = masks {
+                            self.jump_if_none(&masks, skip);
+                            skips.get_or_insert(self.enter_scope());
+                        }
+                    }
+                }
+            }
+        }
+        self.run(&run, comps);
+        self.end(block, comps, yields);
+        if let Some(mark) = skips {
+            self.leave_scope(mark);
+            self.bind(skip);
+        }
+    }
+
+    /// A straight run of steps, component by component.
+    fn run(&mut self, run: &[&'k Inst], comps: &[usize]) {
+        if run.is_empty() {
+            return;
+        }
+        self.find_deferrable(run);
+        self.current = comps.to_vec();
+        let mut done = std::collections::HashSet::new();
+        for &c in comps {
+            for (number, inst) in run.iter().enumerate() {
+                match inst {
+                    Inst::Let(value, op) => {
+                        let axes = self.shape_of(*value).axes;
+                        if done.insert((number, self.shared[usize::from(axes)][c])) {
+                            self.define(*value, op, c);
+                        }
+                    }
+                    Inst::Store { address, element, value, guard } => self.store(address, *element, *value, *guard, c),
+                    Inst::Atomic { op, address, element, value, compare, result, guard } => {
+                        self.atomic(*op, address, *element, *value, *compare, *result, *guard, c);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Loads of the run whose only use is an operation of the run.
+    fn find_deferrable(&mut self, run: &[&'k Inst]) {
+        self.deferrable.clear();
+        for (position, inst) in run.iter().enumerate() {
+            let Inst::Let(value, Op::Load { .. }) = inst else { continue };
+            if self.uses[value.index()] != 1 {
+                continue;
+            }
+            let used = run[position + 1..].iter().any(|later| {
+                let Inst::Let(_, op @ (Op::Binary(..) | Op::Fma(..))) = later else { return false };
+                let mut found = false;
+                visit_operands(op, &mut |operand| found |= operand == *value);
+                found
+            });
+            if used {
+                self.deferrable.push(*value);
+            }
+        }
+    }
+
+    fn end(&mut self, block: &'k Block, comps: &[usize], yields: Option<&Yields<'k>>) {
+        match &block.end {
+            End::Yield(values) => {
+                let Some(yields) = yields else { return };
+                let moves: Vec<(Value, Value)> = yields.results.iter().copied().zip(values.iter().copied()).collect();
+                self.assign(&moves, comps, yields.masked);
+                if !yields.out.is_empty() {
+                    for &c in comps {
+                        let out = yields.out[c];
+                        match self.exec[c] {
+                            Some(mask) => self.mask_or_into(out, out, mask),
+                            None => self.mask_fill(out, true),
+                        }
+                    }
+                }
+            }
+            End::Continue(values) => {
+                let Some(frame) = self.loops.last() else { return };
+                let (parts, next, params, own) =
+                    (frame.parts, frame.next, frame.params, std::ptr::eq(frame.body, block));
+                let moves: Vec<(Value, Value)> = params.iter().copied().zip(values.iter().copied()).collect();
+                self.assign(&moves, comps, parts);
+                if !parts && !own {
+                    self.push(M::Jump(next));
+                }
+            }
+            End::Break(values) => {
+                let Some(frame) = self.loops.last() else { return };
+                let (parts, exit) = (frame.parts, frame.exit);
+                let moves: Vec<(Value, Value)> = frame
+                    .results
+                    .iter()
+                    .copied()
+                    .zip(values.iter().copied())
+                    .zip(&frame.shared)
+                    .filter(|(_, shared)| !**shared)
+                    .map(|(pair, _)| pair)
+                    .collect();
+                let (live, left) = (frame.live.clone(), frame.left.clone());
+                self.assign(&moves, comps, parts);
+                if parts {
+                    for &c in comps {
+                        match self.exec[c] {
+                            Some(mask) => {
+                                if !left.is_empty() {
+                                    self.mask_or_into(left[c], left[c], mask);
+                                }
+                                self.mask_minus_into(live[c], mask);
+                            }
+                            None => {
+                                if !left.is_empty() {
+                                    self.mask_fill(left[c], true);
+                                }
+                                self.mask_fill(live[c], false);
+                            }
+                        }
+                    }
+                } else {
+                    self.push(M::Jump(exit));
+                }
+            }
+            End::Return => {
+                if self.divergent == 0 {
+                    let end = self.block_end;
+                    if !std::ptr::eq(block, &self.kernel.body) {
+                        self.push(M::Jump(end));
+                    }
+                    return;
+                }
+                for depth in 0..self.loops.len() {
+                    if !self.loops[depth].parts {
+                        continue;
+                    }
+                    let live = self.loops[depth].live.clone();
+                    for &c in comps {
+                        match self.exec[c] {
+                            Some(mask) => self.mask_minus_into(live[c], mask),
+                            None => self.mask_fill(live[c], false),
+                        }
+                    }
+                }
+            }
+            End::Unreachable => {}
+        }
+    }
+
+    /// A register of the right kind for each component that a value needs.
+    fn fresh(&mut self, value: Value, comps: &[usize]) {
+        let scalar = self.scalar_of(value);
+        let mut done: Vec<usize> = Vec::new();
+        let axes = self.shape_of(value).axes;
+        for &c in comps {
+            let shared = self.shared[usize::from(axes)][c];
+            if done.contains(&shared) {
+                continue;
+            }
+            done.push(shared);
+            let rep = if self.is_scalar(value) {
+                Rep::General(Lin::reg(self.general()))
+            } else if scalar == Scalar::Bool {
+                Rep::Mask(self.new_mask())
+            } else {
+                let low = self.vector();
+                let high = if scalar.bits() == 64 { self.vector() } else { R::NONE };
+                Rep::Vector(low, high)
+            };
+            self.set_rep(value, 0, c, rep);
+        }
+    }
+
+    /// Keeps the registers of a value from here on.
+    fn occupy(&mut self, value: Value, comps: &[usize]) {
+        for &c in comps {
+            match self.rep(value, 0, c) {
+                Rep::Mask(dst) => self.push(M::Undefined { dst }),
+                Rep::Vector(low, high) => {
+                    for dst in [low, high].into_iter().filter(|r| !r.is_none()) {
+                        self.push(M::Undefined { dst });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves values into the registers of others, all at once; only in active lanes when `masked`.
+    fn assign(&mut self, moves: &[(Value, Value)], comps: &[usize], masked: bool) {
+        // Register by register: (destination, source, mask, what it is).
+        let mut pending: Vec<(R, R, Option<R>, Scalar)> = Vec::new();
+        let mut single: Vec<R> = Vec::new();
+        for &(to, from) in moves {
+            if self.uses[to.index()] == 0 {
+                continue;
+            }
+            let scalar = self.scalar_of(to);
+            let axes = self.shape_of(to).axes;
+            let mut done: Vec<usize> = Vec::new();
+            for &c in comps {
+                let shared = self.shared[usize::from(axes)][c];
+                if done.contains(&shared) {
+                    continue;
+                }
+                done.push(shared);
+                let mask = if masked { self.exec[c] } else { None };
+                match self.rep(to, 0, c) {
+                    Rep::General(target) => {
+                        let source = match self.rep(from, 0, c) {
+                            Rep::General(lin) if lin.reg == target.reg && lin.add == 0 => continue,
+                            _ => self.scalar_reg(from, c),
+                        };
+                        pending.push((target.reg, source, None, scalar));
+                    }
+                    Rep::Mask(target) => {
+                        let source = self.mask_of(from, c);
+                        pending.push((target, source, mask, scalar));
+                    }
+                    Rep::Vector(low, high) => {
+                        for (part, target) in [low, high].into_iter().enumerate().take(Self::parts(scalar)) {
+                            let source = self.vector_part(from, 0, c, part);
+                            if self.uses[from.index()] == 1 && matches!(self.rep(from, 0, c), Rep::Vector(..)) {
+                                single.push(source);
+                            }
+                            let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
+                            pending.push((target, source, mask, scalar));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        pending.retain(|(to, from, ..)| to != from);
+        // A source that is about to be overwritten is kept aside.
+        for position in 0..pending.len() {
+            let source = pending[position].1;
+            if pending[..position].iter().any(|(to, ..)| *to == source) {
+                let kept = self.reg(source.class());
+                self.push(M::Mov { dst: kept, src: source });
+                pending[position].1 = kept;
+            }
+        }
+        // Those copies come before the moves, because they were pushed first.
+        single.retain(|r| pending.iter().filter(|(_, from, ..)| from == r).count() == 1);
+        for (to, from, mask, scalar) in pending {
+            let whole = mask.is_none() || scalar.bits() != 64;
+            if whole && single.contains(&from) && self.compute_into(to, from, mask) {
+                continue;
+            }
+            if scalar == Scalar::Bool && to.class() == self.mask_class() && !matches!(to.class(), super::Class::General)
+            {
+                match mask {
+                    None => self.push(M::Mov { dst: to, src: from }),
+                    Some(mask) => {
+                        let new = self.mask_and(from, mask);
+                        self.mask_minus_into(to, mask);
+                        self.mask_or_into(to, to, new);
+                    }
+                }
+            } else if to.class() == super::Class::General {
+                self.push(M::Mov { dst: to, src: from });
+            } else {
+                self.overwrite(scalar, to, from, mask);
+            }
+        }
+    }
+
+    /// Lets the instruction that made `from` write to `to` instead, when nothing in between minds.
+    fn compute_into(&mut self, to: R, from: R, mask: Option<R>) -> bool {
+        if to.class() != super::Class::Vector {
+            return false;
+        }
+        let mut made = None;
+        for at in (0..self.code.len()).rev().take(96) {
+            if matches!(self.code[at], M::Label(_) | M::Jump(_) | M::JumpIf(..) | M::Call { .. }) {
+                return false;
+            }
+            let (mut makes, mut touches_to, mut touches_from) = (false, false, false);
+            let mut reads_to_only = true;
+            self.code[at].visit(&mut |r, role| {
+                if *r == from {
+                    touches_from = true;
+                    makes |= role == Role::Def;
+                }
+                if *r == to {
+                    touches_to = true;
+                    reads_to_only &= role == Role::Use;
+                }
+            });
+            if makes {
+                if touches_to && !reads_to_only {
+                    return false;
+                }
+                made = Some(at);
+                break;
+            }
+            // Another use of either in between would see the wrong value.
+            if touches_to || touches_from {
+                return false;
+            }
+        }
+        let Some(at) = made else { return false };
+        if self.made.values().any(|r| *r == from) {
+            return false;
+        }
+        match &mut self.code[at] {
+            M::Vec(v) if v.dst == from && v.mask.is_none() && !v.acc => {
+                if let Some(mask) = mask {
+                    // The mask must have been there already, and whole vectors only.
+                    if self.isa != super::Isa::Avx512 || !v.op.full || v.op.w != 0 {
+                        return false;
+                    }
+                    let mask_made_after = self.code[at..].iter().any(|m| {
+                        let mut m = *m;
+                        let mut makes = false;
+                        m.visit(&mut |r, role| makes |= *r == mask && role != Role::Use);
+                        makes
+                    });
+                    if mask_made_after {
+                        return false;
+                    }
+                    if let M::Vec(v) = &mut self.code[at] {
+                        v.mask = mask;
+                        v.dst = to;
+                    }
+                    return true;
+                }
+                v.dst = to;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Emits an `If`; true when lanes may have left.
+    fn branch(
+        &mut self,
+        cond: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+        results: &'k [Value],
+        comps: &[usize],
+    ) -> bool {
+        if self.is_scalar(cond) {
+            return self.uniform_branch(cond, then, otherwise, results, comps);
+        }
+        if is_flat(then) + is_flat(otherwise) <= FLAT {
+            self.flat_branch(cond, then, otherwise, results, comps);
+            return false;
+        }
+        for &result in results {
+            self.fresh(result, comps);
+        }
+        let leaves = leaves(then) || leaves(otherwise);
+        let out: Vec<R> = if leaves {
+            (0..self.components.len())
+                .map(|c| {
+                    let r = self.new_mask();
+                    if comps.contains(&c) {
+                        self.mask_fill(r, false);
+                    }
+                    r
+                })
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let before = self.exec.clone();
+        self.divergent += 1;
+        if has_loop(then) || has_loop(otherwise) {
+            self.divergent_ways(cond, then, otherwise, results, &out, comps);
+        } else {
+            for &c in comps {
+                self.exec.clone_from(&before);
+                self.divergent_ways(cond, then, otherwise, results, &out, &[c]);
+            }
+        }
+        self.divergent -= 1;
+        self.exec = before;
+        if leaves {
+            for &c in comps {
+                self.exec[c] = Some(out[c]);
+            }
+        }
+        leaves
+    }
+
+    fn divergent_ways(
+        &mut self,
+        cond: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+        results: &'k [Value],
+        out: &[R],
+        comps: &[usize],
+    ) {
+        let before = self.exec.clone();
+        for (block, is_then) in [(then, true), (otherwise, false)] {
+            let empty = block.insts.is_empty()
+                && matches!(&block.end, End::Yield(values) if values.is_empty() && out.is_empty());
+            if empty {
+                continue;
+            }
+            let masks: Vec<R> = comps
+                .iter()
+                .map(|&c| {
+                    let cond = self.mask_of(cond, c);
+                    match (before[c], is_then) {
+                        (Some(exec), true) => self.mask_and(exec, cond),
+                        (Some(exec), false) => self.mask_minus(exec, cond),
+                        (None, true) => cond,
+                        (None, false) => self.mask_not(cond),
+                    }
+                })
+                .collect();
+            for (&c, &mask) in comps.iter().zip(&masks) {
+                self.exec[c] = Some(mask);
+            }
+            let done = self.label();
+            // Cheap blocks without side effects need no test of their own.
+            self.jump_if_none(&masks, done);
+            let mark = self.enter_scope();
+            let yields = Yields { results, masked: true, out: out.to_vec() };
+            self.block(block, comps, Some(&yields));
+            self.leave_scope(mark);
+            self.bind(done);
+        }
+    }
+
+    /// Both ways are short and have no effect: compute both and select.
+    fn flat_branch(
+        &mut self,
+        cond: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+        results: &'k [Value],
+        comps: &[usize],
+    ) {
+        for block in [then, otherwise] {
+            for inst in &block.insts {
+                match inst {
+                    Inst::If { cond, then, otherwise, results } => {
+                        self.branch(*cond, then, otherwise, results, comps);
+                    }
+                    inst => self.run(&[inst], comps),
+                }
+            }
+        }
+        let (End::Yield(yes), End::Yield(no)) = (&then.end, &otherwise.end) else { return };
+        for ((&result, &yes), &no) in results.iter().zip(yes).zip(no) {
+            let mut done = Vec::new();
+            for &c in comps {
+                let shared = self.shared[usize::from(self.shape_of(result).axes)][c];
+                if done.contains(&shared) {
+                    continue;
+                }
+                done.push(shared);
+                let rep = self.select(result, cond, yes, no, c);
+                self.set_rep(result, 0, c, rep);
+            }
+        }
+    }
+
+    fn uniform_branch(
+        &mut self,
+        cond: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+        results: &'k [Value],
+        comps: &[usize],
+    ) -> bool {
+        for &result in results {
+            self.fresh(result, comps);
+        }
+        let apart = self.leaves_apart(then) || self.leaves_apart(otherwise);
+        let out: Vec<R> = if apart {
+            (0..self.components.len())
+                .map(|c| {
+                    let r = self.new_mask();
+                    if comps.contains(&c) {
+                        self.mask_fill(r, false);
+                    }
+                    r
+                })
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let before = self.exec.clone();
+        let (no, done) = (self.label(), self.label());
+        let test = self.scalar_reg(cond, comps[0]);
+        self.push(M::Test { wide: false, a: test, b: test });
+        let has_else = !otherwise.insts.is_empty()
+            || !matches!(&otherwise.end, End::Yield(values) if values.is_empty() && out.is_empty());
+        self.push(M::JumpIf(Cond::Equal, if has_else { no } else { done }));
+        let yields = Yields { results, masked: false, out: out.clone() };
+        let mark = self.enter_scope();
+        self.block(then, comps, Some(&yields));
+        self.leave_scope(mark);
+        if has_else {
+            self.push(M::Jump(done));
+            self.exec.clone_from(&before);
+            self.bind(no);
+            let mark = self.enter_scope();
+            self.block(otherwise, comps, Some(&yields));
+            self.leave_scope(mark);
+        }
+        self.bind(done);
+        self.exec = before;
+        if apart {
+            for &c in comps {
+                self.exec[c] = Some(out[c]);
+            }
+        }
+        apart
+    }
+
+    /// Some lanes leave from inside, while others go on.
+    fn leaves_apart(&self, block: &Block) -> bool {
+        block.insts.iter().any(|inst| match inst {
+            Inst::If { cond, then, otherwise, .. } => {
+                if self.shape_of(*cond).is_uniform() {
+                    self.leaves_apart(then) || self.leaves_apart(otherwise)
+                } else {
+                    leaves(then) || leaves(otherwise)
+                }
+            }
+            Inst::Loop(inner) => returns(&inner.body),
+            _ => false,
+        }) || (self.divergent > 0 && block.end == End::Return)
+            || (matches!(block.end, End::Break(_) | End::Continue(_))
+                && self.loops.last().is_some_and(|frame| frame.parts))
+    }
+
+    /// Emits a loop; true when lanes may have returned from inside.
+    fn run_loop(&mut self, inner: &'k Loop, comps: &[usize]) -> bool {
+        let parts = self.shapes.parts(inner);
+        let mut ends = Vec::new();
+        collect_ends(&inner.body, &mut ends);
+        // Where every way out gives the parameter itself, the result needs no register of its own.
+        let shared: Vec<bool> = (0..inner.params.len())
+            .map(|position| {
+                ends.iter().all(|(leaves, values)| !leaves || values[position] == inner.params[position])
+                    && self.scalar_of(inner.params[position]) == self.scalar_of(inner.results[position])
+                    && self.shape_of(inner.params[position]) == self.shape_of(inner.results[position])
+            })
+            .collect();
+        for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
+            // A parameter that only the result needs is still needed.
+            if shared[position] || inner.counter.is_some() {
+                self.uses[param.index()] += self.uses[result.index()];
+            }
+            self.fresh(param, comps);
+            if !shared[position] {
+                self.fresh(result, comps);
+                if parts {
+                    // Lanes that leave early keep their result through the later rounds.
+                    self.occupy(result, comps);
+                }
+            }
+        }
+        let moves: Vec<(Value, Value)> = inner.params.iter().copied().zip(inner.init.iter().copied()).collect();
+        self.assign(&moves, comps, false);
+        let may_return = returns(&inner.body) && (parts || self.divergent > 0);
+        let (next, exit) = (self.label(), self.label());
+        let entry = self.exec.clone();
+        let mut live = Vec::new();
+        let mut left = Vec::new();
+        if parts {
+            for (c, entered) in entry.iter().enumerate() {
+                let r = self.new_mask();
+                if comps.contains(&c) {
+                    match *entered {
+                        Some(mask) => self.push(M::Mov { dst: r, src: mask }),
+                        None => self.mask_fill(r, true),
+                    }
+                }
+                live.push(r);
+            }
+            if may_return {
+                for c in 0..self.components.len() {
+                    let r = self.new_mask();
+                    if comps.contains(&c) {
+                        self.mask_fill(r, false);
+                    }
+                    left.push(r);
+                }
+            }
+        }
+        self.hoist(inner, comps);
+        let frame = LoopFrame {
+            params: &inner.params,
+            results: &inner.results,
+            live: live.clone(),
+            left: left.clone(),
+            next,
+            exit,
+            parts,
+            shared: shared.clone(),
+            body: std::ptr::from_ref(&inner.body),
+        };
+        self.loops.push(frame);
+        self.divergent += u32::from(parts);
+        let start = self.label();
+        match &inner.counter {
+            Some(counter) if parts => self.start_counter_apart(inner, counter, &live, &left, comps),
+            Some(counter) => self.start_counter(counter, exit, comps),
+            None => {}
+        }
+        self.bind(start);
+        let mark = self.enter_scope();
+        if parts {
+            // Masks made in the round from `live` must not change when `live` does.
+            for &c in comps {
+                let now = self.new_mask();
+                self.push(M::Mov { dst: now, src: live[c] });
+                self.exec[c] = Some(now);
+            }
+        }
+        if !inner.finite && !self.stop_at.is_none() {
+            let word = self.general();
+            self.push(M::Load { bytes: 4, signed: false, dst: word, at: At::new(self.stop_at, 0) });
+            self.push(M::Test { wide: false, a: word, b: word });
+            let stop = self.stop_label;
+            self.push(M::JumpIf(Cond::NotEqual, stop));
+        }
+        let round = self.enter_scope();
+        self.block(&inner.body, comps, None);
+        self.leave_scope(round);
+        self.bind(next);
+        match &inner.counter {
+            Some(counter) if parts => self.next_counter_apart(inner, counter, &live, &left, comps),
+            Some(counter) => {
+                let value = self.scalar_reg(counter.value, comps[0]);
+                self.next_counter(counter, value, start, comps);
+            }
+            None => {}
+        }
+        if parts {
+            let masks: Vec<R> = comps.iter().map(|&c| live[c]).collect();
+            let out = self.label();
+            self.jump_if_none(&masks, out);
+            self.push(M::Jump(start));
+            self.bind(out);
+        } else if inner.counter.is_none() && ends.iter().any(|(leaves, _)| !leaves) {
+            self.push(M::Jump(start));
+        }
+        self.leave_scope(mark);
+        if !parts && inner.counter.is_some() {
+            // The counter ran out: the results are the carried values.
+            self.counted_out(inner, comps);
+        }
+        self.bind(exit);
+        self.divergent -= u32::from(parts);
+        self.loops.pop();
+        for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
+            if shared[position] {
+                for &c in comps {
+                    let rep = self.rep(param, 0, c);
+                    self.set_rep(result, 0, c, rep);
+                }
+            }
+        }
+        self.exec = entry;
+        if may_return && parts {
+            for &c in comps {
+                self.exec[c] = Some(left[c]);
+            }
+            return true;
+        }
+        false
+    }
+
+    fn counted_out(&mut self, inner: &'k Loop, comps: &[usize]) {
+        let Some(frame) = self.loops.last() else { return };
+        let moves: Vec<(Value, Value)> = inner
+            .results
+            .iter()
+            .copied()
+            .zip(inner.params.iter().copied())
+            .zip(&frame.shared)
+            .filter(|(_, shared)| !**shared)
+            .map(|(pair, _)| pair)
+            .collect();
+        self.assign(&moves, comps, false);
+    }
+
+    fn start_counter(&mut self, counter: &Counter, exit: super::Label, comps: &[usize]) {
+        let signed = self.scalar_of(counter.value).is_signed();
+        self.fresh(counter.value, comps);
+        let c = comps[0];
+        let value = self.scalar_reg(counter.value, c);
+        let from = self.scalar_reg(counter.from, c);
+        self.push(M::Mov { dst: value, src: from });
+        let (first, to) = (self.lin(counter.from, c), self.lin(counter.to, c));
+        if let (Some(first), Some(to)) = (first.constant(), to.constant())
+            && (if signed { first < to } else { (first as u32) < to as u32 })
+        {
+            return;
+        }
+        // A loop without rounds has the values it was given.
+        let run = self.label();
+        let to = self.scalar_reg(counter.to, c);
+        self.push(M::Cmp { wide: false, a: value, b: GSrc::R(to) });
+        self.push(M::JumpIf(if signed { Cond::Less } else { Cond::Below }, run));
+        let Some(frame) = self.loops.last() else { return };
+        let moves: Vec<(Value, Value)> = frame
+            .results
+            .iter()
+            .copied()
+            .zip(frame.params.iter().copied())
+            .zip(&frame.shared)
+            .filter(|(_, shared)| !**shared)
+            .map(|(pair, _)| pair)
+            .collect();
+        let mark = self.enter_scope();
+        self.assign(&moves, comps, false);
+        self.leave_scope(mark);
+        self.push(M::Jump(exit));
+        self.bind(run);
+    }
+
+    fn next_counter(&mut self, counter: &Counter, value: R, start: super::Label, comps: &[usize]) {
+        let c = comps[0];
+        let signed = self.scalar_of(counter.value).is_signed();
+        if counter.step == 1 {
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: value, a: value, b: GSrc::Imm(1) });
+            let to = match self.lin(counter.to, c).constant() {
+                Some(to) => GSrc::Imm(to),
+                None => GSrc::R(self.scalar_reg(counter.to, c)),
+            };
+            self.push(M::Cmp { wide: false, a: value, b: to });
+            self.push(M::JumpIf(if signed { Cond::Less } else { Cond::Below }, start));
+            return;
+        }
+        // The distance to the limit never wraps, the counter might.
+        let to = self.scalar_reg(counter.to, c);
+        let left = self.general();
+        self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: to, b: GSrc::R(value) });
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: value, a: value, b: GSrc::Imm(counter.step as i32) });
+        self.push(M::Cmp { wide: false, a: left, b: GSrc::Imm(counter.step as i32) });
+        self.push(M::JumpIf(Cond::Above, start));
+    }
+
+    /// Lanes whose counter is at its end leave with the carried values.
+    fn leave_counted(&mut self, inner: &'k Loop, live: &[R], left: &[R], comps: &[usize], stays: &[R]) {
+        let before = self.exec.clone();
+        let mut leaving = Vec::new();
+        for (&c, &stays) in comps.iter().zip(stays) {
+            let out = self.mask_minus(live[c], stays);
+            leaving.push(out);
+            self.exec[c] = Some(out);
+        }
+        let Some(frame) = self.loops.last() else { return };
+        let moves: Vec<(Value, Value)> = inner
+            .results
+            .iter()
+            .copied()
+            .zip(inner.params.iter().copied())
+            .zip(&frame.shared)
+            .filter(|(_, shared)| !**shared)
+            .map(|(pair, _)| pair)
+            .collect();
+        self.assign(&moves, comps, true);
+        for (&c, &out) in comps.iter().zip(&leaving) {
+            if !left.is_empty() {
+                self.mask_or_into(left[c], left[c], out);
+            }
+            self.mask_minus_into(live[c], out);
+        }
+        self.exec = before;
+    }
+
+    fn start_counter_apart(&mut self, inner: &'k Loop, counter: &Counter, live: &[R], left: &[R], comps: &[usize]) {
+        self.fresh(counter.value, comps);
+        self.uses[counter.value.index()] += 1;
+        self.assign(&[(counter.value, counter.from)], comps, false);
+        let mut stays = Vec::new();
+        for &c in comps {
+            let (value, to) = (self.vector_of(counter.value, c), self.vector_of(counter.to, c));
+            let signed = self.scalar_of(counter.value).is_signed();
+            stays.push(self.mask_less(value, to, signed));
+        }
+        self.leave_counted(inner, live, left, comps, &stays);
+        let masks: Vec<R> = comps.iter().map(|&c| live[c]).collect();
+        let exit = self.loops.last().map(|frame| frame.exit);
+        if let Some(exit) = exit {
+            self.jump_if_none(&masks, exit);
+        }
+    }
+
+    fn next_counter_apart(&mut self, inner: &'k Loop, counter: &Counter, live: &[R], left: &[R], comps: &[usize]) {
+        let mut stays = Vec::new();
+        for &c in comps {
+            let (value, to) = (self.vector_of(counter.value, c), self.vector_of(counter.to, c));
+            let distance = self.vec(ops::VPSUBD, to, Src::R(value));
+            let step = self.constant(counter.step);
+            stays.push(self.mask_less(step, distance, false));
+            let next = self.vec3(ops::VPADDD, value, value, Src::R(step));
+            self.push(M::Vec(next));
+        }
+        self.leave_counted(inner, live, left, comps, &stays);
+    }
+
+    /// Makes vector forms of what a loop needs of the values from outside, before the loop.
+    fn hoist(&mut self, inner: &'k Loop, comps: &[usize]) {
+        let mut inside: Vec<Value> = inner.params.clone();
+        inside.extend(inner.counter.iter().map(|counter| counter.value));
+        let mut wanted: Vec<Value> = Vec::new();
+        self.collect_wanted(&inner.body, comps, &mut inside, &mut wanted);
+        inside.sort_unstable();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for value in wanted {
+            if inside.binary_search(&value).is_ok() {
+                continue;
+            }
+            for &c in comps {
+                match self.rep(value, 0, c) {
+                    Rep::General(lin) if self.scalar_of(value) != Scalar::Bool => {
+                        let affine = matches!(self.shape_of(value).lane, Lane::Affine(_));
+                        // Constants are memory operands, and ramps without a register too.
+                        if !lin.reg.is_none() || (affine && comps.len() <= 4) {
+                            self.vector_of(value, c);
+                        }
+                    }
+                    Rep::Float(_) => {
+                        self.vector_part(value, 0, c, 0);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn collect_wanted(&mut self, block: &'k Block, comps: &[usize], inside: &mut Vec<Value>, wanted: &mut Vec<Value>) {
+        for inst in &block.insts {
+            match inst {
+                // Constants need no place of their own.
+                Inst::Let(value, op @ Op::Const(_)) => self.define(*value, op, comps[0]),
+                Inst::Let(value, op) => {
+                    inside.push(*value);
+                    if self.is_scalar(*value) || matches!(op, Op::Load { .. }) {
+                        continue;
+                    }
+                    let first = match op {
+                        Op::Binary(Binary::Sub | Binary::Div, a, _) => Some(*a),
+                        Op::Select(_, _, no) => Some(*no),
+                        _ => None,
+                    };
+                    visit_operands(op, &mut |operand| {
+                        if self.is_scalar(operand) || Some(operand) == first || self.isa == super::Isa::Avx2 {
+                            wanted.push(operand);
+                        }
+                    });
+                }
+                Inst::Atomic { result, .. } => inside.extend(result),
+                Inst::If { then, otherwise, results, .. } => {
+                    inside.extend(results);
+                    self.collect_wanted(then, comps, inside, wanted);
+                    self.collect_wanted(otherwise, comps, inside, wanted);
+                }
+                Inst::Loop(inner) => {
+                    inside.extend(inner.params.iter().chain(&inner.results));
+                    inside.extend(inner.counter.iter().map(|counter| counter.value));
+                    self.collect_wanted(&inner.body, comps, inside, wanted);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Lanes where `a` is less than `b`.
+    fn mask_less(&mut self, a: R, b: R, signed: bool) -> R {
+        match self.isa {
+            super::Isa::Avx512 => {
+                let dst = self.new_mask();
+                let op = if signed { ops::VPCMPD } else { ops::VPCMPUD };
+                let v = Vec3 { imm: Some(1), ..self.vec3(op, dst, a, Src::R(b)) };
+                self.push(M::Vec(v));
+                dst
+            }
+            super::Isa::Avx2 if signed => self.vec(ops::VPCMPGTD, b, Src::R(a)),
+            super::Isa::Avx2 => {
+                let most = self.vec(ops::VPMAXUD, a, Src::R(b));
+                let at_least = self.vec(ops::VPCMPEQD, most, Src::R(a));
+                self.mask_not(at_least)
+            }
+        }
+    }
+}
+
+/// A later step reads or writes what an earlier one wrote, or writes what it read.
+fn conflicts(earlier: &Inst, later: &Inst) -> bool {
+    let memory = |inst: &Inst| match inst {
+        Inst::Let(_, Op::Load { address, .. }) => Some((address.memory, false)),
+        Inst::Store { address, .. } | Inst::Atomic { address, .. } => Some((address.memory, true)),
+        _ => None,
+    };
+    match (memory(earlier), memory(later)) {
+        (Some((a, wrote)), Some((b, writes))) => a == b && (wrote || writes),
+        _ => false,
+    }
+}
+
+/// Number of steps when both ways can simply be computed; more than the limit when not.
+fn is_flat(block: &Block) -> usize {
+    let mut steps = 0;
+    for inst in &block.insts {
+        steps += match inst {
+            Inst::Let(_, Op::Load { .. } | Op::Subgroup(..)) => FLAT + 1,
+            Inst::Let(..) => 1,
+            Inst::If { then, otherwise, .. } => is_flat(then) + is_flat(otherwise),
+            _ => FLAT + 1,
+        };
+    }
+    if matches!(block.end, End::Yield(_)) { steps } else { FLAT + 1 }
+}
+
+fn has_loop(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
+        Inst::Loop(_) => true,
+        _ => false,
+    })
+}
+
+/// Some way through the block does not come out of its end.
+fn leaves(block: &Block) -> bool {
+    !matches!(block.end, End::Yield(_))
+        || block.insts.iter().any(|inst| match inst {
+            Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
+            Inst::Loop(inner) => returns(&inner.body),
+            _ => false,
+        })
+}
+
+fn returns(block: &Block) -> bool {
+    block.end == End::Return
+        || block.insts.iter().any(|inst| match inst {
+            Inst::If { then, otherwise, .. } => returns(then) || returns(otherwise),
+            Inst::Loop(inner) => returns(&inner.body),
+            _ => false,
+        })
+}

@@ -1,0 +1,676 @@
+//! Loads, stores and atomics: scalar, broadcast, contiguous, strided and gathered accesses told apart by the address's shape.
+
+use vyre_foundation::ir::AtomicOp;
+use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
+
+use super::super::asm::{Alu, Cond, VOp};
+use super::super::context;
+use super::super::isa::Isa;
+use super::super::mir::{At, GSrc, M, R, Src, Vec3};
+use super::super::ops;
+use super::super::shape::Lane;
+use super::Lower;
+use super::rare::{self, Access};
+use super::value::{Lin, Rep};
+
+/// Where the lanes of a vector find their elements.
+enum Place {
+    /// All at one place.
+    Same(At),
+    /// Each so many bytes after the one before.
+    Affine(At, i32),
+    /// At the lane's index times the scale of the address.
+    Vary(At, R),
+}
+
+/// The largest displacement that is put into an address.
+const REACH: i64 = 1 << 28;
+
+fn is_plain(element: Element) -> bool {
+    matches!(element, Element::U32 | Element::I32 | Element::F32 | Element::U64 | Element::I64 | Element::F64)
+}
+
+impl<'k> Lower<'k> {
+    /// Zeroes workgroup memory and the arrays of the invocations.
+    pub(super) fn clear_private(&mut self) {
+        let lanes: u32 = self.kernel.workgroup_size.iter().product::<u32>().next_multiple_of(self.lanes());
+        for (pointer, bytes) in [(context::SHARED, self.shared_bytes), (context::LOCALS, self.lane_bytes * lanes)] {
+            self.clear(pointer, bytes);
+        }
+    }
+
+    /// Zeroes the arrays of the invocations of one block of rows.
+    pub(super) fn clear_locals(&mut self) {
+        let lanes = self.lanes() * self.components.len() as u32;
+        self.clear(context::LOCALS, self.lane_bytes * lanes);
+    }
+
+    fn clear(&mut self, pointer: i32, bytes: u32) {
+        if bytes == 0 {
+            return;
+        }
+        let base = self.general();
+        self.push(M::Load { bytes: 8, signed: false, dst: base, at: At::new(R::CONTEXT, pointer) });
+        let zero = self.constant(0);
+        let step = self.len().bytes();
+        let len = self.len();
+        if bytes as i32 <= 32 * step {
+            for at in (0..bytes as i32).step_by(step as usize) {
+                self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src: zero, at: At::new(base, at), mask: R::NONE });
+            }
+            return;
+        }
+        let left = self.general();
+        self.push(M::Imm { dst: left, value: u64::from(bytes.next_multiple_of(64)) });
+        let again = self.label();
+        self.bind(again);
+        for at in (0..64).step_by(step as usize) {
+            self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src: zero, at: At::new(base, at), mask: R::NONE });
+        }
+        self.push(M::Alu { op: Alu::Add, wide: true, dst: base, a: base, b: GSrc::Imm(64) });
+        self.push(M::Alu { op: Alu::Sub, wide: true, dst: left, a: left, b: GSrc::Imm(64) });
+        self.push(M::JumpIf(Cond::NotEqual, again));
+    }
+
+    /// Words of a local array lie lane beside lane when all its elements are words.
+    fn is_interleaved(&self, local: u32) -> bool {
+        self.kernel.locals[local as usize].element.is_some_and(|(element, width)| element.bits() == 32 && width == 1)
+    }
+
+    /// The start of a memory for a component.
+    fn base(&self, memory: Memory, c: usize) -> At {
+        match memory {
+            Memory::Buffer(index) => At::new(self.buffers[index as usize].unwrap_or(self.zeros), 0),
+            Memory::Shared(index) => At::new(self.shared_base, self.shared_at[index as usize] as i32),
+            Memory::Local(index) => {
+                // Each memory has its part of the component's share, all lanes together.
+                let lanes = self.lanes();
+                let first = c as u32 * self.lane_bytes * lanes + self.locals_at[index as usize] * lanes;
+                At::new(self.locals_base, first as i32)
+            }
+        }
+    }
+
+    /// Resolves an address for a component; `None` when it needs the helper.
+    fn place(&mut self, address: &Address, c: usize, element: Element) -> Option<Place> {
+        let mut at = self.base(address.memory, c);
+        let lanes = self.lanes() as i32;
+        // What one byte of the address is in memory, and how far the next lane is.
+        let (spacing, lane_step) = match address.memory {
+            Memory::Local(index) if self.is_interleaved(index) => (lanes as i64, 4),
+            Memory::Local(index) => {
+                let size = self.kernel.locals[index as usize].size.next_multiple_of(64);
+                (1, size as i32)
+            }
+            _ => (1, 0),
+        };
+        let mut disp = i64::from(at.disp) + i64::from(address.offset) * spacing;
+        let mut step = i64::from(lane_step);
+        let mut scalars: Vec<(R, i64)> = Vec::new();
+        let mut vectors: Vec<(Value, i64)> = Vec::new();
+        for &(index, stride) in &address.terms {
+            let stride = i64::from(stride) * spacing;
+            let shape = self.shape_of(index);
+            if !self.is_scalar(index) {
+                if self.scalar_of(index).bits() == 64 {
+                    return None;
+                }
+                vectors.push((index, stride));
+                continue;
+            }
+            if let Lane::Affine(lane) = shape.lane {
+                step += i64::from(lane) * stride;
+            }
+            let wide = self.scalar_of(index).bits() == 64;
+            match self.rep(index, 0, c) {
+                Rep::General(lin) if !wide => {
+                    if lin.add.unsigned_abs() > 1 << 20 && !lin.reg.is_none() {
+                        let r = self.materialise(lin);
+                        let r = self.extended(r);
+                        scalars.push((r, stride));
+                        continue;
+                    }
+                    disp += i64::from(lin.add) * stride;
+                    if !lin.reg.is_none() {
+                        // A sum that may wrap is taken as signed, so that its parts can be added one by one.
+                        let small = shape.max < 1 << 31 && lin.add == 0;
+                        let r = if small { lin.reg } else { self.extended(lin.reg) };
+                        scalars.push((r, stride));
+                    }
+                }
+                _ => {
+                    let r = self.scalar_reg(index, c);
+                    scalars.push((r, stride));
+                }
+            }
+        }
+        if disp.abs() > REACH || step.abs() > 1 << 20 {
+            return None;
+        }
+        at.disp = disp as i32;
+        // One scalar goes into the address itself, the others are added up before.
+        scalars.sort_by_key(|&(_, stride)| !matches!(stride, 1 | 2 | 4 | 8));
+        for (position, (r, stride)) in scalars.into_iter().enumerate() {
+            if position == 0 && matches!(stride, 1 | 2 | 4 | 8) {
+                at.index = r;
+                at.scale = stride as u8;
+                continue;
+            }
+            let part = if (stride as u64).is_power_of_two() {
+                self.shifted(true, r, stride.trailing_zeros() as i32)
+            } else {
+                self.product(true, r, GSrc::Imm(i32::try_from(stride).ok()?))
+            };
+            at.base = self.alu(Alu::Add, true, at.base, GSrc::R(part));
+        }
+        if vectors.is_empty() {
+            return Some(if step == 0 { Place::Same(at) } else { Place::Affine(at, step as i32) });
+        }
+        // Gathers have their own index, so the scalar one is added to the base.
+        if !at.index.is_none() {
+            let r = self.general();
+            self.push(M::Lea { wide: true, dst: r, at });
+            at = At::new(r, 0);
+        }
+        let unit = match vectors.as_slice() {
+            [(_, stride)] if matches!(stride, 1 | 2 | 4 | 8) && step == 0 => *stride,
+            all if step % 4 == 0 && all.iter().all(|(_, stride)| stride % 4 == 0) => 4,
+            _ if element.bits() >= 32 => 1,
+            _ => 1,
+        };
+        let mut index = R::NONE;
+        for (value, stride) in vectors {
+            let mut v = self.vector_of(value, c);
+            let by = stride / unit;
+            if by != 1 {
+                v = if (by as u64).is_power_of_two() {
+                    self.vec_imm(ops::VPSLLD, R::NONE, Src::R(v), by.trailing_zeros() as u8)
+                } else {
+                    let by = self.constant(u32::try_from(by).ok()?);
+                    self.vec(ops::VPMULLD, v, Src::R(by))
+                };
+            }
+            index = if index.is_none() { v } else { self.vec(ops::VPADDD, index, Src::R(v)) };
+        }
+        if step != 0 {
+            let ramp = self.steps((step / unit) as i32);
+            index = self.vec(ops::VPADDD, index, Src::R(ramp));
+        }
+        at.scale = unit as u8;
+        Some(Place::Vary(at, index))
+    }
+
+    /// `lane · step`.
+    fn steps(&mut self, step: i32) -> R {
+        let lanes: Vec<u32> = (0..self.lanes()).map(|lane| (lane as i32).wrapping_mul(step) as u32).collect();
+        self.lanes_constant(&lanes)
+    }
+
+    /// A place whose lanes differ, as base and index.
+    fn as_gather(&mut self, at: At, step: i32) -> (At, R) {
+        let at = if at.index.is_none() {
+            at
+        } else {
+            let r = self.general();
+            self.push(M::Lea { wide: true, dst: r, at });
+            At::new(r, 0)
+        };
+        (At { scale: 1, ..at }, self.steps(step))
+    }
+
+    pub(super) fn load(
+        &mut self,
+        value: Value,
+        address: &'k Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) {
+        let width = self.width_of(value);
+        for component in 0..width {
+            let mut address = address.clone();
+            address.offset += u32::from(component) * (element.bits() / 8).max(1);
+            let rep = self.load_one(value, &address, element, guard, c);
+            self.set_rep(value, component, c, rep);
+        }
+    }
+
+    /// A guard that is constantly true is none.
+    fn guard_of(&mut self, guard: Option<Value>, c: usize) -> Option<Value> {
+        guard.filter(|&guard| !matches!(self.rep(guard, 0, c), Rep::General(lin) if lin.constant() == Some(1)))
+    }
+
+    fn load_one(&mut self, value: Value, address: &Address, element: Element, guard: Option<Value>, c: usize) -> Rep {
+        let scalar = element.scalar();
+        let guard = self.guard_of(guard, c);
+        let narrow = self.narrow_load(element);
+        if !is_plain(element) && narrow.is_none() {
+            return self.load_by_helper(value, address, element, guard, c);
+        }
+        let Some(place) = self.place(address, c, element) else {
+            return self.load_by_helper(value, address, element, guard, c);
+        };
+        // A guard alone keeps the access inside; without one only active lanes are known to be.
+        let mask = match guard {
+            Some(guard) if self.is_scalar(guard) && matches!(place, Place::Same(_)) => None,
+            Some(guard) => Some(self.mask_of(guard, c)),
+            None => self.exec_of_sharers(value, c),
+        };
+        let bytes = element.bits() as i32 / 8;
+        match place {
+            Place::Same(mut at) => {
+                if let Some(guard) = guard.filter(|&guard| self.is_scalar(guard)) {
+                    let test = self.scalar_reg(guard, c);
+                    at = self.checked_address(at, test);
+                } else if let Some(mask) = mask
+                    && (guard.is_some() || self.shape_of(value).axes != 0)
+                {
+                    // Another vector of the block may be the one that is active.
+                    let test = self.mask_bits(mask);
+                    at = self.checked_address(at, test);
+                    if guard.is_some() {
+                        // The guard differs from lane to lane, so the result does.
+                        let v = self.load_same(scalar, element, at);
+                        return self.mask_parts(scalar, v, mask);
+                    }
+                }
+                if self.is_scalar(value) {
+                    let r = self.general();
+                    let signed = matches!(element, Element::I8 | Element::I16);
+                    self.push(M::Load { bytes: element.bits() / 8, signed, dst: r, at });
+                    return Rep::General(Lin::reg(r));
+                }
+                if self.deferrable.contains(&value) && is_plain(element) && self.shape_of(value).lane == Lane::Same {
+                    return Rep::Later(at);
+                }
+                self.load_same(scalar, element, at)
+            }
+            Place::Affine(at, step) if step == bytes && bytes >= 4 => {
+                let mut parts = [R::NONE; 2];
+                for (part, loaded) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
+                    let at = At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
+                    let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
+                    *loaded = self.load_contiguous(scalar, at, mask);
+                }
+                Rep::Vector(parts[0], parts[1])
+            }
+            Place::Affine(at, step) if step == bytes => match narrow {
+                Some(op) => self.load_narrow(element, op, at, mask),
+                None => Rep::None,
+            },
+            Place::Affine(..) | Place::Vary(..) if bytes < 4 => self.load_by_helper(value, address, element, guard, c),
+            Place::Affine(at, step) => {
+                let (at, index) = self.as_gather(at, step);
+                self.gather(scalar, at, index, mask)
+            }
+            Place::Vary(at, index) => self.gather(scalar, at, index, mask),
+        }
+    }
+
+    /// The lanes that are active in any of the components that share a value.
+    fn exec_of_sharers(&mut self, value: Value, c: usize) -> Option<R> {
+        let axes = usize::from(self.shape_of(value).axes);
+        let mut masks: Vec<R> = Vec::new();
+        for other in self.current.clone() {
+            if self.shared[axes][other] == self.shared[axes][c] {
+                masks.push(self.exec[other]?);
+            }
+        }
+        masks.dedup();
+        let mut masks = masks.into_iter();
+        let first = masks.next()?;
+        Some(masks.fold(first, |all, mask| self.mask_or(all, mask)))
+    }
+
+    /// The instruction that widens a stored type, where it can be masked.
+    fn narrow_load(&self, element: Element) -> Option<VOp> {
+        if self.isa != Isa::Avx512 {
+            return None;
+        }
+        Some(match element {
+            Element::U8 => ops::VPMOVZXBD,
+            Element::I8 => ops::VPMOVSXBD,
+            Element::U16 | Element::BF16 => ops::VPMOVZXWD,
+            Element::I16 => ops::VPMOVSXWD,
+            Element::F16 => ops::VCVTPH2PS,
+            _ => return None,
+        })
+    }
+
+    fn load_narrow(&mut self, element: Element, op: VOp, at: At, mask: Option<R>) -> Rep {
+        let dst = self.vector();
+        let v =
+            Vec3 { mask: mask.unwrap_or(R::NONE), zeroing: mask.is_some(), ..self.vec3(op, dst, R::NONE, Src::At(at)) };
+        self.push(M::Vec(v));
+        self.widened(element, dst)
+    }
+
+    fn widened(&mut self, element: Element, v: R) -> Rep {
+        match element {
+            Element::BF16 => Rep::Vector(self.vec_imm(ops::VPSLLD, R::NONE, Src::R(v), 16), R::NONE),
+            _ => Rep::Vector(v, R::NONE),
+        }
+    }
+
+    /// The address, or that of zeros when `test` is zero.
+    fn checked_address(&mut self, at: At, test: R) -> At {
+        let r = self.general();
+        self.push(M::Lea { wide: true, dst: r, at });
+        self.push(M::Test { wide: false, a: test, b: test });
+        self.push(M::Cmov { cond: Cond::Equal, dst: r, src: self.zeros });
+        At::new(r, 0)
+    }
+
+    fn mask_parts(&mut self, scalar: Scalar, rep: Rep, mask: R) -> Rep {
+        let Rep::Vector(low, high) = rep else { return rep };
+        let low_mask = self.part_mask(mask, scalar, 0);
+        let low = self.masked_zero(low, low_mask);
+        if high.is_none() {
+            return Rep::Vector(low, R::NONE);
+        }
+        // Zeroing by words needs a mask by words; a blend with zero knows quadwords.
+        let zero = self.constant(0);
+        let Rep::Vector(first, second) = rep else { return rep };
+        let low = self.blend(scalar, low_mask, Src::R(first), false, zero);
+        let high_mask = self.part_mask(mask, scalar, 1);
+        let high = self.blend(scalar, high_mask, Src::R(second), false, zero);
+        Rep::Vector(low, high)
+    }
+
+    /// One element in all lanes.
+    fn load_same(&mut self, scalar: Scalar, element: Element, at: At) -> Rep {
+        if element.bits() < 32 {
+            let r = self.general();
+            let signed = matches!(element, Element::I8 | Element::I16);
+            self.push(M::Load { bytes: element.bits() / 8, signed, dst: r, at });
+            let v = self.spread(r, false);
+            return match element {
+                Element::F16 => {
+                    // The words hold halves; narrow them back to where the conversion takes them.
+                    let dst = self.vector();
+                    self.push(M::Reverse { op: ops::VPMOVDW, len: self.len(), dst, src: v, imm: None });
+                    Rep::Vector(self.vec(ops::VCVTPH2PS, R::NONE, Src::R(dst)), R::NONE)
+                }
+                _ => self.widened(element, v),
+            };
+        }
+        let v = self.load_later(scalar, at);
+        Rep::Vector(v, if scalar.bits() == 64 { v } else { R::NONE })
+    }
+
+    pub(super) fn load_later(&mut self, scalar: Scalar, at: At) -> R {
+        match scalar.bits() {
+            64 => {
+                let op = VOp { w: u8::from(self.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
+                self.vec(op, R::NONE, Src::At(at))
+            }
+            _ => self.vec(ops::VBROADCASTSS, R::NONE, Src::At(at)),
+        }
+    }
+
+    fn load_contiguous(&mut self, scalar: Scalar, at: At, mask: Option<R>) -> R {
+        let wide = scalar.bits() == 64;
+        let dst = self.vector();
+        let Some(mask) = mask else {
+            let v = self.vec3(ops::VMOVUPS, dst, R::NONE, Src::At(at));
+            self.push(M::Vec(v));
+            return dst;
+        };
+        match self.isa {
+            Isa::Avx512 => {
+                let op = if wide { ops::VMOVUPD } else { ops::VMOVUPS };
+                let v = Vec3 { mask, zeroing: true, ..self.vec3(op, dst, R::NONE, Src::At(at)) };
+                self.push(M::Vec(v));
+            }
+            Isa::Avx2 => {
+                let op = if wide { ops::VMASKMOVPD } else { ops::VMASKMOVPS };
+                let v = self.vec3(op, dst, mask, Src::At(at));
+                self.push(M::Vec(v));
+            }
+        }
+        dst
+    }
+
+    fn gather(&mut self, scalar: Scalar, at: At, index: R, mask: Option<R>) -> Rep {
+        let wide = scalar.bits() == 64;
+        let mut parts = [R::NONE; 2];
+        for (part, gathered) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
+            let index = if part == 0 { index } else { self.upper_half(index) };
+            let dst = self.vector();
+            let zero = self.constant(0);
+            self.push(M::Mov { dst, src: zero });
+            // The instruction clears the mask that it is given.
+            let once = self.new_mask();
+            match mask {
+                Some(mask) => {
+                    let mask = self.part_mask(mask, scalar, part);
+                    self.push(M::Mov { dst: once, src: mask });
+                }
+                None => self.mask_fill(once, true),
+            }
+            let op = if wide { ops::VPGATHERDQ } else { ops::VPGATHERDD };
+            self.push(M::Gather { op, len: self.len(), dst, at, index, mask: once });
+            *gathered = dst;
+        }
+        Rep::Vector(parts[0], parts[1])
+    }
+
+    pub(super) fn store(
+        &mut self,
+        address: &'k Address,
+        element: Element,
+        value: Value,
+        guard: Option<Value>,
+        c: usize,
+    ) {
+        let guard = self.guard_of(guard, c);
+        let mask = self.active(guard, c);
+        for component in 0..self.width_of(value) {
+            let mut address = address.clone();
+            address.offset += u32::from(component) * (element.bits() / 8).max(1);
+            self.store_one(&address, element, (value, component), mask, c);
+        }
+    }
+
+    /// Lanes that are active and inside.
+    fn active(&mut self, guard: Option<Value>, c: usize) -> Option<R> {
+        match (guard, self.exec[c]) {
+            (None, exec) => exec,
+            (Some(guard), None) => Some(self.mask_of(guard, c)),
+            (Some(guard), Some(exec)) => {
+                let guard = self.mask_of(guard, c);
+                Some(self.mask_and(exec, guard))
+            }
+        }
+    }
+
+    fn store_one(
+        &mut self,
+        address: &Address,
+        element: Element,
+        (value, component): (Value, u8),
+        mask: Option<R>,
+        c: usize,
+    ) {
+        let scalar = element.scalar();
+        let narrow = self.isa == Isa::Avx512
+            && matches!(element, Element::U8 | Element::I8 | Element::U16 | Element::I16 | Element::F16);
+        if !is_plain(element) && !narrow {
+            return self.store_by_helper(address, element, (value, component), mask, c);
+        }
+        let Some(place) = self.place(address, c, element) else {
+            return self.store_by_helper(address, element, (value, component), mask, c);
+        };
+        let bytes = element.bits() as i32 / 8;
+        let len = self.len();
+        match place {
+            Place::Affine(at, step) if step == bytes && bytes >= 4 => {
+                for part in 0..Self::parts(scalar) {
+                    let src = self.vector_part(value, component, c, part);
+                    let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
+                    let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
+                    let op = match (self.isa, mask.is_some(), scalar.bits() == 64) {
+                        (Isa::Avx2, true, false) => ops::VMASKMOVPS_STORE,
+                        (Isa::Avx2, true, true) => ops::VMASKMOVPD_STORE,
+                        (_, _, false) => ops::VMOVUPS_STORE,
+                        (_, _, true) => ops::VMOVUPD_STORE,
+                    };
+                    self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
+                }
+            }
+            Place::Affine(at, step) if step == bytes => {
+                let src = self.vector_part(value, component, c, 0);
+                let op = match element {
+                    Element::U8 | Element::I8 => ops::VPMOVDB,
+                    Element::F16 => ops::VCVTPS2PH,
+                    _ => ops::VPMOVDW,
+                };
+                self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
+            }
+            Place::Same(at) if mask.is_none() && is_plain(element) => {
+                // Any lane's value will do.
+                let wide = scalar.bits() == 64;
+                let src = if self.is_scalar(value) && component == 0 && self.shape_of(value).lane == Lane::Same {
+                    self.scalar_reg(value, c)
+                } else {
+                    let v = self.vector_part(value, component, c, 0);
+                    let r = self.general();
+                    self.push(M::First { wide, dst: r, src: v });
+                    r
+                };
+                self.push(M::Store { bytes: bytes as u32, src, at });
+            }
+            place => {
+                if bytes < 4 || self.isa == Isa::Avx2 {
+                    return self.store_by_helper(address, element, (value, component), mask, c);
+                }
+                let (at, index) = match place {
+                    Place::Vary(at, index) => (at, index),
+                    Place::Affine(at, step) => self.as_gather(at, step),
+                    Place::Same(at) => self.as_gather(at, 0),
+                };
+                for part in 0..Self::parts(scalar) {
+                    let src = self.vector_part(value, component, c, part);
+                    let index = if part == 0 { index } else { self.upper_half(index) };
+                    let once = self.new_mask();
+                    match mask {
+                        Some(mask) => {
+                            let mask = self.part_mask(mask, scalar, part);
+                            self.push(M::Mov { dst: once, src: mask });
+                        }
+                        None => self.mask_fill(once, true),
+                    }
+                    let op = if scalar.bits() == 64 { ops::VPSCATTERDQ } else { ops::VPSCATTERDD };
+                    self.push(M::Scatter { op, len, src, at, index, mask: once });
+                }
+            }
+        }
+    }
+
+    /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements), in the first scratch column.
+    fn offsets_to_scratch(&mut self, scratch: R, address: &Address, c: usize) {
+        let mut sum = self.constant(address.offset);
+        for &(index, stride) in &address.terms {
+            let wide = self.scalar_of(index).bits() == 64;
+            let mut v = if wide {
+                // Offsets are below 2³² wherever the guard holds.
+                let low = self.vector_part(index, 0, c, 0);
+                let high = self.vector_part(index, 0, c, 1);
+                self.truncate(low, high)
+            } else {
+                self.vector_of(index, c)
+            };
+            if stride != 1 {
+                let by = self.constant(stride);
+                v = self.vec(ops::VPMULLD, v, Src::R(by));
+            }
+            sum = self.vec(ops::VPADDD, sum, Src::R(v));
+        }
+        self.put_scratch(scratch, 0, sum);
+    }
+
+    fn access_code(&self, access: Access, address: &Address, element: Element, c: usize) -> u64 {
+        rare::memory_code(access, address.memory, element, c as u32)
+    }
+
+    fn load_by_helper(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> Rep {
+        // The helper checks bounds by itself, so a value that is the same for all lanes is simply read for all.
+        let same = self.shape_of(value).lane == Lane::Same;
+        let mask = match (guard, same) {
+            (Some(guard), _) => Some(self.mask_of(guard, c)),
+            (None, true) => None,
+            (None, false) => self.exec_of_sharers(value, c),
+        };
+        let scratch = self.scratch();
+        self.offsets_to_scratch(scratch, address, c);
+        self.mask_to_scratch(scratch, mask);
+        self.push(M::Call { code: self.access_code(Access::Load, address, element, c) });
+        let rep = self.take_scratch(scratch, element.scalar());
+        if !self.is_scalar(value) {
+            return rep;
+        }
+        match rep {
+            Rep::Mask(mask) => {
+                let bits = self.mask_bits(mask);
+                Rep::General(Lin::reg(self.alu(Alu::And, false, bits, GSrc::Imm(1))))
+            }
+            Rep::Vector(v, _) => {
+                let r = self.general();
+                self.push(M::First { wide: element.scalar().bits() == 64, dst: r, src: v });
+                Rep::General(Lin::reg(r))
+            }
+            other => other,
+        }
+    }
+
+    fn store_by_helper(
+        &mut self,
+        address: &Address,
+        element: Element,
+        (value, component): (Value, u8),
+        mask: Option<R>,
+        c: usize,
+    ) {
+        let scratch = self.scratch();
+        self.offsets_to_scratch(scratch, address, c);
+        self.mask_to_scratch(scratch, mask);
+        self.operand_to_scratch(scratch, 1, value, component, c);
+        self.push(M::Call { code: self.access_code(Access::Store, address, element, c) });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn atomic(
+        &mut self,
+        op: AtomicOp,
+        address: &'k Address,
+        element: Element,
+        value: Option<Value>,
+        compare: Option<Value>,
+        result: Option<Value>,
+        guard: Option<Value>,
+        c: usize,
+    ) {
+        let guard = self.guard_of(guard, c);
+        let mask = self.active(guard, c);
+        let scratch = self.scratch();
+        self.offsets_to_scratch(scratch, address, c);
+        self.mask_to_scratch(scratch, mask);
+        for (column, operand) in [(1, value), (2, compare)] {
+            if let Some(operand) = operand {
+                self.operand_to_scratch(scratch, column, operand, 0, c);
+            }
+        }
+        self.push(M::Call { code: self.access_code(Access::Atomic(op), address, element, c) });
+        if let Some(result) = result {
+            let rep = self.take_scratch(scratch, element.scalar());
+            self.set_rep(result, 0, c, rep);
+        }
+    }
+}

@@ -1,0 +1,621 @@
+//! From the kernel form to machine instructions, a block of vectors at a time.
+//!
+//! A straight run of steps is emitted vector by vector, so that temporaries live shortly. What a step needs only once for
+//! several vectors is emitted once.
+
+mod arith;
+mod flow;
+mod memory;
+mod rare;
+mod scalar;
+mod value;
+
+use std::collections::HashMap;
+
+use vyre_foundation::ir::Builtin;
+use vyre_foundation::kernel::{Block, End, Inst, Kernel, Memory, Op, Scalar, Value};
+
+use super::asm::{Alu, Asm, Cond, Label, Len};
+use super::context;
+use super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
+use super::isa::Isa;
+use super::mir::{At, Class, GSrc, M, R};
+use super::shape::{self, Layout, Shape, Shapes};
+pub(super) use rare::{Access, Rare};
+use value::{Lin, Rep};
+
+/// One vector of a block, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Component {
+    x: u32,
+    y: u32,
+    z: u32,
+}
+
+/// How a kernel is laid over vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    pub(super) layout: Layout,
+    /// Vectors along x and rows of a block, for [`Layout::Rows`].
+    pub(super) vectors: u32,
+    pub(super) rows: u32,
+}
+
+/// Machine instructions of a whole kernel.
+pub(super) struct Lowered {
+    pub(super) code: Vec<M>,
+    pub(super) counts: [u32; 3],
+    pub(super) labels: u32,
+    pub(super) asm: Asm,
+}
+
+/// What makes a scalar, for finding it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Made {
+    Sum(R, i32),
+    Extended(R),
+    Alu(Alu, bool, R, GSrc),
+    Mul(bool, R, GSrc),
+    Shl(bool, R, i32),
+    /// A scalar in all lanes of a vector.
+    Spread(R, bool),
+    /// `spread + lane·stride + add`.
+    Ramp(R, i32, i32),
+    Constant(u32),
+    Constant64(u64),
+    Pool(u32),
+}
+
+/// An enclosing loop.
+struct LoopFrame<'k> {
+    params: &'k [Value],
+    results: &'k [Value],
+    /// Lanes still in the loop, per component; empty for a loop whose lanes stay together.
+    live: Vec<R>,
+    /// Lanes that left by `Break`, per component, when some return.
+    left: Vec<R>,
+    next: Label,
+    exit: Label,
+    parts: bool,
+    /// Results that are the parameters themselves.
+    shared: Vec<bool>,
+    body: *const Block,
+}
+
+pub(super) struct Lower<'k> {
+    kernel: &'k Kernel,
+    isa: Isa,
+    shapes: &'k Shapes,
+    tiling: Tiling,
+    code: Vec<M>,
+    counts: [u32; 3],
+    asm: Asm,
+    labels: u32,
+    /// First column of each value.
+    columns: Vec<u32>,
+    uses: Vec<u32>,
+    components: Vec<Component>,
+    /// For each set of axes, the first component that shares a component's place on them.
+    shared: Vec<Vec<usize>>,
+    reps: Vec<Rep>,
+    /// Active lanes; `None` when all are.
+    exec: Vec<Option<R>>,
+    divergent: u32,
+    loops: Vec<LoopFrame<'k>>,
+    made: HashMap<Made, R>,
+    /// Things made, in order, to forget them at the end of their scope.
+    made_log: Vec<Made>,
+    buffers: Vec<Option<R>>,
+    zeros: R,
+    shared_base: R,
+    locals_base: R,
+    /// Loads of the current run that may be put off until their use.
+    deferrable: Vec<Value>,
+    /// Components of the current run.
+    current: Vec<usize>,
+    /// First invocation of the block along x, or first of the workgroup.
+    origin_x: Lin,
+    origin_y: Lin,
+    origin_z: Lin,
+    groups: [Lin; 3],
+    block_end: Label,
+    stop_label: Label,
+    stop_at: R,
+    shared_at: Vec<u32>,
+    shared_bytes: u32,
+    locals_at: Vec<u32>,
+    lane_bytes: u32,
+}
+
+/// Bytes of workgroup memory and of one invocation's arrays, with the places of each.
+pub(super) fn frame(kernel: &Kernel) -> (Vec<u32>, u32, Vec<u32>, u32) {
+    let place = |end: &mut u32, size: u32| {
+        let at = *end;
+        *end += size.next_multiple_of(64);
+        at
+    };
+    let mut shared_bytes = 0;
+    let shared = kernel.shared.iter().map(|memory| place(&mut shared_bytes, memory.size)).collect();
+    let mut lane_bytes = 0;
+    let locals = kernel.locals.iter().map(|memory| place(&mut lane_bytes, memory.size)).collect();
+    (shared, shared_bytes, locals, lane_bytes)
+}
+
+/// Lowers a kernel.
+pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) -> Lowered {
+    let mut columns = Vec::with_capacity(kernel.values.len());
+    let mut count = 0;
+    for info in &kernel.values {
+        columns.push(count);
+        count += u32::from(info.ty.width);
+    }
+    let mut uses = vec![0; kernel.values.len()];
+    count_uses(&kernel.body, &mut uses);
+    let (shared_at, shared_bytes, locals_at, lane_bytes) = frame(kernel);
+    let mut asm = Asm::default();
+    let (block_end, stop_label) = (asm.label(), asm.label());
+    let mut lower = Lower {
+        kernel,
+        isa,
+        shapes,
+        tiling,
+        code: Vec::with_capacity(256),
+        counts: [0; 3],
+        asm,
+        labels: 2,
+        columns,
+        uses,
+        components: Vec::new(),
+        shared: Vec::new(),
+        reps: vec![Rep::None; count as usize],
+        exec: Vec::new(),
+        divergent: 0,
+        loops: Vec::new(),
+        made: HashMap::new(),
+        made_log: Vec::new(),
+        buffers: vec![None; kernel.buffers.len()],
+        zeros: R::NONE,
+        shared_base: R::NONE,
+        locals_base: R::NONE,
+        deferrable: Vec::new(),
+        current: Vec::new(),
+        origin_x: Lin::imm(0),
+        origin_y: Lin::imm(0),
+        origin_z: Lin::imm(0),
+        groups: [Lin::imm(0); 3],
+        block_end,
+        stop_label,
+        stop_at: R::NONE,
+        shared_at,
+        shared_bytes,
+        locals_at,
+        lane_bytes,
+    };
+    lower.function();
+    Lowered { code: lower.code, counts: lower.counts, labels: lower.labels, asm: lower.asm }
+}
+
+fn count_uses(block: &Block, uses: &mut [u32]) {
+    visit_values(block, &mut |value| uses[value.index()] += 1);
+}
+
+/// Shows every use of a value in a block and the blocks in it.
+fn visit_values(block: &Block, f: &mut dyn FnMut(Value)) {
+    for inst in &block.insts {
+        match inst {
+            Inst::Let(_, op) => visit_operands(op, f),
+            Inst::Store { address, value, guard, .. } => {
+                address.terms.iter().for_each(|&(index, _)| f(index));
+                f(*value);
+                guard.iter().for_each(|&guard| f(guard));
+            }
+            Inst::Atomic { address, value, compare, guard, .. } => {
+                address.terms.iter().for_each(|&(index, _)| f(index));
+                [value, compare, guard].into_iter().flatten().for_each(|&value| f(value));
+            }
+            Inst::Barrier(_) => {}
+            Inst::If { cond, then, otherwise, .. } => {
+                f(*cond);
+                visit_values(then, f);
+                visit_values(otherwise, f);
+            }
+            Inst::Loop(inner) => {
+                inner.init.iter().for_each(|&value| f(value));
+                if let Some(counter) = &inner.counter {
+                    f(counter.from);
+                    f(counter.to);
+                }
+                visit_values(&inner.body, f);
+            }
+        }
+    }
+    match &block.end {
+        End::Yield(values) | End::Continue(values) | End::Break(values) => values.iter().for_each(|&value| f(value)),
+        End::Return | End::Unreachable => {}
+    }
+}
+
+fn visit_operands(op: &Op, f: &mut dyn FnMut(Value)) {
+    match op {
+        Op::Const(_) | Op::Builtin(_) | Op::Length(_) => {}
+        Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _) => f(*a),
+        Op::Binary(_, a, b) => {
+            f(*a);
+            f(*b);
+        }
+        Op::Fma(a, b, c) | Op::Select(a, b, c) => {
+            f(*a);
+            f(*b);
+            f(*c);
+        }
+        Op::Load { address, guard, .. } => {
+            address.terms.iter().for_each(|&(index, _)| f(index));
+            guard.iter().for_each(|&guard| f(guard));
+        }
+        Op::Construct(parts) => parts.iter().for_each(|&part| f(part)),
+        Op::Subgroup(_, a, b) => {
+            f(*a);
+            b.iter().for_each(|&b| f(b));
+        }
+    }
+}
+
+impl<'k> Lower<'k> {
+    fn lanes(&self) -> u32 {
+        self.isa.lanes()
+    }
+
+    fn len(&self) -> Len {
+        match self.isa {
+            Isa::Avx512 => Len::L512,
+            Isa::Avx2 => Len::L256,
+        }
+    }
+
+    fn scalar_of(&self, value: Value) -> Scalar {
+        self.kernel.values[value.index()].ty.scalar
+    }
+
+    fn width_of(&self, value: Value) -> u8 {
+        self.kernel.values[value.index()].ty.width
+    }
+
+    fn shape_of(&self, value: Value) -> Shape {
+        self.shapes.of(value)
+    }
+
+    fn reg(&mut self, class: Class) -> R {
+        let count = &mut self.counts[class as usize];
+        *count += 1;
+        R::new(class, *count - 1)
+    }
+
+    fn general(&mut self) -> R {
+        self.reg(Class::General)
+    }
+
+    fn vector(&mut self) -> R {
+        self.reg(Class::Vector)
+    }
+
+    fn label(&mut self) -> Label {
+        self.labels += 1;
+        self.asm.label()
+    }
+
+    fn push(&mut self, m: M) {
+        self.code.push(m);
+    }
+
+    /// Binds a label; what was made before it is not known to have been made on every way to it, unless `keep`.
+    fn bind(&mut self, label: Label) {
+        self.push(M::Label(label));
+    }
+
+    /// Remembers what is made from here on, to forget it with [`Lower::leave_scope`].
+    fn enter_scope(&self) -> usize {
+        self.made_log.len()
+    }
+
+    fn leave_scope(&mut self, mark: usize) {
+        for made in self.made_log.drain(mark..) {
+            self.made.remove(&made);
+        }
+    }
+
+    fn remember(&mut self, made: Made, r: R) {
+        if self.made.insert(made, r).is_none() {
+            self.made_log.push(made);
+        }
+    }
+
+    fn function(&mut self) {
+        self.zeros = self.general();
+        self.push(M::Load { bytes: 8, signed: false, dst: self.zeros, at: At::new(R::CONTEXT, context::ZEROS) });
+        if self.shared_bytes > 0 {
+            self.shared_base = self.general();
+            let at = At::new(R::CONTEXT, context::SHARED);
+            self.push(M::Load { bytes: 8, signed: false, dst: self.shared_base, at });
+        }
+        if self.lane_bytes > 0 {
+            self.locals_base = self.general();
+            let at = At::new(R::CONTEXT, context::LOCALS);
+            self.push(M::Load { bytes: 8, signed: false, dst: self.locals_base, at });
+        }
+        if has_open_loop(&self.kernel.body) {
+            self.stop_at = self.general();
+            self.push(M::Load { bytes: 8, signed: false, dst: self.stop_at, at: At::new(R::CONTEXT, context::STOP) });
+        }
+        let mut used = vec![false; self.kernel.buffers.len()];
+        used_buffers(&self.kernel.body, &mut used);
+        for (index, used) in used.into_iter().enumerate() {
+            if used {
+                let r = self.general();
+                let at = At::new(R::CONTEXT, context::BUFFERS + 16 * index as i32);
+                self.push(M::Load { bytes: 8, signed: false, dst: r, at });
+                self.buffers[index] = Some(r);
+            }
+        }
+        for (axis, disp) in [(1, ARG_Y), (2, ARG_Z)] {
+            let r = self.general();
+            self.push(M::Load { bytes: 4, signed: false, dst: r, at: At::new(R::STACK, disp) });
+            self.groups[axis] = Lin::reg(r);
+        }
+        let size = self.kernel.workgroup_size;
+        self.origin_y = self.scaled(self.groups[1], size[1]);
+        self.origin_z = self.scaled(self.groups[2], size[2]);
+        match self.tiling.layout {
+            Layout::Rows => self.rows(),
+            Layout::Group | Layout::Line => self.groups(),
+        }
+        let stop = self.stop_label;
+        self.bind(stop);
+    }
+
+    fn scaled(&mut self, lin: Lin, by: u32) -> Lin {
+        if by == 1 {
+            return lin;
+        }
+        let from = self.materialise(lin);
+        let r = self.general();
+        self.push(M::Mul { wide: false, dst: r, a: from, b: GSrc::Imm(by as i32) });
+        Lin::reg(r)
+    }
+
+    fn set_components(&mut self, components: Vec<Component>) {
+        let count = components.len();
+        self.shared = (0..8u8)
+            .map(|axes| {
+                (0..count)
+                    .map(|c| {
+                        let same = |d: usize| {
+                            (axes & shape::X == 0 || components[c].x == components[d].x)
+                                && (axes & shape::Y == 0 || components[c].y == components[d].y)
+                                && (axes & shape::Z == 0 || components[c].z == components[d].z)
+                        };
+                        (0..=c).find(|&d| same(d)).unwrap_or(c)
+                    })
+                    .collect()
+            })
+            .collect();
+        let columns = self
+            .columns
+            .last()
+            .map_or(0, |&last| last as usize + usize::from(self.kernel.values.last().map_or(1, |info| info.ty.width)));
+        self.reps = vec![Rep::None; columns * count.max(1)];
+        self.components = components;
+        self.exec = vec![None; count];
+    }
+
+    fn body(&mut self) {
+        if self.tiling.layout == Layout::Rows && self.lane_bytes > 0 {
+            self.clear_locals();
+        }
+        let all: Vec<usize> = (0..self.components.len()).collect();
+        let end = self.label();
+        self.block_end = end;
+        let mark = self.enter_scope();
+        let kernel = self.kernel;
+        self.block(&kernel.body, &all, None);
+        self.leave_scope(mark);
+        self.bind(end);
+    }
+
+    /// Vectors along whole rows: full blocks first, then single vectors with a mask.
+    fn rows(&mut self) {
+        let size = self.kernel.workgroup_size;
+        let Tiling { vectors, rows, .. } = self.tiling;
+        let lanes = self.lanes();
+        let end = self.general();
+        let first = self.general();
+        self.push(M::Load { bytes: 4, signed: false, dst: first, at: At::new(R::STACK, ARG_X) });
+        self.push(M::Load { bytes: 4, signed: false, dst: end, at: At::new(R::STACK, ARG_X_END) });
+        if size[0] != 1 {
+            self.push(M::Mul { wide: false, dst: first, a: first, b: GSrc::Imm(size[0] as i32) });
+            self.push(M::Mul { wide: false, dst: end, a: end, b: GSrc::Imm(size[0] as i32) });
+        }
+        let origin_y = self.origin_y;
+        let row_loop = (size[1] / rows > 1).then(|| {
+            let row = self.general();
+            self.push(M::Imm { dst: row, value: 0 });
+            let label = self.label();
+            self.bind(label);
+            (row, label)
+        });
+        let mark = self.enter_scope();
+        if let Some((row, _)) = row_loop {
+            let y = self.general();
+            let base = self.materialise(origin_y);
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: y, a: base, b: GSrc::R(row) });
+            self.origin_y = Lin::reg(y);
+        }
+        let x = self.general();
+        self.push(M::Mov { dst: x, src: first });
+        self.origin_x = Lin::reg(x);
+        let (main, tail, done) = (self.label(), self.label(), self.label());
+        if vectors > 1 {
+            let step = (vectors * lanes) as i32;
+            self.bind(main);
+            let inner = self.enter_scope();
+            let next = self.general();
+            self.push(M::Lea { wide: false, dst: next, at: At::new(x, step) });
+            self.push(M::Cmp { wide: false, a: next, b: GSrc::R(end) });
+            self.push(M::JumpIf(Cond::Above, tail));
+            self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+            self.body();
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(step) });
+            self.push(M::Jump(main));
+            self.leave_scope(inner);
+        }
+        self.bind(tail);
+        let inner = self.enter_scope();
+        self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::AboveEqual, done));
+        self.set_components((0..rows).map(|y| Component { x: 0, y, z: 0 }).collect());
+        let left = self.general();
+        self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: end, b: GSrc::R(x) });
+        let mask = self.mask_below(left);
+        self.exec = vec![Some(mask); rows as usize];
+        self.body();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(lanes as i32) });
+        self.push(M::Jump(tail));
+        self.leave_scope(inner);
+        self.bind(done);
+        self.leave_scope(mark);
+        if let Some((row, label)) = row_loop {
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: row, a: row, b: GSrc::Imm(rows as i32) });
+            self.push(M::Cmp { wide: false, a: row, b: GSrc::Imm(size[1] as i32) });
+            self.push(M::JumpIf(Cond::Below, label));
+        }
+    }
+
+    /// One workgroup after the other, each as one block.
+    fn groups(&mut self) {
+        let size = self.kernel.workgroup_size;
+        let lanes = self.lanes();
+        let (again, done) = (self.label(), self.label());
+        let group = self.general();
+        self.push(M::Load { bytes: 4, signed: false, dst: group, at: At::new(R::STACK, ARG_X) });
+        let end = self.general();
+        self.push(M::Load { bytes: 4, signed: false, dst: end, at: At::new(R::STACK, ARG_X_END) });
+        self.bind(again);
+        let mark = self.enter_scope();
+        self.push(M::Cmp { wide: false, a: group, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::AboveEqual, done));
+        self.groups[0] = Lin::reg(group);
+        self.origin_x = self.scaled(Lin::reg(group), size[0]);
+        self.clear_private();
+        let total = size[0] * size[1] * size[2];
+        let components = match self.tiling.layout {
+            Layout::Group => (0..size[2])
+                .flat_map(|z| (0..size[1]).flat_map(move |y| (0..size[0] / lanes).map(move |x| Component { x, y, z })))
+                .collect(),
+            _ => (0..total.div_ceil(lanes)).map(|x| Component { x, y: 0, z: 0 }).collect::<Vec<_>>(),
+        };
+        self.set_components(components);
+        if !total.is_multiple_of(lanes) {
+            let last = self.exec.len() - 1;
+            let bits = self.general();
+            self.push(M::Imm { dst: bits, value: u64::from(total % lanes) });
+            let mask = self.mask_below(bits);
+            self.exec[last] = Some(mask);
+        }
+        self.body();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: group, a: group, b: GSrc::Imm(1) });
+        self.push(M::Jump(again));
+        self.leave_scope(mark);
+        self.bind(done);
+    }
+
+    /// What a built-in is for a component: the value of its first lane.
+    fn builtin(&mut self, builtin: Builtin, c: usize) -> Lin {
+        let size = self.kernel.workgroup_size;
+        let Component { x, y, z } = self.components[c];
+        let lanes = self.lanes();
+        let rows = self.tiling.layout == Layout::Rows;
+        // In one line of a workgroup without extent along x, every lane is at 0.
+        let x = if self.tiling.layout == Layout::Line && (size[1] > 1 || size[2] > 1) { 0 } else { x };
+        match builtin {
+            Builtin::LocalIndex if !rows => {
+                let x = self.components[c].x;
+                Lin::imm((x * lanes + size[0] * y + size[0] * size[1] * z) as i32)
+            }
+            Builtin::GlobalId(0) => self.origin_x.plus((x * lanes) as i32),
+            Builtin::GlobalId(1) => self.origin_y.plus(y as i32),
+            Builtin::GlobalId(_) => self.origin_z.plus(z as i32),
+            Builtin::LocalId(0) if rows => {
+                let at = self.origin_x.plus((x * lanes) as i32);
+                let at = self.materialise(at);
+                Lin::reg(self.alu(Alu::And, false, at, GSrc::Imm(size[0] as i32 - 1)))
+            }
+            Builtin::LocalIndex => self.builtin(Builtin::LocalId(0), c),
+            Builtin::LocalId(0) => Lin::imm((x * lanes) as i32),
+            Builtin::LocalId(1) if rows => {
+                // The row within the workgroup: rows of a block never leave it.
+                let at = self.origin_y.plus(y as i32);
+                let at = self.materialise(at);
+                let first = self.scaled(self.groups[1], size[1]);
+                let first = self.materialise(first);
+                Lin::reg(self.alu(Alu::Sub, false, at, GSrc::R(first)))
+            }
+            Builtin::LocalId(1) => Lin::imm(y as i32),
+            Builtin::LocalId(_) => Lin::imm(z as i32),
+            Builtin::WorkgroupId(0) if rows => {
+                let at = self.origin_x.plus((x * lanes) as i32);
+                let at = self.materialise(at);
+                let r = self.general();
+                let count = GSrc::Imm(size[0].trailing_zeros() as i32);
+                self.push(M::Shift { op: super::asm::Shift::Right, wide: false, dst: r, a: at, count });
+                Lin::reg(r)
+            }
+            Builtin::WorkgroupId(axis) => self.groups[usize::from(axis.min(2))],
+            Builtin::NumWorkgroups(axis) => {
+                let r = self.general();
+                let at = At::new(R::CONTEXT, context::GROUPS + 4 * i32::from(axis.min(2)));
+                self.push(M::Load { bytes: 4, signed: false, dst: r, at });
+                Lin::reg(r)
+            }
+            Builtin::WorkgroupSize(axis) => Lin::imm(size[usize::from(axis.min(2))] as i32),
+            Builtin::SubgroupSize => Lin::imm(crate::launch::SUBGROUP_SIZE as i32),
+            Builtin::NumSubgroups => {
+                Lin::imm(size.iter().product::<u32>().div_ceil(crate::launch::SUBGROUP_SIZE) as i32)
+            }
+            // Not affine; made from the local index where they are used.
+            Builtin::SubgroupLane | Builtin::SubgroupId => self.builtin(Builtin::LocalIndex, c),
+        }
+    }
+}
+
+fn has_open_loop(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::If { then, otherwise, .. } => has_open_loop(then) || has_open_loop(otherwise),
+        Inst::Loop(inner) => !inner.finite || has_open_loop(&inner.body),
+        _ => false,
+    })
+}
+
+fn used_buffers(block: &Block, used: &mut [bool]) {
+    let mut mark = |memory: Memory| {
+        if let Memory::Buffer(index) = memory {
+            used[index as usize] = true;
+        }
+    };
+    for inst in &block.insts {
+        match inst {
+            Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } | Inst::Atomic { address, .. } => {
+                mark(address.memory);
+            }
+            _ => {}
+        }
+    }
+    for inst in &block.insts {
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                used_buffers(then, used);
+                used_buffers(otherwise, used);
+            }
+            Inst::Loop(inner) => used_buffers(&inner.body, used),
+            _ => {}
+        }
+    }
+}

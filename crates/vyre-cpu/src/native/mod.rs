@@ -1,0 +1,317 @@
+//! Machine code for x86-64.
+//!
+//! `shape` finds how values change over lanes, `lower` turns the kernel form into machine instructions for a block of vectors,
+//! `regalloc` and `emit` make bytes of them, `code` holds the bytes in executable memory, and `helper` is what they call.
+
+mod asm;
+mod code;
+mod context;
+mod emit;
+mod helper;
+mod isa;
+mod lower;
+mod mir;
+mod ops;
+mod regalloc;
+mod shape;
+
+use vyre_foundation::ir::Builtin;
+use vyre_foundation::kernel::{Block, Inst, Kernel, Op};
+
+pub(crate) use isa::Isa;
+pub(crate) use shape::MAX_INDEX;
+
+use crate::artifact::{Reader, Writer};
+use crate::launch::{Grid, Stop, Stretch};
+use crate::memory::{Arena, Span};
+use lower::Tiling;
+use shape::Layout;
+
+/// A kernel as machine code.
+#[derive(Debug)]
+pub(crate) struct Native {
+    code: code::Code,
+    bytes: Vec<u8>,
+    isa: Isa,
+    tiling: Tiling,
+    shape: FrameShape,
+    vector_spills: u32,
+}
+
+/// Sizes of the private memories of one thread.
+#[derive(Debug)]
+struct FrameShape {
+    shared_at: Vec<u32>,
+    shared_sizes: Vec<u32>,
+    shared_bytes: u32,
+    arrays: Vec<(u32, u32, bool)>,
+    lane_bytes: u32,
+    locals_bytes: usize,
+}
+
+/// Vectors of a workgroup that may make one block. More would be a great deal of code.
+const MAX_VECTORS: u32 = 64;
+
+/// Why a kernel can't be compiled; the interpreter then runs it.
+pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
+    if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Subgroup(..)))) {
+        return Some("it has subgroup operations".to_owned());
+    }
+    let total: u32 = kernel.workgroup_size.iter().product();
+    let vectors = total.div_ceil(isa.lanes());
+    if layout(kernel, isa) != Layout::Rows && vectors > MAX_VECTORS {
+        return Some(format!("its workgroup takes {vectors} vectors, and {MAX_VECTORS} fit in a block"));
+    }
+    if kernel.buffers.len() > 0xffff || kernel.shared.len() > 0xffff || kernel.locals.len() > 0xffff {
+        return Some("it has too many memories".to_owned());
+    }
+    None
+}
+
+fn uses(block: &Block, what: &dyn Fn(&Inst) -> bool) -> bool {
+    block.insts.iter().any(|inst| {
+        what(inst)
+            || match inst {
+                Inst::If { then, otherwise, .. } => uses(then, what) || uses(otherwise, what),
+                Inst::Loop(inner) => uses(&inner.body, what),
+                _ => false,
+            }
+    })
+}
+
+/// How a kernel is laid over vectors.
+fn layout(kernel: &Kernel, isa: Isa) -> Layout {
+    let size = kernel.workgroup_size;
+    let whole_rows = size[0].is_multiple_of(isa.lanes());
+    let asks = |wanted: &dyn Fn(Builtin) -> bool| {
+        uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Builtin(builtin)) if wanted(*builtin)))
+    };
+    let place_in_group = asks(&|builtin| matches!(builtin, Builtin::LocalId(0) | Builtin::WorkgroupId(0)));
+    let line = asks(&|builtin| matches!(builtin, Builtin::LocalIndex));
+    let subgroup = asks(&|builtin| matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId));
+    let free = !kernel.has_barrier && kernel.shared.is_empty() && !subgroup && size[2] == 1;
+    let simple = !place_in_group || (whole_rows && size[0].is_power_of_two());
+    if free && simple && (!line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
+        return Layout::Rows;
+    }
+    if whole_rows { Layout::Group } else { Layout::Line }
+}
+
+/// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
+pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
+    let layout = layout(kernel, isa);
+    let shapes = shape::analyse(kernel, layout);
+    let size = kernel.workgroup_size;
+    let candidates: Vec<Tiling> = match layout {
+        Layout::Rows => {
+            // Rows share what does not depend on them, when a loop makes that worth it.
+            let rows = match size[1] {
+                n if n.is_multiple_of(4) && uses(&kernel.body, &|inst| matches!(inst, Inst::Loop(_))) => 4,
+                _ => 1,
+            };
+            let mut all: Vec<Tiling> = [8, 4, 2]
+                .iter()
+                .filter(|&&n| n > rows / 2)
+                .map(|&n| Tiling { layout, vectors: (n / rows).max(1), rows })
+                .collect();
+            if rows > 1 {
+                all.insert(0, Tiling { layout, vectors: 4, rows });
+            }
+            all.push(Tiling { layout, vectors: 1, rows: 1 });
+            all.dedup();
+            all
+        }
+        _ => vec![Tiling { layout, vectors: 1, rows: 1 }],
+    };
+    let last = candidates.len() - 1;
+    for (position, tiling) in candidates.into_iter().enumerate() {
+        let mut lowered = lower::lower(kernel, isa, &shapes, tiling);
+        let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
+        // The largest block whose values fit into registers.
+        if allocation.slots[1] > 0 && position != last {
+            continue;
+        }
+        let emitted = emit::emit(&lowered.code, lowered.asm, &allocation, isa)?;
+        let shape = frame_shape(kernel, isa, tiling);
+        return Some(Native {
+            code: code::Code::new(&emitted.code)?,
+            bytes: emitted.code,
+            isa,
+            tiling,
+            shape,
+            vector_spills: emitted.vector_spills,
+        });
+    }
+    None
+}
+
+fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling) -> FrameShape {
+    let (shared_at, shared_bytes, locals_at, lane_bytes) = lower::frame(kernel);
+    let vectors = match tiling.layout {
+        Layout::Rows => tiling.vectors * tiling.rows,
+        _ => kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes()),
+    };
+    let arrays = kernel
+        .locals
+        .iter()
+        .zip(locals_at)
+        .map(|(memory, at)| {
+            let beside = memory.element.is_some_and(|(element, width)| element.bits() == 32 && width == 1);
+            (at, memory.size.next_multiple_of(64), beside)
+        })
+        .collect();
+    FrameShape {
+        shared_at,
+        shared_sizes: kernel.shared.iter().map(|memory| memory.size.next_multiple_of(8)).collect(),
+        shared_bytes,
+        arrays,
+        lane_bytes,
+        locals_bytes: (vectors * isa.lanes()) as usize * lane_bytes as usize,
+    }
+}
+
+/// What one thread needs to run compiled code.
+pub(crate) struct Worker<'a> {
+    context: Vec<u64>,
+    _frame: Box<helper::Frame<'a>>,
+    _memory: Arena,
+}
+
+// SAFETY: the context points into the frame and the memory that move with it, and to the launch's buffers, which are shared by
+// all its threads.
+unsafe impl Send for Worker<'_> {}
+
+impl Native {
+    /// The machine code, position-independent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What [`Native::read`] makes the same code of again.
+    pub(crate) fn write(&self, out: &mut Writer) {
+        let Tiling { layout, vectors, rows } = self.tiling;
+        out.word(match self.isa {
+            Isa::Avx2 => 0,
+            Isa::Avx512 => 1,
+        });
+        out.word(match layout {
+            Layout::Rows => 0,
+            Layout::Group => 1,
+            Layout::Line => 2,
+        });
+        for word in [vectors, rows, self.vector_spills] {
+            out.word(word);
+        }
+        let shape = &self.shape;
+        out.words(&shape.shared_at);
+        out.words(&shape.shared_sizes);
+        out.word(shape.shared_bytes);
+        out.word(shape.arrays.len() as u32);
+        for &(at, size, beside) in &shape.arrays {
+            for word in [at, size, u32::from(beside)] {
+                out.word(word);
+            }
+        }
+        out.word(shape.lane_bytes);
+        out.word(shape.locals_bytes as u32);
+        out.bytes(&self.bytes);
+    }
+
+    /// Reads what [`Native::write`] wrote; `None` when it is not that, or for another instruction set.
+    pub(crate) fn read(input: &mut Reader<'_>, wanted: Isa) -> Option<Native> {
+        let isa = match input.word()? {
+            0 => Isa::Avx2,
+            1 => Isa::Avx512,
+            _ => return None,
+        };
+        if isa != wanted {
+            return None;
+        }
+        let layout = match input.word()? {
+            0 => Layout::Rows,
+            1 => Layout::Group,
+            2 => Layout::Line,
+            _ => return None,
+        };
+        let (vectors, rows, vector_spills) = (input.word()?, input.word()?, input.word()?);
+        let (shared_at, shared_sizes, shared_bytes) = (input.words()?, input.words()?, input.word()?);
+        let count = input.word()?;
+        let mut arrays = Vec::new();
+        for _ in 0..count {
+            arrays.push((input.word()?, input.word()?, input.word()? != 0));
+        }
+        let (lane_bytes, locals_bytes) = (input.word()?, input.word()? as usize);
+        let bytes = input.bytes()?.to_vec();
+        let shape = FrameShape { shared_at, shared_sizes, shared_bytes, arrays, lane_bytes, locals_bytes };
+        let tiling = Tiling { layout, vectors, rows };
+        Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills })
+    }
+
+    /// How the kernel was laid out, for people.
+    pub(crate) fn describe(&self) -> String {
+        let layout = match self.tiling.layout {
+            Layout::Rows => format!("blocks of {} x {} vectors along rows", self.tiling.vectors, self.tiling.rows),
+            Layout::Group | Layout::Line => "one workgroup a block".to_owned(),
+        };
+        format!(
+            "{} vectors of {} lanes, {layout}, {} bytes of code, {} vector registers on the stack",
+            if self.isa == Isa::Avx512 { "AVX-512" } else { "AVX2" },
+            self.isa.lanes(),
+            self.bytes.len(),
+            self.vector_spills
+        )
+    }
+
+    /// The launch is small enough for 32-bit offsets.
+    pub(crate) fn fits(&self, workgroup_size: [u32; 3], buffers: &[Span], grid: &Grid) -> bool {
+        let invocations = (0..3)
+            .all(|axis| u64::from(grid.workgroups[axis]) * u64::from(workgroup_size[axis]) <= u64::from(MAX_INDEX));
+        invocations && buffers.iter().all(|buffer| buffer.bytes() <= MAX_INDEX as usize)
+    }
+
+    /// Makes a thread ready; `None` when there is no memory for it.
+    pub(crate) fn worker<'a>(&self, buffers: &'a [Span], grid: &Grid, stop: &Stop) -> Option<Worker<'a>> {
+        let shape = &self.shape;
+        let shared_at = context::SCRATCH_BYTES + 64;
+        let locals_at = (shared_at + shape.shared_bytes as usize).next_multiple_of(64);
+        let memory = Arena::new(locals_at + shape.locals_bytes + 64)?;
+        let shared = shape
+            .shared_at
+            .iter()
+            .zip(&shape.shared_sizes)
+            .map(|(&at, &size)| memory.span(shared_at + at as usize, size as usize))
+            .collect();
+        let frame = Box::new(helper::Frame {
+            lanes: self.isa.lanes(),
+            buffers,
+            shared,
+            locals: memory.span(locals_at, shape.locals_bytes),
+            lane_bytes: shape.lane_bytes,
+            arrays: shape.arrays.clone(),
+        });
+        let mut words = vec![0u64; context::HEADER_WORDS + 2 * buffers.len()];
+        let [x, y, z] = grid.workgroups;
+        words[context::GROUPS as usize / 8] = u64::from(x) | u64::from(y) << 32;
+        words[context::GROUPS as usize / 8 + 1] = u64::from(z);
+        let address = |span: Span| span.start() as u64;
+        words[context::STOP as usize / 8] = stop.word() as u64;
+        words[context::SCRATCH as usize / 8] = address(memory.span(0, 0));
+        words[context::ZEROS as usize / 8] = address(memory.span(context::SCRATCH_BYTES, 64));
+        words[context::SHARED as usize / 8] = address(memory.span(shared_at, 0));
+        words[context::LOCALS as usize / 8] = address(memory.span(locals_at, 0));
+        words[context::HELPER as usize / 8] = helper::help as *const () as u64;
+        words[context::LAUNCH as usize / 8] = std::ptr::from_ref(&*frame) as u64;
+        for (index, (buffer, &length)) in buffers.iter().zip(&grid.lengths).enumerate() {
+            words[context::HEADER_WORDS + 2 * index] = address(*buffer);
+            words[context::HEADER_WORDS + 2 * index + 1] = length;
+        }
+        Some(Worker { context: words, _frame: frame, _memory: memory })
+    }
+
+    /// Runs some workgroups.
+    pub(crate) fn run(&self, worker: &mut Worker<'_>, stretch: Stretch) {
+        // SAFETY: the code came from this crate's emitter for a kernel whose frame `worker` has, and the worker's buffers are
+        // those of the launch, within the limits that `fits` checked.
+        unsafe { self.code.call(worker.context.as_ptr(), stretch.first, stretch.end, stretch.y, stretch.z) }
+    }
+}

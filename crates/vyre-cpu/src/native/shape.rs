@@ -1,0 +1,414 @@
+//! How a value changes over the lanes of a vector and over the vectors of a block.
+//!
+//! A block is a box of vectors: several along x and several rows. A value that is the same in all lanes stays a scalar; one
+//! that grows by a constant from lane to lane is a scalar and a stride; one that does not depend on the row is computed once
+//! for all rows.
+
+use vyre_foundation::ir::{Builtin, Literal};
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
+
+/// Over the lanes of one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    Same,
+    /// 32-bit integers: `base + lane · stride`.
+    Affine(i32),
+    Vary,
+}
+
+/// Depends on the vector's place along x.
+pub(super) const X: u8 = 1;
+/// Depends on its row.
+pub(super) const Y: u8 = 2;
+/// Depends on its layer.
+pub(super) const Z: u8 = 4;
+
+/// How a value changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) lane: Lane,
+    /// Axes of the block on which it depends.
+    pub(super) axes: u8,
+    /// For 32-bit integers: no value is greater (as unsigned).
+    pub(super) max: u32,
+}
+
+impl Shape {
+    const fn same(max: u32) -> Shape {
+        Shape { lane: Lane::Same, axes: 0, max }
+    }
+
+    /// One scalar for the whole block.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.lane == Lane::Same && self.axes == 0
+    }
+
+    fn join(self, other: Shape) -> Shape {
+        let lane = if self.lane == other.lane { self.lane } else { Lane::Vary };
+        Shape { lane, axes: self.axes | other.axes, max: self.max.max(other.max) }
+    }
+}
+
+/// How built-in values are laid over blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Vectors run along the whole row of workgroups; no invocation waits for another.
+    Rows,
+    /// A block is one workgroup, and each of its rows is a whole number of vectors.
+    Group,
+    /// A block is one workgroup, taken as one line of invocations.
+    Line,
+}
+
+/// Invocations along x that a launch may have, so that indices of neighbours don't wrap.
+pub(crate) const MAX_INDEX: u32 = (1 << 31) - (1 << 20);
+
+pub(super) struct Analysis<'k> {
+    kernel: &'k Kernel,
+    layout: Layout,
+    shapes: Vec<Option<Shape>>,
+    constants: Vec<Option<Literal>>,
+    /// Loops whose lanes part, by the address of the loop.
+    parting: Vec<*const Loop>,
+    divergent: u32,
+    changed: bool,
+    rounds: u32,
+    /// All axes that a block has.
+    axes: u8,
+}
+
+/// What is known about every value.
+pub(super) struct Shapes {
+    shapes: Vec<Option<Shape>>,
+    parting: Vec<*const Loop>,
+}
+
+impl Shapes {
+    pub(super) fn of(&self, value: Value) -> Shape {
+        self.shapes[value.index()].unwrap_or(Shape { lane: Lane::Vary, axes: X | Y | Z, max: u32::MAX })
+    }
+
+    /// Lanes leave the loop, or skip the rest of a round, one by one.
+    pub(super) fn parts(&self, inner: &Loop) -> bool {
+        self.parting.contains(&std::ptr::from_ref(inner))
+    }
+}
+
+pub(super) fn analyse(kernel: &Kernel, layout: Layout) -> Shapes {
+    let axes = match layout {
+        Layout::Rows => X | Y,
+        Layout::Group => X | Y | Z,
+        Layout::Line => X,
+    };
+    let mut analysis = Analysis {
+        kernel,
+        layout,
+        shapes: vec![None; kernel.values.len()],
+        constants: vec![None; kernel.values.len()],
+        parting: Vec::new(),
+        divergent: 0,
+        changed: true,
+        rounds: 0,
+        axes,
+    };
+    while analysis.changed {
+        analysis.changed = false;
+        analysis.rounds += 1;
+        analysis.block(&kernel.body);
+    }
+    Shapes { shapes: analysis.shapes, parting: analysis.parting }
+}
+
+impl<'k> Analysis<'k> {
+    fn scalar(&self, value: Value) -> Scalar {
+        self.kernel.values[value.index()].ty.scalar
+    }
+
+    fn get(&self, value: Value) -> Shape {
+        self.shapes[value.index()].unwrap_or(Shape::same(0))
+    }
+
+    fn set(&mut self, value: Value, mut shape: Shape) {
+        // A bool that is not one scalar for the block is a mask.
+        if self.scalar(value) == Scalar::Bool && !shape.is_uniform() {
+            shape.lane = Lane::Vary;
+        }
+        let old = self.shapes[value.index()];
+        let new = match old {
+            Some(old) => {
+                let mut new = old.join(shape);
+                // Bounds that still grow are given up, so that the search ends.
+                if new.max > old.max && self.rounds > 2 {
+                    new.max = u32::MAX;
+                }
+                new
+            }
+            None => shape,
+        };
+        if Some(new) != old {
+            self.shapes[value.index()] = Some(new);
+            self.changed = true;
+        }
+    }
+
+    fn varying(&self) -> Shape {
+        Shape { lane: Lane::Vary, axes: self.axes, max: u32::MAX }
+    }
+
+    fn block(&mut self, block: &'k Block) {
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => {
+                    if let Op::Const(literal) = op {
+                        self.constants[value.index()] = Some(*literal);
+                    }
+                    let shape = self.op(*value, op);
+                    self.set(*value, shape);
+                }
+                Inst::Store { .. } | Inst::Barrier(_) => {}
+                Inst::Atomic { result, .. } => {
+                    if let Some(result) = result {
+                        self.set(*result, self.varying());
+                    }
+                }
+                Inst::If { cond, then, otherwise, results } => {
+                    let parts = !self.get(*cond).is_uniform();
+                    self.divergent += u32::from(parts);
+                    self.block(then);
+                    self.block(otherwise);
+                    self.divergent -= u32::from(parts);
+                    for (position, &result) in results.iter().enumerate() {
+                        if parts {
+                            self.set(result, self.varying());
+                            continue;
+                        }
+                        for block in [then, otherwise] {
+                            if let End::Yield(values) = &block.end {
+                                let shape = self.get(values[position]);
+                                self.set(result, shape);
+                            }
+                        }
+                    }
+                }
+                Inst::Loop(inner) => self.run_loop(inner),
+            }
+        }
+    }
+
+    fn run_loop(&mut self, inner: &'k Loop) {
+        let mut parts = self.leaves_apart(&inner.body, false, true);
+        if self.divergent > 0 && returns(&inner.body) {
+            parts = true;
+        }
+        if let Some(counter) = &inner.counter {
+            parts |= !self.get(counter.from).is_uniform() || !self.get(counter.to).is_uniform();
+        }
+        let key = std::ptr::from_ref(inner);
+        if parts && !self.parting.contains(&key) {
+            self.parting.push(key);
+            self.changed = true;
+        }
+        let parts = self.parting.contains(&key);
+        for (&param, &init) in inner.params.iter().zip(&inner.init) {
+            let shape = if parts { self.varying() } else { self.get(init) };
+            self.set(param, shape);
+        }
+        if let Some(counter) = &inner.counter {
+            let (from, to) = (self.get(counter.from), self.get(counter.to));
+            // Below its limit, and no start is negative when it is bounded.
+            let max = if from.max < 1 << 31 && to.max < 1 << 31 { to.max.saturating_sub(1) } else { u32::MAX };
+            let shape = if parts { self.varying() } else { Shape::same(max) };
+            self.set(counter.value, shape);
+        }
+        self.divergent += u32::from(parts);
+        self.block(&inner.body);
+        self.divergent -= u32::from(parts);
+        let mut ends: Vec<(bool, &'k [Value])> = Vec::new();
+        collect_ends(&inner.body, &mut ends);
+        for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
+            if parts {
+                self.set(result, self.varying());
+                continue;
+            }
+            for (is_break, values) in &ends {
+                let shape = self.get(values[position]);
+                self.set(if *is_break { result } else { param }, shape);
+            }
+            if inner.counter.is_some() {
+                let shape = self.get(param);
+                self.set(result, shape);
+            }
+        }
+    }
+
+    /// Some lanes, but not all, leave from inside the block.
+    fn leaves_apart(&self, block: &Block, apart: bool, own_loop: bool) -> bool {
+        for inst in &block.insts {
+            match inst {
+                Inst::If { cond, then, otherwise, .. } => {
+                    let apart = apart || !self.get(*cond).is_uniform();
+                    if self.leaves_apart(then, apart, own_loop) || self.leaves_apart(otherwise, apart, own_loop) {
+                        return true;
+                    }
+                }
+                Inst::Loop(inner) => {
+                    let apart = apart || self.parting.contains(&std::ptr::from_ref(&**inner));
+                    if self.leaves_apart(&inner.body, apart, false) {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        match block.end {
+            End::Break(_) | End::Continue(_) => apart && own_loop,
+            End::Return => apart,
+            End::Yield(_) | End::Unreachable => false,
+        }
+    }
+
+    fn op(&self, value: Value, op: &Op) -> Shape {
+        let scalar = self.scalar(value);
+        let small = matches!(scalar, Scalar::U32 | Scalar::I32);
+        let all = |values: &[Value]| -> Shape {
+            let mut shape = Shape::same(u32::MAX);
+            for &value in values {
+                let of = self.get(value);
+                shape.axes |= of.axes;
+                if of.lane != Lane::Same {
+                    shape.lane = Lane::Vary;
+                }
+            }
+            shape
+        };
+        match op {
+            Op::Const(literal) => Shape::same(u32::try_from(literal.bits()).unwrap_or(u32::MAX)),
+            Op::Builtin(builtin) => self.builtin(*builtin),
+            Op::Length(_) => Shape::same(MAX_INDEX),
+            Op::Unary(_, a) => all(&[*a]),
+            Op::Binary(op, a, b) if small && self.scalar(*a) == scalar => self.integer(*op, *a, *b, all(&[*a, *b])),
+            Op::Binary(_, a, b) => all(&[*a, *b]),
+            Op::Fma(a, b, c) => all(&[*a, *b, *c]),
+            Op::Select(cond, yes, no) => {
+                if self.get(*cond).is_uniform() {
+                    return self.get(*yes).join(self.get(*no));
+                }
+                Shape { lane: Lane::Vary, max: u32::MAX, ..all(&[*cond, *yes, *no]) }
+            }
+            Op::Cast(a) | Op::BitCast(a) => {
+                let from = self.scalar(*a);
+                if small && matches!(from, Scalar::U32 | Scalar::I32) {
+                    return self.get(*a);
+                }
+                let mut shape = all(&[*a]);
+                if from == Scalar::Bool {
+                    shape.max = 1;
+                }
+                shape
+            }
+            Op::Load { address, guard, .. } => {
+                if matches!(address.memory, Memory::Local(_)) {
+                    return self.varying();
+                }
+                let mut parts: Vec<Value> = address.terms.iter().map(|&(index, _)| index).collect();
+                parts.extend(guard);
+                all(&parts)
+            }
+            Op::Extract(a, _) => all(&[*a]),
+            Op::Construct(parts) => all(parts),
+            Op::Subgroup(..) => self.varying(),
+        }
+    }
+
+    fn integer(&self, op: Binary, a: Value, b: Value, mut plain: Shape) -> Shape {
+        let (left, right) = (self.get(a), self.get(b));
+        let stride = |shape: Shape| match shape.lane {
+            Lane::Same => Some(0),
+            Lane::Affine(stride) => Some(stride),
+            Lane::Vary => None,
+        };
+        let constant = |value: Value| self.constants[value.index()].map(|literal| literal.bits() as u32);
+        let bound = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let (la, lb) = (u64::from(left.max), u64::from(right.max));
+        let stride = match (op, stride(left), stride(right)) {
+            (Binary::Add, Some(s), Some(t)) => s.checked_add(t),
+            (Binary::Sub, Some(s), Some(t)) => s.checked_sub(t),
+            (Binary::Mul, Some(s), Some(0)) => constant(b).and_then(|c| s.checked_mul(c as i32)),
+            (Binary::Mul, Some(0), Some(s)) => constant(a).and_then(|c| s.checked_mul(c as i32)),
+            (Binary::Shl, Some(s), Some(0)) => constant(b).and_then(|c| s.checked_mul(1i32.checked_shl(c & 31)?)),
+            _ => None,
+        };
+        plain.max = match op {
+            Binary::Add => bound(la + lb),
+            Binary::Mul => bound(la * lb),
+            Binary::Shl => constant(b).map_or(u32::MAX, |c| bound(la << (c & 31))),
+            Binary::Shr if self.scalar(a) == Scalar::U32 => constant(b).map_or(left.max, |c| left.max >> (c & 31)),
+            Binary::Div if self.scalar(a) == Scalar::U32 => left.max,
+            Binary::Rem if self.scalar(a) == Scalar::U32 => left.max,
+            Binary::And => left.max.min(right.max),
+            Binary::Min if self.scalar(a) == Scalar::U32 => left.max.min(right.max),
+            Binary::Max if self.scalar(a) == Scalar::U32 => left.max.max(right.max),
+            _ => u32::MAX,
+        };
+        match stride {
+            Some(0) if plain.lane == Lane::Same => {}
+            // Neighbouring lanes must stay within reach of a displacement.
+            Some(stride) if stride != 0 && stride.unsigned_abs() <= 1 << 14 => plain.lane = Lane::Affine(stride),
+            _ => {}
+        }
+        plain
+    }
+
+    fn builtin(&self, builtin: Builtin) -> Shape {
+        let size = self.kernel.workgroup_size;
+        let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, max };
+        let scalar = |axes: u8, max: u32| Shape { lane: Lane::Same, axes, max };
+        let line = |max: u32| Shape { lane: Lane::Vary, axes: X, max };
+        match (builtin, self.layout) {
+            (Builtin::GlobalId(0), Layout::Rows | Layout::Group) => affine(X, MAX_INDEX),
+            (Builtin::GlobalId(1), Layout::Rows | Layout::Group) => scalar(Y, MAX_INDEX),
+            (Builtin::GlobalId(_), Layout::Rows) => scalar(0, MAX_INDEX),
+            (Builtin::GlobalId(_), Layout::Group) => scalar(Z, MAX_INDEX),
+            (Builtin::GlobalId(0), Layout::Line) if size[1] == 1 && size[2] == 1 => affine(X, MAX_INDEX),
+            (Builtin::GlobalId(axis), Layout::Line) if size[usize::from(axis.min(2))] == 1 => scalar(0, MAX_INDEX),
+            (Builtin::GlobalId(_), Layout::Line) => line(MAX_INDEX),
+            (Builtin::LocalId(0), Layout::Rows | Layout::Group) => affine(X, size[0] - 1),
+            (Builtin::LocalId(1), Layout::Rows | Layout::Group) => scalar(Y, size[1] - 1),
+            (Builtin::LocalId(_), Layout::Rows) => scalar(0, size[2] - 1),
+            (Builtin::LocalId(_), Layout::Group) => scalar(Z, size[2] - 1),
+            (Builtin::LocalId(0), Layout::Line) if size[1] == 1 && size[2] == 1 => affine(X, size[0] - 1),
+            (Builtin::LocalId(axis), Layout::Line) if size[usize::from(axis.min(2))] == 1 => scalar(0, 0),
+            (Builtin::LocalId(axis), Layout::Line) => line(size[usize::from(axis.min(2))] - 1),
+            (Builtin::LocalIndex, _) => affine(self.axes, size[0] * size[1] * size[2] - 1),
+            (Builtin::WorkgroupId(0), Layout::Rows) => scalar(X, MAX_INDEX),
+            (Builtin::WorkgroupId(_) | Builtin::NumWorkgroups(_), _) => scalar(0, MAX_INDEX),
+            (Builtin::WorkgroupSize(_), _) => scalar(0, 1024),
+            (Builtin::SubgroupSize | Builtin::NumSubgroups, _) => scalar(0, 1024),
+            (Builtin::SubgroupLane | Builtin::SubgroupId, _) => Shape { lane: Lane::Vary, axes: self.axes, max: 1024 },
+        }
+    }
+}
+
+/// The ways out of a round of a loop: `true` for those that leave it.
+pub(super) fn collect_ends<'k>(block: &'k Block, ends: &mut Vec<(bool, &'k [Value])>) {
+    for inst in &block.insts {
+        if let Inst::If { then, otherwise, .. } = inst {
+            collect_ends(then, ends);
+            collect_ends(otherwise, ends);
+        }
+    }
+    match &block.end {
+        End::Break(values) => ends.push((true, values)),
+        End::Continue(values) => ends.push((false, values)),
+        _ => {}
+    }
+}
+
+fn returns(block: &Block) -> bool {
+    block.end == End::Return
+        || block.insts.iter().any(|inst| match inst {
+            Inst::If { then, otherwise, .. } => returns(then) || returns(otherwise),
+            Inst::Loop(inner) => returns(&inner.body),
+            _ => false,
+        })
+}
