@@ -1,6 +1,7 @@
 //! Which launch is fastest here: workgroup shapes and specialization values are measured, and decisions are kept with their
 //! evidence.
 
+mod belief;
 mod cache;
 mod campaign;
 mod decision;
@@ -8,6 +9,7 @@ mod feedback;
 mod key;
 mod mode;
 mod natural;
+mod online;
 mod space;
 mod stats;
 
@@ -28,6 +30,7 @@ pub use natural::{
     NaturalGradientPolicy, NaturalGradientTuningError, NaturalGradientTuningStep, Q16_ONE, identity_fisher_q16,
     identity_fisher_q16_into,
 };
+pub use online::{OnlineTuner, Turn};
 pub use space::{Candidate, Candidates, Space};
 
 use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;

@@ -33,7 +33,7 @@ impl Device {
     pub(crate) fn new(surface: Surface, seed: u64, noise_seed: u64) -> Device {
         let mut random = Random(seed);
         let best = [1.0 + 3.0 * random.unit(), 3.0 * random.unit(), random.unit()];
-        let steep = [0.15 + 0.15 * random.unit(), 0.08 + 0.12 * random.unit(), 0.1 * random.unit()];
+        let steep = [0.04 + 0.06 * random.unit(), 0.03 + 0.05 * random.unit(), 0.1 * random.unit()];
         let mut costs: Vec<f64> = Vec::new();
         for candidate in 0..CANDIDATES {
             let place = place(candidate);
