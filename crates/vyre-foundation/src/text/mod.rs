@@ -42,7 +42,7 @@ pub use print::print;
 
 use std::collections::HashMap;
 
-use crate::ir::{DataType, MathOp, Name, TypeDef, TypeId};
+use crate::ir::{DataType, Name};
 
 /// Words that statements, values and parts of a size start with. A bare name is none of them.
 const KEYWORDS: &[&str] = &[
@@ -80,7 +80,7 @@ const KEYWORDS: &[&str] = &[
     "num_subgroups",
 ];
 
-/// Functions of the text form besides those of [`MathOp`].
+/// Functions of the text form besides those of `MathOp`.
 const FUNCTIONS: &[&str] = &["len", "select", "swizzle", "part"];
 
 /// Words that types start with. A bare name is none of these either.
@@ -104,22 +104,6 @@ fn is_bare(name: &str) -> bool {
 
 /// The lanes that letters name, and back.
 const LANES: &[u8; 4] = b"xyzw";
-
-/// The name by which a struct of the table can be written as a type: bare, unique, not that of a function. Only the first
-/// `known` definitions count.
-fn type_name(types: &[TypeDef], known: usize, id: TypeId) -> Option<&Name> {
-    match types[..known.min(types.len())].get(id.0 as usize)? {
-        TypeDef::Struct { name, .. }
-            if is_bare(name.as_str())
-                && MathOp::named(name.as_str()).is_none()
-                && !FUNCTIONS.contains(&name.as_str()) =>
-        {
-            let same = |def: &&TypeDef| matches!(def, TypeDef::Struct { name: other, .. } if other == name);
-            (types.iter().filter(same).count() == 1).then_some(name)
-        }
-        _ => None,
-    }
-}
 
 /// The variables in scope, with their types where a declaration says them.
 #[derive(Default)]

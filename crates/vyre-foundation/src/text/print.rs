@@ -1,10 +1,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use super::{LANES, Scope, is_bare, type_name};
+use super::{FUNCTIONS, LANES, Scope, is_bare};
 use crate::ir::typing::step;
 use crate::ir::{
-    Access, BarrierScope, BinaryOp, Count, DataType, Expr, Literal, Name, Node, Program, TypeDef, UnaryOp,
+    Access, BarrierScope, BinaryOp, Count, DataType, Expr, Literal, MathOp, Name, Node, Program, TypeDef, UnaryOp,
 };
 
 /// The text of a program.
@@ -17,6 +17,8 @@ pub fn print(program: &Program) -> String {
         constants: program.constants().iter().map(|constant| constant.name.as_str()).collect(),
         buffers: HashMap::new(),
         known_types: 0,
+        type_names: type_names(program.types()),
+        member_names: program.types().iter().map(member_names).collect(),
     };
     printer.program();
     printer.out
@@ -52,6 +54,40 @@ struct Printer<'a> {
     /// Types of buffers, known once bodies begin.
     buffers: HashMap<&'a str, &'a DataType>,
     known_types: usize,
+    /// For each type, the name by which it can be written.
+    type_names: Vec<Option<&'a Name>>,
+    /// For each struct, the names by which its members can be written.
+    member_names: Vec<Vec<Option<&'a Name>>>,
+}
+
+/// Structs can be written by their name where it is bare, not that of a function, and no other struct has it.
+fn type_names(types: &[TypeDef]) -> Vec<Option<&Name>> {
+    let usable = |name: &str| is_bare(name) && MathOp::named(name).is_none() && !FUNCTIONS.contains(&name);
+    let mut names = unique(types.iter().map(struct_name));
+    names.iter_mut().for_each(|entry| *entry = entry.filter(|name| usable(name.as_str())));
+    names
+}
+
+fn struct_name(def: &TypeDef) -> Option<&Name> {
+    match def {
+        TypeDef::Struct { name, .. } => Some(name),
+        TypeDef::Array { .. } => None,
+    }
+}
+
+fn member_names(def: &TypeDef) -> Vec<Option<&Name>> {
+    match def {
+        TypeDef::Struct { members, .. } => unique(members.iter().map(|member| Some(&member.name))),
+        TypeDef::Array { .. } => Vec::new(),
+    }
+}
+
+/// The names that occur once.
+fn unique<'n>(names: impl Iterator<Item = Option<&'n Name>>) -> Vec<Option<&'n Name>> {
+    let names: Vec<_> = names.collect();
+    let mut counts: HashMap<&Name, u32> = HashMap::new();
+    names.iter().flatten().for_each(|name| *counts.entry(name).or_default() += 1);
+    names.into_iter().map(|name| name.filter(|name| counts[name] == 1)).collect()
 }
 
 /// How strongly an operator binds.
@@ -181,9 +217,9 @@ impl<'a> Printer<'a> {
 
     fn ty(&self, ty: &DataType) -> String {
         match ty {
-            DataType::Handle(id) => match type_name(self.program.types(), self.known_types, *id) {
-                Some(name) => name.to_string(),
-                None => ty.to_string(),
+            DataType::Handle(id) => match self.type_names[..self.known_types].get(id.0 as usize) {
+                Some(Some(name)) => name.to_string(),
+                _ => ty.to_string(),
             },
             _ => ty.to_string(),
         }
@@ -249,7 +285,12 @@ impl<'a> Printer<'a> {
             match access {
                 Access::Index(index) => to.extend([T("["), E(index, 0), T("]")]),
                 Access::Member(at) => {
-                    let name = ty.as_ref().and_then(|ty| member_name(self.program.types(), ty, *at));
+                    let name = match ty {
+                        Some(DataType::Handle(id)) => {
+                            self.member_names.get(id.0 as usize).and_then(|names| *names.get(*at as usize)?)
+                        }
+                        _ => None,
+                    };
                     to.push(Item::Owned(match name {
                         Some(name) => format!(".{}", quoted(name.as_str())),
                         None => format!(".{at}"),
@@ -475,12 +516,4 @@ impl<'a> Printer<'a> {
 
 fn is_struct(types: &[TypeDef], id: u32) -> bool {
     matches!(types.get(id as usize), Some(TypeDef::Struct { .. }))
-}
-
-/// The name of a struct's member, where no other member has it.
-fn member_name<'t>(types: &'t [TypeDef], ty: &DataType, at: u32) -> Option<&'t Name> {
-    let DataType::Handle(id) = ty else { return None };
-    let TypeDef::Struct { members, .. } = types.get(id.0 as usize)? else { return None };
-    let name = &members.get(at as usize)?.name;
-    (members.iter().filter(|member| member.name == *name).count() == 1).then_some(name)
 }

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use smallvec::SmallVec;
 use vyre_spec::{Diagnostic, codes};
 
@@ -17,7 +19,8 @@ pub fn decode(bytes: &[u8]) -> Result<Program> {
             format!("{} bytes are more than the limit of {MAX_BYTES}", bytes.len()),
         ));
     }
-    let mut decoder = Decoder { rest: bytes, total: bytes.len(), items: 0, expr_depth: 0, node_depth: 0 };
+    let mut decoder =
+        Decoder { rest: bytes, total: bytes.len(), items: 0, expr_depth: 0, node_depth: 0, names: HashMap::new() };
     if !bytes.starts_with(&MAGIC) {
         return Err(Diagnostic::new(&codes::wire::WIRE_HEADER, "the bytes don't start with `VYRE`"));
     }
@@ -49,6 +52,7 @@ struct Decoder<'a> {
     items: u32,
     expr_depth: u32,
     node_depth: u32,
+    names: HashMap<&'a [u8], Name>,
 }
 
 impl<'a> Decoder<'a> {
@@ -125,10 +129,14 @@ impl<'a> Decoder<'a> {
     fn name(&mut self) -> Result<Name> {
         let length = self.word()? as usize;
         let bytes = self.take(length)?;
-        match std::str::from_utf8(bytes) {
-            Ok(name) => Ok(name.into()),
-            Err(_) => Err(self.invalid("a name is not UTF-8")),
+        // A name is used many times; one copy of it serves all.
+        if let Some(name) = self.names.get(bytes) {
+            return Ok(name.clone());
         }
+        let Ok(text) = std::str::from_utf8(bytes) else { return Err(self.invalid("a name is not UTF-8")) };
+        let name = Name::from(text);
+        self.names.insert(bytes, name.clone());
+        Ok(name)
     }
 
     fn ty(&mut self) -> Result<DataType> {
