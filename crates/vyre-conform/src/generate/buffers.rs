@@ -35,6 +35,21 @@ impl Generator {
             offset += layout.size;
             align = align.max(layout.align);
         }
+        let mut array = None;
+        if self.rng.chance(1, 3) {
+            let element = self.numeric_type();
+            let count = self.rng.range(1, 4);
+            if let Some(layout) = layout_of(&data_type(element), &[]) {
+                let id = self.types.len() as u32;
+                let ty = data_type(element);
+                self.types.push(TypeDef::Array { element: ty, count: Count::Fixed(count), stride: layout.stride });
+                offset = offset.next_multiple_of(layout.align);
+                placed.push(Member { name: "list".into(), ty: DataType::Handle(TypeId(id)), offset });
+                offset += layout.stride * count;
+                align = align.max(layout.align);
+                array = Some((id, element, count));
+            }
+        }
         let id = self.types.len() as u32;
         self.types.push(TypeDef::Struct {
             name: format!("S{id}").into(),
@@ -42,7 +57,7 @@ impl Generator {
             size: offset.next_multiple_of(align),
             align,
         });
-        self.structs.push(StructInfo { id, members });
+        self.structs.push(StructInfo { id, members, array });
     }
 
     pub(super) fn element_type(&self, element: &Element) -> DataType {
@@ -183,6 +198,11 @@ impl Generator {
             .zip(bindings)
             .map(|(buffer, binding)| {
                 let ty = self.element_type(&buffer.element);
+                let ty = match (&ty.as_vector(), self.rng.chance(1, 2)) {
+                    (Some((DataType::U32, 2)), true) => DataType::Vec2U32,
+                    (Some((DataType::U32, 4)), true) => DataType::Vec4U32,
+                    _ => ty,
+                };
                 let decl = decl(buffer, binding, ty);
                 let open = match buffer.role {
                     Role::Input | Role::Own | Role::Atomic(_) | Role::OwnAtomic => {
@@ -232,14 +252,21 @@ impl Generator {
             return (0..count).for_each(|_| self.scalar_bytes(&element, out));
         }
         match ty {
-            DataType::Handle(id) => {
-                if let Some(TypeDef::Struct { members, .. }) = types.get(id.0 as usize) {
+            DataType::Handle(id) => match types.get(id.0 as usize) {
+                Some(TypeDef::Struct { members, .. }) => {
                     for member in members {
                         out.resize(start + member.offset as usize, 0);
                         self.element_bytes(&member.ty, types, out);
                     }
                 }
-            }
+                Some(TypeDef::Array { element, count: Count::Fixed(count), stride }) => {
+                    for i in 1..=*count {
+                        self.element_bytes(element, types, out);
+                        out.resize(start + (i * stride) as usize, 0);
+                    }
+                }
+                _ => {}
+            },
             scalar => self.scalar_bytes(scalar, out),
         }
     }

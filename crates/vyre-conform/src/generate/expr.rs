@@ -4,7 +4,7 @@ use vyre_foundation::ir::{Access, BinaryOp, Builtin, DataType, Expr, MathOp, Sub
 use vyre_foundation::kernel::{Scalar, Type};
 
 use super::value::data_type;
-use super::{Element, Floats, Generator, LocalType, Phase, Role, Subgroups};
+use super::{Element, Floats, Generator, LocalType, Phase, Role, StructInfo, Subgroups};
 
 impl Generator {
     /// An expression of this type, at most `depth` operations deep (a few more for guards).
@@ -106,6 +106,11 @@ impl Generator {
     }
 
     fn bit_cast(&mut self, ty: Type, depth: u32) -> Expr {
+        if self.options.vectors && self.rng.chance(1, 3) {
+            if let Some(cast) = self.wide_bit_cast(ty, depth) {
+                return cast;
+            }
+        }
         let from = match ty.scalar {
             Scalar::U32 if self.float32() && self.rng.chance(1, 2) => Scalar::F32,
             Scalar::I32 if self.float32() && self.rng.chance(1, 2) => Scalar::F32,
@@ -124,6 +129,35 @@ impl Generator {
             value = self.without_nan(value, from);
         }
         value.bit_cast(data_type(ty))
+    }
+
+    /// Between different numbers of components of the same size in all.
+    fn wide_bit_cast(&mut self, ty: Type, depth: u32) -> Option<Expr> {
+        let bits = u32::from(ty.width) * ty.scalar.bits();
+        let mut scalars = vec![Scalar::U32, Scalar::I32];
+        if self.options.int64 {
+            scalars.extend([Scalar::U64, Scalar::I64]);
+        }
+        if self.float32() {
+            scalars.push(Scalar::F32);
+            if self.options.f16 {
+                scalars.extend([Scalar::F16, Scalar::F16]);
+            }
+        }
+        let scalar = self.rng.pick(&scalars);
+        let width = bits / scalar.bits();
+        if ty.scalar == Scalar::Bool || !(1..=4).contains(&width) || width * scalar.bits() != bits {
+            return None;
+        }
+        if ty.scalar.is_float() && !self.float32() {
+            return None;
+        }
+        let from = Type { scalar, width: width as u8 };
+        let mut value = self.expr(from, depth.min(2));
+        if from.scalar.is_float() {
+            value = self.without_nan(value, from);
+        }
+        Some(value.bit_cast(data_type(ty)))
     }
 
     fn float32(&self) -> bool {
@@ -333,7 +367,7 @@ impl Generator {
                     found.push((whole, Some(LocalType::Value(*own))));
                 }
                 LocalType::Array(element, _) if *element == ty => found.push((whole, Some(local.ty.clone()))),
-                LocalType::Struct(i) if self.structs[*i].members.contains(&ty) => {
+                LocalType::Struct(i) if self.structs[*i].holds(ty) => {
                     found.push((whole, Some(local.ty.clone())));
                 }
                 _ => {}
@@ -356,16 +390,41 @@ impl Generator {
                 Expr::Part { value: Box::new(whole), path: vec![Access::Index(index)] }
             }
             Some(LocalType::Struct(i)) => {
-                let member = self.member_of(i, ty)?;
-                Expr::Part { value: Box::new(whole), path: vec![Access::Member(member)] }
+                let path = self.path_into(i, ty)?;
+                Expr::Part { value: Box::new(whole), path }
             }
         })
     }
 
-    pub(super) fn member_of(&mut self, structure: usize, ty: Type) -> Option<u32> {
-        let members = &self.structs[structure].members;
-        let fitting: Vec<u32> = (0..members.len()).filter(|&i| members[i] == ty).map(|i| i as u32).collect();
-        if fitting.is_empty() { None } else { Some(self.rng.pick(&fitting)) }
+    /// The way to a part of this type.
+    fn path_into(&mut self, structure: usize, ty: Type) -> Option<Vec<Access>> {
+        let StructInfo { members, array, .. } = self.structs[structure].clone();
+        let mut fitting: Vec<u32> = (0..members.len()).filter(|&i| members[i] == ty).map(|i| i as u32).collect();
+        let array = array.filter(|(_, element, _)| *element == ty);
+        if array.is_some() {
+            fitting.push(members.len() as u32);
+        }
+        if fitting.is_empty() {
+            return None;
+        }
+        let member = self.rng.pick(&fitting);
+        let mut path = vec![Access::Member(member)];
+        if let (Some((_, _, count)), true) = (array, member == members.len() as u32) {
+            path.push(Access::Index(self.index(count)));
+        }
+        Some(path)
+    }
+
+    /// The way to some part, and its type.
+    pub(super) fn some_path(&mut self, structure: usize) -> (Vec<Access>, Type) {
+        let StructInfo { members, array, .. } = self.structs[structure].clone();
+        if let Some((_, element, count)) = array
+            && self.rng.chance(1, 3)
+        {
+            return (vec![Access::Member(members.len() as u32), Access::Index(self.index(count))], element);
+        }
+        let member = self.rng.below(members.len() as u32);
+        (vec![Access::Member(member)], members[member as usize])
     }
 
     /// An index into something of this length: mostly inside, at times far outside, of any integer type.
@@ -398,6 +457,8 @@ impl Generator {
             let readable = match buffer.role {
                 Role::Input | Role::Uniform => true,
                 Role::Own => true,
+                // Plain and atomic accesses of one invocation don't race.
+                Role::OwnAtomic => !self.in_function,
                 Role::Shared => !self.in_function,
                 Role::SharedAtomic(_) => !self.in_function && self.phase == Phase::Read,
                 _ => false,
@@ -405,7 +466,7 @@ impl Generator {
             let fits = match &buffer.element {
                 Element::Value(own) => *own == ty || (ty.width == 1 && own.scalar == ty.scalar),
                 Element::Stored(_, own) => *own == ty,
-                Element::Struct(s) => self.structs[*s].members.contains(&ty),
+                Element::Struct(s) => self.structs[*s].holds(ty),
             };
             if readable && fits {
                 fitting.push(i);
@@ -432,7 +493,7 @@ impl Generator {
                 }
                 vec![Access::Index(self.index(u32::from(own.width)))]
             }
-            Element::Struct(s) => vec![Access::Member(self.member_of(*s, ty)?)],
+            Element::Struct(s) => self.path_into(*s, ty)?,
             _ => Vec::new(),
         };
         Some(Expr::Load { buffer: buffer.name, index: Box::new(index), path })

@@ -273,6 +273,15 @@ struct Local {
 struct StructInfo {
     id: u32,
     members: Vec<Type>,
+    /// The last member may be an array: its type, element and count.
+    array: Option<(u32, Type, u32)>,
+}
+
+impl StructInfo {
+    /// Some part of it has this type.
+    fn holds(&self, ty: Type) -> bool {
+        self.members.contains(&ty) || self.array.is_some_and(|(_, element, _)| element == ty)
+    }
 }
 
 /// What workgroup memory is good for at the moment.

@@ -7,7 +7,7 @@ use vyre_foundation::ir::{
 use vyre_foundation::kernel::{Scalar, Type};
 
 use super::value::data_type;
-use super::{Element, Floats, Generator, Local, LocalType, Phase, Role, Subgroups};
+use super::{Element, Floats, Generator, Local, LocalType, Phase, Role, StructInfo, Subgroups};
 
 impl Generator {
     /// Statements until the budget is spent, with names of their own.
@@ -145,14 +145,18 @@ impl Generator {
     }
 
     fn struct_value(&mut self, which: usize) -> Expr {
-        let members = self.structs[which].members.clone();
-        let parts = members
+        let StructInfo { members, array, .. } = self.structs[which].clone();
+        let mut parts: Vec<Expr> = members
             .into_iter()
             .map(|ty| {
                 let value = self.expr(ty, 1);
                 self.tame(value, ty)
             })
             .collect();
+        if let Some((id, element, count)) = array {
+            let elements = (0..count).map(|_| self.leaf(element)).collect();
+            parts.push(Expr::construct(DataType::Handle(TypeId(id)), elements));
+        }
         Expr::construct(self.struct_type_of(which), parts)
     }
 
@@ -172,10 +176,7 @@ impl Generator {
                 let value = self.struct_value(which);
                 return vec![Node::assign(&local.name, value)];
             }
-            LocalType::Struct(which) => {
-                let member = self.rng.below(self.structs[which].members.len() as u32);
-                (vec![Access::Member(member)], self.structs[which].members[member as usize])
-            }
+            LocalType::Struct(which) => self.some_path(which),
         };
         let value = self.expr(ty, 3);
         let value = self.tame(value, ty);
@@ -212,10 +213,9 @@ impl Generator {
             }
             Element::Struct(which) if self.rng.chance(1, 3) => (Vec::new(), self.struct_value(which)),
             Element::Struct(which) => {
-                let member = self.rng.below(self.structs[which].members.len() as u32);
-                let ty = self.structs[which].members[member as usize];
+                let (path, ty) = self.some_path(which);
                 let value = self.expr(ty, 3);
-                (vec![Access::Member(member)], self.tame(value, ty))
+                (path, self.tame(value, ty))
             }
         };
         vec![Node::Store { buffer: buffer.name, index, path, value }]
