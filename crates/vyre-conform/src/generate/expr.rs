@@ -106,10 +106,11 @@ impl Generator {
     }
 
     fn bit_cast(&mut self, ty: Type, depth: u32) -> Expr {
-        if self.options.vectors && self.rng.chance(1, 3) {
-            if let Some(cast) = self.wide_bit_cast(ty, depth) {
-                return cast;
-            }
+        if self.options.vectors
+            && self.rng.chance(1, 3)
+            && let Some(cast) = self.wide_bit_cast(ty, depth)
+        {
+            return cast;
         }
         let from = match ty.scalar {
             Scalar::U32 if self.float32() && self.rng.chance(1, 2) => Scalar::F32,

@@ -181,7 +181,16 @@ impl Case {
 
     /// The case as text for people: the program, and everything that is passed to it.
     pub fn describe(&self) -> String {
-        let mut out = format!("{:#?}\n", self.program);
+        let mut out = String::new();
+        for b in self.program.buffers() {
+            out += &format!("{b:?}\n");
+        }
+        for f in self.program.functions() {
+            out += &format!("{f:?}\n");
+        }
+        for n in self.program.body() {
+            out += &format!("{n:?}\n");
+        }
         let inputs: Vec<_> = self.program.binding_order().into_iter().map(|i| &self.program.buffers()[i]).collect();
         for (buffer, bytes) in inputs.iter().filter(|buffer| buffer.kind.is_input()).zip(&self.inputs) {
             let bytes: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -3,7 +3,7 @@
 use vyre_foundation::ir::{Access, Expr, Literal, Name, Node};
 
 use super::types::Names;
-use super::{Parts, Protected, collect_names, constants_of};
+use super::{Parts, Protected, collect_names, constants_of, is_own};
 use crate::compare::{each_operand, visit};
 
 /// Calls `change` on the n-th list of statements; `None` when there are fewer.
@@ -97,7 +97,17 @@ pub(super) fn simpler_statements(parts: &Parts, n: usize, keep: &Protected) -> O
             once.extend(body.iter().cloned());
             vec![body.clone(), vec![Node::Block(once.clone())], once]
         }
-        Node::Loop { body, .. } | Node::Block(body) => vec![body.clone()],
+        Node::Loop { body, .. } => {
+            let leaves = |node: &&Node| {
+                let mut leaves = false;
+                visit(std::slice::from_ref(*node), &mut |node| {
+                    leaves |= matches!(node, Node::Break | Node::Continue);
+                });
+                leaves
+            };
+            vec![body.clone(), body.iter().filter(|node| !leaves(node)).cloned().collect()]
+        }
+        Node::Block(body) => vec![body.clone()],
         Node::Call { function, result: Some(result), .. } => {
             let ty = parts.functions.iter().find(|f| f.name == *function).and_then(|f| f.result.clone());
             let zero = ty.map(|ty| constants_of(&ty, &parts.types)).unwrap_or_default();
@@ -231,7 +241,8 @@ fn inner(expr: &mut Expr, keep: &Protected, see: &mut dyn FnMut(&mut Expr) -> bo
     match expr {
         Expr::Literal(_) | Expr::Var(_) | Expr::Constant(_) | Expr::Length(_) | Expr::Builtin(_) => false,
         Expr::Load { buffer, index, path } => {
-            (!keep.written.contains(buffer) && inner(index, keep, see)) || path_exprs(path, keep, see)
+            let kept = keep.written.contains(buffer) && is_own(index);
+            (!kept && inner(index, keep, see)) || path_exprs(path, keep, see)
         }
         Expr::Unary { value, .. }
         | Expr::Cast { value, .. }
