@@ -5,10 +5,11 @@
 use std::ops::Range;
 
 use vyre_conform::{
-    Case, Floats, GenOptions, KernelBackend, Outcome, Rules, Subgroups, check, check_against, generate, reduce,
-    run_reference,
+    Case, Floats, GenOptions, KernelBackend, Outcome, Rules, Subgroups, check, check_against, compare, generate,
+    reduce, run_reference,
 };
 use vyre_foundation::wire;
+use vyre_wgsl::ImportOptions;
 
 fn seeds() -> Range<u64> {
     let count = std::env::var("VYRE_RANDOM").ok().map_or(300, |text| match text.parse() {
@@ -98,4 +99,47 @@ fn optimised_programs_mean_the_same() {
         }
     });
     assert_eq!(wrong, 0, "programs that mean something else after the optimiser");
+}
+
+/// Results of a program that went through WGSL text; `None` where WGSL has no way to say it.
+fn through_wgsl(case: &Case) -> Result<Option<Vec<Vec<u8>>>, String> {
+    let valid = case.program.validate().map_err(|problems| problems[0].to_string())?;
+    let text = match vyre_wgsl::export(&valid) {
+        Ok(text) => text,
+        Err(problem) if problem.code == &vyre_spec::codes::wgsl::EXPORT_UNSUPPORTED => return Ok(None),
+        Err(problem) => return Err(problem.to_string()),
+    };
+    let program =
+        vyre_wgsl::import(&text, &ImportOptions::default()).map_err(|problems| format!("{}\n{text}", problems[0]))?;
+    program.validate().map_err(|problems| format!("{}\n{text}", problems[0]))?;
+    run_reference(&Case { program, ..case.clone() }).map(Some).map_err(|problem| format!("{problem}\n{text}"))
+}
+
+#[test]
+fn programs_mean_the_same_in_wgsl() {
+    let rules = Rules::exact();
+    let (mut written, mut refused, mut wrong) = (0, 0, 0);
+    let fault = |case: &Case, expected: &[Vec<u8>]| match through_wgsl(case) {
+        Ok(None) => None,
+        Ok(Some(actual)) => compare(expected, &actual, &case.program, &rules).err().map(|d| d.to_string()),
+        Err(problem) => Some(problem),
+    };
+    each(|case, expected| {
+        match through_wgsl(case) {
+            Ok(None) => refused += 1,
+            _ => written += 1,
+        }
+        if fault(case, expected).is_some() {
+            wrong += 1;
+            if wrong <= 3 {
+                let small =
+                    reduce(case, |case| run_reference(case).is_ok_and(|expected| fault(case, &expected).is_some()));
+                let what = run_reference(&small).ok().and_then(|expected| fault(&small, &expected));
+                println!("seed {}: {}\n{}", case.seed, what.unwrap_or_default(), small.describe());
+            }
+        }
+    });
+    println!("{written} programs went through WGSL, {refused} use types that it does not have");
+    assert_eq!(wrong, 0, "programs that mean something else after WGSL");
+    assert!(written > refused, "{written} programs went through WGSL, {refused} did not");
 }
