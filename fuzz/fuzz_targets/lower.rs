@@ -1,5 +1,4 @@
-//! Whatever validates can be lowered with every pass to a well-made kernel, and runs on the reference and as a kernel with the
-//! same results. The bytes are a wire form, or, where they are not one, the seed of a random program.
+//! Whatever validates can be lowered, with every pass and with none, to a well-made kernel. The bytes are a wire form, or, where they are not one, the seed of a random program.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

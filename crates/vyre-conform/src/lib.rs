@@ -13,6 +13,7 @@
 
 mod compare;
 mod execute;
+mod filetest;
 mod generate;
 mod kernel;
 mod reduce;
@@ -22,6 +23,7 @@ mod suite;
 
 pub use compare::{Difference, Rules, Tolerance, compare};
 pub use execute::{Outcome, ReferenceBackend, check, check_against, dispatch_config, random_programs, run_reference};
+pub use filetest::{FileTest, file_tests, file_tests_in};
 pub use generate::{Case, Floats, GenOptions, Subgroups, generate};
 pub use kernel::KernelBackend;
 pub use reduce::{reduce, statement_count};
