@@ -15,6 +15,7 @@ mod facts;
 mod fold;
 mod interpret;
 mod lower;
+mod math;
 mod options;
 mod passes;
 mod shape;

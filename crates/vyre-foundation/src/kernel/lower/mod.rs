@@ -21,7 +21,8 @@ use self::flow::{Flow, LoopFrame, Region};
 use super::build::Builder;
 use super::shape::{Shape, ShapeId, Shapes};
 use super::{
-    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Options, Passes, Scalar, Value, facts, fold, passes,
+    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Options, Passes, Scalar, Value, facts, fold, math,
+    passes,
 };
 use crate::ValidProgram;
 use crate::ir::{BinaryOp, BufferKind, Builtin, Count, Expr, Function, Literal, Name, Program, UnaryOp};
@@ -149,6 +150,9 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
         depth: 0,
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
+    if options.expand_math {
+        math::expand(&mut kernel);
+    }
     passes::optimise(&mut kernel, options.passes);
     facts::fill(&mut kernel);
     debug_assert_eq!(super::verify(&kernel), Ok(()), "\n{kernel}");
