@@ -125,8 +125,8 @@ fn altered_truncated_and_swapped_files_are_misses_and_put_aside() {
     type Spoil<'a> = (&'a str, &'a dyn Fn(&Path));
     let spoil: [Spoil; 6] = [
         ("first byte", &|path| alter(path, 0)),
-        ("key", &|path| alter(path, 20)),
-        ("tag", &|path| alter(path, 100)),
+        ("key", &|path| alter(path, 5020)),
+        ("tag", &|path| alter(path, 5100)),
         ("blob", &|path| alter(path, 4000)),
         ("cut", &|path| fs::write(path, &fs::read(path).unwrap()[..3000]).unwrap()),
         ("longer", &|path| fs::write(path, [fs::read(path).unwrap(), vec![0]].concat()).unwrap()),
@@ -420,7 +420,9 @@ fn clearing_removes_entries_and_what_was_put_aside() {
     }
     alter(&cache.path_for([0; 32], device()), 140);
     assert_eq!(cache.read([0; 32], device()).unwrap(), None);
-    assert_eq!(cache.clear().unwrap(), 5);
+    fs::create_dir(cache.path_for([0; 32], device())).unwrap();
+    assert_eq!(cache.read([0; 32], device()).unwrap(), None, "a folder is put aside too");
+    assert_eq!(cache.clear().unwrap(), 6);
     assert_eq!((cache.usage().unwrap().entries, cache.usage().unwrap().quarantined), (0, 0));
     cache.write([1; 32], device(), b"new").unwrap();
     let again = DiskPipelineCache::open(folder.path()).unwrap();

@@ -162,19 +162,17 @@ impl Storage for Simulated {
         true
     }
 
-    fn read(&self, path: &str, header: &mut [u8], limit: u64) -> io::Result<Found> {
+    fn read(&self, path: &str, limit: u64) -> io::Result<Found> {
         let mut disk = self.disk();
         disk.step()?;
         let file = disk.file(path)?;
         let bytes = &disk.data[&file];
-        if bytes.len() as u64 > limit.saturating_add(header.len() as u64) {
+        if bytes.len() as u64 > limit {
             return Ok(Found::TooLarge);
         }
-        let header_bytes = header.len().min(bytes.len());
-        header[..header_bytes].copy_from_slice(&bytes[..header_bytes]);
         let used = disk.used.get(&file).copied().unwrap_or(0);
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(used);
-        Ok(Found::File { header_bytes, body: bytes[header_bytes..].to_vec(), modified })
+        Ok(Found::File { bytes: bytes.clone(), modified })
     }
 
     fn create(&self, path: &str, parts: &[&[u8]]) -> io::Result<Lock> {
@@ -475,7 +473,7 @@ fn eviction_follows_use_exactly() {
                 disk.disk().names.contains_key(&relative)
             })
             .collect();
-        // 300 bytes an entry with its header: six may stay, and those are the last six used, or fewer after an eviction.
+        // 300 bytes an entry with its key and tag: six may stay, and those are the last six used, or fewer after an eviction.
         assert!(here.len() <= 6, "{here:?}");
         let last: BTreeSet<u8> = order.iter().rev().take(here.len()).copied().collect();
         assert_eq!(here.iter().copied().collect::<BTreeSet<_>>(), last);

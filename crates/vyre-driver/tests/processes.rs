@@ -239,11 +239,13 @@ fn ten_thousand_damaged_files_give_no_wrong_bytes() {
             2 => bytes.extend((0..=random.below(64)).map(|i| i as u8)),
             3 => bytes[place..].fill(0),
             4 => bytes.clone_from(other),
-            // The head of one with the body of another.
-            5 => bytes = [&whole[..128.min(whole.len())], &other[128.min(other.len())..]].concat(),
+            // The blob of one with the key and tag of another.
+            5 => bytes = [&whole[..whole.len() - 128], &other[other.len() - 128..]].concat(),
             6 => bytes.iter_mut().for_each(|byte| *byte = random.below(256) as u8),
             // A length that promises more than there is.
-            _ => bytes[88..96].copy_from_slice(&(u64::MAX >> random.below(64)).to_le_bytes()),
+            _ => {
+                bytes[whole.len() - 40..whole.len() - 32].copy_from_slice(&(u64::MAX >> random.below(64)).to_le_bytes())
+            }
         }
         if bytes == *whole {
             continue;

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use vyre_spec::codes::{self, Code};
 use vyre_spec::{Diagnostic, Severity};
 
-use super::entry::{self, HEADER_BYTES, Secret};
+use super::entry::{self, Secret, TRAILER_BYTES};
 use super::storage::{FileStorage, Found, Storage};
 use super::trace::{self, EntryKey, MissReason};
 use super::{PipelineDeviceFingerprint, hex_encode};
@@ -193,16 +193,16 @@ impl DiskPipelineCache {
 
     /// [`DiskPipelineCache::read`] that says why it missed.
     pub fn look_up(&self, key: &EntryKey) -> io::Result<Lookup> {
-        let name = key.fingerprint.cache_key(key.digest);
-        let reason = match self.fetch(&entry_path(&name))? {
+        let path = entry_path(&key.fingerprint.cache_key(key.digest));
+        let reason = match self.fetch(&path)? {
             Fetched::Entry { blob, digest, fingerprint, modified } => {
                 if digest == key.digest && fingerprint == key.fingerprint {
                     count(&self.counters.hits, 1);
                     count(&self.counters.bytes_read, blob.len() as u64);
-                    self.mark_used(&entry_path(&name), modified);
+                    self.mark_used(&path, modified);
                     return Ok(Lookup::Hit(blob));
                 }
-                self.quarantine(&entry_path(&name), &codes::cache::CORRUPT, "it was stored under another key");
+                self.quarantine(&path, &codes::cache::CORRUPT, "it was stored under another key");
                 MissReason::Corrupt
             }
             Fetched::Refused => MissReason::Corrupt,
@@ -238,13 +238,13 @@ impl DiskPipelineCache {
             }
             return Ok(());
         };
-        let header = entry::seal(secret, &key.digest, &key.fingerprint, blob);
+        let trailer = entry::seal(secret, &key.digest, &key.fingerprint, blob);
         let path = entry_path(&key.fingerprint.cache_key(key.digest));
-        self.install(&path, &[&header, blob]).map_err(|error| io_diagnostic("store a pipeline", error))?;
+        self.install(&path, &[blob, &trailer]).map_err(|error| io_diagnostic("store a pipeline", error))?;
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, blob.len() as u64);
         self.book(trace::note(&*self.storage, key, || self.temp_path()));
-        self.book(self.note_usage((HEADER_BYTES + blob.len()) as u64));
+        self.book(self.note_usage((blob.len() + TRAILER_BYTES) as u64));
         Ok(())
     }
 
@@ -328,8 +328,7 @@ impl DiskPipelineCache {
 
     /// Reads one entry and checks form and tag, but not under which key it was looked up.
     pub(super) fn fetch(&self, path: &str) -> io::Result<Fetched> {
-        let mut header = [0; HEADER_BYTES];
-        let found = match self.storage.read(path, &mut header, MAX_DISK_PIPELINE_BLOB_BYTES) {
+        let found = match self.storage.read(path, MAX_DISK_PIPELINE_BLOB_BYTES + TRAILER_BYTES as u64) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Fetched::Nothing),
             Err(error) => return Err(io_diagnostic("read a pipeline", error)),
@@ -337,14 +336,14 @@ impl DiskPipelineCache {
         let (code, why): (Code, _) = match found {
             Found::NotPlain => (&codes::cache::NOT_PLAIN, "it is not a plain file"),
             Found::TooLarge => (&codes::cache::CORRUPT, "it is over the size limit"),
-            Found::File { header_bytes, .. } if header_bytes < HEADER_BYTES => {
-                (&codes::cache::CORRUPT, "it is cut off")
-            }
-            Found::File { body, modified, .. } => {
-                if let Some((digest, fingerprint)) =
-                    self.secret.as_ref().and_then(|secret| entry::open(secret, &header, &body))
-                {
-                    return Ok(Fetched::Entry { blob: body, digest, fingerprint, modified });
+            Found::File { mut bytes, modified } => {
+                let opened = match (bytes.split_last_chunk::<TRAILER_BYTES>(), &self.secret) {
+                    (Some((blob, trailer)), Some(secret)) => entry::open(secret, trailer, blob),
+                    _ => None,
+                };
+                if let Some((digest, fingerprint)) = opened {
+                    bytes.truncate(bytes.len() - TRAILER_BYTES);
+                    return Ok(Fetched::Entry { blob: bytes, digest, fingerprint, modified });
                 }
                 (&codes::cache::CORRUPT, "its digest is wrong, or this user did not write it")
             }
@@ -439,10 +438,10 @@ impl DiskPipelineCache {
     /// The secret of this cache. The first process makes it; the others find it.
     fn load_secret(&self) -> io::Result<Option<Secret>> {
         for _ in 0..8 {
-            match self.storage.read(KEY_FILE, &mut [], 32) {
-                Ok(Found::File { body, .. }) if body.len() == 32 => {
+            match self.storage.read(KEY_FILE, 32) {
+                Ok(Found::File { bytes, .. }) if bytes.len() == 32 => {
                     let mut secret = [0; 32];
-                    secret.copy_from_slice(&body);
+                    secret.copy_from_slice(&bytes);
                     return Ok(Some(secret));
                 }
                 Ok(_) if !self.storage.writable() => return Ok(None),

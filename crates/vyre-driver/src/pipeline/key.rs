@@ -1,4 +1,5 @@
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use vyre_foundation::ir::Program;
 use vyre_spec::BackendId;
@@ -89,13 +90,14 @@ impl PipelineDeviceFingerprint {
 
     /// The key of a program's pipeline on this device.
     pub fn cache_key(&self, program_digest: [u8; 32]) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new_derive_key("vyre pipeline cache entry 1");
-        hasher.update(&CURRENT_PIPELINE_CACHE_KEY_VERSION.to_le_bytes());
-        hasher.update(&self.vendor.to_le_bytes());
-        hasher.update(&self.device.to_le_bytes());
-        hasher.update(&self.driver_digest);
-        hasher.update(&program_digest);
-        *hasher.finalize().as_bytes()
+        static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| blake3::derive_key("vyre pipeline cache entry 1", &[]));
+        let mut parts = [0; 76];
+        parts[..4].copy_from_slice(&CURRENT_PIPELINE_CACHE_KEY_VERSION.to_le_bytes());
+        parts[4..8].copy_from_slice(&self.vendor.to_le_bytes());
+        parts[8..12].copy_from_slice(&self.device.to_le_bytes());
+        parts[12..44].copy_from_slice(&self.driver_digest);
+        parts[44..].copy_from_slice(&program_digest);
+        *blake3::keyed_hash(&KEY, &parts).as_bytes()
     }
 }
 

@@ -12,10 +12,8 @@ use vyre_spec::{Diagnostic, codes};
 pub enum Found {
     /// A plain file.
     File {
-        /// How much of the header was there.
-        header_bytes: usize,
-        /// What follows the header.
-        body: Vec<u8>,
+        /// All of it.
+        bytes: Vec<u8>,
         /// When it was last used.
         modified: SystemTime,
     },
@@ -49,9 +47,9 @@ pub trait Storage: Send + Sync {
     /// Things can be written.
     fn writable(&self) -> bool;
 
-    /// Reads a whole file of at most `header.len() + limit` bytes, the beginning into `header`. Never follows a link, never
-    /// blocks on a pipe, and allocates only for what is there.
-    fn read(&self, path: &str, header: &mut [u8], limit: u64) -> io::Result<Found>;
+    /// Reads a whole file of at most `limit` bytes. Never follows a link, never blocks on a pipe, and allocates only for what
+    /// is there.
+    fn read(&self, path: &str, limit: u64) -> io::Result<Found>;
 
     /// Creates a new file of these parts, readable by its owner only.
     fn create(&self, path: &str, parts: &[&[u8]]) -> io::Result<Lock>;
@@ -69,7 +67,7 @@ pub trait Storage: Send + Sync {
     /// Gives a file a second name, which must be free.
     fn link(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file or link.
+    /// Removes a file, a link, or a folder that was put aside.
     fn remove(&self, path: &str) -> io::Result<()>;
 
     /// Makes a folder unless it is there, and says whether it was made. Anything there but a real folder is an error of
@@ -93,6 +91,8 @@ pub trait Storage: Send + Sync {
 #[derive(Debug)]
 pub struct FileStorage {
     root: PathBuf,
+    #[cfg(target_os = "linux")]
+    folder: File,
     writable: bool,
 }
 
@@ -114,7 +114,38 @@ impl FileStorage {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is not a folder", root.display())));
         }
         let writable = check_private(root, &metadata)?;
-        Ok(FileStorage { root: root.to_owned(), writable })
+        Ok(FileStorage {
+            root: root.to_owned(),
+            #[cfg(target_os = "linux")]
+            folder: File::open(root)?,
+            writable,
+        })
+    }
+
+    /// Opens a file for reading; `None` when it or its folder is a link or no file.
+    fn open_entry(&self, path: &str) -> io::Result<Option<File>> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{Mode, OFlags, ResolveFlags};
+            // One call that can't be led outside the folder. Kernels and sandboxes without it, and a folder that was
+            // replaced since it was opened, go the long way.
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            if let Ok(file) = rustix::fs::openat2(&self.folder, path, flags, Mode::empty(), resolve) {
+                return Ok(Some(file.into()));
+            }
+        }
+        if let Some((folder, _)) = path.rsplit_once('/')
+            && !fs::symlink_metadata(self.path(folder))?.is_dir()
+        {
+            return Ok(None);
+        }
+        let file = private(OpenOptions::new().read(true)).open(self.path(path))?;
+        // Where links can't be refused by a flag they are looked for.
+        if cfg!(not(unix)) && !fs::symlink_metadata(self.path(path))?.is_file() {
+            return Ok(None);
+        }
+        Ok(Some(file))
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -127,39 +158,25 @@ impl Storage for FileStorage {
         self.writable
     }
 
-    fn read(&self, path: &str, header: &mut [u8], limit: u64) -> io::Result<Found> {
-        if let Some((folder, _)) = path.rsplit_once('/')
-            && !fs::symlink_metadata(self.path(folder))?.is_dir()
-        {
-            return Ok(Found::NotPlain);
-        }
-        let mut file = match read_options().open(self.path(path)) {
-            Ok(file) => file,
+    fn read(&self, path: &str, limit: u64) -> io::Result<Found> {
+        let file = match self.open_entry(path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(Found::NotPlain),
             Err(error) if is_link_error(&error) => return Ok(Found::NotPlain),
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
-        if !is_plain(&self.path(path), &metadata)? {
+        if !metadata.is_file() {
             return Ok(Found::NotPlain);
         }
-        if metadata.len() > limit.saturating_add(header.len() as u64) {
+        if metadata.len() > limit {
             return Ok(Found::TooLarge);
         }
         let modified = metadata.modified()?;
-        let mut header_bytes = 0;
-        while header_bytes < header.len() {
-            match file.read(&mut header[header_bytes..]) {
-                Ok(0) => return Ok(Found::File { header_bytes, body: Vec::new(), modified }),
-                Ok(read) => header_bytes += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let rest = metadata.len() - (header_bytes as u64).min(metadata.len());
-        let mut body = Vec::with_capacity(rest as usize);
+        let mut bytes = Vec::with_capacity(metadata.len() as usize);
         // A file that grows meanwhile is cut at the size that was checked; it then fails its digest.
-        file.take(rest).read_to_end(&mut body)?;
-        Ok(Found::File { header_bytes, body, modified })
+        file.take(metadata.len()).read_to_end(&mut bytes)?;
+        Ok(Found::File { bytes, modified })
     }
 
     fn create(&self, path: &str, parts: &[&[u8]]) -> io::Result<Lock> {
@@ -192,7 +209,12 @@ impl Storage for FileStorage {
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        fs::remove_file(self.path(path))
+        let path = self.path(path);
+        match fs::remove_file(&path) {
+            // A folder can only be something that was put aside.
+            Err(_) if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) => fs::remove_dir_all(&path),
+            result => result,
+        }
     }
 
     fn make_dir(&self, path: &str) -> io::Result<bool> {
@@ -309,12 +331,6 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-fn read_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    private(options.read(true));
-    options
-}
-
 #[cfg(unix)]
 fn is_link_error(error: &io::Error) -> bool {
     // A link where none may be, a socket, or a device without driver.
@@ -324,16 +340,6 @@ fn is_link_error(error: &io::Error) -> bool {
 #[cfg(not(unix))]
 fn is_link_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotADirectory
-}
-
-#[cfg(unix)]
-fn is_plain(_path: &Path, metadata: &fs::Metadata) -> io::Result<bool> {
-    Ok(metadata.is_file())
-}
-
-#[cfg(not(unix))]
-fn is_plain(path: &Path, metadata: &fs::Metadata) -> io::Result<bool> {
-    Ok(metadata.is_file() && fs::symlink_metadata(path)?.is_file())
 }
 
 #[cfg(unix)]

@@ -221,8 +221,8 @@ fn known(storage: &dyn Storage, record: &Record) -> io::Result<Vec<Record>> {
 }
 
 fn read_log(storage: &dyn Storage, log: &str) -> io::Result<Vec<Record>> {
-    match storage.read(log, &mut [], 2 * LOG_LIMIT) {
-        Ok(Found::File { body, .. }) => Ok(body.chunks_exact(RECORD_BYTES).filter_map(Record::from_bytes).collect()),
+    match storage.read(log, 2 * LOG_LIMIT) {
+        Ok(Found::File { bytes, .. }) => Ok(bytes.chunks_exact(RECORD_BYTES).filter_map(Record::from_bytes).collect()),
         // Whatever else is there is no log of ours.
         Ok(Found::NotPlain | Found::TooLarge) => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -18,7 +18,7 @@ const QUARANTINE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct DiskUsage {
     /// Entries.
     pub entries: u64,
-    /// Their bytes, headers included.
+    /// Their bytes, keys and tags included.
     pub bytes: u64,
     /// Files put aside.
     pub quarantined: u64,
@@ -151,8 +151,8 @@ impl DiskPipelineCache {
     /// records may be lost in a crash); every collection sets it right.
     pub(super) fn note_usage(&self, bytes: u64) -> io::Result<()> {
         let length = self.storage.append("usage", &bytes.to_le_bytes())?;
-        let total = match self.storage.read("usage", &mut [], 16 * USAGE_RECORDS)? {
-            Found::File { body, .. } if length % 8 == 0 => body
+        let total = match self.storage.read("usage", 16 * USAGE_RECORDS)? {
+            Found::File { bytes, .. } if length % 8 == 0 => bytes
                 .chunks_exact(8)
                 .filter_map(|record| record.try_into().ok())
                 .fold(0u64, |total, record| total.saturating_add(u64::from_le_bytes(record))),
