@@ -11,6 +11,21 @@ use crate::backend::{CompileOptions, DispatchConfig};
 pub const CURRENT_PIPELINE_CACHE_KEY_VERSION: u32 = 1;
 
 /// What tells pipelines apart: two that must not be exchanged differ in some field.
+///
+/// Only [`PipelineCacheKey::new`] makes one, so that the version is always set:
+///
+/// ```compile_fail,E0639
+/// use vyre_driver::pipeline::{PipelineCacheKey, PipelineFeatureFlags};
+/// let key = PipelineCacheKey {
+///     shader_hash: [0; 32],
+///     bind_group_layout_hash: [0; 32],
+///     push_constant_size: 0,
+///     workgroup_size: [64, 1, 1],
+///     feature_flags: PipelineFeatureFlags::empty(),
+///     backend_id: "cpu".into(),
+///     version: 1,
+/// };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct PipelineCacheKey {

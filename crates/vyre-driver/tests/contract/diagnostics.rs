@@ -72,3 +72,30 @@ fn catalogue_page_is_the_code_table() {
         assert!(wanted.contains(&format!("| {} | {} |", code.id, code.severity)), "{name} has no entry");
     }
 }
+
+/// Appends the text of all source files under a folder.
+fn read_sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_code_is_used() {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(workspace().join("crates")).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if !source.ends_with("vyre-spec/src") && source.is_dir() {
+            read_sources(&source, &mut text);
+        }
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: std::collections::HashSet<&str> = text.split(|c| !is_word(c)).collect();
+    let unused: Vec<_> = codes::all().into_iter().filter(|(name, _)| !words.contains(name)).collect();
+    assert!(unused.is_empty(), "codes that nothing gives: {unused:?}");
+}
