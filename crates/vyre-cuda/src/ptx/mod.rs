@@ -1,0 +1,590 @@
+//! Kernel form to PTX text.
+//!
+//! Every value of the kernel is one virtual register; ptxas assigns the real ones. Values that leave a block are moved into the
+//! registers of the results. Out-of-bounds accesses are predicated, never branched around.
+
+mod memory;
+mod narrow;
+mod ops;
+mod subgroup;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use vyre_foundation::ir::{Builtin, Literal};
+use vyre_foundation::kernel::{Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
+use vyre_spec::{Diagnostic, codes};
+
+/// What the text is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Compute capability, ten times the major version plus the minor: 90.
+    pub sm: u32,
+    /// Loops look now and then whether the host wants the launch to end.
+    pub interruptible: bool,
+}
+
+/// PTX text and what a launch has to know about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ptx {
+    /// The module's text.
+    pub text: String,
+    /// Bytes of shared memory that the launch must ask for; 0 while it fits in the static limit.
+    pub dynamic_shared: u32,
+}
+
+/// Shared memory that needs no opt-in.
+const STATIC_SHARED: u32 = 48 * 1024;
+
+/// How many rounds of loops an invocation makes between two looks at the stop word.
+const ROUNDS_PER_LOOK: u32 = 1024;
+
+/// Loops with at most so many rounds, and no loop in them, are left alone: those around them look.
+const SHORT_LOOP: u64 = 256;
+
+/// Writes a kernel that was lowered with `expand_math`.
+///
+/// Parameters of the entry, in order: for each buffer its address and its number of elements (`u64` each), and that number again
+/// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then the number of the
+/// launch and the address of the stop word (`u64` each): launches up to the number in that word end early.
+pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
+    let mut emitter = Emitter {
+        kernel,
+        target,
+        out: String::with_capacity(4096),
+        next_register: kernel.values.len() as u32,
+        next_label: 0,
+        wide: vec![[0; 4]; kernel.values.len()],
+        loops: Vec::new(),
+        constants: HashMap::new(),
+        shared_base: Vec::new(),
+        dynamic_shared: 0,
+        uses_nf4: false,
+    };
+    emitter.prologue()?;
+    emitter.block(&kernel.body, &Exit::Entry)?;
+    let body = std::mem::take(&mut emitter.out);
+    Ok(Ptx { text: emitter.module(&body), dynamic_shared: emitter.dynamic_shared })
+}
+
+/// One name for all, so that it is always a valid identifier and equal kernels have equal text.
+const ENTRY: &str = "vyre_kernel";
+
+/// The same as the driver wants it.
+pub(crate) const ENTRY_C: &std::ffi::CStr = c"vyre_kernel";
+
+/// The register class of a type.
+fn class(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "%p",
+        Scalar::U32 | Scalar::I32 => "%r",
+        Scalar::U64 | Scalar::I64 => "%d",
+        Scalar::F16 => "%h",
+        Scalar::F32 => "%f",
+        Scalar::F64 => "%g",
+    }
+}
+
+/// The type suffix of a move or select.
+fn bits_suffix(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "pred",
+        Scalar::U32 | Scalar::I32 => "b32",
+        Scalar::U64 | Scalar::I64 => "b64",
+        Scalar::F16 => "b16",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
+    }
+}
+
+/// The type suffix of arithmetic.
+fn suffix(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "pred",
+        Scalar::U32 => "u32",
+        Scalar::I32 => "s32",
+        Scalar::U64 => "u64",
+        Scalar::I64 => "s64",
+        Scalar::F16 => "f16",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
+    }
+}
+
+/// Where a block's `Yield` goes.
+enum Exit<'a> {
+    /// The kernel's own block has none.
+    Entry,
+    /// Results of the `If`, then on to the label unless the text falls through to it.
+    If { results: &'a [Value], label: Option<u32> },
+    /// A loop's body never yields.
+    Loop,
+}
+
+/// The labels and registers of a loop around the current block.
+struct LoopLabels<'k> {
+    params: &'k [Value],
+    results: &'k [Value],
+    next: u32,
+    exit: u32,
+}
+
+struct Emitter<'k> {
+    kernel: &'k Kernel,
+    target: Target,
+    out: String,
+    next_register: u32,
+    next_label: u32,
+    /// Registers of the components of values wider than one.
+    wide: Vec<[u32; 4]>,
+    loops: Vec<LoopLabels<'k>>,
+    /// 32-bit integer constants by value.
+    constants: HashMap<Value, i64>,
+    /// How to address each shared memory.
+    shared_base: Vec<String>,
+    dynamic_shared: u32,
+    uses_nf4: bool,
+}
+
+macro_rules! line {
+    ($emitter:expr, $($arg:tt)*) => {{
+        $emitter.out.push('\t');
+        // Writing to a String can't fail.
+        _ = write!($emitter.out, $($arg)*);
+        $emitter.out.push_str(";\n");
+    }};
+}
+use line;
+
+impl<'k> Emitter<'k> {
+    fn module(&self, body: &str) -> String {
+        let kernel = self.kernel;
+        let mut text = String::with_capacity(body.len() + 2048);
+        // The oldest version that knows the device, so that drivers as old as the device take the text.
+        let version = match self.target.sm {
+            ..=79 => "7.0",
+            80..=88 => "7.4",
+            89..=99 => "7.8",
+            100..=102 | 120 => "8.7",
+            _ => "8.8",
+        };
+        _ = write!(text, ".version {version}\n.target sm_{}\n.address_size 64\n\n", self.target.sm);
+        if self.dynamic_shared > 0 {
+            text.push_str(".extern .shared .align 16 .b8 vyre_shared[];\n");
+        }
+        if self.uses_nf4 {
+            text.push_str(&narrow::levels());
+        }
+        _ = writeln!(text, ".visible .entry {ENTRY}(");
+        let mut params = Vec::new();
+        for (index, _) in kernel.buffers.iter().enumerate() {
+            params.push(format!("\t.param .u64 buffer{index}"));
+            params.push(format!("\t.param .u64 length{index}"));
+            params.push(format!("\t.param .u32 count{index}"));
+        }
+        for name in ["grid_x", "grid_y", "grid_z", "base_x", "base_y", "base_z"] {
+            params.push(format!("\t.param .u32 {name}"));
+        }
+        params.push("\t.param .u64 launch".to_owned());
+        params.push("\t.param .u64 stop".to_owned());
+        text.push_str(&params.join(",\n"));
+        let [x, y, z] = kernel.workgroup_size;
+        _ = write!(text, "\n)\n.reqntid {x}, {y}, {z}\n{{\n");
+        for (class, ty) in [("p", "pred"), ("r", "b32"), ("d", "b64"), ("h", "b16"), ("f", "f32"), ("g", "f64")] {
+            _ = writeln!(text, "\t.reg .{ty} %{class}<{}>;", self.next_register.max(1));
+        }
+        text.push_str("\t.reg .b32 %rounds;\n");
+        for index in 0..kernel.buffers.len() {
+            _ = writeln!(text, "\t.reg .b64 %buffer{index};");
+        }
+        if self.dynamic_shared == 0 {
+            for (index, memory) in kernel.shared.iter().enumerate() {
+                let size = memory.size.max(1).next_multiple_of(16);
+                _ = writeln!(text, "\t.shared .align 16 .b8 shared{index}[{size}];");
+            }
+        }
+        for (index, memory) in kernel.locals.iter().enumerate() {
+            _ = writeln!(text, "\t.local .align 16 .b8 local{index}[{}];", memory.size.max(1).next_multiple_of(16));
+        }
+        text.push_str(body);
+        text.push_str("}\n");
+        text
+    }
+
+    fn prologue(&mut self) -> Result<(), Diagnostic> {
+        let kernel = self.kernel;
+        let shared: u32 = kernel.shared.iter().map(|memory| memory.size.next_multiple_of(16)).sum();
+        if shared > STATIC_SHARED {
+            self.dynamic_shared = shared;
+        }
+        let mut offset = 0;
+        for (index, memory) in kernel.shared.iter().enumerate() {
+            self.shared_base.push(if self.dynamic_shared > 0 {
+                format!("vyre_shared+{offset}")
+            } else {
+                format!("shared{index}")
+            });
+            offset += memory.size.next_multiple_of(16);
+        }
+        for (index, buffer) in kernel.buffers.iter().enumerate() {
+            if buffer.read || buffer.written || buffer.atomic {
+                line!(self, "ld.param.u64 %buffer{index}, [buffer{index}]");
+                line!(self, "cvta.to.global.u64 %buffer{index}, %buffer{index}");
+            }
+        }
+        if self.target.interruptible {
+            // Workgroups that start after the host gave up don't start to work.
+            self.look_at_stop_word();
+            line!(self, "mov.u32 %rounds, {ROUNDS_PER_LOOK}");
+        }
+        self.clear_locals();
+        self.clear_shared();
+        Ok(())
+    }
+
+    /// A fresh register of a class.
+    fn temp(&mut self, class: &str) -> String {
+        let number = self.next_register;
+        self.next_register += 1;
+        format!("{class}{number}")
+    }
+
+    fn temp_of(&mut self, scalar: Scalar) -> String {
+        self.temp(class(scalar))
+    }
+
+    fn label(&mut self) -> u32 {
+        self.next_label += 1;
+        self.next_label
+    }
+
+    fn place(&mut self, label: u32) {
+        _ = writeln!(self.out, "L{label}:");
+    }
+
+    fn scalar(&self, value: Value) -> Scalar {
+        self.kernel.values[value.index()].ty.scalar
+    }
+
+    fn width(&self, value: Value) -> u8 {
+        self.kernel.values[value.index()].ty.width
+    }
+
+    /// The register of a value of width 1.
+    fn reg(&self, value: Value) -> String {
+        format!("{}{}", class(self.scalar(value)), value.0)
+    }
+
+    /// The register of a component.
+    fn component(&self, value: Value, lane: u8) -> String {
+        if self.width(value) == 1 {
+            return self.reg(value);
+        }
+        format!("{}{}", class(self.scalar(value)), self.wide[value.index()][usize::from(lane)])
+    }
+
+    /// Makes the registers of a value wider than one.
+    fn define_wide(&mut self, value: Value) {
+        let width = self.width(value);
+        if width > 1 {
+            for lane in 0..usize::from(width) {
+                self.wide[value.index()][lane] = self.next_register;
+                self.next_register += 1;
+            }
+        }
+    }
+
+    fn block(&mut self, block: &'k Block, exit: &Exit<'_>) -> Result<(), Diagnostic> {
+        for inst in &block.insts {
+            self.inst(inst)?;
+        }
+        match &block.end {
+            End::Yield(values) => match exit {
+                Exit::If { results, label } => {
+                    self.copy(values, results);
+                    if let Some(label) = label {
+                        line!(self, "bra L{label}");
+                    }
+                }
+                Exit::Entry | Exit::Loop => return Err(malformed("a block yields where nothing takes its values")),
+            },
+            End::Continue(values) => {
+                let (params, next) = self.innermost().map(|labels| (labels.params, labels.next))?;
+                self.copy(values, params);
+                line!(self, "bra L{next}");
+            }
+            End::Break(values) => {
+                let (results, exit) = self.innermost().map(|labels| (labels.results, labels.exit))?;
+                self.copy(values, results);
+                line!(self, "bra L{exit}");
+            }
+            End::Return => line!(self, "ret"),
+            End::Unreachable => {}
+        }
+        Ok(())
+    }
+
+    fn innermost(&self) -> Result<&LoopLabels<'k>, Diagnostic> {
+        self.loops.last().ok_or_else(|| malformed("a block continues or breaks outside a loop"))
+    }
+
+    /// Moves values into registers as if all at once.
+    fn copy(&mut self, from: &[Value], to: &[Value]) {
+        let mut pending: Vec<(String, String, Scalar)> = Vec::new();
+        for (&from, &to) in from.iter().zip(to) {
+            if from == to {
+                continue;
+            }
+            let scalar = self.scalar(to);
+            // A source that an earlier move overwrites is saved first.
+            let source = if to_contains(to_registers(&pending), &self.reg(from)) {
+                let saved = self.temp_of(scalar);
+                let line = format!("\tmov.{} {saved}, {};\n", bits_suffix(scalar), self.reg(from));
+                self.out.push_str(&line);
+                saved
+            } else {
+                self.reg(from)
+            };
+            pending.push((self.reg(to), source, scalar));
+        }
+        for (to, from, scalar) in pending {
+            line!(self, "mov.{} {to}, {from}", bits_suffix(scalar));
+        }
+    }
+
+    fn inst(&mut self, inst: &'k Inst) -> Result<(), Diagnostic> {
+        match inst {
+            Inst::Let(value, op) => self.op(*value, op),
+            Inst::Store { address, element, value, guard } => {
+                self.store(address, *element, *value, *guard);
+                Ok(())
+            }
+            Inst::Atomic { op, address, element, value, compare, result, guard } => {
+                self.atomic(*op, address, *element, *value, *compare, *result, *guard)
+            }
+            Inst::Barrier(_) => {
+                line!(self, "bar.sync 0");
+                Ok(())
+            }
+            Inst::If { cond, then, otherwise, results } => {
+                let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
+                let end = self.label();
+                let cond = self.reg(*cond);
+                let empty =
+                    otherwise.insts.is_empty() && matches!(&otherwise.end, End::Yield(values) if values.is_empty());
+                let other = if empty { end } else { self.label() };
+                line!(self, "@!{cond} bra{uniform} L{other}");
+                self.block(then, &Exit::If { results, label: (!empty).then_some(end) })?;
+                if !empty {
+                    self.place(other);
+                    self.block(otherwise, &Exit::If { results, label: None })?;
+                }
+                self.place(end);
+                Ok(())
+            }
+            Inst::Loop(body) => self.repeat(body),
+        }
+    }
+
+    fn repeat(&mut self, body: &'k Loop) -> Result<(), Diagnostic> {
+        let (head, next, exit) = (self.label(), self.label(), self.label());
+        self.copy(&body.init, &body.params);
+        let mut done = exit;
+        if let Some(Counter { value, from, to, .. }) = body.counter {
+            let (counter, from, to) = (self.reg(value), self.reg(from), self.reg(to));
+            let ty = suffix(self.scalar(value));
+            line!(self, "mov.b32 {counter}, {from}");
+            if !body.results.is_empty() {
+                done = self.label();
+            }
+            let over = self.temp("%p");
+            line!(self, "setp.ge.{ty} {over}, {counter}, {to}");
+            line!(self, "@{over} bra L{done}");
+        }
+        self.place(head);
+        self.loops.push(LoopLabels { params: &body.params, results: &body.results, next, exit });
+        self.block(&body.body, &Exit::Loop)?;
+        self.loops.pop();
+        self.place(next);
+        if self.target.interruptible && !self.is_short(body) {
+            let (skip, more) = (self.label(), self.temp("%p"));
+            line!(self, "sub.u32 %rounds, %rounds, 1");
+            line!(self, "setp.ne.u32 {more}, %rounds, 0");
+            line!(self, "@{more} bra L{skip}");
+            line!(self, "mov.u32 %rounds, {ROUNDS_PER_LOOK}");
+            self.look_at_stop_word();
+            self.place(skip);
+        }
+        if let Some(Counter { value, to, step, .. }) = body.counter {
+            let (counter, to) = (self.reg(value), self.reg(to));
+            let ty = suffix(self.scalar(value));
+            let more = self.temp("%p");
+            if step == 1 {
+                // The counter is below the limit, so this can't wrap.
+                line!(self, "add.{ty} {counter}, {counter}, 1");
+                line!(self, "setp.lt.{ty} {more}, {counter}, {to}");
+            } else {
+                let left = self.temp("%r");
+                line!(self, "sub.u32 {left}, {to}, {counter}");
+                line!(self, "setp.gt.u32 {more}, {left}, {step}");
+                line!(self, "add.{ty} {counter}, {counter}, {}", step as i32);
+            }
+            line!(self, "@{more} bra L{head}");
+            if done != exit {
+                self.place(done);
+                self.copy(&body.params, &body.results);
+            }
+        } else {
+            line!(self, "bra L{head}");
+        }
+        self.place(exit);
+        Ok(())
+    }
+
+    /// A loop that surely ends soon.
+    fn is_short(&self, body: &Loop) -> bool {
+        let Some(Counter { from, to, step, .. }) = body.counter else { return false };
+        let (Some(&from), Some(&to)) = (self.constants.get(&from), self.constants.get(&to)) else { return false };
+        let rounds = (to - from).max(0) as u64 / u64::from(step.max(1));
+        rounds <= SHORT_LOOP && !has_loop(&body.body)
+    }
+
+    /// Ends the invocation when the host wants the launch to end.
+    fn look_at_stop_word(&mut self) {
+        let (own, word, go_on) = (self.temp("%d"), self.temp("%d"), self.temp("%p"));
+        line!(self, "ld.param.u64 {word}, [stop]");
+        line!(self, "cvta.to.global.u64 {word}, {word}");
+        line!(self, "ld.relaxed.gpu.global.u64 {word}, [{word}]");
+        line!(self, "ld.param.u64 {own}, [launch]");
+        line!(self, "setp.gt.u64 {go_on}, {own}, {word}");
+        line!(self, "@!{go_on} exit");
+    }
+
+    /// Reads what an invocation is given into a register.
+    fn builtin(&mut self, into: &str, builtin: Builtin) -> Result<(), Diagnostic> {
+        const AXES: [&str; 3] = ["x", "y", "z"];
+        let axis = |axis: u8| AXES.get(usize::from(axis)).copied().ok_or_else(|| malformed("an axis is over 2"));
+        let size = self.kernel.workgroup_size;
+        match builtin {
+            Builtin::LocalId(n) => line!(self, "mov.u32 {into}, %tid.{}", axis(n)?),
+            Builtin::NumWorkgroups(n) => line!(self, "ld.param.u32 {into}, [grid_{}]", axis(n)?),
+            Builtin::WorkgroupSize(n) => line!(self, "mov.u32 {into}, {}", size[usize::from(n.min(2))]),
+            Builtin::WorkgroupId(n) => self.workgroup_id(into, axis(n)?),
+            Builtin::GlobalId(n) => {
+                let (group, local) = (self.temp("%r"), self.temp("%r"));
+                self.workgroup_id(&group, axis(n)?);
+                line!(self, "mov.u32 {local}, %tid.{}", axis(n)?);
+                line!(self, "mad.lo.u32 {into}, {group}, {}, {local}", size[usize::from(n)]);
+            }
+            Builtin::LocalIndex => self.local_index(into),
+            Builtin::SubgroupSize => line!(self, "mov.u32 {into}, 32"),
+            Builtin::SubgroupLane => {
+                self.local_index(into);
+                line!(self, "and.b32 {into}, {into}, 31");
+            }
+            Builtin::SubgroupId => {
+                self.local_index(into);
+                line!(self, "shr.u32 {into}, {into}, 5");
+            }
+            Builtin::NumSubgroups => line!(self, "mov.u32 {into}, {}", self.invocations().div_ceil(32)),
+        }
+        Ok(())
+    }
+
+    fn invocations(&self) -> u32 {
+        self.kernel.workgroup_size.iter().product()
+    }
+
+    fn workgroup_id(&mut self, into: &str, axis: &str) {
+        let base = self.temp("%r");
+        line!(self, "ld.param.u32 {base}, [base_{axis}]");
+        line!(self, "mov.u32 {into}, %ctaid.{axis}");
+        line!(self, "add.u32 {into}, {into}, {base}");
+    }
+
+    fn local_index(&mut self, into: &str) {
+        let [x, y, _] = self.kernel.workgroup_size;
+        let (row, plane) = (self.temp("%r"), self.temp("%r"));
+        line!(self, "mov.u32 {row}, %tid.y");
+        line!(self, "mov.u32 {plane}, %tid.z");
+        line!(self, "mad.lo.u32 {row}, {plane}, {y}, {row}");
+        line!(self, "mov.u32 {plane}, %tid.x");
+        line!(self, "mad.lo.u32 {into}, {row}, {x}, {plane}");
+    }
+
+    fn op(&mut self, value: Value, op: &Op) -> Result<(), Diagnostic> {
+        self.define_wide(value);
+        match op {
+            Op::Const(Literal::U32(number)) => _ = self.constants.insert(value, i64::from(*number)),
+            Op::Const(Literal::I32(number)) => _ = self.constants.insert(value, i64::from(*number)),
+            _ => {}
+        }
+        match op {
+            Op::Builtin(builtin) => {
+                let into = self.reg(value);
+                self.builtin(&into, *builtin)
+            }
+            Op::Length(buffer) => {
+                let into = self.reg(value);
+                match self.scalar(value) {
+                    Scalar::U64 => line!(self, "ld.param.u64 {into}, [length{buffer}]"),
+                    _ => line!(self, "ld.param.u32 {into}, [count{buffer}]"),
+                }
+                Ok(())
+            }
+            Op::Load { address, element, guard } => {
+                self.load(value, address, *element, *guard);
+                Ok(())
+            }
+            Op::Extract(whole, lane) => {
+                let (into, from) = (self.reg(value), self.component(*whole, *lane));
+                line!(self, "mov.{} {into}, {from}", bits_suffix(self.scalar(value)));
+                Ok(())
+            }
+            Op::Construct(parts) => {
+                for (lane, part) in parts.iter().enumerate() {
+                    let (into, from) = (self.component(value, lane as u8), self.reg(*part));
+                    line!(self, "mov.{} {into}, {from}", bits_suffix(self.scalar(*part)));
+                }
+                Ok(())
+            }
+            Op::Subgroup(op, operand, argument) => self.subgroup(value, *op, *operand, *argument),
+            _ => self.arithmetic(value, op),
+        }
+    }
+}
+
+fn to_registers(pending: &[(String, String, Scalar)]) -> impl Iterator<Item = &str> {
+    pending.iter().map(|(to, _, _)| to.as_str())
+}
+
+fn to_contains<'a>(mut registers: impl Iterator<Item = &'a str>, register: &str) -> bool {
+    registers.any(|to| to == register)
+}
+
+fn has_loop(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::Loop(_) => true,
+        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
+        _ => false,
+    })
+}
+
+/// A kernel that breaks the rules of the kernel form; the optimiser never makes one.
+fn malformed(what: &str) -> Diagnostic {
+    Diagnostic::new(&codes::cuda::MALFORMED, format!("the kernel is malformed: {what}"))
+}
+
+/// What the optimiser expands into basic operations before it comes here.
+fn not_expanded(what: &str) -> Diagnostic {
+    Diagnostic::new(&codes::backend::UNSUPPORTED_FEATURE, format!("{what} reached the CUDA emitter unexpanded"))
+}
+
+/// The memory space as PTX writes it.
+fn space(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Buffer(_) => "global",
+        Memory::Shared(_) => "shared",
+        Memory::Local(_) => "local",
+    }
+}

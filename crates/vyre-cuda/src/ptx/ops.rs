@@ -1,0 +1,397 @@
+//! Arithmetic. Every float operation names its rounding, so that nothing is contracted.
+
+use std::fmt::Write;
+
+use vyre_foundation::ir::Literal;
+use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
+use vyre_spec::Diagnostic;
+
+use super::{Emitter, bits_suffix, line, malformed, not_expanded, suffix};
+
+/// Integers whose sign does not matter.
+fn unsigned(scalar: Scalar) -> &'static str {
+    if scalar.bits() == 64 { "u64" } else { "u32" }
+}
+
+/// Bits without a meaning.
+fn untyped(scalar: Scalar) -> &'static str {
+    match scalar.bits() {
+        64 => "b64",
+        16 => "b16",
+        1 => "pred",
+        _ => "b32",
+    }
+}
+
+impl Emitter<'_> {
+    pub(super) fn arithmetic(&mut self, value: Value, op: &Op) -> Result<(), Diagnostic> {
+        let into = self.reg(value);
+        let scalar = self.scalar(value);
+        match op {
+            Op::Const(literal) => self.constant(&into, literal),
+            Op::Unary(op, operand) => {
+                let (from, of) = (self.reg(*operand), self.scalar(*operand));
+                self.unary(*op, of, &into, &from)?;
+            }
+            Op::Binary(op, left, right) => {
+                let (a, b, of) = (self.reg(*left), self.reg(*right), self.scalar(*left));
+                self.binary(*op, of, &into, &a, &b)?;
+            }
+            Op::Fma(a, b, c) => {
+                let (a, b, c) = (self.reg(*a), self.reg(*b), self.reg(*c));
+                if !scalar.is_float() {
+                    return Err(malformed("fma of a type that is no float"));
+                }
+                line!(self, "fma.rn.{} {into}, {a}, {b}, {c}", suffix(scalar));
+            }
+            Op::Select(cond, yes, no) => {
+                let (cond, yes, no) = (self.reg(*cond), self.reg(*yes), self.reg(*no));
+                self.select(scalar, &into, &cond, &yes, &no);
+            }
+            Op::Cast(operand) => {
+                let (from, of) = (self.reg(*operand), self.scalar(*operand));
+                self.cast(of, scalar, &into, &from);
+            }
+            Op::BitCast(operand) => {
+                let (from, of) = (self.reg(*operand), self.scalar(*operand));
+                match (of, scalar) {
+                    (Scalar::F16, Scalar::U32 | Scalar::I32) => line!(self, "cvt.u32.u16 {into}, {from}"),
+                    (Scalar::U32 | Scalar::I32, Scalar::F16) => line!(self, "cvt.u16.u32 {into}, {from}"),
+                    _ => line!(self, "mov.{} {into}, {from}", untyped(scalar)),
+                }
+            }
+            _ => return Err(malformed("an operation that is no arithmetic")),
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, into: &str, literal: &Literal) {
+        let bits = literal.bits();
+        match literal {
+            Literal::Bool(true) => line!(self, "mov.pred {into}, -1"),
+            Literal::Bool(false) => line!(self, "mov.pred {into}, 0"),
+            Literal::U32(_) | Literal::I32(_) => line!(self, "mov.b32 {into}, {bits:#x}"),
+            Literal::U64(_) | Literal::I64(_) => line!(self, "mov.b64 {into}, {bits:#x}"),
+            Literal::F16(_) => line!(self, "mov.b16 {into}, {bits:#x}"),
+            Literal::F32(_) => line!(self, "mov.f32 {into}, 0f{bits:08X}"),
+            Literal::F64(_) => line!(self, "mov.f64 {into}, 0d{bits:016X}"),
+        }
+    }
+
+    pub(super) fn select(&mut self, scalar: Scalar, into: &str, cond: &str, yes: &str, no: &str) {
+        if scalar == Scalar::Bool {
+            let (a, b) = (self.temp("%p"), self.temp("%p"));
+            line!(self, "and.pred {a}, {cond}, {yes}");
+            line!(self, "not.pred {b}, {cond}");
+            line!(self, "and.pred {b}, {b}, {no}");
+            line!(self, "or.pred {into}, {a}, {b}");
+        } else {
+            line!(self, "selp.{} {into}, {yes}, {no}, {cond}", bits_suffix(scalar));
+        }
+    }
+
+    /// Computes an f16 operation in f32; exact for all that round once more to the same result.
+    fn through_f32(
+        &mut self,
+        into: &str,
+        operands: &[&str],
+        compute: impl FnOnce(&mut Self, &str, &[String]) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let mut wide = Vec::with_capacity(operands.len());
+        for operand in operands {
+            let register = self.temp("%f");
+            line!(self, "cvt.f32.f16 {register}, {operand}");
+            wide.push(register);
+        }
+        let result = self.temp("%f");
+        compute(self, &result, &wide)?;
+        line!(self, "cvt.rn.f16.f32 {into}, {result}");
+        Ok(())
+    }
+
+    fn unary(&mut self, op: Unary, scalar: Scalar, into: &str, from: &str) -> Result<(), Diagnostic> {
+        let ty = suffix(scalar);
+        match op {
+            Unary::Neg if scalar == Scalar::F16 => line!(self, "xor.b16 {into}, {from}, 0x8000"),
+            Unary::Neg if scalar.is_float() => line!(self, "neg.{ty} {into}, {from}"),
+            Unary::Neg => line!(self, "neg.{} {into}, {from}", if scalar.bits() == 64 { "s64" } else { "s32" }),
+            Unary::Not => line!(self, "not.{} {into}, {from}", untyped(scalar)),
+            Unary::Abs if scalar == Scalar::F16 => line!(self, "and.b16 {into}, {from}, 0x7fff"),
+            Unary::Abs if scalar.is_float() || scalar.is_signed() => line!(self, "abs.{ty} {into}, {from}"),
+            Unary::Abs => line!(self, "mov.{} {into}, {from}", bits_suffix(scalar)),
+            Unary::Sign => self.sign(scalar, into, from)?,
+            Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
+                let mode = match op {
+                    Unary::Floor => "rmi",
+                    Unary::Ceil => "rpi",
+                    Unary::Round => "rni",
+                    _ => "rzi",
+                };
+                if scalar == Scalar::F16 {
+                    return self.through_f32(into, &[from], |emitter, into, from| {
+                        line!(emitter, "cvt.{mode}.f32.f32 {into}, {}", from[0]);
+                        Ok(())
+                    });
+                }
+                line!(self, "cvt.{mode}.{ty}.{ty} {into}, {from}");
+            }
+            Unary::Sqrt | Unary::InverseSqrt => {
+                if scalar == Scalar::F16 {
+                    return self.through_f32(into, &[from], |emitter, into, from| {
+                        emitter.unary(op, Scalar::F32, into, &from[0])
+                    });
+                }
+                if op == Unary::Sqrt {
+                    line!(self, "sqrt.rn.{ty} {into}, {from}");
+                } else {
+                    let root = self.temp_of(scalar);
+                    line!(self, "sqrt.rn.{ty} {root}, {from}");
+                    line!(self, "rcp.rn.{ty} {into}, {root}");
+                }
+            }
+            Unary::CountOneBits => self.count(scalar, into, |emitter, count| {
+                line!(emitter, "popc.{} {count}, {from}", untyped(scalar));
+            }),
+            Unary::CountLeadingZeros => self.count(scalar, into, |emitter, count| {
+                line!(emitter, "clz.{} {count}, {from}", untyped(scalar));
+            }),
+            Unary::CountTrailingZeros => {
+                let mirrored = self.temp_of(scalar);
+                line!(self, "brev.{} {mirrored}, {from}", untyped(scalar));
+                self.count(scalar, into, |emitter, count| {
+                    line!(emitter, "clz.{} {count}, {mirrored}", untyped(scalar));
+                });
+            }
+            Unary::ReverseBits => line!(self, "brev.{} {into}, {from}", untyped(scalar)),
+            // `bfind` gives -1 as a u32 when there is no such bit; sign extension keeps it -1.
+            Unary::FirstLeadingBit => self.position(scalar, into, |emitter, found| {
+                line!(emitter, "bfind.{ty} {found}, {from}");
+            }),
+            Unary::FirstTrailingBit => {
+                let lowest = self.temp_of(scalar);
+                let signed = if scalar.bits() == 64 { "s64" } else { "s32" };
+                line!(self, "neg.{signed} {lowest}, {from}");
+                line!(self, "and.{} {lowest}, {lowest}, {from}", untyped(scalar));
+                self.position(scalar, into, |emitter, found| {
+                    line!(emitter, "bfind.{} {found}, {lowest}", unsigned(scalar));
+                });
+            }
+            _ => return Err(not_expanded("a math function")),
+        }
+        Ok(())
+    }
+
+    /// A count that the instruction gives as 32 bits, in the width of the operand.
+    fn count(&mut self, scalar: Scalar, into: &str, instruction: impl FnOnce(&mut Self, &str)) {
+        if scalar.bits() == 64 {
+            let short = self.temp("%r");
+            instruction(self, &short);
+            line!(self, "cvt.u64.u32 {into}, {short}");
+        } else {
+            instruction(self, into);
+        }
+    }
+
+    /// A position, -1 for none, in the width of the operand.
+    fn position(&mut self, scalar: Scalar, into: &str, instruction: impl FnOnce(&mut Self, &str)) {
+        if scalar.bits() == 64 {
+            let short = self.temp("%r");
+            instruction(self, &short);
+            line!(self, "cvt.s64.s32 {into}, {short}");
+        } else {
+            instruction(self, into);
+        }
+    }
+
+    fn sign(&mut self, scalar: Scalar, into: &str, from: &str) -> Result<(), Diagnostic> {
+        if scalar == Scalar::F16 {
+            return self.through_f32(into, &[from], |emitter, into, from| emitter.sign(Scalar::F32, into, &from[0]));
+        }
+        let ty = suffix(scalar);
+        let (low, high) = (self.temp("%p"), self.temp("%p"));
+        let (zero, one, minus) = match scalar {
+            Scalar::F32 => ("0f00000000", "0f3F800000", "0fBF800000"),
+            Scalar::F64 => ("0d0000000000000000", "0d3FF0000000000000", "0dBFF0000000000000"),
+            _ => ("0", "1", "-1"),
+        };
+        line!(self, "setp.gt.{ty} {high}, {from}, {zero}");
+        // Zero keeps its sign and NaN stays NaN.
+        line!(self, "selp.{} {into}, {one}, {from}, {high}", bits_suffix(scalar));
+        if scalar.is_float() || scalar.is_signed() {
+            line!(self, "setp.lt.{ty} {low}, {from}, {zero}");
+            line!(self, "selp.{} {into}, {minus}, {into}, {low}", bits_suffix(scalar));
+        }
+        Ok(())
+    }
+
+    pub(super) fn binary(
+        &mut self,
+        op: Binary,
+        scalar: Scalar,
+        into: &str,
+        a: &str,
+        b: &str,
+    ) -> Result<(), Diagnostic> {
+        let ty = suffix(scalar);
+        let bits = untyped(scalar);
+        match op {
+            Binary::Add | Binary::Sub | Binary::Mul if scalar.is_float() => {
+                let name = match op {
+                    Binary::Add => "add",
+                    Binary::Sub => "sub",
+                    _ => "mul",
+                };
+                line!(self, "{name}.rn.{ty} {into}, {a}, {b}");
+            }
+            Binary::Add => line!(self, "add.{} {into}, {a}, {b}", unsigned(scalar)),
+            Binary::Sub => line!(self, "sub.{} {into}, {a}, {b}", unsigned(scalar)),
+            Binary::Mul => line!(self, "mul.lo.{} {into}, {a}, {b}", unsigned(scalar)),
+            Binary::MulHigh => line!(self, "mul.hi.{ty} {into}, {a}, {b}"),
+            Binary::Div | Binary::Rem if scalar == Scalar::F16 => {
+                return if op == Binary::Div {
+                    self.through_f32(into, &[a, b], |emitter, into, operands| {
+                        line!(emitter, "div.rn.f32 {into}, {}, {}", operands[0], operands[1]);
+                        Ok(())
+                    })
+                } else {
+                    self.float_remainder(scalar, into, a, b)
+                };
+            }
+            Binary::Div if scalar.is_float() => line!(self, "div.rn.{ty} {into}, {a}, {b}"),
+            Binary::Rem if scalar.is_float() => return self.float_remainder(scalar, into, a, b),
+            Binary::Div | Binary::Rem => self.integer_division(op, scalar, into, a, b),
+            Binary::And => line!(self, "and.{bits} {into}, {a}, {b}"),
+            Binary::Or => line!(self, "or.{bits} {into}, {a}, {b}"),
+            Binary::Xor => line!(self, "xor.{bits} {into}, {a}, {b}"),
+            Binary::Shl | Binary::Shr => {
+                // PTX clamps the count; the IR takes it modulo the width.
+                let count = self.temp("%r");
+                line!(self, "and.b32 {count}, {b}, {}", scalar.bits() - 1);
+                if op == Binary::Shl {
+                    line!(self, "shl.{bits} {into}, {a}, {count}");
+                } else {
+                    line!(self, "shr.{ty} {into}, {a}, {count}");
+                }
+            }
+            Binary::Eq | Binary::Ne if scalar == Scalar::Bool => {
+                line!(self, "xor.pred {into}, {a}, {b}");
+                if op == Binary::Eq {
+                    line!(self, "not.pred {into}, {into}");
+                }
+            }
+            Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
+                let name = match op {
+                    Binary::Eq => "eq",
+                    // Unordered: NaN differs from everything.
+                    Binary::Ne if scalar.is_float() => "neu",
+                    Binary::Ne => "ne",
+                    Binary::Lt => "lt",
+                    Binary::Le => "le",
+                    Binary::Gt => "gt",
+                    _ => "ge",
+                };
+                line!(self, "setp.{name}.{ty} {into}, {a}, {b}");
+            }
+            Binary::Min | Binary::Max if !scalar.is_float() => {
+                line!(self, "{}.{ty} {into}, {a}, {b}", if op == Binary::Min { "min" } else { "max" });
+            }
+            Binary::Min | Binary::Max => {
+                // The IR's order of operands decides about NaN and the sign of zero.
+                let other = self.temp("%p");
+                if op == Binary::Min {
+                    line!(self, "setp.lt.{ty} {other}, {b}, {a}");
+                } else {
+                    line!(self, "setp.lt.{ty} {other}, {a}, {b}");
+                }
+                line!(self, "selp.{} {into}, {b}, {a}, {other}", bits_suffix(scalar));
+            }
+            Binary::Pow | Binary::Atan2 => return Err(not_expanded("a math function")),
+        }
+        Ok(())
+    }
+
+    /// `x - y·trunc(x / y)` in three roundings.
+    fn float_remainder(&mut self, scalar: Scalar, into: &str, a: &str, b: &str) -> Result<(), Diagnostic> {
+        let (quotient, whole, product) = (self.temp_of(scalar), self.temp_of(scalar), self.temp_of(scalar));
+        self.binary(Binary::Div, scalar, &quotient, a, b)?;
+        self.unary(Unary::Trunc, scalar, &whole, &quotient)?;
+        self.binary(Binary::Mul, scalar, &product, b, &whole)?;
+        self.binary(Binary::Sub, scalar, into, a, &product)
+    }
+
+    /// `x / 0 = x`, `x % 0 = 0`, `MIN / -1 = MIN`, `MIN % -1 = 0`.
+    fn integer_division(&mut self, op: Binary, scalar: Scalar, into: &str, a: &str, b: &str) {
+        let ty = suffix(scalar);
+        let bits = untyped(scalar);
+        // Dividing by 1 gives both answers for zero, and for -1 once the quotient is negated.
+        let (bad, divisor) = (self.temp("%p"), self.temp_of(scalar));
+        line!(self, "setp.eq.{ty} {bad}, {b}, 0");
+        line!(self, "selp.{bits} {divisor}, 1, {b}, {bad}");
+        if !scalar.is_signed() {
+            line!(self, "{}.{ty} {into}, {a}, {divisor}", if op == Binary::Div { "div" } else { "rem" });
+            return;
+        }
+        let minus = self.temp("%p");
+        line!(self, "setp.eq.{ty} {minus}, {b}, -1");
+        line!(self, "selp.{bits} {divisor}, 1, {divisor}, {minus}");
+        if op == Binary::Rem {
+            line!(self, "rem.{ty} {into}, {a}, {divisor}");
+            return;
+        }
+        let (quotient, negated) = (self.temp_of(scalar), self.temp_of(scalar));
+        line!(self, "div.{ty} {quotient}, {a}, {divisor}");
+        line!(self, "neg.{ty} {negated}, {a}");
+        line!(self, "selp.{bits} {into}, {negated}, {quotient}, {minus}");
+    }
+
+    fn cast(&mut self, from_type: Scalar, to: Scalar, into: &str, from: &str) {
+        let (source, target) = (suffix(from_type), suffix(to));
+        match (from_type, to) {
+            (a, b) if a == b => line!(self, "mov.{} {into}, {from}", bits_suffix(to)),
+            (Scalar::Bool, _) => {
+                let one = match to {
+                    Scalar::F32 => "0f3F800000",
+                    Scalar::F64 => "0d3FF0000000000000",
+                    Scalar::F16 => "0x3C00",
+                    _ => "1",
+                };
+                let zero = match to {
+                    Scalar::F32 => "0f00000000",
+                    Scalar::F64 => "0d0000000000000000",
+                    _ => "0",
+                };
+                line!(self, "selp.{} {into}, {one}, {zero}, {from}", bits_suffix(to));
+            }
+            (Scalar::F16, Scalar::Bool) => {
+                let wide = self.temp("%f");
+                line!(self, "cvt.f32.f16 {wide}, {from}");
+                line!(self, "setp.neu.f32 {into}, {wide}, 0f00000000");
+            }
+            (Scalar::F32, Scalar::Bool) => line!(self, "setp.neu.f32 {into}, {from}, 0f00000000"),
+            (Scalar::F64, Scalar::Bool) => line!(self, "setp.neu.f64 {into}, {from}, 0d0000000000000000"),
+            (_, Scalar::Bool) => line!(self, "setp.ne.{source} {into}, {from}, 0"),
+            // Between floats: widening is exact, narrowing rounds once.
+            (a, b) if a.is_float() && b.is_float() => {
+                let round = if b.bits() < a.bits() { ".rn" } else { "" };
+                line!(self, "cvt{round}.{target}.{source} {into}, {from}");
+            }
+            // To integers: saturates; the 64-bit forms need help with NaN.
+            (a, b) if a.is_float() => {
+                if a == Scalar::F16 {
+                    let wide = self.temp("%f");
+                    line!(self, "cvt.f32.f16 {wide}, {from}");
+                    self.cast(Scalar::F32, b, into, &wide);
+                    return;
+                }
+                let ordered = self.temp("%p");
+                line!(self, "cvt.rzi.{target}.{source} {into}, {from}");
+                line!(self, "setp.num.{source} {ordered}, {from}, {from}");
+                line!(self, "selp.{} {into}, {into}, 0, {ordered}", bits_suffix(b));
+            }
+            (_, b) if b.is_float() => line!(self, "cvt.rn.{target}.{source} {into}, {from}"),
+            // Between integers: extend by the sign of the source, or cut.
+            (a, b) if a.bits() == b.bits() => line!(self, "mov.{} {into}, {from}", untyped(b)),
+            _ => line!(self, "cvt.{target}.{source} {into}, {from}"),
+        }
+    }
+}
