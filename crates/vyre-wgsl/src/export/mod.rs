@@ -153,8 +153,8 @@ impl<'a> Exporter<'a> {
             text.push_str("enable f16;\n");
         }
         if self.uses_subgroups {
-            text.push_str(crate::import::SUBGROUPS);
-            text.push('\n');
+            text.push_str("enable subgroups;
+");
         }
         for part in structs.iter().chain(&self.atomic_structs) {
             text.push_str(part);

@@ -368,9 +368,7 @@ impl FunctionCx<'_, '_> {
             },
             Expression::Access { base, index } => {
                 let mut place = self.place(base)?;
-                let Some(shape) = Shape::of(self.inner(index)) else { return Err(Failed) };
-                let ty = self.im.scalar(shape.scalar, self.span(index))?;
-                place.path.push(Step::Index(self.value(index)?, ty));
+                place.path.push(Step::Index(self.value(index)?));
                 Ok(place)
             }
             Expression::AccessIndex { base, index } => {
@@ -378,7 +376,7 @@ impl FunctionCx<'_, '_> {
                 place.path.push(if self.points_to_struct(base) {
                     Step::Member(index)
                 } else {
-                    Step::Index(Expr::u32(index), DataType::U32)
+                    Step::Index(Expr::u32(index))
                 });
                 Ok(place)
             }
@@ -404,7 +402,7 @@ impl FunctionCx<'_, '_> {
             return Ok((buffer.name, Expr::u32(0), Place::accesses(path)));
         }
         match path.split_first() {
-            Some((Step::Index(index, _), rest)) => Ok((buffer.name, index.clone(), Place::accesses(rest))),
+            Some((Step::Index(index), rest)) => Ok((buffer.name, index.clone(), Place::accesses(rest))),
             _ => self.im.unsupported(
                 "an array of run-time length used as a whole",
                 self.im.module.global_variables.get_span(global),

@@ -28,7 +28,7 @@ const MAX_CALL_DEPTH: u32 = 200;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Member(u32),
-    Index(Expr, DataType),
+    Index(Expr),
 }
 
 /// What a pointer points to.
@@ -54,30 +54,10 @@ impl Place {
         path.iter()
             .map(|step| match step {
                 Step::Member(index) => Access::Member(*index),
-                Step::Index(index, _) => Access::Index(index.clone()),
+                Step::Index(index) => Access::Index(index.clone()),
             })
             .collect()
     }
-}
-
-/// A function together with the buffers that its pointer arguments point into.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct SpecializedFunction {
-    function: Handle<naga::Function>,
-    pointers: Vec<Option<PointerShape>>,
-}
-
-/// A pointer into a buffer, without the values of its indices.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct PointerShape {
-    global: Handle<GlobalVariable>,
-    path: Vec<ShapeStep>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ShapeStep {
-    Member(u32),
-    Index(DataType),
 }
 
 #[derive(Clone)]
@@ -170,7 +150,6 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
         let module = im.module;
         let function = &module.entry_points[entry].function;
         let info = im.info.get_entry_point(entry);
-        im.spend(function.expressions.len(), Span::UNDEFINED)?;
         let uses = im.uses.entry(module, function);
         let mut cx = FunctionCx::new(im, Some(function), TypesOf::Function(info));
         for argument in &function.arguments {
@@ -233,15 +212,14 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
         }
     }
 
-    /// Translates a function for the buffers it is called with, once.
-    fn helper(im: &'m mut Importer<'a>, key: SpecializedFunction, span: Span) -> Res<Name> {
-        if let Some(name) = im.specialized.get(&key) {
+    /// Translates a function, once.
+    fn helper(im: &'m mut Importer<'a>, handle: Handle<naga::Function>, span: Span) -> Res<Name> {
+        if let Some(name) = im.translated.get(&handle) {
             return Ok(name.clone());
         }
         let module = im.module;
-        let function = &module.functions[key.function];
-        let info = &im.info[key.function];
-        im.spend(function.expressions.len(), span)?;
+        let function = &module.functions[handle];
+        let info = &im.info[handle];
         if im.depth >= MAX_CALL_DEPTH {
             let message = format!("functions call each other more than {MAX_CALL_DEPTH} deep");
             im.problem(Diagnostic::new(&codes::wgsl::WGSL_TOO_LARGE, message), span);
@@ -249,21 +227,19 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
         }
         im.depth += 1;
         let name = im.names.fresh(function.name.as_deref().unwrap_or("function"));
-        let uses = im.uses.of(key.function).clone();
+        let uses = im.uses.of(handle).clone();
         let mut cx = FunctionCx::new(im, Some(function), TypesOf::Function(info));
-        let made = cx.helper_parts(&key, &uses, function, &name);
+        let made = cx.helper_parts(&uses, function, &name).and_then(|parts| Ok((parts, cx.body(function)?)));
         cx.im.depth -= 1;
-        let (params, result) = made?;
-        let body = cx.body(function)?;
+        let ((params, result), body) = made?;
         cx.im.functions.push(Function { name: name.clone(), params, result, body });
-        cx.im.specialized.insert(key, name.clone());
+        cx.im.translated.insert(handle, name.clone());
         Ok(name)
     }
 
     /// Sets up arguments and returns, and gives the parameters and the type of the result.
     fn helper_parts(
         &mut self,
-        key: &SpecializedFunction,
         uses: &FunctionUses,
         function: &'a naga::Function,
         name: &Name,
@@ -274,21 +250,6 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
         for (i, argument) in function.arguments.iter().enumerate() {
             let wanted = argument.name.clone().unwrap_or_else(|| format!("arg{i}"));
             let span = module.types.get_span(argument.ty);
-            if let Some(shape) = &key.pointers[i] {
-                let mut path = Vec::new();
-                for step in &shape.path {
-                    path.push(match step {
-                        ShapeStep::Member(member) => Step::Member(*member),
-                        ShapeStep::Index(ty) => {
-                            let name = self.im.names.fresh(&format!("{wanted}_at"));
-                            params.push(Param { name: name.clone(), ty: ty.clone() });
-                            Step::Index(Expr::Var(name), ty.clone())
-                        }
-                    });
-                }
-                self.arguments.push(Argument::Pointer(Place { root: Root::Buffer(shape.global), path }));
-                continue;
-            }
             let (ty, by_pointer) = match module.types[argument.ty].inner {
                 TypeInner::Pointer { base, .. } => (self.im.ty(base, span)?, true),
                 TypeInner::ValuePointer { size, scalar, .. } => {
@@ -868,7 +829,6 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
         let callee = &module.functions[function];
         let uses = self.im.uses.of(function).clone();
         let mut args = Vec::with_capacity(arguments.len());
-        let mut pointers = Vec::with_capacity(arguments.len());
         let mut outs = Vec::new();
         for (i, (&argument, declared)) in arguments.iter().zip(&callee.arguments).enumerate() {
             if !is_pointer(&module.types[declared.ty].inner) {
@@ -876,38 +836,22 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
                     return self.im.unsupported("a texture or sampler as an argument", span);
                 }
                 args.push(self.value(argument)?);
-                pointers.push(None);
                 continue;
             }
             let mut place = self.place(argument)?;
-            match place.root {
-                Root::Buffer(global) => {
-                    let mut path = Vec::new();
-                    for step in place.path {
-                        path.push(match step {
-                            Step::Member(member) => ShapeStep::Member(member),
-                            Step::Index(index, ty) => {
-                                args.push(index);
-                                ShapeStep::Index(ty)
-                            }
-                        });
-                    }
-                    pointers.push(Some(PointerShape { global, path }));
-                }
-                Root::Variable(_) => {
-                    pointers.push(None);
-                    if uses.written[i] {
-                        for step in &mut place.path {
-                            if let Step::Index(index, _) = step {
-                                *index = self.freeze(index.clone());
-                            }
-                        }
-                    }
-                    args.push(self.load(&place)?);
-                    if uses.written[i] {
-                        outs.push(place);
+            if matches!(place.root, Root::Buffer(_)) {
+                return self.im.unsupported("a pointer to storage or workgroup memory as an argument", span);
+            }
+            if uses.written[i] {
+                for step in &mut place.path {
+                    if let Step::Index(index) = step {
+                        *index = self.freeze(index.clone());
                     }
                 }
+            }
+            args.push(self.load(&place)?);
+            if uses.written[i] {
+                outs.push(place);
             }
         }
         for (&global, &written) in &uses.privates {
@@ -918,8 +862,7 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
             }
         }
         self.settle();
-        let key = SpecializedFunction { function, pointers };
-        let name = FunctionCx::helper(self.im, key, span)?;
+        let name = FunctionCx::helper(self.im, function, span)?;
         let used = result.filter(|result| self.counts[result.index()] > 0);
         if outs.is_empty() {
             let named = used.map(|result| self.im.names.fresh(self.source_name(result)));

@@ -9,6 +9,7 @@ mod module;
 mod names;
 mod uses;
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -35,16 +36,12 @@ pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diag
     let text = SourceText { text: Some(source), file: options.file.as_deref() };
     guard::check_text(&text, source).map_err(|problem| vec![problem])?;
     on_big_stack(&|| {
-        // naga has the functions but not yet the directive that standard WGSL asks for; blanks keep all places right.
-        let blank = source.replace(SUBGROUPS, &" ".repeat(SUBGROUPS.len()));
-        let parsed = catch(|| naga::front::wgsl::parse_str(&blank))?;
+        let parsed = catch(|| naga::front::wgsl::parse_str(&without_subgroups(source)))?;
         let module = parsed.map_err(|error| vec![parse_problem(&text, &error)])?;
         translate(&module, &text, options)
     })
 }
 
-/// The directive that the exporter writes where subgroup operations are used.
-pub(crate) const SUBGROUPS: &str = "enable subgroups;";
 
 /// Imports a compute kernel from a SPIR-V binary.
 pub fn import_spirv(bytes: &[u8], options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
@@ -57,6 +54,22 @@ pub fn import_spirv(bytes: &[u8], options: &ImportOptions) -> Result<Program, Ve
             parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])?;
         translate(&module, &text, options)
     })
+}
+
+/// naga has subgroup operations without the directive that enables them, which it does not know. It becomes blanks, so that
+/// places in the source stay where they are.
+fn without_subgroups(source: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(source);
+    for (directive, rest) in [
+        ("enable subgroups;", "                 "),
+        ("enable f16, subgroups;", "enable f16;           "),
+        ("enable subgroups, f16;", "enable f16;           "),
+    ] {
+        if text.contains(directive) {
+            text = Cow::Owned(text.replace(directive, rest));
+        }
+    }
+    text
 }
 
 /// The text that places refer to; SPIR-V has none.

@@ -15,7 +15,7 @@ use vyre_foundation::ir::{
 use vyre_spec::{Diagnostic, codes};
 
 use super::SourceText;
-use super::function::{FunctionCx, SpecializedFunction};
+use super::function::FunctionCx;
 use super::names::Names;
 use super::uses::ModuleUses;
 
@@ -28,8 +28,6 @@ pub(super) type Res<T> = Result<T, Failed>;
 
 /// Sources that keep finding new problems are cut off.
 const MAX_PROBLEMS: usize = 50;
-/// Statements and expressions of all copies of functions together.
-const MAX_WORK: usize = 4_000_000;
 
 /// A global variable that is a buffer of the program.
 #[derive(Clone)]
@@ -51,7 +49,7 @@ pub(super) struct Importer<'a> {
     pub(super) uses: ModuleUses,
     pub(super) names: Names,
     pub(super) functions: Vec<Function>,
-    pub(super) specialized: HashMap<SpecializedFunction, Name>,
+    pub(super) translated: HashMap<Handle<naga::Function>, Name>,
     /// How many calls deep the function being translated is.
     pub(super) depth: u32,
     text: SourceText<'a>,
@@ -64,7 +62,6 @@ pub(super) struct Importer<'a> {
     spec_constants: Vec<SpecConstant>,
     buffers: BTreeMap<Handle<GlobalVariable>, Buffer>,
     problems: Vec<Diagnostic>,
-    work: usize,
 }
 
 impl<'a> Importer<'a> {
@@ -75,7 +72,7 @@ impl<'a> Importer<'a> {
             uses: ModuleUses::new(module),
             names: Names::default(),
             functions: Vec::new(),
-            specialized: HashMap::new(),
+            translated: HashMap::new(),
             depth: 0,
             text,
             layouter: Layouter::default(),
@@ -87,7 +84,6 @@ impl<'a> Importer<'a> {
             spec_constants: Vec::new(),
             buffers: BTreeMap::new(),
             problems: Vec::new(),
-            work: 0,
         }
     }
 
@@ -107,8 +103,8 @@ impl<'a> Importer<'a> {
         // Overrides and buffers keep their names where functions and variables want the same.
         for (handle, constant) in self.module.overrides.iter() {
             if constant.name.is_some() {
-                // A constant that only other entry points use may be anything.
-                if self.override_used(handle, entry) {
+                // One without a default may belong to another entry point; where it is used, that is said then.
+                if self.module.entry_points.len() == 1 || constant.init.is_some() {
                     let _ = self.constant(handle);
                 }
             }
@@ -135,11 +131,6 @@ impl<'a> Importer<'a> {
             .with_constants(std::mem::take(&mut self.spec_constants))
             .with_functions(std::mem::take(&mut self.functions))
             .with_workgroup_exprs(exprs))
-    }
-
-    /// With one entry point all overrides belong to it; with more, those without a default may be another's.
-    fn override_used(&self, handle: Handle<Override>, _entry: usize) -> bool {
-        self.module.entry_points.len() == 1 || self.module.overrides[handle].init.is_some()
     }
 
     fn workgroup_size(&mut self, entry: usize) -> Res<([u32; 3], [Option<Expr>; 3])> {
@@ -213,17 +204,6 @@ impl<'a> Importer<'a> {
         self.fail_with(Diagnostic::new(&codes::wgsl::WGSL_UNSUPPORTED, format!("{what} can't be imported")), span)
     }
 
-    /// Counts translated parts, so that copies of functions can't grow without end.
-    pub(super) fn spend(&mut self, work: usize, span: Span) -> Res<()> {
-        self.work += work;
-        if self.work <= MAX_WORK {
-            return Ok(());
-        }
-        let message =
-            "the kernel has too many statements once functions are copied for the pointers they are called with";
-        self.fail_with(Diagnostic::new(&codes::wgsl::WGSL_TOO_LARGE, message), span)
-    }
-
     /// Whether the source is WGSL text.
     pub(super) fn is_text(&self) -> bool {
         self.text.text.is_some()
@@ -253,7 +233,7 @@ impl<'a> Importer<'a> {
         let made = match ty.inner {
             TypeInner::Array { base, size, stride } => {
                 let element = self.ty(base, span)?;
-                let count = self.count(size, span)?;
+                let count = self.count(size)?;
                 let stride = if self.holds_bool(base) { self.stride_of(&element, stride) } else { stride };
                 self.define(TypeDef::Array { element, count, stride })
             }
@@ -353,7 +333,7 @@ impl<'a> Importer<'a> {
         DataType::Handle(id)
     }
 
-    fn count(&mut self, size: ArraySize, _span: Span) -> Res<Count> {
+    fn count(&mut self, size: ArraySize) -> Res<Count> {
         Ok(match size {
             ArraySize::Constant(count) => Count::Fixed(count.get()),
             ArraySize::Dynamic => Count::Runtime,
@@ -421,7 +401,7 @@ impl<'a> Importer<'a> {
                 if own != stride && !self.holds_bool(base) {
                     return self.unsupported(format_args!("an array with the unusual stride of {stride} bytes"), span);
                 }
-                (element, self.count(size, span)?, true)
+                (element, self.count(size)?, true)
             }
             TypeInner::BindingArray { .. } => return self.unsupported("a binding array", span),
             _ => {
