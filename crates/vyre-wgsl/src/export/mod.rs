@@ -153,8 +153,10 @@ impl<'a> Exporter<'a> {
             text.push_str("enable f16;\n");
         }
         if self.uses_subgroups {
-            text.push_str("enable subgroups;
-");
+            text.push_str(
+                "enable subgroups;
+",
+            );
         }
         for part in structs.iter().chain(&self.atomic_structs) {
             text.push_str(part);

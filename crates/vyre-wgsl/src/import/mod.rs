@@ -42,7 +42,6 @@ pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diag
     })
 }
 
-
 /// Imports a compute kernel from a SPIR-V binary.
 pub fn import_spirv(bytes: &[u8], options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
     let text = SourceText { text: None, file: options.file.as_deref() };
