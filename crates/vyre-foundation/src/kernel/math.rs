@@ -10,13 +10,18 @@
 use std::collections::HashMap;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
 
+use smallvec::SmallVec;
+
 use super::walk::{each_use_mut, end_values_mut};
-use super::{Binary, Block, End, Inst, Kernel, Op, Scalar, Type, Unary, Value, ValueInfo, fold};
+use super::{Binary, Block, End, Inst, Kernel, Narrow, Op, Scalar, Type, Unary, Value, ValueInfo, fold};
 use crate::ir::Literal;
 
-/// Replaces every function that is not one basic operation.
-pub(super) fn expand(kernel: &mut Kernel) {
+/// Replaces every function that is not one basic operation, and conversions of stored types as far as `narrow` says.
+pub(super) fn expand(kernel: &mut Kernel, functions: bool, narrow: Narrow) {
     let mut expand = Expand {
+        functions,
+        memories: super::narrow::Memories::new(kernel, narrow),
+        wide: HashMap::new(),
         subst: (0..kernel.values.len() as u32).map(Value).collect(),
         values: std::mem::take(&mut kernel.values),
         blocks: Vec::new(),
@@ -28,10 +33,14 @@ pub(super) fn expand(kernel: &mut Kernel) {
     kernel.values = expand.values;
 }
 
-struct Expand {
+pub(super) struct Expand {
+    functions: bool,
+    pub(super) memories: super::narrow::Memories,
+    /// Components of wide values that were taken apart.
+    pub(super) wide: HashMap<Value, SmallVec<[Value; 4]>>,
     subst: Vec<Value>,
     values: Vec<ValueInfo>,
-    blocks: Vec<Vec<Inst>>,
+    pub(super) blocks: Vec<Vec<Inst>>,
     constants: HashMap<Literal, Value>,
     prelude: Vec<Inst>,
 }
@@ -42,8 +51,25 @@ impl Expand {
         for mut inst in std::mem::take(&mut block.insts) {
             each_use_mut(&mut inst, &mut |value| *value = self.subst[value.index()]);
             let replaced = match &mut inst {
-                Inst::Let(value, Op::Unary(op, a)) => self.unary_function(*op, *a).map(|new| (*value, new)),
-                Inst::Let(value, Op::Binary(op, a, b)) => self.binary_function(*op, *a, *b).map(|new| (*value, new)),
+                Inst::Let(value, Op::Unary(op, a)) if self.functions => {
+                    self.unary_function(*op, *a).map(|new| (*value, new))
+                }
+                Inst::Let(value, Op::Binary(op, a, b)) if self.functions => {
+                    self.binary_function(*op, *a, *b).map(|new| (*value, new))
+                }
+                Inst::Let(value, Op::Load { address, element, guard }) => {
+                    let width = self.values[value.index()].ty.width;
+                    self.narrow_load(*value, width, address, element, *guard).map(|new| (*value, new))
+                }
+                Inst::Let(value, Op::Extract(whole, lane)) => {
+                    self.wide.get(whole).map(|parts| (*value, parts[usize::from(*lane)]))
+                }
+                Inst::Store { address, element, value, guard } => {
+                    if self.narrow_store(address, element, value, *guard) {
+                        continue;
+                    }
+                    None
+                }
                 Inst::If { then, otherwise, .. } => {
                     self.block(then);
                     self.block(otherwise);
@@ -66,30 +92,34 @@ impl Expand {
         block.insts = self.blocks.pop().unwrap_or_default();
     }
 
-    fn push(&mut self, inst: Inst) {
+    pub(super) fn push(&mut self, inst: Inst) {
         if let Some(block) = self.blocks.last_mut() {
             block.push(inst);
         }
     }
 
-    fn value(&mut self, ty: impl Into<Type>) -> Value {
+    pub(super) fn value(&mut self, ty: impl Into<Type>) -> Value {
         let value = Value(self.values.len() as u32);
         self.values.push(ValueInfo { ty: ty.into(), uniform: false });
         self.subst.push(value);
         value
     }
 
-    fn emit(&mut self, ty: Scalar, op: Op) -> Value {
+    pub(super) fn emit(&mut self, ty: Scalar, op: Op) -> Value {
         let value = self.value(ty);
         self.push(Inst::Let(value, op));
         value
     }
 
-    fn ty(&self, value: Value) -> Scalar {
+    pub(super) fn type_of(&self, value: Value) -> Type {
+        self.values[value.index()].ty
+    }
+
+    pub(super) fn ty(&self, value: Value) -> Scalar {
         self.values[value.index()].ty.scalar
     }
 
-    fn literal(&mut self, literal: Literal) -> Value {
+    pub(super) fn literal(&mut self, literal: Literal) -> Value {
         if let Some(&value) = self.constants.get(&literal) {
             return value;
         }
@@ -100,20 +130,20 @@ impl Expand {
     }
 
     /// A float constant of the type of `like`.
-    fn c(&mut self, like: Value, constant: f64) -> Value {
+    pub(super) fn c(&mut self, like: Value, constant: f64) -> Value {
         let ty = self.ty(like);
         self.literal(fold::cast(Literal::F64(constant), ty))
     }
 
-    fn i(&mut self, ty: Scalar, constant: i64) -> Value {
+    pub(super) fn i(&mut self, ty: Scalar, constant: i64) -> Value {
         self.literal(fold::of_integer(ty, constant.into()))
     }
 
-    fn un(&mut self, op: Unary, a: Value) -> Value {
+    pub(super) fn un(&mut self, op: Unary, a: Value) -> Value {
         self.emit(self.ty(a), Op::Unary(op, a))
     }
 
-    fn bin(&mut self, op: Binary, a: Value, b: Value) -> Value {
+    pub(super) fn bin(&mut self, op: Binary, a: Value, b: Value) -> Value {
         let ty = if super::build::is_comparison(op) { Scalar::Bool } else { self.ty(a) };
         self.emit(ty, Op::Binary(op, a, b))
     }
@@ -134,16 +164,16 @@ impl Expand {
         self.bin(Binary::Div, a, b)
     }
 
-    fn lt(&mut self, a: Value, b: Value) -> Value {
+    pub(super) fn lt(&mut self, a: Value, b: Value) -> Value {
         self.bin(Binary::Lt, a, b)
     }
 
-    fn lt_c(&mut self, a: Value, b: f64) -> Value {
+    pub(super) fn lt_c(&mut self, a: Value, b: f64) -> Value {
         let b = self.c(a, b);
         self.lt(a, b)
     }
 
-    fn mul_c(&mut self, a: Value, b: f64) -> Value {
+    pub(super) fn mul_c(&mut self, a: Value, b: f64) -> Value {
         let b = self.c(a, b);
         self.mul(a, b)
     }
@@ -162,19 +192,19 @@ impl Expand {
         self.fma(a, b, c)
     }
 
-    fn select(&mut self, cond: Value, yes: Value, no: Value) -> Value {
+    pub(super) fn select(&mut self, cond: Value, yes: Value, no: Value) -> Value {
         self.emit(self.ty(yes), Op::Select(cond, yes, no))
     }
 
-    fn cast(&mut self, a: Value, ty: Scalar) -> Value {
+    pub(super) fn cast(&mut self, a: Value, ty: Scalar) -> Value {
         if self.ty(a) == ty { a } else { self.emit(ty, Op::Cast(a)) }
     }
 
-    fn bits(&mut self, a: Value, ty: Scalar) -> Value {
+    pub(super) fn bits(&mut self, a: Value, ty: Scalar) -> Value {
         self.emit(ty, Op::BitCast(a))
     }
 
-    fn abs(&mut self, a: Value) -> Value {
+    pub(super) fn abs(&mut self, a: Value) -> Value {
         self.un(Unary::Abs, a)
     }
 

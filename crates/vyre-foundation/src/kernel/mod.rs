@@ -16,6 +16,7 @@ mod fold;
 mod interpret;
 mod lower;
 mod math;
+mod narrow;
 mod options;
 mod passes;
 mod shape;
@@ -26,7 +27,7 @@ use smallvec::SmallVec;
 
 pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
-pub use self::options::{Options, Passes};
+pub use self::options::{Narrow, Options, Passes};
 pub use self::verify::verify;
 use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, Name, SubgroupOp};
 

@@ -11,6 +11,22 @@ pub struct Options {
     pub passes: Passes,
     /// Expands functions such as `exp` and `sin` into basic operations.
     pub expand_math: bool,
+    /// Who converts stored types.
+    pub narrow: Narrow,
+}
+
+/// Who converts types that are stored otherwise than they compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Narrow {
+    /// The emitter: every element type appears in loads and stores.
+    #[default]
+    Native,
+    /// The kernel, for devices with 8- and 16-bit integer loads and stores: only integers of 8 bits and more, f16, f32, f64
+    /// and bool appear. A 4-bit store changes the 32-bit word around it atomically, so buffers are padded to 4 bytes.
+    Bytes,
+    /// The kernel, for devices that access memory in words: nothing of less than 32 bits appears but f16. Narrow stores change
+    /// the word around them atomically, so buffers are padded to 4 bytes.
+    Words,
 }
 
 /// A set of optimiser passes.

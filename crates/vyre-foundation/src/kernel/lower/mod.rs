@@ -21,8 +21,8 @@ use self::flow::{Flow, LoopFrame, Region};
 use super::build::Builder;
 use super::shape::{Shape, ShapeId, Shapes};
 use super::{
-    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Options, Passes, Scalar, Value, facts, fold, math,
-    passes,
+    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Narrow, Options, Passes, Scalar, Value, facts, fold,
+    math, passes,
 };
 use crate::ValidProgram;
 use crate::ir::{BinaryOp, BufferKind, Builtin, Count, Expr, Function, Literal, Name, Program, UnaryOp};
@@ -150,8 +150,8 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
         depth: 0,
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
-    if options.expand_math {
-        math::expand(&mut kernel);
+    if options.expand_math || options.narrow != Narrow::Native {
+        math::expand(&mut kernel, options.expand_math, options.narrow);
     }
     passes::optimise(&mut kernel, options.passes);
     facts::fill(&mut kernel);
