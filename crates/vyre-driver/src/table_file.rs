@@ -66,8 +66,9 @@ impl TableFile {
         })
     }
 
-    /// Replaces the file by what `merge` makes of its present text, while no other process does the same. When this
-    /// returns, the new file survives a crash; before, the old one is whole.
+    /// Replaces the file by what `merge` makes of its present text, while no other process does the same. At every instant,
+    /// also after a power loss, the file is whole: the old one or the new one. When this returns, no killed process can
+    /// undo it.
     pub(crate) fn update(
         &self,
         path: &Path,
@@ -105,10 +106,10 @@ impl TableFile {
             }
             let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&temporary)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+            // Before the rename, or a power loss could leave the new name with half of the data.
+            file.sync_data()?;
             drop(file);
-            fs::rename(&temporary, path)?;
-            sync_folder(folder)
+            fs::rename(&temporary, path)
         };
         install().map_err(|error| unwritable("replacing it", error))
     }
@@ -188,15 +189,4 @@ fn create_private_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
-}
-
-/// Makes the rename itself durable, where folders can be synchronised.
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_folder: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -158,7 +158,7 @@ impl PgoTable {
         FILE.read_toml(path).and_then(|table| decode(path, table)).map_err(|diagnostic| diagnostic.to_string())
     }
 
-    /// Adds the decisions to the file, atomically and durably: what other processes stored for other ops stays. A file that
+    /// Adds the decisions to the file, atomically: what other processes stored for other ops stays. A file that
     /// [`PgoTable::load`] would refuse is an error and stays as it is.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), String> {
         let merge = |path: &Path, present: Option<String>| {

@@ -86,7 +86,7 @@ impl Router {
         Ok(())
     }
 
-    /// Adds what was learnt to the file, atomically and durably, with the crossover points. What other processes learnt about
+    /// Adds what was learnt to the file, atomically, with the crossover points. What other processes learnt about
     /// other ops, backends and sizes stays; where both know a size, the one with more timings stays.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
         FILE.update(path.as_ref(), |path, present| {

@@ -181,7 +181,7 @@ impl DecisionTable {
         decode(path, FILE.read_toml(path)?)
     }
 
-    /// Adds the decisions to the file, atomically and durably. Where another process decided the same, the later decision
+    /// Adds the decisions to the file, atomically. Where another process decided the same, the later decision
     /// stays.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
         FILE.update(path.as_ref(), |path, present| {
