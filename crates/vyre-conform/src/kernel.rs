@@ -47,6 +47,7 @@ impl VyreBackend for KernelBackend {
             workgroup_size: config.workgroup_override,
             passes: self.passes,
             expand_math: self.expand_math,
+            ..Options::default()
         };
         let kernel = kernel::lower(&valid, &options)?;
         if let Err(problem) = kernel::verify(&kernel) {

@@ -92,6 +92,7 @@ fn lowering(options: &CompileOptions) -> Options {
         workgroup_size: options.workgroup_size,
         passes: Passes::all(),
         expand_math: true,
+        ..Options::default()
     }
 }
 

@@ -174,6 +174,7 @@ impl CudaBackend {
                 workgroup_size: options.workgroup_size,
                 passes: Passes::all(),
                 expand_math: true,
+                ..Options::default()
             },
         )?;
         self.capabilities.check(&kernel)?;
