@@ -1,4 +1,5 @@
 //! The disk cache on the real file system: contract section 4, one test per sentence.
+#![cfg(unix)]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

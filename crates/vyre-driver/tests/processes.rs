@@ -1,4 +1,5 @@
 //! The disk cache among many processes, under `kill -9`, and against ten thousand damaged files: contract section 4.
+#![cfg(unix)]
 
 use std::collections::HashMap;
 use std::fs;

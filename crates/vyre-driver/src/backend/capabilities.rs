@@ -1,7 +1,8 @@
 use std::sync::LazyLock;
 
-use vyre_foundation::ir::DataType;
+use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::{Features, Kernel};
+use vyre_foundation::launch::LaunchPlan;
 use vyre_spec::{Diagnostic, codes};
 
 use crate::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
@@ -196,6 +197,37 @@ impl Capabilities {
                 kernel.buffers.len(),
                 limits.max_bindings,
                 self.device()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Says what of a launch is over the device: element types it can't hold, buffers or grids over its limits.
+    pub fn check_launch(&self, program: &Program, plan: &LaunchPlan) -> Result<(), Diagnostic> {
+        for (&index, &bytes) in program.binding_order().iter().zip(&plan.buffer_bytes) {
+            let buffer = &program.buffers()[index];
+            if !self.types.contains(&buffer.ty) {
+                return Err(Diagnostic::new(
+                    &codes::backend::UNSUPPORTED_FEATURE,
+                    format!("buffer `{}` holds {}, which {} can't", buffer.name, buffer.ty, self.device()),
+                ));
+            }
+            if bytes > self.limits.max_buffer_bytes {
+                return Err(Diagnostic::new(
+                    &codes::backend::LIMIT,
+                    format!(
+                        "buffer `{}` takes {bytes} bytes; {} has no buffers that large",
+                        buffer.name,
+                        self.device()
+                    ),
+                ));
+            }
+        }
+        if (0..3).any(|axis| plan.grid[axis] > self.limits.max_grid[axis]) {
+            let [x, y, z] = plan.grid;
+            return Err(Diagnostic::new(
+                &codes::backend::LIMIT,
+                format!("a grid of {x} x {y} x {z} workgroups is over the limit of {}", self.device()),
             ));
         }
         Ok(())

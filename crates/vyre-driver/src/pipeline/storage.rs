@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+#[cfg(unix)]
 use vyre_spec::{Diagnostic, codes};
 
 /// What reading a path found.
@@ -273,6 +274,7 @@ impl Storage for FileStorage {
     }
 }
 
+#[cfg(unix)]
 fn refusal(code: codes::Code, message: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, Diagnostic::new(code, message))
 }

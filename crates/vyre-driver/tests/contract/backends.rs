@@ -209,6 +209,22 @@ fn capabilities_say_what_a_device_lacks() {
 }
 
 #[test]
+fn launches_over_the_device_are_refused_before_they_reach_it() {
+    let program = store_program(1).validate().unwrap();
+    let plan = vyre_driver::launch::plan(&program, &[], &DispatchConfig::default()).unwrap();
+    let mut device = Capabilities::default();
+    assert_eq!(device.check_launch(&program, &plan).unwrap_err().code.id, "V0704", "it holds no u32");
+    device.types = vyre_driver::backend::TypeSet::all();
+    assert_eq!(device.check_launch(&program, &plan), Ok(()));
+    let mut wide = plan.clone();
+    wide.grid = [1, 70_000, 1];
+    assert_eq!(device.check_launch(&program, &wide).unwrap_err().code.id, "V0705");
+    let mut large = plan;
+    large.buffer_bytes[0] = 1 << 40;
+    assert_eq!(device.check_launch(&program, &large).unwrap_err().code.id, "V0705");
+}
+
+#[test]
 fn type_sets_know_vectors_by_their_components() {
     use vyre_driver::backend::TypeSet;
     let set = TypeSet::of(&[DataType::U32, DataType::F32]);
