@@ -1,8 +1,7 @@
 //! Random programs have one meaning: the reference runs them, and every other form of the same program gives its answer.
 //!
-//! `VYRE_RANDOM` sets how many programs run; the seeds are 0, 1, 2, … of each set of options.
-
-use std::ops::Range;
+//! `VYRE_RANDOM` sets how many programs run, over all tests together; the seeds are 0, 1, 2, …, and the remainder of a seed by
+//! eight says with which options it is used.
 
 use vyre_conform::{
     Case, Floats, GenOptions, KernelBackend, Outcome, Rules, Subgroups, check, check_against, compare, generate,
@@ -11,76 +10,69 @@ use vyre_conform::{
 use vyre_foundation::{text, wire};
 use vyre_wgsl::ImportOptions;
 
-fn seeds() -> Range<u64> {
-    let count = std::env::var("VYRE_RANDOM").ok().map_or(300, |text| match text.parse() {
-        Ok(count) => count,
-        Err(_) => panic!("VYRE_RANDOM is the number of programs, not {text:?}"),
-    });
-    0..count
-}
-
-/// Different programs by turns: all exact features, those of every device, subgroups, and inexact functions.
-fn options(seed: u64) -> GenOptions {
-    // WGSL has no types that are converted on load and store, so that only some programs use them.
-    let plain = GenOptions { stored_types: false, ..GenOptions::default() };
-    match seed % 8 {
-        0 => GenOptions::portable(),
-        1 => GenOptions { subgroups: Subgroups::FixedSize, ..plain },
-        2 => GenOptions { subgroups: Subgroups::AnySize, floats: Floats::None, ..plain },
-        3 => GenOptions { math: true, ..plain },
-        4 => GenOptions { focus: false, ..plain },
-        5 => plain,
-        _ => GenOptions::default(),
+fn count() -> u64 {
+    match std::env::var("VYRE_RANDOM") {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("VYRE_RANDOM is the number of programs, not {text:?}")),
+        Err(_) => 320,
     }
 }
 
-fn each(mut check: impl FnMut(&Case, &[Vec<u8>])) {
-    for seed in seeds() {
-        let case = generate(seed, &options(seed));
-        match run_reference(&case) {
-            Ok(results) => check(&case, &results),
+/// What is wrong with a case in one of its forms; `None` when nothing is.
+type Fault<'a> = &'a dyn Fn(&Case, &[Vec<u8>]) -> Option<String>;
+
+/// Shrinks a case with a fault and says what is left.
+fn explain(case: &Case, form: &str, fault: Fault) -> String {
+    let found = |case: &Case| run_reference(case).ok().and_then(|expected| fault(case, &expected));
+    let small = reduce(case, |case| found(case).is_some());
+    format!("seed {}, {form}: {}\n{}", case.seed, found(&small).unwrap_or_default(), small.describe())
+}
+
+/// Runs the seeds with this remainder. At least `in_wgsl` percent of them must be such that WGSL can say them.
+fn programs(remainder: u64, options: GenOptions, in_wgsl: u64) {
+    let variants = KernelBackend::variants();
+    let long = count() > 1000;
+    let (mut programs, mut varied, mut written) = (0, 0, 0);
+    let mut faults = Vec::new();
+    for seed in (0..count()).filter(|seed| seed % 8 == remainder) {
+        let case = generate(seed, &options);
+        let expected = match run_reference(&case) {
+            Ok(results) => results,
             Err(problem) => panic!("seed {seed}: {problem}\n{}", case.describe()),
-        }
-    }
-}
-
-/// Programs that compute nothing would make every comparison pass.
-#[test]
-fn programs_are_worth_running() {
-    let (mut programs, mut varied) = (0, 0);
-    each(|_, results| {
+        };
         programs += 1;
         let different = |bytes: &Vec<u8>| bytes.chunks(4).any(|word| word != &bytes[..word.len()]);
-        if results.iter().any(different) {
-            varied += 1;
+        varied += u64::from(expected.iter().any(different));
+
+        let mut check_form = |form: &str, fault: Fault| {
+            if faults.len() < 3 && fault(&case, &expected).is_some() {
+                faults.push(explain(&case, form, fault));
+            }
+        };
+        check_form("wire form", &|case, _| wire_fault(case));
+        check_form("text form", &|case, _| text_fault(case));
+        match through_wgsl(&case) {
+            Ok(None) => {}
+            _ => written += 1,
         }
-    });
-    assert!(varied * 10 >= programs * 9, "{varied} of {programs} programs have results that vary");
-}
-
-#[test]
-fn the_wire_form_keeps_programs() {
-    each(|case, _| {
-        let bytes = wire::encode(&case.program);
-        let back = wire::decode(&bytes).unwrap_or_else(|problem| panic!("seed {}: {problem}", case.seed));
-        assert_eq!(back, case.program, "seed {}", case.seed);
-        assert_eq!(wire::encode(&back), bytes, "seed {}", case.seed);
-    });
-}
-
-#[test]
-fn the_text_form_keeps_programs() {
-    each(|case, _| {
-        let printed = text::print(&case.program);
-        match text::parse(&printed) {
-            Ok(back) => assert_eq!(back, case.program, "seed {}\n{printed}", case.seed),
-            Err(problems) => panic!("seed {}: {}\n{printed}", case.seed, problems[0]),
+        check_form("WGSL", &wgsl_fault);
+        for (i, (name, backend)) in variants.iter().enumerate() {
+            // All, none, and each alone for every program of a long run; of the rest, and in a short run, some by turns.
+            let always = i < 3 || (long && !name.starts_with("all but"));
+            if always || (i as u64 + seed / 8).is_multiple_of(8) {
+                check_form(name, &|case, expected| {
+                    outcome_fault(check_against(backend, case, expected, &Rules::exact()))
+                });
+            }
         }
-    });
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    println!("{programs} programs, {written} of them also in WGSL");
+    // Programs that compute nothing would make every comparison pass.
+    assert!(varied * 10 >= programs * 8, "{varied} of {programs} programs have results that vary");
+    assert!(written * 100 >= programs * in_wgsl, "{written} of {programs} programs went through WGSL");
 }
 
-/// What is wrong with a case on a backend.
-fn fault(outcome: Outcome) -> Option<String> {
+fn outcome_fault(outcome: Outcome) -> Option<String> {
     match outcome {
         Outcome::Same => None,
         Outcome::Refused(what) | Outcome::Failed(what) => Some(what),
@@ -88,31 +80,21 @@ fn fault(outcome: Outcome) -> Option<String> {
     }
 }
 
-/// A small run takes a third of the ways to lower for each program, by turns; a long one takes all for all.
-#[test]
-fn optimised_programs_mean_the_same() {
-    let rules = Rules::exact();
-    let (mut shown, mut wrong) = (0, 0);
-    let variants = KernelBackend::variants();
-    let every = if seeds().end > 1000 { 1 } else { 3 };
-    each(|case, expected| {
-        for (i, (name, backend)) in variants.iter().enumerate() {
-            let skipped = i > 2 && !(i as u64 + case.seed).is_multiple_of(every);
-            if skipped || fault(check_against(backend, case, expected, &rules)).is_none() {
-                continue;
-            }
-            wrong += 1;
-            if shown < 3 {
-                shown += 1;
-                let small =
-                    reduce(case, |case| run_reference(case).is_ok() && fault(check(backend, case, &rules)).is_some());
-                let what = fault(check(backend, &small, &rules)).unwrap_or_default();
-                println!("seed {}, {name}: {what}\n{}", case.seed, small.describe());
-            }
-            return;
-        }
-    });
-    assert_eq!(wrong, 0, "programs that mean something else after the optimiser");
+fn wire_fault(case: &Case) -> Option<String> {
+    let bytes = wire::encode(&case.program);
+    match wire::decode(&bytes) {
+        Ok(back) if back == case.program && wire::encode(&back) == bytes => None,
+        Ok(_) => Some("another program came back".to_owned()),
+        Err(problem) => Some(problem.to_string()),
+    }
+}
+
+fn text_fault(case: &Case) -> Option<String> {
+    match text::parse(&text::print(&case.program)) {
+        Ok(back) if back == case.program => None,
+        Ok(_) => Some("another program came back".to_owned()),
+        Err(problems) => Some(problems[0].to_string()),
+    }
 }
 
 /// Results of a program that went through WGSL text; `None` where WGSL has no way to say it.
@@ -129,31 +111,66 @@ fn through_wgsl(case: &Case) -> Result<Option<Vec<Vec<u8>>>, String> {
     run_reference(&Case { program, ..case.clone() }).map(Some).map_err(|problem| format!("{problem}\n{text}"))
 }
 
-#[test]
-fn programs_mean_the_same_in_wgsl() {
-    let rules = Rules::exact();
-    let (mut written, mut refused, mut wrong) = (0, 0, 0);
-    let fault = |case: &Case, expected: &[Vec<u8>]| match through_wgsl(case) {
+fn wgsl_fault(case: &Case, expected: &[Vec<u8>]) -> Option<String> {
+    match through_wgsl(case) {
         Ok(None) => None,
-        Ok(Some(actual)) => compare(expected, &actual, &case.program, &rules).err().map(|d| d.to_string()),
+        Ok(Some(actual)) => compare(expected, &actual, &case.program, &Rules::exact()).err().map(|d| d.to_string()),
         Err(problem) => Some(problem),
-    };
-    each(|case, expected| {
-        match through_wgsl(case) {
-            Ok(None) => refused += 1,
-            _ => written += 1,
-        }
-        if fault(case, expected).is_some() {
-            wrong += 1;
-            if wrong <= 3 {
-                let small =
-                    reduce(case, |case| run_reference(case).is_ok_and(|expected| fault(case, &expected).is_some()));
-                let what = run_reference(&small).ok().and_then(|expected| fault(&small, &expected));
-                println!("seed {}: {}\n{}", case.seed, what.unwrap_or_default(), small.describe());
-            }
-        }
+    }
+}
+
+/// WGSL has no types that are converted on load and store.
+fn plain() -> GenOptions {
+    GenOptions { stored_types: false, ..GenOptions::default() }
+}
+
+#[test]
+fn portable() {
+    programs(0, GenOptions::portable(), 95);
+}
+
+#[test]
+fn subgroups_of_one_size() {
+    programs(1, GenOptions { subgroups: Subgroups::FixedSize, ..plain() }, 50);
+}
+
+#[test]
+fn subgroups_of_any_size() {
+    programs(2, GenOptions { subgroups: Subgroups::AnySize, floats: Floats::None, ..plain() }, 50);
+}
+
+#[test]
+fn inexact_functions() {
+    programs(3, GenOptions { math: true, ..plain() }, 50);
+}
+
+#[test]
+fn everything_that_wgsl_has() {
+    programs(4, GenOptions { focus: false, ..plain() }, 50);
+}
+
+#[test]
+fn some_of_what_wgsl_has() {
+    programs(5, plain(), 50);
+}
+
+#[test]
+fn everything() {
+    programs(6, GenOptions { focus: false, ..GenOptions::default() }, 0);
+}
+
+#[test]
+fn some_of_everything() {
+    programs(7, GenOptions::default(), 0);
+}
+
+/// A wrong backend is found: one that gives zeros.
+#[test]
+fn zeros_are_not_the_answer() {
+    let zeros = vyre_driver::backend::NullBackend::new();
+    let wrong = (0..20).filter(|&seed| {
+        let case = generate(seed, &GenOptions::portable());
+        !matches!(check(&zeros, &case, &Rules::wgsl()), Outcome::Same)
     });
-    println!("{written} programs went through WGSL, {refused} use types that it does not have");
-    assert_eq!(wrong, 0, "programs that mean something else after WGSL");
-    assert!(written > refused, "{written} programs went through WGSL, {refused} did not");
+    assert!(wrong.count() >= 18);
 }
