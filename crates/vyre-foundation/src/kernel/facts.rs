@@ -30,7 +30,7 @@ pub(super) fn fill(kernel: &mut Kernel) {
     });
     kernel.features = facts.features;
     kernel.has_barrier = facts.barrier;
-    kernel.resizable = !facts.sized;
+    kernel.resizable &= !facts.sized;
     uniform(kernel);
 }
 
@@ -166,7 +166,16 @@ impl Marks {
 
     /// `together`: all invocations that entered the innermost loop are here.
     fn block<'a>(&mut self, block: &'a Block, together: bool, frame: &mut Frame<'a>) {
-        for inst in &block.insts {
+        for (i, inst) in block.insts.iter().enumerate() {
+            if let Inst::Let(value, Op::Load { address, guard, .. }) = inst
+                && let Memory::Shared(_) = address.memory
+                && between_barriers(&block.insts, i)
+            {
+                // Nobody writes between two meetings of the workgroup with only this in between.
+                let same = self.same_place(address, *guard);
+                self.set(*value, same);
+                continue;
+            }
             self.inst(inst, together, frame);
         }
         match &block.end {
@@ -239,6 +248,12 @@ impl Marks {
         }
     }
 
+    /// All invocations access the same element, or none.
+    fn same_place(&self, address: &Address, guard: Option<Value>) -> bool {
+        guard.is_none_or(|guard| self.uniform[guard.index()])
+            && address.terms.iter().all(|(value, _)| self.uniform[value.index()])
+    }
+
     fn op(&self, op: &Op) -> bool {
         match op {
             Op::Const(_) | Op::Length(_) => true,
@@ -256,9 +271,7 @@ impl Marks {
                     Memory::Buffer(buffer) => self.constant_buffers[buffer as usize],
                     Memory::Shared(_) | Memory::Local(_) => false,
                 };
-                fixed
-                    && guard.is_none_or(|guard| self.uniform[guard.index()])
-                    && address.terms.iter().all(|(value, _)| self.uniform[value.index()])
+                fixed && self.same_place(address, *guard)
             }
             // The subgroups of a workgroup differ.
             Op::Subgroup(..) => false,
@@ -269,6 +282,13 @@ impl Marks {
             }
         }
     }
+}
+
+/// Barriers stand before and after a step, with nothing but values being computed in between.
+fn between_barriers(insts: &[Inst], i: usize) -> bool {
+    let meets = |inst: Option<&Inst>| matches!(inst, Some(Inst::Barrier(_)));
+    let acts = |inst: &&Inst| !matches!(inst, Inst::Let(..));
+    meets(insts[..i].iter().rev().find(acts)) && meets(insts[i + 1..].iter().find(acts))
 }
 
 /// An atomic load does not write.

@@ -112,6 +112,8 @@ struct Lower<'a> {
     /// First loop of the function being lowered.
     first_loop: usize,
     depth: u32,
+    /// Something asked for is not the same under another workgroup size, even if it is folded away here.
+    sized: bool,
 }
 
 /// Lowers a program under the options, then optimises it.
@@ -148,6 +150,7 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
         function: None,
         first_loop: 0,
         depth: 0,
+        sized: false,
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
     if options.expand_math || options.narrow != Narrow::Native {
@@ -180,7 +183,7 @@ impl<'a> Lower<'a> {
             body,
             features: Features::default(),
             has_barrier: false,
-            resizable: false,
+            resizable: !self.sized,
         })
     }
 
@@ -262,6 +265,7 @@ impl<'a> Lower<'a> {
 
     fn builtin(&mut self, builtin: Builtin) -> Value {
         let size = self.workgroup_size;
+        self.sized |= !matches!(builtin, Builtin::GlobalId(_));
         match builtin {
             Builtin::WorkgroupSize(axis) => self.builder.u32(size[usize::from(axis.min(2))]),
             Builtin::LocalId(axis) if size[usize::from(axis.min(2))] == 1 => self.builder.u32(0),
