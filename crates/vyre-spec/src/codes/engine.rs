@@ -1,9 +1,6 @@
 //! `V13xx`: the engine.
 
 codes! {
-    NO_BACKEND = "V1301", Error,
-        "No backend can run the program.",
-        "Look at `vyre devices`: it says which backends are absent and why.";
     FELL_BACK = "V1302", Warning,
         "A backend could not do the work, and another one did it.",
         "Mend what the message says, or name a backend to get its error instead.";
