@@ -340,7 +340,7 @@ fn a_sweep_returns_the_fastest_and_stops_at_the_first_error() {
         assert_eq!(timer.0.len(), 6);
         let tied = tuner.best_of(&program(1), [[190, 1, 1], [210, 1, 1]], &mut timer).unwrap().unwrap();
         assert_eq!(tied.workgroup_size, [190, 1, 1]);
-        assert_eq!(tuner.best_of(&program(1), Vec::<[u32; 3]>::new(), &mut timer), Ok(None));
+        assert_eq!(tuner.best_of(&program(1), [], &mut timer), Ok(None));
 
         let mut broken = Times(Vec::new(), Some(128));
         assert_eq!(tuner.best_of(&program(1), sizes.clone(), &mut broken), Err("128 broke".to_owned()));

@@ -141,7 +141,7 @@ impl Tuner {
     pub fn best_of<T: BackendTimer>(
         &self,
         program: &Program,
-        candidates: impl IntoIterator<Item: Borrow<[u32; 3]>>,
+        candidates: impl IntoIterator<Item = [u32; 3]>,
         timer: &mut T,
     ) -> Result<Option<TuningMeasurement>, T::Error> {
         let measurements = measure(program, candidates, timer)?;
@@ -153,7 +153,7 @@ impl Tuner {
     pub fn best_of_natural_gradient<T: BackendTimer>(
         &self,
         program: &Program,
-        candidates: impl IntoIterator<Item: Borrow<[u32; 3]>>,
+        candidates: impl IntoIterator<Item = [u32; 3]>,
         timer: &mut T,
         fisher_inv_sqrt_q16: &[u32],
         policy: impl Borrow<NaturalGradientPolicy>,
@@ -182,12 +182,12 @@ impl Tuner {
 
 fn measure<T: BackendTimer>(
     program: &Program,
-    candidates: impl IntoIterator<Item: Borrow<[u32; 3]>>,
+    candidates: impl IntoIterator<Item = [u32; 3]>,
     timer: &mut T,
 ) -> Result<Vec<TuningMeasurement>, T::Error> {
-    let time = |candidate: &[u32; 3], timer: &mut T| {
-        let elapsed_ns = timer.measure_candidate_ns(program, *candidate)?;
-        Ok(TuningMeasurement { workgroup_size: *candidate, elapsed_ns })
+    let time = |workgroup_size| {
+        let elapsed_ns = timer.measure_candidate_ns(program, workgroup_size)?;
+        Ok(TuningMeasurement { workgroup_size, elapsed_ns })
     };
-    candidates.into_iter().map(|candidate| time(candidate.borrow(), timer)).collect()
+    candidates.into_iter().map(time).collect()
 }
