@@ -1,7 +1,6 @@
 //! The backend trait over compiled kernels.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,12 +14,13 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::Features;
 use vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
-use vyre_spec::{Diagnostic, codes};
+use vyre_spec::codes;
 
 use crate::launch::{Grid, SUBGROUP_SIZE, Stop};
 use crate::memory::{Arena, Span};
 use crate::path::CpuPath;
 use crate::pipeline::CpuPipeline;
+use crate::queue::Queue;
 
 /// Kernels that `dispatch` keeps, so that the next dispatch of the same program does not compile.
 const KEPT: usize = 256;
@@ -29,7 +29,7 @@ const KEPT: usize = 256;
 pub struct CpuBackend {
     path: CpuPath,
     capabilities: Capabilities,
-    submitted: AtomicU64,
+    queue: Queue,
     kept: Mutex<HashMap<[u8; 32], Arc<CpuPipeline>>>,
 }
 
@@ -80,7 +80,7 @@ impl CpuBackend {
         capabilities.resident = true;
         capabilities.unified_memory = true;
         capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(0, 0, path.name(), env!("CARGO_PKG_VERSION"));
-        CpuBackend { path, capabilities, submitted: AtomicU64::new(0), kept: Mutex::default() }
+        CpuBackend { path, capabilities, queue: Queue::default(), kept: Mutex::default() }
     }
 
     /// The path that kernels take.
@@ -257,6 +257,7 @@ impl VyreBackend for CpuBackend {
     fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
         let host = buffer.of::<HostBuffer>(self.id())?;
         buffer.check_range(offset, bytes.len() as u64)?;
+        self.queue.drain();
         host.arena.fill(offset as usize, bytes);
         Ok(())
     }
@@ -264,6 +265,7 @@ impl VyreBackend for CpuBackend {
     fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
         let host = buffer.of::<HostBuffer>(self.id())?;
         buffer.check_range(offset, bytes.len() as u64)?;
+        self.queue.drain();
         host.arena.copy_to(offset as usize, bytes);
         Ok(())
     }
@@ -280,16 +282,17 @@ impl VyreBackend for CpuBackend {
         let target = to.of::<HostBuffer>(self.id())?;
         from.check_range(from_offset, bytes)?;
         to.check_range(to_offset, bytes)?;
+        self.queue.drain();
         target.arena.copy_from(to_offset as usize, &source.arena, from_offset as usize, bytes as usize);
         Ok(())
     }
 
     fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
-        let pipeline = self.pipeline_of(pipeline)?;
-        if launch.bindings.len() != pipeline.bindings() {
+        let cpu = self.pipeline_of(pipeline)?;
+        if launch.bindings.len() != cpu.bindings() {
             return Err(BackendError::with_code(
                 &codes::backend::BINDINGS,
-                format!("{} buffers are bound; the program has {}", launch.bindings.len(), pipeline.bindings()),
+                format!("{} buffers are bound; the program has {}", launch.bindings.len(), cpu.bindings()),
             ));
         }
         let mut spans = Vec::with_capacity(launch.bindings.len());
@@ -304,18 +307,25 @@ impl VyreBackend for CpuBackend {
             }
             spans.push(host.arena.span(*offset as usize, *bytes as usize));
         }
-        let lengths = pipeline.lengths(launch.bindings.iter().map(|binding| binding.bytes));
+        let lengths = cpu.lengths(launch.bindings.iter().map(|binding| binding.bytes));
         let grid = Grid { workgroups: launch.grid, lengths };
-        pipeline.run(&spans, &grid, &Stop::default())?;
-        Ok(Pending(self.submitted.fetch_add(1, Relaxed) + 1))
+        let inline = cpu.is_small(launch.grid);
+        let pipeline = Arc::clone(pipeline);
+        // The buffers live until the launch is over.
+        let buffers: Vec<Buffer> = launch.bindings.iter().map(|binding| binding.buffer.clone()).collect();
+        let work = move |stop: &Stop| {
+            let outcome = match pipeline.downcast_ref::<CpuPipeline>() {
+                Some(pipeline) => pipeline.run(&spans, &grid, stop),
+                None => Ok(()),
+            };
+            drop(buffers);
+            outcome
+        };
+        Ok(Pending(self.queue.submit(inline, Box::new(work))?))
     }
 
-    fn wait(&self, pending: Pending, _timeout: Option<Duration>) -> Result<Completion, BackendError> {
-        if pending.0 > self.submitted.load(Relaxed) {
-            return Err(
-                Diagnostic::new(&codes::backend::FAILED, format!("launch {} was never submitted", pending.0)).into()
-            );
-        }
+    fn wait(&self, pending: Pending, timeout: Option<Duration>) -> Result<Completion, BackendError> {
+        self.queue.wait(pending.0, timeout)?;
         Ok(Completion::default())
     }
 }

@@ -35,6 +35,11 @@ impl Stop {
         stop
     }
 
+    /// Stops from now on.
+    pub(crate) fn set(&self) {
+        self.0.store(1, Relaxed);
+    }
+
     /// Somebody asked to stop.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0

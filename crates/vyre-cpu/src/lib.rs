@@ -26,6 +26,7 @@ mod memory;
 mod native;
 mod path;
 mod pipeline;
+mod queue;
 
 pub use backend::CpuBackend;
 pub use path::CpuPath;

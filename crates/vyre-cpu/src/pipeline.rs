@@ -195,6 +195,12 @@ impl CpuPipeline {
         self.buffers.iter().zip(bytes).map(|(buffer, bytes)| buffer.length(bytes)).collect()
     }
 
+    /// So little work, sure to end, that queueing it would cost more.
+    pub(crate) fn is_small(&self, grid: [u32; 3]) -> bool {
+        let groups = grid.iter().fold(1u64, |all, &n| all.saturating_mul(u64::from(n)));
+        self.finite && groups.saturating_mul(self.steps) < launch::SMALL_LAUNCH
+    }
+
     /// Runs the grid to its end, or until `stop`.
     pub(crate) fn run(&self, buffers: &[Span], grid: &Grid, stop: &Stop) -> Result<(), BackendError> {
         let out_of_memory = |_| {
