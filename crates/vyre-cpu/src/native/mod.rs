@@ -127,8 +127,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     for (position, tiling) in candidates.into_iter().enumerate() {
         let mut lowered = lower::lower(kernel, isa, &shapes, tiling);
         let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
-        // The largest block whose values fit into registers.
-        if allocation.slots[1] > 0 && position != last {
+        // The largest block whose values fit into registers; a few may wait on the stack outside of inner loops.
+        if allocation.vector_cost >= 100.0 && position != last {
             continue;
         }
         let emitted = emit::emit(&lowered.code, lowered.asm, &allocation, isa)?;

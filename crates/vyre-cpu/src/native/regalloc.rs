@@ -39,6 +39,8 @@ pub(super) struct Allocation {
     pub(super) intervals: [Vec<Interval>; 3],
     /// Stack slots used, per class.
     pub(super) slots: [u32; 3],
+    /// How much the vectors on the stack are used, those in loops counting more.
+    pub(super) vector_cost: f32,
 }
 
 impl Allocation {
@@ -128,6 +130,7 @@ pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> [Vec<I
 pub(super) fn allocate(intervals: [Vec<Interval>; 3], available: &Available) -> Allocation {
     let mut places: [Vec<Place>; 3] = Default::default();
     let mut slots = [0; 3];
+    let mut vector_cost = 0.0;
     for class in 0..3 {
         let ranges = &intervals[class];
         places[class] = vec![Place::Nowhere; ranges.len()];
@@ -168,6 +171,9 @@ pub(super) fn allocate(intervals: [Vec<Interval>; 3], available: &Available) -> 
         spilled.sort_unstable_by_key(|&i| ranges[i].start);
         let mut ends: Vec<u32> = Vec::new();
         for i in spilled {
+            if class == Class::Vector as usize {
+                vector_cost += ranges[i].weight;
+            }
             let slot = match ends.iter().position(|&end| end < ranges[i].start) {
                 Some(slot) => slot,
                 None => {
@@ -180,5 +186,5 @@ pub(super) fn allocate(intervals: [Vec<Interval>; 3], available: &Available) -> 
         }
         slots[class] = ends.len() as u32;
     }
-    Allocation { places, intervals, slots }
+    Allocation { places, intervals, slots, vector_cost }
 }

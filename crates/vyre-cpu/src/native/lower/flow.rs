@@ -43,9 +43,24 @@ impl<'k> Lower<'k> {
                     self.run(&run, comps);
                     run.clear();
                 }
-                Inst::If { cond, then, otherwise, results } => {
+                Inst::If { cond, then, otherwise, results }
+                    if results.is_empty() && self.is_plain_break(block, *cond, then, otherwise) =>
+                {
                     self.run(&run, comps);
                     run.clear();
+                    self.plain_break(*cond, then, comps);
+                }
+                Inst::If { cond, then, otherwise, results } => {
+                    let late = self.late_condition(&run, *cond, then, otherwise, comps);
+                    if late.is_some() {
+                        run.pop();
+                    }
+                    self.run(&run, comps);
+                    run.clear();
+                    if let Some(late) = late {
+                        self.narrowing_branch(late, *cond, then, otherwise, results, comps);
+                        continue;
+                    }
                     if self.branch(*cond, then, otherwise, results, comps) {
                         // Nothing may be left to do, and nothing after this is safe to do for nobody.
                         let masks: Option<Vec<R>> = comps.iter().map(|&c| self.exec[c]).collect();
@@ -74,6 +89,108 @@ impl<'k> Lower<'k> {
             self.leave_scope(mark);
             self.bind(skip);
         }
+    }
+
+    /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then
+    /// the active ones, and one mask does for both.
+    fn is_plain_break(&self, block: &Block, cond: Value, then: &Block, otherwise: &Block) -> bool {
+        let in_plain_loop =
+            self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, std::ptr::from_ref(block)));
+        in_plain_loop && !self.is_scalar(cond) && breaks_only(then) && falls_through(otherwise)
+    }
+
+    fn plain_break(&mut self, cond: Value, then: &'k Block, comps: &[usize]) {
+        let Some(frame) = self.loops.last() else { return };
+        let End::Break(values) = &then.end else { return };
+        let live = frame.live.clone();
+        let moves: Vec<(Value, Value)> = frame
+            .results
+            .iter()
+            .copied()
+            .zip(values.iter().copied())
+            .zip(&frame.shared)
+            .filter(|(_, shared)| !**shared)
+            .map(|(pair, _)| pair)
+            .collect();
+        if !moves.is_empty() {
+            for &c in comps {
+                let cond = self.mask_of(cond, c);
+                let leaving = self.mask_and(live[c], cond);
+                self.exec[c] = Some(leaving);
+            }
+            self.assign(&moves, comps, true);
+        }
+        for &c in comps {
+            let cond = self.mask_of(cond, c);
+            self.mask_minus_into(live[c], cond);
+            self.exec[c] = Some(live[c]);
+        }
+    }
+
+    /// A comparison of an affine value with a limit that is only needed by the `If` after it: where the first lane of a vector
+    /// is not below the limit, none is, and the vector is passed over without a comparison of its lanes.
+    fn late_condition(
+        &self,
+        run: &[&'k Inst],
+        cond: Value,
+        then: &Block,
+        otherwise: &Block,
+        comps: &[usize],
+    ) -> Option<(&'k Op, Value, Value)> {
+        let Some(Inst::Let(value, op @ Op::Binary(Binary::Lt, a, b))) = run.last().copied() else { return None };
+        let (left, right) = (self.shape_of(*a), self.shape_of(*b));
+        let fits = *value == cond
+            && self.uses[cond.index()] == 1
+            && !self.is_scalar(cond)
+            && comps.len() > 1
+            && self.scalar_of(*a) == Scalar::U32
+            && matches!(left.lane, Lane::Affine(stride) if stride > 0)
+            && left.max < 1 << 31
+            && right.is_uniform()
+            && falls_through(otherwise)
+            && !leaves(then)
+            && !has_loop(then)
+            && is_flat(then) > FLAT;
+        fits.then_some((op, *a, *b))
+    }
+
+    fn narrowing_branch(
+        &mut self,
+        (op, a, b): (&'k Op, Value, Value),
+        cond: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+        results: &'k [Value],
+        comps: &[usize],
+    ) {
+        for &result in results {
+            self.fresh(result, comps);
+        }
+        let before = self.exec.clone();
+        self.divergent += 1;
+        let limit = self.scalar_reg(b, comps[0]);
+        for &c in comps {
+            let next = self.label();
+            let mark = self.enter_scope();
+            match self.lin(a, c).constant() {
+                Some(first) => self.push(M::Cmp { wide: false, a: limit, b: GSrc::Imm(first) }),
+                None => {
+                    let first = self.scalar_reg(a, c);
+                    self.push(M::Cmp { wide: false, a: limit, b: GSrc::R(first) });
+                }
+            }
+            self.push(M::JumpIf(Cond::BelowEqual, next));
+            let inner = self.enter_scope();
+            self.current = vec![c];
+            self.define(cond, op, c);
+            self.exec.clone_from(&before);
+            self.divergent_ways(cond, then, otherwise, results, &[], &[c]);
+            self.leave_scope(inner);
+            self.bind(next);
+            self.leave_scope(mark);
+        }
+        self.divergent -= 1;
+        self.exec = before;
     }
 
     /// A straight run of steps, component by component.
@@ -651,7 +768,9 @@ impl<'k> Lower<'k> {
             }
         }
         self.hoist(inner, comps);
+        let plain = parts && !may_return && inner.counter.is_none() && is_plain_loop(&inner.body);
         let frame = LoopFrame {
+            plain,
             params: &inner.params,
             results: &inner.results,
             live: live.clone(),
@@ -675,6 +794,10 @@ impl<'k> Lower<'k> {
         if parts {
             // Masks made in the round from `live` must not change when `live` does.
             for &c in comps {
+                if plain {
+                    self.exec[c] = Some(live[c]);
+                    continue;
+                }
                 let now = self.new_mask();
                 self.push(M::Mov { dst: now, src: live[c] });
                 self.exec[c] = Some(now);
@@ -701,10 +824,7 @@ impl<'k> Lower<'k> {
         }
         if parts {
             let masks: Vec<R> = comps.iter().map(|&c| live[c]).collect();
-            let out = self.label();
-            self.jump_if_none(&masks, out);
-            self.push(M::Jump(start));
-            self.bind(out);
+            self.jump_if_any(&masks, start);
         } else if inner.counter.is_none() && ends.iter().any(|(leaves, _)| !leaves) {
             self.push(M::Jump(start));
         }
@@ -978,6 +1098,29 @@ fn is_flat(block: &Block) -> usize {
         };
     }
     if matches!(block.end, End::Yield(_)) { steps } else { FLAT + 1 }
+}
+
+/// Only leaves the loop.
+fn breaks_only(block: &Block) -> bool {
+    block.insts.is_empty() && matches!(block.end, End::Break(_))
+}
+
+/// Does nothing and gives nothing.
+fn falls_through(block: &Block) -> bool {
+    block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty())
+}
+
+/// Arithmetic and `if cond { break }`, nothing else, then the next round.
+fn is_plain_loop(body: &Block) -> bool {
+    matches!(body.end, End::Continue(_))
+        && body.insts.iter().all(|inst| match inst {
+            Inst::Let(_, Op::Load { .. }) => false,
+            Inst::Let(..) => true,
+            Inst::If { then, otherwise, results, .. } => {
+                results.is_empty() && breaks_only(then) && falls_through(otherwise)
+            }
+            _ => false,
+        })
 }
 
 fn has_loop(block: &Block) -> bool {

@@ -77,6 +77,8 @@ struct LoopFrame<'k> {
     next: Label,
     exit: Label,
     parts: bool,
+    /// Arithmetic and `if cond { break }` only.
+    plain: bool,
     /// Results that are the parameters themselves.
     shared: Vec<bool>,
     body: *const Block,

@@ -2,7 +2,7 @@
 
 use vyre_foundation::kernel::{Scalar, Value};
 
-use super::super::asm::{Alu, Cond, Len, VOp};
+use super::super::asm::{Alu, Cond, Label, Len, VOp};
 use super::super::isa::Isa;
 use super::super::mir::{At, Class, GSrc, M, R, Src, Vec3};
 use super::super::ops;
@@ -460,7 +460,19 @@ impl<'k> Lower<'k> {
     }
 
     /// Jumps when no lane of the masks is set.
-    pub(super) fn jump_if_none(&mut self, masks: &[R], label: super::super::asm::Label) {
+    pub(super) fn jump_if_none(&mut self, masks: &[R], label: Label) {
+        self.test_masks(masks);
+        self.push(M::JumpIf(Cond::Equal, label));
+    }
+
+    /// Jumps when some lane of the masks is set.
+    pub(super) fn jump_if_any(&mut self, masks: &[R], label: Label) {
+        self.test_masks(masks);
+        self.push(M::JumpIf(Cond::NotEqual, label));
+    }
+
+    /// Sets "equal" when no lane of the masks is set.
+    fn test_masks(&mut self, masks: &[R]) {
         let mut masks = masks.to_vec();
         masks.dedup();
         let Some((&first, rest)) = masks.split_first() else { return };
@@ -486,7 +498,6 @@ impl<'k> Lower<'k> {
                 self.push(M::Test { wide: false, a: bits, b: bits });
             }
         }
-        self.push(M::JumpIf(Cond::Equal, label));
     }
 
     /// The half of a mask that belongs to a part of 64-bit lanes.
