@@ -112,7 +112,7 @@ fn a_backend_that_disagrees_cannot_win() {
     let decision = decision.unwrap();
     assert_ne!(decision.backend, "wrong");
     assert_eq!(decision.observations.len(), 2, "the two that agree");
-    let [rejection] = table.rejections("op") else { panic!("one rejection") };
+    let [rejection] = &table.rejections("op")[..] else { panic!("one rejection") };
     assert_eq!(rejection.backend, "wrong");
     assert!(rejection.reason.contains("`out` differs at byte 0"), "{}", rejection.reason);
 
@@ -132,7 +132,8 @@ fn a_failing_backend_does_not_lose_the_others() {
     dying.dies_after = 2;
     let (mut table, decision) = certify(&[&broken, &dying, &good]);
     assert_eq!(names(&decision.unwrap()), ["good"]);
-    let reasons: Vec<_> = table.rejections("op").iter().map(|r| (r.backend.as_str(), r.reason.as_str())).collect();
+    let rejections = table.rejections("op");
+    let reasons: Vec<_> = rejections.iter().map(|r| (r.backend.as_str(), r.reason.as_str())).collect();
     assert_eq!(reasons[0].0, "broken");
     assert!(reasons[0].1.contains("no such device"));
     assert_eq!(reasons[1].0, "dying");

@@ -49,7 +49,7 @@ pub struct RouteDecision {
 }
 
 /// Why a backend can't win an op.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The backend's id.
     pub backend: String,
@@ -60,13 +60,14 @@ pub struct Rejection {
 /// The winner of every op that was certified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PgoTable {
-    /// Op to decision.
+    /// Op to decision. What failed or disagreed when an op was last certified stands beside it, under the op's name and
+    /// `#rejected`, without a winner: [`PgoTable::rejections`] reads it.
     #[serde(default)]
     pub routes: BTreeMap<String, RouteDecision>,
-    /// Op to the backends that failed or disagreed when it was last certified.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rejections: BTreeMap<String, Vec<Rejection>>,
 }
+
+/// What is added to an op's name to keep what was rejected.
+const REJECTED: &str = "#rejected";
 
 impl PgoTable {
     /// As [`PgoTable::certify_op_borrowed`], on owned inputs, which are not copied.
@@ -86,7 +87,7 @@ impl PgoTable {
     ///
     /// Right is what most backends agree on; of equally large groups, the one with the backend that stands earliest in
     /// `backends`, so that the most trusted one is listed first. A backend with the id `reference` defines what a program means
-    /// and outvotes all others. A backend that fails or disagrees is kept in [`PgoTable::rejections`] with the reason; the
+    /// and outvotes all others. A backend that fails or disagrees is kept with the reason ([`PgoTable::rejections`]); the
     /// others' measurements stand. When every backend fails, that is an error, and an earlier decision stays.
     pub fn certify_op_borrowed(
         &mut self,
@@ -129,10 +130,16 @@ impl PgoTable {
             let message = format!("op `{op_id}` ran on no backend: {}", reasons.join("; "));
             BackendError::from(Diagnostic::new(&codes::routing::ALL_REJECTED, message))
         });
+        let beside = format!("{op_id}{REJECTED}");
         if rejections.is_empty() {
-            self.rejections.remove(&op_id);
+            self.routes.remove(&beside);
         } else {
-            self.rejections.insert(op_id.clone(), rejections);
+            let entry = |rejection: Rejection| BackendLatency {
+                backend: format!("{}: {}", rejection.backend, rejection.reason),
+                latency_ns: u128::MAX,
+            };
+            let observations = rejections.into_iter().map(entry).collect();
+            self.routes.insert(beside, RouteDecision { backend: String::new(), observations });
         }
         if let Some(failure) = failure {
             return Err(failure);
@@ -143,12 +150,18 @@ impl PgoTable {
 
     /// The winner for an op.
     pub fn fastest_backend(&self, op_id: &str) -> Option<&str> {
-        self.routes.get(op_id).map(|decision| decision.backend.as_str())
+        self.routes.get(op_id).map(|decision| decision.backend.as_str()).filter(|backend| !backend.is_empty())
     }
 
     /// Why backends could not win an op.
-    pub fn rejections(&self, op_id: &str) -> &[Rejection] {
-        self.rejections.get(op_id).map_or(&[], Vec::as_slice)
+    pub fn rejections(&self, op_id: &str) -> Vec<Rejection> {
+        let kept = self.routes.get(&format!("{op_id}{REJECTED}"));
+        let entries = kept.into_iter().flat_map(|decision| &decision.observations);
+        let read = |entry: &BackendLatency| {
+            let (backend, reason) = entry.backend.split_once(": ").unwrap_or((&entry.backend, ""));
+            Rejection { backend: backend.to_owned(), reason: reason.to_owned() }
+        };
+        entries.map(read).collect()
     }
 
     /// Reads a file. A missing one is an empty table; one that can't be read, is over 4 MiB, is not TOML or has an entry that
@@ -167,11 +180,12 @@ impl PgoTable {
                 None => PgoTable::default(),
             };
             for (op, decision) in &self.routes {
-                merged.routes.insert(op.clone(), decision.clone());
                 // What was rejected belongs to the decision it was part of.
-                merged.rejections.remove(op);
+                merged.routes.remove(&format!("{op}{REJECTED}"));
+                merged.routes.insert(op.clone(), decision.clone());
             }
-            merged.rejections.extend(self.rejections.clone());
+            let rejected = self.routes.iter().filter(|(op, _)| op.ends_with(REJECTED));
+            merged.routes.extend(rejected.map(|(op, decision)| (op.clone(), decision.clone())));
             toml::to_string(&merged)
                 .map_err(|error| FILE.problem(FILE.unwritable, path, &format!("can't be written: {error}")))
         };
@@ -194,9 +208,9 @@ fn decode(path: &Path, mut table: toml::Table) -> Result<PgoTable, Diagnostic> {
             toml::Table::new()
         }
     };
-    let (routes, rejections) = (part("routes"), part("rejections"));
-    bad.extend(table.keys().map(|name| (name.clone(), "is neither `routes` nor `rejections`".to_owned())));
-    let decoded = PgoTable { routes: entries(routes, &mut bad), rejections: entries(rejections, &mut bad) };
+    let routes = part("routes");
+    bad.extend(table.keys().map(|name| (name.clone(), "is not `routes`".to_owned())));
+    let decoded = PgoTable { routes: entries(routes, &mut bad) };
     match FILE.bad_entries(path, &bad) {
         Some(diagnostic) => Err(diagnostic),
         None => Ok(decoded),
