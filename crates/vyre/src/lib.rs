@@ -71,3 +71,12 @@ pub fn from_bytes<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
     let size = std::mem::size_of::<T>().max(1);
     bytes.chunks_exact(size).map(bytemuck::pod_read_unaligned).collect()
 }
+
+/// The examples in the project's pages run as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/backend.md")]
+    struct Backend;
+}

@@ -137,5 +137,7 @@ fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
         Ok(backend) => Ok(Arc::new(backend)),
         Err(error) => Err(error.into_diagnostic()),
     })?;
+    #[cfg(feature = "cuda")]
+    registry.register("cuda", 90, vyre_cuda::CudaBackend::probe)?;
     registry.register_backend(Arc::new(ReferenceBackend), 0)
 }

@@ -50,13 +50,15 @@ pub struct Explanation {
 pub(super) fn launch(decision: &Decision) -> String {
     let evidence = &decision.evidence;
     let [x, y, z] = decision.candidate.workgroup_size;
+    let gain = format!(
+        "{:.1}% faster than the default (95% interval {:.1}% to {:.1}%)",
+        -100.0 * evidence.difference,
+        -100.0 * evidence.interval[1],
+        -100.0 * evidence.interval[0]
+    );
     let verdict = match decision.verdict {
-        Verdict::Winner => format!(
-            "{:.1}% faster than the default (95% interval {:.1}% to {:.1}%)",
-            -100.0 * evidence.difference,
-            -100.0 * evidence.interval[1],
-            -100.0 * evidence.interval[0]
-        ),
+        Verdict::Winner => gain,
+        Verdict::Tie if evidence.difference < 0.0 => format!("{gain}, and first in order among equals"),
         Verdict::Tie => "not to be told apart from the fastest, and first in order".to_owned(),
     };
     format!(

@@ -2,6 +2,7 @@
 
 mod builder;
 mod explain;
+mod learning;
 mod prepared;
 mod routes;
 mod tuning;
@@ -421,6 +422,7 @@ fn blame(error: &BackendError) -> Blame {
         &codes::backend::LIMIT,
         &codes::backend::NOT_RESIDENT,
         &codes::backend::OUT_OF_MEMORY,
+        &codes::cuda::UNSUPPORTED,
     ];
     if unsupported.contains(&code) {
         return Blame::Program;

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::BufferDecl;
 use vyre_spec::{Diagnostic, codes};
 
+use super::learning::{Context, Learning, Learnt};
 use super::routes::Work;
 use super::{Blame, Explanation, Inner, blame, explain, lock};
 
@@ -60,6 +61,10 @@ struct Ready {
     decision: Option<Decision>,
     /// Runs so far, to time some of them.
     runs: AtomicU64,
+    /// The other backends were measured anew, so the choice of this one should be looked at again.
+    reconsider: Arc<AtomicBool>,
+    /// What is still being learnt about the launch; taken by one thread at a time, the others use what there is.
+    learning: Option<Mutex<Learning>>,
 }
 
 /// The first runs are timed, then one in so many.
@@ -153,11 +158,10 @@ impl Prepared {
 
     /// Queues one dispatch and returns at once; [`Prepared::wait`] waits for it. Dispatches run in order.
     pub fn dispatch(&self) -> Result<Pending, BackendError> {
-        let metrics = &self.engine.metrics;
         if let Some(ready) = &*self.ready.load() {
-            metrics.add(Counter::Dispatches, 1);
+            self.engine.metrics.add(Counter::Dispatches, 1);
             let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed: false };
-            return ready.backend.submit(&ready.pipeline, &launch);
+            return ready.backend.submit(&ready.pipeline, &launch).map_err(|error| self.failed(ready, error));
         }
         self.first_dispatch()
     }
@@ -165,32 +169,140 @@ impl Prepared {
     /// Waits until a dispatch and all before it are done.
     pub fn wait(&self, pending: Pending) -> Result<Completion, BackendError> {
         match &*self.ready.load() {
-            Some(ready) => ready.backend.wait(pending, self.config.timeout),
+            Some(ready) => {
+                let done = ready.backend.wait(pending, self.config.timeout);
+                done.map_err(|error| self.failed(ready, error))
+            }
             // A backend without a device-resident path is done when the dispatch returns.
             None => Ok(Completion::default()),
         }
     }
 
-    /// Dispatches and waits. Some runs are timed, so that the router notices when the device changes.
+    /// Dispatches and waits. While the launch is being learnt every run teaches something; afterwards some runs are timed, so that
+    /// the router notices when the device changes.
     pub fn run(&self) -> Result<Completion, BackendError> {
-        let Some(ready) = &*self.ready.load() else {
+        let guard = self.ready.load();
+        let Some(ready) = &*guard else {
             let pending = self.dispatch()?;
             return self.wait(pending);
         };
-        self.engine.metrics.add(Counter::Dispatches, 1);
         let run = ready.runs.fetch_add(1, Ordering::Relaxed);
+        if ready.reconsider.load(Ordering::Relaxed) && self.should_move(ready) {
+            self.bring_home(&mut lock(&self.setup))?;
+            let pending = self.dispatch()?;
+            return self.wait(pending);
+        }
+        if let Some(learning) = &ready.learning
+            && let Ok(mut learning) = learning.try_lock()
+        {
+            self.engine.metrics.add(Counter::Dispatches, 1);
+            return self.learn(ready, &mut learning).map_err(|error| self.failed(ready, error));
+        }
         let timed = run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY);
         let started = timed.then(Instant::now);
+        self.engine.metrics.add(Counter::Dispatches, 1);
         let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed };
-        let pending = ready.backend.submit(&ready.pipeline, &launch)?;
-        let completion = ready.backend.wait(pending, self.config.timeout)?;
+        let submitted = ready.backend.submit(&ready.pipeline, &launch);
+        let done = submitted.and_then(|pending| ready.backend.wait(pending, self.config.timeout));
+        let completion = done.map_err(|error| self.failed(ready, error))?;
         if let Some(started) = started {
-            let waited_ns = started.elapsed().as_nanos() as u64;
-            let compute_ns = completion.device_ns.unwrap_or(waited_ns);
-            self.engine.metrics.record(Stage::Wait, waited_ns);
-            self.engine.routes.observe(&ready.work, ready.backend.id(), Timing { compute_ns, ..Timing::default() });
+            self.timed(ready, completion.device_ns.unwrap_or(started.elapsed().as_nanos() as u64));
         }
         Ok(completion)
+    }
+
+    fn timed(&self, ready: &Ready, compute_ns: u64) {
+        self.engine.metrics.record(Stage::Wait, compute_ns);
+        let timing = Timing { compute_ns, ..Timing::default() };
+        if self.engine.routes.observe(&ready.work, ready.backend.id(), timing) && self.only.is_none() {
+            self.certify_others(ready);
+        }
+    }
+
+    /// Measures the other backends beside the caller, on copies of what the buffers hold now.
+    fn certify_others(&self, ready: &Ready) {
+        let (engine, program, config) = (self.engine.clone(), self.program.clone(), self.config.clone());
+        let (backend, bindings, work) = (ready.backend.clone(), ready.bindings.clone(), ready.work.clone());
+        let reconsider = ready.reconsider.clone();
+        let certify = move || {
+            let order = program.binding_order();
+            let mut inputs = Vec::new();
+            for (&index, binding) in order.iter().zip(&bindings) {
+                if program.buffers()[index].kind.is_input() {
+                    let mut bytes = vec![0; binding.bytes as usize];
+                    if backend.download(&binding.buffer, binding.offset, &mut bytes).is_err() {
+                        return;
+                    }
+                    inputs.push(bytes);
+                }
+            }
+            let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            let Ok(plan) = vyre_driver::launch::plan(&program, &inputs, &config) else { return };
+            for id in engine.routes.others(&work, backend.id()) {
+                let Ok(other) = engine.registry.acquire(&id) else { continue };
+                match engine.run_on(&other, &program, &plan, &inputs, &config) {
+                    Ok((_, Some(timing))) => drop(engine.routes.observe(&work, &id, timing)),
+                    Ok((_, None)) => {}
+                    Err(error) => engine.routes.unable(&work, &id, error.message()),
+                }
+            }
+            reconsider.store(true, Ordering::Relaxed);
+        };
+        if let Err(error) = std::thread::Builder::new().name("vyre-router".to_owned()).spawn(certify) {
+            tracing::warn!("no thread to measure other backends: {error}");
+        }
+    }
+
+    /// Another backend is now known to be faster.
+    fn should_move(&self, ready: &Ready) -> bool {
+        ready.reconsider.store(false, Ordering::Relaxed);
+        let best = self.engine.routes.explain(&ready.work).chosen;
+        best.is_some_and(|best| best != ready.backend.id())
+    }
+
+    fn learn(&self, ready: &Ready, learning: &mut Learning) -> Result<Completion, BackendError> {
+        let context = Context {
+            engine: &self.engine,
+            backend: &ready.backend,
+            program: &self.program,
+            config: &self.config,
+            bindings: &ready.bindings,
+        };
+        let ns = match learning.dispatch(&context)? {
+            Learnt::Ran(ns) => ns,
+            Learnt::Decided(ns, (pipeline, grid), decision) => {
+                let settled = Ready {
+                    backend: ready.backend.clone(),
+                    pipeline,
+                    bindings: ready.bindings.clone(),
+                    grid,
+                    work: ready.work.clone(),
+                    decision: Some(*decision),
+                    runs: AtomicU64::new(ready.runs.load(Ordering::Relaxed)),
+                    reconsider: ready.reconsider.clone(),
+                    learning: None,
+                };
+                let _setup = lock(&self.setup);
+                // A change of sizes meanwhile has made the buffers anew; then there is nothing to settle.
+                if self.ready.load().as_ref().is_some_and(|now| std::ptr::eq(&raw const **now, ready)) {
+                    self.ready.store(Some(Arc::new(settled)));
+                }
+                ns
+            }
+        };
+        self.timed(ready, ns);
+        Ok(Completion { device_ns: ready.backend.capabilities().timestamps.then_some(ns) })
+    }
+
+    /// A backend that fails is not used again. What was in its buffers is gone, so the caller sets the inputs anew and the next
+    /// dispatch goes elsewhere.
+    fn failed(&self, ready: &Ready, error: BackendError) -> BackendError {
+        self.engine.metrics.add(Counter::Errors, 1);
+        if matches!(blame(&error), Blame::Backend) {
+            self.engine.notice(self.engine.routes.lost(ready.backend.id(), error.message()));
+            self.ready.store(None);
+        }
+        error
     }
 
     /// What was chosen, what else was possible, and on what evidence.
@@ -207,7 +319,13 @@ impl Prepared {
             launch: match (&self.config.workgroup_override, ready.as_ref().and_then(|ready| ready.decision.as_ref())) {
                 (Some(_), _) => "asked for by the configuration".to_owned(),
                 (None, Some(decision)) => explain::launch(decision),
-                (None, None) => "the program's own workgroup size; no other was measured".to_owned(),
+                (None, None) => match ready.as_ref().and_then(|ready| ready.learning.as_ref()) {
+                    Some(learning) => {
+                        let samples = learning.try_lock().map_or(0, |learning| learning.samples());
+                        format!("the program's own workgroup size; others are being tried, {samples} timings so far")
+                    }
+                    None => "the program's own workgroup size; no other was measured".to_owned(),
+                },
             },
             routing: match &self.only {
                 Some(_) => "asked for by name".to_owned(),
@@ -293,6 +411,16 @@ impl Prepared {
                 let options = vyre_driver::launch::compile_options(&self.program, &config)?;
                 let pipeline = self.engine.pipeline(&**backend, &self.program, &options)?;
                 let bindings = self.bindings(&**backend, &plan.buffer_bytes, &inputs)?;
+                let mut learning = None;
+                if decision.is_none() && tuning.mode() == Mode::NaturalGradient {
+                    let candidates = self.engine.candidates(backend, &self.program, &plan, &self.config, None)?;
+                    if candidates.list.len() > 1 {
+                        let sizes = inputs.iter().map(|input| input.len() as u64).collect();
+                        let default = (pipeline.clone(), plan.grid);
+                        learning =
+                            Some(Mutex::new(Learning::new(&self.program, candidates, plan.clone(), sizes, default)));
+                    }
+                }
                 let ready = Ready {
                     backend: backend.clone(),
                     pipeline,
@@ -301,6 +429,8 @@ impl Prepared {
                     work: work.clone(),
                     decision,
                     runs: AtomicU64::new(0),
+                    reconsider: Arc::default(),
+                    learning,
                 };
                 let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed: false };
                 let pending = ready.backend.submit(&ready.pipeline, &launch)?;

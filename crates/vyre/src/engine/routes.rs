@@ -70,8 +70,18 @@ impl Routes {
         Ok(Route { backend: choice.backend.to_owned(), timed: choice.timed })
     }
 
-    pub(super) fn observe(&self, work: &Work, backend: &str, timing: Timing) {
-        lock(&self.router).observe(&work.op, backend, work.size, timing);
+    /// Takes in a timing, and says whether the backend has drifted so far from what was known that all should be measured anew.
+    pub(super) fn observe(&self, work: &Work, backend: &str, timing: Timing) -> bool {
+        let mut router = lock(&self.router);
+        router.observe(&work.op, backend, work.size, timing);
+        !router.take_requests().is_empty()
+    }
+
+    /// Backends that may do some work, but for one.
+    pub(super) fn others(&self, work: &Work, than: &str) -> Vec<String> {
+        let explanation = self.explain(work);
+        let able = explanation.options.into_iter().filter(|option| option.out.is_none() && option.backend != than);
+        able.map(|option| option.backend).collect()
     }
 
     /// The backend can't run this program.

@@ -143,7 +143,7 @@ fn leaves_launch_open(config: &DispatchConfig) -> bool {
     config.workgroup_override.is_none() && config.grid_override.is_none()
 }
 
-fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> DispatchConfig {
+pub(super) fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> DispatchConfig {
     let mut config = config.clone();
     config.workgroup_override = Some(candidate.workgroup_size);
     for (name, value) in candidate.specialization.iter() {

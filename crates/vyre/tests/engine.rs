@@ -1,0 +1,357 @@
+//! The engine against backends whose behaviour and speed are known.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use vyre::backend::{
+    Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, Launch, Limits, Pending, Pipeline, TypeSet,
+};
+use vyre::metrics::Counter;
+use vyre::tuner::{Mode, Verdict};
+use vyre::{
+    BackendError, DispatchConfig, Engine, EngineBuilder, Program, ReferenceBackend, ValidProgram, VyreBackend,
+    from_bytes, to_bytes,
+};
+
+const DOUBLE: &str = "
+    @group(0) @binding(0) var<storage, read> a: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+    @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&a) { out[id.x] = a[id.x] * 2u; }
+    }";
+
+fn double() -> Program {
+    vyre::wgsl(DOUBLE).expect("the kernel is good")
+}
+
+fn only(backends: Vec<Arc<dyn VyreBackend>>) -> EngineBuilder {
+    let count = backends.len() as i32;
+    let builder = Engine::builder().without_default_backends().without_disk();
+    backends
+        .into_iter()
+        .enumerate()
+        .fold(builder, |builder, (at, backend)| builder.with_backend(backend, count - at as i32))
+}
+
+/// Fails, or works as the reference does, and counts.
+struct Scripted {
+    id: &'static str,
+    fails: bool,
+    calls: AtomicU64,
+}
+
+impl Scripted {
+    fn new(id: &'static str, fails: bool) -> Arc<Scripted> {
+        Arc::new(Scripted { id, fails, calls: AtomicU64::new(0) })
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+impl VyreBackend for Scripted {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.fails {
+            return Err(BackendError::new("the device caught fire"));
+        }
+        ReferenceBackend.dispatch(program, inputs, config)
+    }
+}
+
+#[test]
+fn a_backend_that_fails_is_taken_out_and_the_work_is_done_elsewhere() {
+    let (broken, good) = (Scripted::new("broken", true), Scripted::new("good", false));
+    let engine = only(vec![broken.clone(), good.clone()]).open().unwrap();
+    for _ in 0..3 {
+        let out = engine.run(&double(), &[to_bytes(&[1u32, 2, 3])]).unwrap();
+        assert_eq!(from_bytes::<u32>(&out[0]), [2, 4, 6]);
+    }
+    assert_eq!(broken.calls(), 1, "it is not asked again");
+    assert_eq!(good.calls(), 3);
+    assert_eq!(engine.metrics().counter(Counter::Fallbacks), 1);
+    let notices = engine.take_notices();
+    assert!(notices.iter().any(|notice| notice.message.contains("the device caught fire")), "{notices:?}");
+    assert!(engine.take_notices().is_empty(), "each notice is given once");
+}
+
+#[test]
+fn the_callers_own_mistakes_are_told_at_once_and_blame_no_backend() {
+    let (first, second) = (Scripted::new("first", false), Scripted::new("second", false));
+    let engine = only(vec![first.clone(), second.clone()]).open().unwrap();
+    let error = engine.run(&double(), &[]).unwrap_err();
+    assert_eq!(error.code(), vyre::codes::ir::LAUNCH_INPUT_COUNT.id);
+    assert_eq!((first.calls(), second.calls()), (0, 0));
+    assert!(engine.take_notices().is_empty());
+    let mut config = DispatchConfig::default();
+    config.specialization.insert("TILE", 4u32);
+    let error = engine.run_with(&double(), &[to_bytes(&[1u32])], &config).unwrap_err();
+    assert_eq!(error.code(), vyre::codes::specialization::UNKNOWN_CONSTANT.id);
+}
+
+#[test]
+fn without_any_backend_the_error_says_so() {
+    let engine = only(Vec::new()).open().unwrap();
+    let error = engine.run(&double(), &[to_bytes(&[1u32])]).unwrap_err();
+    assert!(error.to_string().contains("Fix:"), "{error}");
+}
+
+#[test]
+fn two_backends_of_one_name_are_refused() {
+    let twins: Vec<Arc<dyn VyreBackend>> = vec![Scripted::new("twin", false), Scripted::new("twin", false)];
+    assert!(only(twins).open().is_err());
+}
+
+/// A device with its own memory and clock, whose launches take a known time for each workgroup size.
+struct Simulated {
+    able: Capabilities,
+    submitted: AtomicU64,
+    last_ns: Mutex<Vec<u64>>,
+    compiles: AtomicU64,
+    /// The workgroup size that is wrong: it gives other results.
+    liar: Option<u32>,
+}
+
+struct SimPipeline {
+    program: ValidProgram,
+    size: [u32; 3],
+}
+
+impl Pipeline for SimPipeline {
+    fn workgroup_size(&self) -> [u32; 3] {
+        self.size
+    }
+}
+
+struct SimBuffer(Mutex<Vec<u8>>);
+
+impl DeviceBuffer for SimBuffer {
+    fn bytes(&self) -> u64 {
+        self.0.lock().unwrap().len() as u64
+    }
+}
+
+impl Simulated {
+    fn new(liar: Option<u32>) -> Arc<Simulated> {
+        let mut able = Capabilities::default();
+        able.name = "simulated".to_owned();
+        able.driver = "1".to_owned();
+        able.types = TypeSet::all();
+        able.limits = Limits::unlimited();
+        able.features = vyre::kernel::Features(u32::MAX);
+        able.resident = true;
+        able.timestamps = true;
+        Arc::new(Simulated {
+            able,
+            submitted: AtomicU64::new(0),
+            last_ns: Mutex::default(),
+            compiles: AtomicU64::new(0),
+            liar,
+        })
+    }
+
+    /// 256 is the fastest, by far.
+    fn cost(size: u32) -> u64 {
+        match size {
+            256 => 100_000,
+            128 => 140_000,
+            512 => 150_000,
+            64 => 220_000,
+            _ => 400_000,
+        }
+    }
+}
+
+impl VyreBackend for Simulated {
+    fn id(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        ReferenceBackend.dispatch(program, inputs, config)
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.able
+    }
+
+    fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
+        self.compiles.fetch_add(1, Ordering::Relaxed);
+        let size = options.workgroup_size.unwrap_or(program.workgroup_size());
+        Ok(Arc::new(SimPipeline { program: program.clone(), size }))
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
+        Ok(Buffer::new(SimBuffer(Mutex::new(vec![0; bytes as usize]))))
+    }
+
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        buffer.check_range(offset, bytes.len() as u64)?;
+        buffer.of::<SimBuffer>("simulated")?.0.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
+        buffer.check_range(offset, bytes.len() as u64)?;
+        let length = bytes.len();
+        bytes.copy_from_slice(&buffer.of::<SimBuffer>("simulated")?.0.lock().unwrap()[offset as usize..][..length]);
+        Ok(())
+    }
+
+    fn copy(&self, from: &Buffer, start: u64, to: &Buffer, end: u64, bytes: u64) -> Result<(), BackendError> {
+        let mut moved = vec![0; bytes as usize];
+        self.download(from, start, &mut moved)?;
+        self.upload(to, end, &moved)
+    }
+
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
+        let pipeline = pipeline.downcast_ref::<SimPipeline>().expect("its own pipeline");
+        let mut contents = Vec::new();
+        for binding in launch.bindings {
+            let mut bytes = vec![0; binding.bytes as usize];
+            self.download(&binding.buffer, binding.offset, &mut bytes)?;
+            contents.push(bytes);
+        }
+        let order = pipeline.program.binding_order();
+        let kind = |slot: usize| pipeline.program.buffers()[order[slot]].kind;
+        let inputs: Vec<Vec<u8>> =
+            (0..order.len()).filter(|&slot| kind(slot).is_input()).map(|slot| contents[slot].clone()).collect();
+        let mut config = DispatchConfig::default();
+        config.workgroup_override = Some(pipeline.size);
+        config.grid_override = Some(launch.grid);
+        let results = ReferenceBackend.dispatch(&pipeline.program, &inputs, &config)?;
+        let targets = (0..order.len()).filter(|&slot| kind(slot).is_result());
+        for (slot, mut result) in targets.zip(results) {
+            if self.liar == Some(pipeline.size[0]) {
+                result[0] ^= 1;
+            }
+            let binding = &launch.bindings[slot];
+            self.upload(&binding.buffer, binding.offset, &result)?;
+        }
+        let number = self.submitted.fetch_add(1, Ordering::Relaxed);
+        // A device is never quite steady.
+        let jitter = (number * 2_654_435_761) % 997;
+        self.last_ns.lock().unwrap().push(Self::cost(pipeline.size[0]) + jitter);
+        Ok(Pending(number))
+    }
+
+    fn wait(&self, pending: Pending, _timeout: Option<Duration>) -> Result<Completion, BackendError> {
+        Ok(Completion { device_ns: Some(self.last_ns.lock().unwrap()[pending.0 as usize]) })
+    }
+}
+
+fn numbers(count: u32) -> Vec<u32> {
+    (0..count).collect()
+}
+
+#[test]
+fn real_runs_teach_the_launch_and_the_next_process_knows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |device: Arc<Simulated>| {
+        let builder = Engine::builder().without_default_backends().cache_at(folder.path());
+        builder.with_backend(device, 1).tuner(Mode::NaturalGradient).open().unwrap()
+    };
+    let device = Simulated::new(None);
+    let engine = open(device.clone());
+    let prepared = engine.prepare(&double()).unwrap();
+    let input = numbers(1024);
+    prepared.set("a", to_bytes(&input)).unwrap();
+    for _ in 0..400 {
+        prepared.run().unwrap();
+        // Candidates are compiled beside the caller.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let doubled: Vec<u32> = input.iter().map(|x| x * 2).collect();
+    assert_eq!(from_bytes::<u32>(&prepared.get("out").unwrap()), doubled);
+    let explanation = engine.explain(&prepared);
+    assert_eq!(explanation.workgroup_size, Some([256, 1, 1]), "{explanation}");
+    assert!(explanation.to_string().contains("faster than the default"), "{explanation}");
+    assert!(engine.metrics().counter(Counter::TuningDecisions) == 1);
+    engine.flush().unwrap();
+    drop((prepared, engine));
+
+    let engine = open(device);
+    let prepared = engine.prepare(&double()).unwrap();
+    prepared.set("a", to_bytes(&input)).unwrap();
+    prepared.run().unwrap();
+    assert_eq!(engine.explain(&prepared).workgroup_size, Some([256, 1, 1]));
+    assert_eq!(engine.metrics().counter(Counter::TuningSamples), 0, "nothing is measured again");
+}
+
+#[test]
+fn a_sweep_finds_the_fastest_that_gives_the_same_results() {
+    let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
+    let input = numbers(1024);
+    engine.run(&double(), &[to_bytes(&input)]).unwrap();
+    let decision = engine.tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap();
+    assert_eq!(decision.candidate.workgroup_size, [256, 1, 1]);
+    assert_eq!(decision.verdict, Verdict::Winner);
+
+    let engine = only(vec![Simulated::new(Some(256))]).tuner(Mode::On).open().unwrap();
+    let decision = engine.tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap();
+    assert_eq!(decision.candidate.workgroup_size, [128, 1, 1], "the fastest lies, so the next one wins");
+    assert!(decision.evidence.rejected.iter().any(|reason| reason.contains("256")), "{:?}", decision.evidence.rejected);
+}
+
+#[test]
+fn a_size_that_the_caller_names_is_not_tuned() {
+    let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
+    let mut config = DispatchConfig::default();
+    config.workgroup_override = Some([32, 1, 1]);
+    let prepared = engine.prepare_with(&double(), &config).unwrap();
+    prepared.set("a", to_bytes(&numbers(100))).unwrap();
+    prepared.run().unwrap();
+    let explanation = prepared.explain();
+    assert_eq!(explanation.workgroup_size, Some([32, 1, 1]));
+    assert_eq!(explanation.grid, Some([4, 1, 1]));
+    assert!(explanation.launch.contains("asked for"), "{explanation}");
+}
+
+#[test]
+fn prepared_programs_follow_their_inputs() {
+    let engine = only(vec![Simulated::new(None)]).open().unwrap();
+    let prepared = engine.prepare(&double()).unwrap();
+    assert_eq!(prepared.run().unwrap_err().code(), vyre::codes::engine::NOT_SET.id);
+    assert_eq!(prepared.set("b", &[]).unwrap_err().code(), vyre::codes::engine::UNKNOWN_BUFFER.id);
+    assert_eq!(prepared.get("out").unwrap_err().code(), vyre::codes::engine::NOT_RUN.id);
+    for input in [vec![1u32, 2], vec![3, 4], vec![5], numbers(300)] {
+        prepared.set("a", to_bytes(&input)).unwrap();
+        prepared.run().unwrap();
+        let doubled: Vec<u32> = input.iter().map(|x| x * 2).collect();
+        assert_eq!(from_bytes::<u32>(&prepared.get("out").unwrap()), doubled);
+    }
+}
+
+#[test]
+fn threads_share_an_engine() {
+    let engine = Engine::builder().without_disk().open().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let input = vec![thread, round, 7];
+                    let out = engine.run(&double(), &[to_bytes(&input)]).unwrap();
+                    assert_eq!(from_bytes::<u32>(&out[0]), [2 * thread, 2 * round, 14]);
+                }
+            });
+        }
+    });
+    assert_eq!(engine.metrics().counter(Counter::Dispatches), 80);
+}
