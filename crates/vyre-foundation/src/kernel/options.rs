@@ -52,10 +52,8 @@ impl Passes {
     pub const BRANCHES: Passes = Passes(1 << 7);
     /// Drops bounds checks that always hold.
     pub const RANGES: Passes = Passes(1 << 8);
-    /// Keeps the elements of local arrays as values where every index is known.
-    pub const PROMOTE: Passes = Passes(1 << 9);
 
-    const NAMES: [(&'static str, Passes); 10] = [
+    const NAMES: [(&'static str, Passes); 9] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -65,7 +63,6 @@ impl Passes {
         ("unroll", Passes::UNROLL),
         ("branches", Passes::BRANCHES),
         ("ranges", Passes::RANGES),
-        ("promote", Passes::PROMOTE),
     ];
 
     /// Every pass.

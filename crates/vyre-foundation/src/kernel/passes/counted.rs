@@ -49,8 +49,18 @@ impl Finder {
     fn recognise(&mut self, inner: &mut Loop) {
         let Some(position) = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(..))) else { return };
         let Inst::If { cond, then, otherwise, results } = &inner.body.insts[position] else { return };
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        // What the loop gives when it ends by itself: the carried values, or what they always are.
+        let carried = |i: usize, value: Value| {
+            value == inner.params[i]
+                || (value == inner.init[i]
+                    && continues.iter().all(|values| values[i] == inner.params[i] || values[i] == inner.init[i]))
+        };
         let leaves = |block: &Block| {
-            block.insts.is_empty() && matches!(&block.end, End::Break(values) if *values == inner.params)
+            block.insts.is_empty()
+                && matches!(&block.end, End::Break(values)
+                    if values.iter().enumerate().all(|(i, value)| carried(i, *value)))
         };
         let goes_on =
             |block: &Block| block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty());
@@ -82,8 +92,6 @@ impl Finder {
         if !matches!(ty, Scalar::U32 | Scalar::I32) || self.defined_in(inner, high) {
             return;
         }
-        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
-        exits(&inner.body, &mut continues, &mut breaks);
         let step = continues.first().and_then(|values| self.step(low, values[index]));
         let Some(step) = step else { return };
         if !continues.iter().all(|values| self.step(low, values[index]) == Some(step)) {

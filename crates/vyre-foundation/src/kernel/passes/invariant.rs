@@ -9,7 +9,9 @@ use crate::kernel::{Block, Inst, Kernel, Loop, Memory, Op};
 const OUTSIDE: u32 = 0;
 
 pub(super) fn run(kernel: &mut Kernel) {
-    let mut mover = Mover { loop_of: vec![OUTSIDE; kernel.values.len()], next: 1 };
+    let mut everywhere = Written::default();
+    each_inst(&kernel.body, &mut |inst| everywhere.note(inst));
+    let mut mover = Mover { loop_of: vec![OUTSIDE; kernel.values.len()], next: 1, everywhere };
     mover.block(&mut kernel.body, OUTSIDE);
 }
 
@@ -17,6 +19,8 @@ struct Mover {
     /// The innermost loop in which each value is defined.
     loop_of: Vec<u32>,
     next: u32,
+    /// What the kernel changes anywhere.
+    everywhere: Written,
 }
 
 impl Mover {
@@ -73,7 +77,9 @@ impl Mover {
                     let movable = match op {
                         Op::Subgroup(..) => false,
                         Op::Load { address, guard, .. } => {
-                            always && (guard.is_some() || address.terms.is_empty()) && !written.contains(address.memory)
+                            always
+                                && (guard.is_some() || address.terms.is_empty())
+                                && !written.contains(address.memory, &self.everywhere)
                         }
                         _ => true,
                     };
@@ -128,7 +134,8 @@ impl Written {
     }
 
     /// After a barrier other invocations' writes are seen, which can come from anywhere in the kernel.
-    fn contains(&self, memory: Memory) -> bool {
-        self.memories.contains(&memory) || (self.barrier && !matches!(memory, Memory::Local(_)))
+    fn contains(&self, memory: Memory, everywhere: &Written) -> bool {
+        let others = self.barrier && !matches!(memory, Memory::Local(_));
+        self.memories.contains(&memory) || (others && everywhere.memories.contains(&memory))
     }
 }

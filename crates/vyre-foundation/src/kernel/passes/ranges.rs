@@ -2,7 +2,9 @@
 
 use super::definitions;
 use crate::ir::{Builtin, Literal};
-use crate::kernel::{Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
+use crate::kernel::{
+    Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
+};
 
 /// How many steps a proof may have.
 const DEPTH: u32 = 5;
@@ -211,6 +213,21 @@ impl Ranges<'_> {
         }
     }
 
+    /// An index `x + c` that can't wrap is the index `x` and an offset.
+    fn split(&self, address: &mut Address) {
+        for (index, stride) in &mut address.terms {
+            let Some(Op::Binary(Binary::Add, x, c)) = self.defs[index.index()] else { continue };
+            let Some(Op::Const(c)) = self.defs[c.index()] else { continue };
+            let most = full(self.values[x.index()].ty.scalar).1;
+            let Some(c) = fold::integer(&c).filter(|c| *c >= 0 && self.of(x).1 + c <= most) else { continue };
+            let offset = i128::from(address.offset) + c * i128::from(*stride);
+            if let Ok(offset) = u32::try_from(offset) {
+                address.offset = offset;
+                *index = x;
+            }
+        }
+    }
+
     fn block(&mut self, block: &mut Block) {
         let (facts, log) = (self.facts.len(), self.log.len());
         for inst in &mut block.insts {
@@ -242,10 +259,11 @@ impl Ranges<'_> {
     fn inst(&mut self, inst: &mut Inst) {
         match inst {
             Inst::Let(value, op) => self.define(*value, op),
-            Inst::Store { guard, .. } | Inst::Atomic { guard, .. } => {
+            Inst::Store { guard, address, .. } | Inst::Atomic { guard, address, .. } => {
                 if let Some(value) = *guard {
                     *guard = self.rest_of(value);
                 }
+                self.split(address);
             }
             Inst::Barrier(_) => {}
             Inst::If { cond, then, otherwise, results } => {
@@ -306,11 +324,11 @@ impl Ranges<'_> {
     }
 
     fn define(&mut self, value: Value, op: &mut Op) {
-        if let Op::Load { guard: Some(guard), .. } = op {
-            let rest = self.rest_of(*guard);
-            if let Op::Load { guard, .. } = op {
-                *guard = rest;
+        if let Op::Load { guard, address, .. } = op {
+            if let Some(value) = *guard {
+                *guard = self.rest_of(value);
             }
+            self.split(address);
         }
         if let Op::Binary(compare, a, b) = *op
             && self.is_integer(a)

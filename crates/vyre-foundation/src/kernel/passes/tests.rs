@@ -109,6 +109,15 @@ fn short_loops_are_unrolled_and_invariants_leave_loops() {
 }
 
 #[test]
+fn neighbours_in_workgroup_memory_differ_by_an_offset() {
+    let l = || Expr::local_id(0);
+    let sum = Expr::load("s", l()) + Expr::load("s", l() + Expr::u32(1)) + Expr::load("s", l() + Expr::u32(2));
+    let text = text(shared(), 32, vec![Node::store("out", l(), sum)]);
+    assert!(text.contains("*4 + 4]") && text.contains("*4 + 8]"), "{text}");
+    assert_eq!(guards(&text), 0, "{text}");
+}
+
+#[test]
 fn the_same_value_is_computed_once() {
     let square = Expr::load("a", i()) * Expr::load("a", i());
     let text = text(data(), 64, vec![Node::store("a", i(), square.clone() + square)]);
