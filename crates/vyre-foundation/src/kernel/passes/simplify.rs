@@ -94,8 +94,15 @@ impl Rewriter {
                     return Some(self.constant(fold::literal(ty.scalar, literal.bits())));
                 }
                 let Some(Op::BitCast(inner)) = self.defs[a.index()] else { return None };
-                // Through f16 the upper half of a word gets lost.
+                // f16 pairs only with u32, and through it the upper half of a word gets lost.
                 if from.bits() == 16 {
+                    return None;
+                }
+                let source = self.scalar(inner);
+                if source == ty.scalar {
+                    return Some(inner);
+                }
+                if source.bits() != ty.scalar.bits() {
                     return None;
                 }
                 Some(self.emit(Op::BitCast(inner), ty))

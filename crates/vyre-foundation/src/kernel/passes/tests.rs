@@ -171,3 +171,16 @@ fn only_kernels_that_ask_for_global_ids_alone_may_be_resized() {
     assert!(!resizable(Expr::local_id(0), 1));
     assert!(!resizable(Expr::workgroup_id(0), 64));
 }
+
+#[test]
+fn bit_casts_of_f16_stay_two() {
+    let half = DataType::vector(DataType::F16, 2);
+    let buffers = vec![BufferDecl::read("h", 0, half), BufferDecl::output("out", 1, DataType::I32)];
+    // verify, which runs at the end of the passes, refuses a cast of f16 to i32.
+    let kernel = text(buffers, 64, vec![Node::store("out", i(), Expr::load("h", i()).bit_cast(DataType::I32))]);
+    assert!(kernel.contains("bits"), "{kernel}");
+    let one = vec![BufferDecl::read("h", 0, DataType::F16), BufferDecl::output("out", 1, DataType::F32)];
+    let pair =
+        Expr::construct(DataType::vector(DataType::F16, 2), vec![Expr::load("h", i()), Expr::f16(half::f16::ZERO)]);
+    text(one, 64, vec![Node::store("out", i(), pair.bit_cast(DataType::F32))]);
+}
