@@ -18,8 +18,8 @@ use vyre_spec::{Diagnostic, codes};
 
 use crate::api::{Api, Attribute, CudaError, KernelLaunch};
 use crate::context::{Context, CudaBuffer, Device, Failure, Timed, describe};
-use crate::pipeline::CudaPipeline;
-use crate::ptx::{self, Target};
+use crate::pipeline::{CudaPipeline, Functions};
+use crate::ptx::{self, TOGETHER, Target};
 use crate::staging;
 
 /// Kernels that `dispatch` keeps, so that the next dispatch of the same program does not compile.
@@ -137,17 +137,17 @@ impl CudaBackend {
     pub fn record(&self, launches: &[(&Arc<dyn Pipeline>, Launch<'_>)]) -> Result<Sequence, BackendError> {
         self.device.with(|context| {
             // Loading a kernel is not allowed while the stream is captured.
-            let mut functions = Vec::with_capacity(launches.len());
+            let mut ready = Vec::with_capacity(launches.len());
             for (pipeline, launch) in launches {
                 let pipeline = self.pipeline_of(pipeline)?;
-                functions.push((pipeline, pipeline.function(context)?, self.params(context, pipeline, launch)?));
+                ready.push((pipeline, pipeline.functions(context)?, self.params(context, pipeline, launch)?));
             }
             let queue = context.queue();
             context.api.begin_capture(context.stream)?;
             let mut queued = Ok(());
-            for ((pipeline, function, params), (_, launch)) in functions.iter_mut().zip(launches) {
+            for ((pipeline, functions, params), (_, launch)) in ready.iter_mut().zip(launches) {
                 if queued.is_ok() {
-                    queued = launch_grid(context, pipeline, *function, params, launch.grid, u64::MAX);
+                    queued = launch_grid(context, pipeline, *functions, params, launch.grid, u64::MAX);
                 }
             }
             let graph = context.api.end_capture(context.stream);
@@ -251,11 +251,14 @@ impl CudaBackend {
 
 type Params = SmallVec<[u64; 64]>;
 
+/// Below so many invocations the device is not full when workgroups are put together.
+const FULL: u64 = 1 << 20;
+
 /// Queues a grid in as many launches as the device needs for it.
 fn launch_grid(
     context: &Context,
     pipeline: &CudaPipeline,
-    function: usize,
+    functions: Functions,
     params: &mut Params,
     grid: [u32; 3],
     number: u64,
@@ -264,20 +267,33 @@ fn launch_grid(
     params.extend(grid.map(u64::from));
     params.extend([0; 3]);
     params.extend([number, context.stop_word]);
+    let invocations: u64 = pipeline.workgroup_size.iter().map(|&size| u64::from(size)).product();
+    // Along x, first those workgroups that make whole blocks of the second entry, then the rest.
+    let whole = match functions.together {
+        Some(_) if u64::from(grid[0]) * invocations >= FULL => grid[0] / TOGETHER * TOGETHER,
+        _ => 0,
+    };
     let parts = |axis: usize| (0..grid[axis]).step_by(MAX_GRID[axis] as usize);
     for z in parts(2) {
         for y in parts(1) {
-            for x in parts(0) {
+            let mut x = 0;
+            while x < grid[0] {
+                let (function, in_block, end) = match functions.together {
+                    Some(together) if x < whole => (together, TOGETHER, whole),
+                    _ => (functions.single, 1, grid[0]),
+                };
+                let blocks = ((end - x) / in_block).min(MAX_GRID[0]);
                 let base = [x, y, z];
                 params[fixed + 3..fixed + 6].copy_from_slice(&base.map(u64::from));
-                let part = std::array::from_fn(|axis| (grid[axis] - base[axis]).min(MAX_GRID[axis]));
+                let rows = |axis: usize| (grid[axis] - base[axis]).min(MAX_GRID[axis]);
                 let launch = KernelLaunch {
                     function,
-                    grid: part,
+                    grid: [blocks, rows(1), rows(2)],
                     block: pipeline.workgroup_size,
                     dynamic_shared: pipeline.dynamic_shared,
                 };
                 context.api.launch(&launch, params, context.stream)?;
+                x += blocks * in_block;
             }
         }
     }
@@ -390,7 +406,7 @@ impl VyreBackend for CudaBackend {
                 Err((error, _)) => return Err(error.into()),
             };
             let pipeline = CudaPipeline::new(Arc::clone(&self.device), &kernel, &ptx, cubin);
-            pipeline.function(context)?;
+            pipeline.functions(context)?;
             Ok(Arc::new(pipeline) as Arc<dyn Pipeline>)
         })
     }
@@ -402,7 +418,7 @@ impl VyreBackend for CudaBackend {
         artifact: &[u8],
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
         let pipeline = CudaPipeline::decode(Arc::clone(&self.device), artifact, program.binding_order().len())?;
-        self.device.with(|context| match pipeline.function(context) {
+        self.device.with(|context| match pipeline.functions(context) {
             Ok(_) => Ok(()),
             Err(error) if error.is_fault() || error.is_out_of_memory() => Err(Failure::Cuda(error)),
             Err(error) => Err(BackendError::with_code(&codes::backend::BAD_ARTIFACT, error.to_string()).into()),
@@ -507,7 +523,7 @@ impl VyreBackend for CudaBackend {
         let pipeline = self.pipeline_of(pipeline)?;
         self.device.with(|context| {
             let mut params = self.params(context, pipeline, launch)?;
-            let function = pipeline.function(context)?;
+            let functions = pipeline.functions(context)?;
             let mut queue = context.queue();
             let number = queue.submitted + 1;
             let events = match launch.timed {
@@ -517,7 +533,7 @@ impl VyreBackend for CudaBackend {
             if let Some([start, _]) = events {
                 context.api.record(start, context.stream)?;
             }
-            launch_grid(context, pipeline, function, &mut params, launch.grid, number)?;
+            launch_grid(context, pipeline, functions, &mut params, launch.grid, number)?;
             if let Some(events) = events {
                 context.api.record(events[1], context.stream)?;
                 queue.timed.push_back(Timed { number, events });

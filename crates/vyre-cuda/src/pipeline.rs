@@ -36,6 +36,7 @@ pub(crate) struct CudaPipeline {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) workgroup_size: [u32; 3],
     pub(crate) dynamic_shared: u32,
+    together: bool,
     cubin: Vec<u8>,
     loaded: Mutex<Option<Loaded>>,
 }
@@ -45,10 +46,20 @@ pub(crate) struct CudaPipeline {
 struct Loaded {
     generation: u64,
     module: Handle,
-    function: Handle,
+    functions: Functions,
 }
 
-/// Then a hash of the rest; then numbers of eight bytes: workgroup size, dynamic shared memory, number of buffers, and for each
+/// The entries of a module.
+#[derive(Clone, Copy)]
+pub(crate) struct Functions {
+    /// One workgroup in a block.
+    pub(crate) single: Handle,
+    /// [`ptx::TOGETHER`] of them, where the kernel gains by it.
+    pub(crate) together: Option<Handle>,
+}
+
+/// Then a hash of the rest; then numbers of eight bytes: workgroup size, dynamic shared memory, whether there is a
+/// second entry, number of buffers, and for each
 /// its shape; then the machine code.
 const MAGIC: &[u8] = b"vyrecu01";
 
@@ -66,6 +77,7 @@ impl CudaPipeline {
             shapes: shapes.collect(),
             workgroup_size: kernel.workgroup_size,
             dynamic_shared: ptx.dynamic_shared,
+            together: ptx.together,
             cubin,
             loaded: Mutex::new(None),
         }
@@ -86,6 +98,7 @@ impl CudaPipeline {
         };
         let workgroup_size = [short(1024)?, short(1024)?, short(1024)?];
         let dynamic_shared = short(1 << 24)?;
+        let together = short(1)? == 1;
         let count = short(4096)? as usize;
         if count != buffers {
             return Err(bad("the stored CUDA pipeline is one of another program"));
@@ -98,36 +111,43 @@ impl CudaPipeline {
             shapes.push(Shape { header, stride, per_stride, count });
         }
         // A count takes a word only where there is one.
-        let head = shapes.iter().map(|shape| 4 + usize::from(shape.count.is_some())).sum::<usize>() + 5;
+        let head = shapes.iter().map(|shape| 4 + usize::from(shape.count.is_some())).sum::<usize>() + 6;
         let head = head * 8;
         let cubin = rest.get(head..).unwrap_or_default().to_vec();
-        Ok(CudaPipeline { device, shapes, workgroup_size, dynamic_shared, cubin, loaded: Mutex::new(None) })
+        Ok(CudaPipeline { device, shapes, workgroup_size, dynamic_shared, together, cubin, loaded: Mutex::new(None) })
     }
 
-    /// The kernel's function, loaded into the context if it is not there yet.
-    pub(crate) fn function(&self, context: &Context) -> Result<Handle, CudaError> {
+    /// The kernel's entries, loaded into the context if they are not there yet.
+    pub(crate) fn functions(&self, context: &Context) -> Result<Functions, CudaError> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = &*loaded
             && loaded.generation == context.generation
         {
-            return Ok(loaded.function);
+            return Ok(loaded.functions);
         }
         let module = context.api.load_module(&self.cubin)?;
-        let found = context.api.function(module, ptx::ENTRY_C).and_then(|function| {
-            if self.dynamic_shared > 0 {
-                context.api.allow_dynamic_shared(function, self.dynamic_shared)?;
+        match self.find(context, module) {
+            Ok(functions) => {
+                *loaded = Some(Loaded { generation: context.generation, module, functions });
+                Ok(functions)
             }
-            Ok(function)
-        });
-        let function = match found {
-            Ok(function) => function,
             Err(error) => {
                 context.api.unload_module(module)?;
-                return Err(error);
+                Err(error)
             }
+        }
+    }
+
+    fn find(&self, context: &Context, module: Handle) -> Result<Functions, CudaError> {
+        let single = context.api.function(module, ptx::ENTRY_C)?;
+        if self.dynamic_shared > 0 {
+            context.api.allow_dynamic_shared(single, self.dynamic_shared)?;
+        }
+        let together = match self.together {
+            true => Some(context.api.function(module, ptx::ENTRY_TOGETHER_C)?),
+            false => None,
         };
-        *loaded = Some(Loaded { generation: context.generation, module, function });
-        Ok(function)
+        Ok(Functions { single, together })
     }
 }
 
@@ -141,6 +161,7 @@ impl Pipeline for CudaPipeline {
         let mut word = |value: u64| bytes.extend_from_slice(&value.to_le_bytes());
         self.workgroup_size.iter().for_each(|&size| word(size.into()));
         word(self.dynamic_shared.into());
+        word(self.together.into());
         word(self.shapes.len() as u64);
         for shape in &self.shapes {
             word(shape.header.into());

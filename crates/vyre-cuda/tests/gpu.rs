@@ -26,12 +26,13 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("conformance suite", conformance),
         ("random programs", random),
         ("random functions", random_functions),
         ("random programs with timeouts", random_interruptible),
         ("large grids are split", split_grid),
+        ("workgroups run together", together),
         ("artifacts load again", artifact),
         ("launches are timed and chained", chained),
         ("sequences replay", sequences),
@@ -139,6 +140,26 @@ fn split_grid(backend: &CudaBackend) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Grids that are and are not whole multiples of what a block can run.
+fn together(backend: &CudaBackend) -> Result<(), Failed> {
+    let at = || Expr::global_id(0) + Expr::global_id(1) * Expr::u32(64 * 17000);
+    let program = Program::wrapped(
+        vec![BufferDecl::read_write("data", 0, DataType::U32)],
+        [64, 1, 1],
+        vec![Node::store("data", at(), Expr::load("data", at()) + at())],
+    );
+    for workgroups in [16383u32, 16384, 16385, 16387, 17000] {
+        let input = words((0..64 * 17000 * 2).map(|i| i ^ 5));
+        let mut config = DispatchConfig::default();
+        config.grid_override = Some([workgroups, 2, 1]);
+        let results = backend.dispatch(&program, &[input], &config)?;
+        let touched = |i: u32| if i % (64 * 17000) < 64 * workgroups { i } else { 0 };
+        let expected = words((0..64 * 17000 * 2).map(|i| (i ^ 5) + touched(i)));
+        expect(results == [expected], || format!("{workgroups} workgroups are wrong"))?;
+    }
+    Ok(())
+}
+
 fn artifact(backend: &CudaBackend) -> Result<(), Failed> {
     let program = add_one();
     let valid = program.validate().map_err(|problems| problems[0].to_string())?;
@@ -176,7 +197,7 @@ fn chained(backend: &CudaBackend) -> Result<(), Failed> {
     backend.clear(&buffer, 4, 8)?;
     let mut out = vec![0; 4 << 20];
     backend.download(&other, 0, &mut out)?;
-    expect(out == words([100; 1 << 20]), || "a round was lost".to_owned())?;
+    expect(out == words(std::iter::repeat_n(100, 1 << 20)), || "a round was lost".to_owned())?;
     backend.download(&buffer, 0, &mut out[..16])?;
     expect(out[..16] == words([100, 0, 0, 100]), || format!("{:?}", &out[..16]))
 }

@@ -9,6 +9,7 @@ mod ops;
 mod subgroup;
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::fmt::Write;
 
 use vyre_foundation::ir::{Builtin, Literal};
@@ -31,7 +32,15 @@ pub struct Ptx {
     pub text: String,
     /// Bytes of shared memory that the launch must ask for; 0 while it fits in the static limit.
     pub dynamic_shared: u32,
+    /// There is a second entry, `vyre_kernel_together`, whose blocks run [`TOGETHER`] workgroups each, neighbours along x.
+    pub together: bool,
 }
+
+/// Workgroups that a block of the second entry runs.
+pub const TOGETHER: u32 = 4;
+
+/// Kernels with more steps gain nothing from running several workgroups side by side.
+const MOST_STEPS_TOGETHER: usize = 40;
 
 /// Shared memory that needs no opt-in.
 const STATIC_SHARED: u32 = 48 * 1024;
@@ -48,30 +57,79 @@ const SHORT_LOOP: u64 = 256;
 /// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then the number of the
 /// launch and the address of the stop word (`u64` each): launches up to the number in that word end early.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
-    let mut emitter = Emitter {
-        kernel,
-        target,
-        out: String::with_capacity(4096),
-        next_register: kernel.values.len() as u32,
-        next_label: 0,
-        wide: vec![[0; 4]; kernel.values.len()],
-        loops: Vec::new(),
-        constants: HashMap::new(),
-        shared_base: Vec::new(),
-        dynamic_shared: 0,
-        uses_nf4: false,
-    };
-    emitter.prologue()?;
+    let mut emitter = Emitter::new(kernel, target, 1);
+    emitter.prologue();
     emitter.block(&kernel.body, &Exit::Entry)?;
     let body = std::mem::take(&mut emitter.out);
-    Ok(Ptx { text: emitter.module(&body), dynamic_shared: emitter.dynamic_shared })
+    let mut text = emitter.header();
+    text.push_str(&emitter.entry(ENTRY, &body));
+    let together = gains_together(kernel) && !target.interruptible;
+    if together {
+        let mut emitter = Emitter::new(kernel, target, TOGETHER);
+        emitter.prologue();
+        // Step by step, so that the loads of all workgroups are under way before the first is needed.
+        for inst in &kernel.body.insts {
+            for copy in 0..TOGETHER {
+                emitter.copy = copy;
+                emitter.inst(inst)?;
+            }
+        }
+        line!(emitter, "ret");
+        let body = std::mem::take(&mut emitter.out);
+        text.push_str(&emitter.entry(ENTRY_TOGETHER, &body));
+    }
+    Ok(Ptx { text, dynamic_shared: emitter.dynamic_shared, together })
+}
+
+/// A short kernel without branches that moves data between buffers: one workgroup at a time keeps too little of it under way.
+fn gains_together(kernel: &Kernel) -> bool {
+    let plain = |inst: &Inst| match inst {
+        Inst::Let(_, Op::Subgroup(..)) => false,
+        Inst::Let(_, Op::Load { address, element, .. }) => {
+            matches!(address.memory, Memory::Buffer(_)) && element.bits() != 4
+        }
+        Inst::Store { element, .. } => element.bits() != 4,
+        Inst::Let(..) => true,
+        _ => false,
+    };
+    kernel.shared.is_empty()
+        && kernel.locals.is_empty()
+        && kernel.body.end == End::Return
+        && kernel.body.insts.len() <= MOST_STEPS_TOGETHER
+        && kernel.body.insts.iter().all(plain)
+        && kernel.body.insts.iter().any(|inst| matches!(inst, Inst::Let(_, Op::Load { .. })))
+}
+
+impl<'k> Emitter<'k> {
+    fn new(kernel: &'k Kernel, target: Target, copies: u32) -> Self {
+        Emitter {
+            kernel,
+            target,
+            copies,
+            copy: 0,
+            out: String::with_capacity(4096),
+            next_register: kernel.values.len() as u32 * copies,
+            next_label: 0,
+            wide: vec![[0; 4]; kernel.values.len() * copies as usize],
+            loops: Vec::new(),
+            constants: HashMap::new(),
+            shared_base: Vec::new(),
+            dynamic_shared: 0,
+            uses_nf4: false,
+        }
+    }
 }
 
 /// One name for all, so that it is always a valid identifier and equal kernels have equal text.
 const ENTRY: &str = "vyre_kernel";
 
 /// The same as the driver wants it.
-pub(crate) const ENTRY_C: &std::ffi::CStr = c"vyre_kernel";
+pub(crate) const ENTRY_C: &CStr = c"vyre_kernel";
+
+const ENTRY_TOGETHER: &str = "vyre_kernel_together";
+
+/// The same as the driver wants it.
+pub(crate) const ENTRY_TOGETHER_C: &CStr = c"vyre_kernel_together";
 
 /// The register class of a type.
 fn class(scalar: Scalar) -> &'static str {
@@ -132,6 +190,9 @@ struct LoopLabels<'k> {
 struct Emitter<'k> {
     kernel: &'k Kernel,
     target: Target,
+    /// Workgroups that a block runs, and which of them the text is being written for.
+    copies: u32,
+    copy: u32,
     out: String,
     next_register: u32,
     next_label: u32,
@@ -157,9 +218,8 @@ macro_rules! line {
 use line;
 
 impl<'k> Emitter<'k> {
-    fn module(&self, body: &str) -> String {
-        let kernel = self.kernel;
-        let mut text = String::with_capacity(body.len() + 2048);
+    fn header(&self) -> String {
+        let mut text = String::with_capacity(4096);
         // The oldest version that knows the device, so that drivers as old as the device take the text.
         let version = match self.target.sm {
             ..=79 => "7.0",
@@ -175,7 +235,13 @@ impl<'k> Emitter<'k> {
         if self.uses_nf4 {
             text.push_str(&narrow::levels());
         }
-        _ = writeln!(text, ".visible .entry {ENTRY}(");
+        text
+    }
+
+    fn entry(&self, name: &str, body: &str) -> String {
+        let kernel = self.kernel;
+        let mut text = String::with_capacity(body.len() + 2048);
+        _ = writeln!(text, ".visible .entry {name}(");
         let mut params = Vec::new();
         for (index, _) in kernel.buffers.iter().enumerate() {
             params.push(format!("\t.param .u64 buffer{index}"));
@@ -211,7 +277,7 @@ impl<'k> Emitter<'k> {
         text
     }
 
-    fn prologue(&mut self) -> Result<(), Diagnostic> {
+    fn prologue(&mut self) {
         let kernel = self.kernel;
         let shared: u32 = kernel.shared.iter().map(|memory| memory.size.next_multiple_of(16)).sum();
         if shared > STATIC_SHARED {
@@ -239,7 +305,6 @@ impl<'k> Emitter<'k> {
         }
         self.clear_locals();
         self.clear_shared();
-        Ok(())
     }
 
     /// A fresh register of a class.
@@ -270,9 +335,14 @@ impl<'k> Emitter<'k> {
         self.kernel.values[value.index()].ty.width
     }
 
+    /// The number of a value among those of all copies.
+    fn slot(&self, value: Value) -> usize {
+        value.index() + self.copy as usize * self.kernel.values.len()
+    }
+
     /// The register of a value of width 1.
     fn reg(&self, value: Value) -> String {
-        format!("{}{}", class(self.scalar(value)), value.0)
+        format!("{}{}", class(self.scalar(value)), self.slot(value))
     }
 
     /// The register of a component.
@@ -280,7 +350,7 @@ impl<'k> Emitter<'k> {
         if self.width(value) == 1 {
             return self.reg(value);
         }
-        format!("{}{}", class(self.scalar(value)), self.wide[value.index()][usize::from(lane)])
+        format!("{}{}", class(self.scalar(value)), self.wide[self.slot(value)][usize::from(lane)])
     }
 
     /// Makes the registers of a value wider than one.
@@ -288,7 +358,8 @@ impl<'k> Emitter<'k> {
         let width = self.width(value);
         if width > 1 {
             for lane in 0..usize::from(width) {
-                self.wide[value.index()][lane] = self.next_register;
+                let slot = self.slot(value);
+                self.wide[slot][lane] = self.next_register;
                 self.next_register += 1;
             }
         }
@@ -499,6 +570,9 @@ impl<'k> Emitter<'k> {
         let base = self.temp("%r");
         line!(self, "ld.param.u32 {base}, [base_{axis}]");
         line!(self, "mov.u32 {into}, %ctaid.{axis}");
+        if axis == "x" && self.copies > 1 {
+            line!(self, "mad.lo.u32 {into}, {into}, {}, {}", self.copies, self.copy);
+        }
         line!(self, "add.u32 {into}, {into}, {base}");
     }
 

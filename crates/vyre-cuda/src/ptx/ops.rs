@@ -117,7 +117,14 @@ impl Emitter<'_> {
             Unary::Neg => line!(self, "neg.{} {into}, {from}", if scalar.bits() == 64 { "s64" } else { "s32" }),
             Unary::Not => line!(self, "not.{} {into}, {from}", untyped(scalar)),
             Unary::Abs if scalar == Scalar::F16 => line!(self, "and.b16 {into}, {from}, 0x7fff"),
-            Unary::Abs if scalar.is_float() || scalar.is_signed() => line!(self, "abs.{ty} {into}, {from}"),
+            Unary::Abs if scalar.is_float() => line!(self, "abs.{ty} {into}, {from}"),
+            Unary::Abs if scalar.is_signed() => {
+                // Not `abs`: its result counts as never negative, but the smallest number stays what it is.
+                let (sign, flipped) = (self.temp_of(scalar), self.temp_of(scalar));
+                line!(self, "shr.{ty} {sign}, {from}, {}", scalar.bits() - 1);
+                line!(self, "xor.{} {flipped}, {from}, {sign}", untyped(scalar));
+                line!(self, "sub.{} {into}, {flipped}, {sign}", unsigned(scalar));
+            }
             Unary::Abs => line!(self, "mov.{} {into}, {from}", bits_suffix(scalar)),
             Unary::Sign => self.sign(scalar, into, from)?,
             Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
