@@ -10,7 +10,7 @@ use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite}
 use vyre_cuda::CudaBackend;
 use vyre_driver::backend::{Binding, CompileOptions, Launch};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, MathOp, Node, Program};
 use vyre_spec::codes;
 
 type Test = fn(&CudaBackend) -> Result<(), Failed>;
@@ -26,13 +26,14 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 14] = [
         ("conformance suite", conformance),
         ("random programs", random),
         ("random functions", random_functions),
         ("random programs with timeouts", random_interruptible),
         ("large grids are split", split_grid),
         ("workgroups run together", together),
+        ("what ptxas gets wrong", compiler_bugs),
         ("artifacts load again", artifact),
         ("launches are timed and chained", chained),
         ("sequences replay", sequences),
@@ -158,6 +159,44 @@ fn together(backend: &CudaBackend) -> Result<(), Failed> {
         expect(results == [expected], || format!("{workgroups} workgroups are wrong"))?;
     }
     Ok(())
+}
+
+/// Combinations that driver compilers were seen to get wrong when they are written the plain way.
+fn compiler_bugs(backend: &CudaBackend) -> Result<(), Failed> {
+    let at = || Expr::global_id(0);
+    let math = |op: MathOp, args: Vec<Expr>| Expr::Math { op, args };
+    let int = |name: &str| Expr::load(name, at());
+    let minimum = |negated: Expr| {
+        let low = math(MathOp::Max, vec![Expr::i32(0), int("a")]);
+        math(MathOp::Min, vec![Expr::i32(0), math(MathOp::Min, vec![low, negated])])
+    };
+    let one_if = |cond: Expr| Expr::select(cond, Expr::i32(1), Expr::i32(0));
+    let float = || math(MathOp::Abs, vec![Expr::load("f", at())]);
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("a", 0, DataType::I32),
+            BufferDecl::read("b", 1, DataType::I32),
+            BufferDecl::read("f", 2, DataType::F32),
+            BufferDecl::output("negated", 3, DataType::I32),
+            BufferDecl::output("from_zero", 4, DataType::I32),
+            BufferDecl::output("absolute", 5, DataType::I32),
+            BufferDecl::output("number", 6, DataType::I32),
+        ],
+        [64, 1, 1],
+        vec![
+            Node::store("negated", at(), minimum(-int("b"))),
+            Node::store("from_zero", at(), minimum(Expr::i32(0) - int("b"))),
+            Node::store("absolute", at(), one_if(math(MathOp::Abs, vec![int("a")]).ge(Expr::i32(0)))),
+            Node::store("number", at(), one_if(Expr::f32(-3.0).lt(float()))),
+        ],
+    );
+    let (a, b): (Vec<i32>, Vec<i32>) = ([33, -5, 5, i32::MIN].to_vec(), [33, 7, -7, 1].to_vec());
+    let floats = [f32::NAN, -1.0, 0.0, f32::INFINITY];
+    let bytes = |values: &[i32]| words(values.iter().map(|&value| value as u32));
+    let inputs = [bytes(&a), bytes(&b), words(floats.map(f32::to_bits))];
+    let results = backend.dispatch(&program, &inputs, &DispatchConfig::default())?;
+    let expected = [[-33, -7, 0, -1], [-33, -7, 0, -1], [1, 1, 1, 0], [0, 1, 1, 1]].map(|values| bytes(&values));
+    expect(results == expected, || format!("{results:?} instead of {expected:?}"))
 }
 
 fn artifact(backend: &CudaBackend) -> Result<(), Failed> {
@@ -330,9 +369,8 @@ fn faults(backend: &CudaBackend) -> Result<(), Failed> {
 fn trapping(sm: u32) -> String {
     let params = ["u64 a", "u64 b", "u32 c", "u32 d", "u32 e", "u32 f", "u32 g", "u32 h", "u32 i", "u64 j", "u64 k"];
     let params: Vec<String> = params.iter().map(|param| format!(".param .{param}")).collect();
-    format!(
-        ".version 7.8\n.target sm_{}\n.address_size 64\n.visible .entry vyre_kernel({})\n.reqntid 64, 1, 1\n{{\ntrap;\n}}\n",
-        sm.min(90),
-        params.join(", ")
-    )
+    let entry =
+        |name: &str| format!(".visible .entry {name}({})\n.reqntid 64, 1, 1\n{{\ntrap;\n}}\n", params.join(", "));
+    let (single, together) = (entry("vyre_kernel"), entry("vyre_kernel_together"));
+    format!(".version 7.8\n.target sm_{}\n.address_size 64\n{single}{together}", sm.min(90))
 }

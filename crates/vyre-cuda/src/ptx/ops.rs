@@ -35,7 +35,11 @@ impl Emitter<'_> {
             }
             Op::Binary(op, left, right) => {
                 let (a, b, of) = (self.reg(*left), self.reg(*right), self.scalar(*left));
-                self.binary(*op, of, &into, &a, &b)?;
+                if *op == Binary::Sub && self.constants.get(left) == Some(&0) {
+                    self.negate(&into, &b);
+                } else {
+                    self.binary(*op, of, &into, &a, &b)?;
+                }
             }
             Op::Fma(a, b, c) => {
                 let (a, b, c) = (self.reg(*a), self.reg(*b), self.reg(*c));
@@ -114,9 +118,17 @@ impl Emitter<'_> {
         match op {
             Unary::Neg if scalar == Scalar::F16 => line!(self, "xor.b16 {into}, {from}, 0x8000"),
             Unary::Neg if scalar.is_float() => line!(self, "neg.{ty} {into}, {from}"),
-            Unary::Neg => line!(self, "neg.{} {into}, {from}", if scalar.bits() == 64 { "s64" } else { "s32" }),
+            Unary::Neg if scalar.bits() == 64 => line!(self, "neg.s64 {into}, {from}"),
+            Unary::Neg => self.negate(into, from),
             Unary::Not => line!(self, "not.{} {into}, {from}", untyped(scalar)),
             Unary::Abs if scalar == Scalar::F16 => line!(self, "and.b16 {into}, {from}, 0x7fff"),
+            Unary::Abs if scalar == Scalar::F32 => {
+                // Not `abs`: ptxas takes its result for a number, and so gets comparisons with NaN wrong.
+                let word = self.temp("%r");
+                line!(self, "mov.b32 {word}, {from}");
+                line!(self, "and.b32 {word}, {word}, 0x7fffffff");
+                line!(self, "mov.b32 {into}, {word}");
+            }
             Unary::Abs if scalar.is_float() => line!(self, "abs.{ty} {into}, {from}"),
             Unary::Abs if scalar.is_signed() => {
                 // Not `abs`: its result counts as never negative, but the smallest number stays what it is.
@@ -186,6 +198,13 @@ impl Emitter<'_> {
             _ => return Err(not_expanded("a math function")),
         }
         Ok(())
+    }
+
+    /// A 32-bit integer, negated. Not `neg`: ptxas loses it where it feeds a minimum or maximum of three on sm_90.
+    fn negate(&mut self, into: &str, from: &str) {
+        let flipped = self.temp("%r");
+        line!(self, "not.b32 {flipped}, {from}");
+        line!(self, "add.u32 {into}, {flipped}, 1");
     }
 
     /// A count that the instruction gives as 32 bits, in the width of the operand.
