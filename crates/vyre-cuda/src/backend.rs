@@ -40,8 +40,9 @@ const IDS: [&str; 8] = ["cuda", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5"
 /// Runs programs on an NVIDIA GPU.
 ///
 /// Launches run in the order of submission. A launch that was compiled as interruptible ends when a wait for it times out; one
-/// that was not keeps the device busy until it ends by itself. After a fault the backend goes on in a fresh context: pipelines
-/// stay, buffers are lost.
+/// that was not keeps the device busy until it ends by itself. After a fault the backend asks for a fresh context, in which
+/// pipelines stay and buffers are lost; a driver that gives a process no other context after a fault (580 is one) leaves the
+/// backend answering every call with that reason.
 pub struct CudaBackend {
     id: &'static str,
     device: Arc<Device>,

@@ -213,7 +213,7 @@ impl Device {
             let why = reset.map_or_else(|reset| format!("{reset}; {error}"), |()| error.to_string());
             BackendError::with_code(
                 &codes::backend::DEVICE_LOST,
-                format!("a kernel faulted and the device could not be opened again: {why}"),
+                format!("a kernel faulted and the driver gives this process no fresh context: {why}"),
             )
         });
     }

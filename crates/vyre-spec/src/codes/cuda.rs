@@ -15,7 +15,7 @@ codes! {
         "Read the driver's answer; other programs on the device or an old driver are common causes.";
     FAULT = "V1605", Error,
         "A kernel faulted, and all device memory of this backend is lost.",
-        "Allocate and upload again, the backend has a fresh context; report a program that faults again.";
+        "Allocate and upload again; if the driver gives no fresh context, start the process anew. Report the program.";
     COMPILE_FAILED = "V1606", Error,
         "The CUDA driver did not compile a kernel.",
         "Update the driver; if that does not help, report this with the program.";
