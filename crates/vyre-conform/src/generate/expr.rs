@@ -585,7 +585,13 @@ impl Generator {
             M::Acosh,
             M::Atanh,
         ]);
-        let args = (0..op.arity()).map(|_| self.expr(ty, 2)).collect();
+        let mut args: Vec<Expr> = (0..op.arity()).map(|_| self.expr(ty, 2)).collect();
+        if ty.scalar == Scalar::F64 && matches!(op, M::Sin | M::Cos | M::Tan) {
+            // The table has no bound beyond.
+            let (bound, one) = (self.splat(ty, 1 << 30), self.splat(ty, 1));
+            let x = args.remove(0);
+            args.push(Expr::select(x.clone().abs().lt(bound), x, one));
+        }
         Expr::math(op, args)
     }
 
