@@ -29,7 +29,7 @@ pub(crate) fn devices(output: &Output) -> Result<(), Failure> {
         text.push(match &device.state {
             Ok(able) => format!(
                 "{:<10} {} ({}, {})",
-                device.id,
+                device.id.as_str(),
                 able.name,
                 format!("{:?}", able.kind).to_lowercase(),
                 able.driver

@@ -1,0 +1,27 @@
+//! The conformance suite and the file tests, on every path of this machine.
+
+use vyre_conform::{Rules, file_tests, suite};
+use vyre_cpu::{CpuBackend, CpuPath};
+
+fn each(check: impl Fn(CpuPath, &CpuBackend)) {
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        check(path, &CpuBackend::with_path(path));
+    }
+}
+
+#[test]
+fn the_conformance_suite_holds() {
+    each(|path, backend| {
+        let report = suite(backend);
+        assert!(report.is_good(), "{path}: {report}");
+        assert!(report.skipped.is_empty(), "{path}: {report}");
+    });
+}
+
+#[test]
+fn the_file_tests_hold() {
+    each(|path, backend| {
+        let report = file_tests(backend, &Rules::exact());
+        assert!(report.is_good(), "{path}: {report}");
+    });
+}
