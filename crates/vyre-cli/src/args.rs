@@ -34,6 +34,8 @@ pub(crate) enum What {
     Devices,
     /// Time a kernel on every backend, in turns.
     Bench(Bench),
+    /// Compare a kernel's launches on one backend and keep the fastest.
+    Tune(Tune),
     /// Explain a diagnostic code, or where and how a kernel would run.
     Explain(Explain),
     /// Look after the pipeline cache.
@@ -143,6 +145,8 @@ pub(crate) enum Form {
     Kernel,
     /// vyre's wire form, in bytes.
     Wire,
+    /// PTX text for NVIDIA GPUs of compute capability 9.0.
+    Ptx,
 }
 
 #[derive(Args, Debug)]
@@ -154,6 +158,14 @@ pub(crate) struct Bench {
     /// Rounds; in each, every backend runs once.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub(crate) rounds: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) kernel: Kernel,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
 }
 
 #[derive(Args, Debug)]

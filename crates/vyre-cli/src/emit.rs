@@ -12,18 +12,17 @@ use crate::report::{Failure, Output, cant_print};
 pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
     let job = Job::without_inputs(&args.kernel)?;
     let program = job.source.program.validate().map_err(|problems| Failure::Diagnostics(problems.to_vec()))?;
+    let options = kernel::Options {
+        specialization: job.config.specialization.resolve(&program)?,
+        workgroup_size: job.config.workgroup_override,
+        ..kernel::Options::default()
+    };
     let bytes = match args.to {
         Form::Wgsl => vyre::to_wgsl(&program)?.into_bytes(),
         Form::Vyre => vyre::text::print(&program).into_bytes(),
         Form::Wire => wire::encode(&program),
-        Form::Kernel => {
-            let options = kernel::Options {
-                specialization: job.config.specialization.resolve(&program)?,
-                workgroup_size: job.config.workgroup_override,
-                ..kernel::Options::default()
-            };
-            kernel::lower(&program, &options)?.to_string().into_bytes()
-        }
+        Form::Kernel => kernel::lower(&program, &options)?.to_string().into_bytes(),
+        Form::Ptx => vyre::to_ptx(&program, &options, 90)?.into_bytes(),
     };
     match &args.output {
         Some(path) => data::replace_file(path, &bytes).map_err(|error| {

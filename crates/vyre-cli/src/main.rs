@@ -11,6 +11,7 @@ mod explain;
 mod job;
 mod report;
 mod run;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         What::Emit(args) => emit::emit(args, &output),
         What::Devices => devices::devices(&output),
         What::Bench(args) => bench::bench(args, &output),
+        What::Tune(args) => tune::tune(args, &output),
         What::Explain(args) => explain::explain(args, &output),
         What::Cache(args) => cache::cache(args, &output),
         What::Doctor => devices::doctor(&output),

@@ -44,5 +44,5 @@ fn printed_programs_import_again_and_mean_the_same() {
     let brief = failures.iter().map(|failure| failure.lines().take(6).collect::<Vec<_>>().join("\n"));
     let brief: Vec<_> = brief.take(10).collect();
     assert!(failures.is_empty(), "{} failed\n{}\n\n{}", failures.len(), brief.join("\n"), failures[0]);
-    assert!(printed * 10 >= programs() * 9, "only {printed} of {} programs could be printed", programs());
+    assert!(printed * 2 >= programs(), "only {printed} of {} programs could be printed", programs());
 }

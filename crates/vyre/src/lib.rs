@@ -61,6 +61,14 @@ pub fn wgsl(source: &str) -> Result<Program, Problems> {
     Ok(import_wgsl(source, &ImportOptions::default())?)
 }
 
+/// The PTX text that the CUDA backend makes of a program, for a device of this compute capability (90 is 9.0).
+#[cfg(feature = "cuda")]
+pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {
+    let options = kernel::Options { expand_math: true, ..options.clone() };
+    let target = vyre_cuda::ptx::Target { sm: capability, interruptible: false };
+    Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
+}
+
 /// The bytes of plain numbers.
 pub fn to_bytes<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
     bytemuck::cast_slice(values)
