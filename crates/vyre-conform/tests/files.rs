@@ -1,6 +1,9 @@
 //! The file tests, on the reference and through the optimiser.
 
 use vyre_conform::{FileTest, GenOptions, KernelBackend, Outcome, ReferenceBackend, Rules, file_tests, generate};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ir::Program;
+use vyre_spec::codes;
 
 #[test]
 fn the_reference_passes_the_file_tests() {
@@ -15,6 +18,36 @@ fn the_optimiser_passes_the_file_tests() {
         let report = file_tests(&backend, &Rules::exact());
         assert!(report.is_good() && report.skipped.is_empty(), "{name}: {report}");
     }
+}
+
+/// A backend that writes the program as WGSL, reads that, and runs it on the reference.
+struct ThroughWgsl;
+
+impl VyreBackend for ThroughWgsl {
+    fn id(&self) -> &'static str {
+        "through WGSL"
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let text = vyre_wgsl::export(&program.validate()?).map_err(|problem| {
+            // What WGSL can't say is not a fault.
+            BackendError::with_code(&codes::backend::UNSUPPORTED_FEATURE, problem.message)
+        })?;
+        let again = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default())
+            .map_err(|problems| BackendError::new(format!("{}\n{text}", problems[0])))?;
+        ReferenceBackend.dispatch(&again, inputs, config)
+    }
+}
+
+#[test]
+fn the_file_tests_pass_through_wgsl() {
+    let report = file_tests(&ThroughWgsl, &Rules::exact());
+    assert!(report.is_good() && report.passed >= 25, "{report}");
 }
 
 #[test]

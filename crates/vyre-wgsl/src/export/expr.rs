@@ -290,7 +290,10 @@ impl<'e, 'a> Body<'e, 'a> {
                 Ok(Text { text: format!("{name}({})", parts.join(", ")), ty: ty.clone(), depth, known })
             }
             Expr::Swizzle { value, lanes } => {
+                // naga miscounts the components where it evaluates this on a constructor that holds a zero vector.
+                let built = matches!(**value, Expr::Construct { .. });
                 let value = self.expr(value)?;
+                let value = if built { self.not_constant(value)? } else { value };
                 let element = Self::scalar_of(&value.ty);
                 let letters: String = lanes.iter().map(|&lane| ['x', 'y', 'z', 'w'][lane as usize % 4]).collect();
                 let ty = match lanes.len() {
