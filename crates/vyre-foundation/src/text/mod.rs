@@ -31,7 +31,7 @@
 //! constant and buffer where that would mean something else. Members are named where the struct is known from a declaration,
 //! and else numbered: `x.1`.
 //!
-//! [`print`] and [`parse`] are exact: `parse(&print(p)) == p` for every program that the wire form can carry, valid or not.
+//! [`print()`] and [`parse`] are exact: `parse(&print(p)) == p` for every program that the wire form can carry, valid or not.
 
 mod lex;
 mod parse;
