@@ -310,6 +310,20 @@ fn a_sweep_finds_the_fastest_that_gives_the_same_results() {
 }
 
 #[test]
+fn a_decision_for_another_size_is_a_first_guess_that_is_checked_again() {
+    let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
+    let tune = |count: u32| {
+        let input = numbers(count);
+        engine.tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap()
+    };
+    let first = tune(256);
+    assert_eq!(first.evidence.candidates, 6);
+    let second = tune(4096);
+    assert_eq!(second.candidate.workgroup_size, [256, 1, 1]);
+    assert_eq!(second.evidence.candidates, 2, "only the guess and the default are compared");
+}
+
+#[test]
 fn a_size_that_the_caller_names_is_not_tuned() {
     let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
     let mut config = DispatchConfig::default();

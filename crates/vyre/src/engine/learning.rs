@@ -56,20 +56,24 @@ pub(super) enum Learnt {
 }
 
 impl Learning {
-    /// `default` is the launch that runs while others are compiled. Equal programs explore in the same order.
+    /// `default` is the launch that runs while others are compiled, `guess` what was decided in other circumstances. Equal programs explore in the same order.
     pub(super) fn new(
         program: &ValidProgram,
         candidates: Candidates,
         plan: LaunchPlan,
         inputs: Vec<u64>,
         default: Prepared,
+        guess: Option<usize>,
     ) -> Learning {
         let fingerprint = program.fingerprint();
         let seed = fingerprint.iter().take(8).fold(0, |seed, &byte| seed << 8 | u64::from(byte));
         let mut launches = vec![Slot::Unknown; candidates.list.len()];
         launches[0] = Slot::Ready(default);
         let (arrivals, arrived) = mpsc::channel();
-        let tuner = OnlineTuner::new(&candidates.places, seed);
+        let tuner = match guess {
+            Some(guess) => OnlineTuner::warm(&candidates.places, seed, guess),
+            None => OnlineTuner::new(&candidates.places, seed),
+        };
         Learning { tuner, candidates, launches, plan, inputs, arrived, arrivals }
     }
 

@@ -417,8 +417,15 @@ impl Prepared {
                     if candidates.list.len() > 1 {
                         let sizes = inputs.iter().map(|input| input.len() as u64).collect();
                         let default = (pipeline.clone(), plan.grid);
-                        learning =
-                            Some(Mutex::new(Learning::new(&self.program, candidates, plan.clone(), sizes, default)));
+                        let guess = tuning.warm_start(backend, &self.program, &plan, &self.config, &candidates);
+                        learning = Some(Mutex::new(Learning::new(
+                            &self.program,
+                            candidates,
+                            plan.clone(),
+                            sizes,
+                            default,
+                            guess,
+                        )));
                     }
                 }
                 let ready = Ready {

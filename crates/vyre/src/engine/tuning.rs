@@ -82,10 +82,36 @@ impl Tuning {
         let key = key(backend, program, plan, config);
         self.on_table(backend, |adapter| match adapter.table.find(&key) {
             Known::Same(decision) => Some(decision.clone()),
-            // Measured under other circumstances: better than nothing while nobody has measured here.
-            Known::Other(decision) => Some(decision.clone()),
-            Known::Nothing => None,
+            Known::Other(_) | Known::Nothing => None,
         })
+    }
+
+    /// What was decided in other circumstances (another size, an older driver): a good first guess that is to be checked again.
+    fn guess(
+        &self,
+        backend: &Arc<dyn VyreBackend>,
+        program: &ValidProgram,
+        plan: &LaunchPlan,
+        config: &DispatchConfig,
+    ) -> Option<Candidate> {
+        let key = key(backend, program, plan, config);
+        self.on_table(backend, |adapter| match adapter.table.find(&key) {
+            Known::Other(decision) => Some(decision.candidate.clone()),
+            Known::Same(_) | Known::Nothing => None,
+        })
+    }
+
+    /// Position of the first guess among the candidates, where there is one besides the default.
+    pub(super) fn warm_start(
+        &self,
+        backend: &Arc<dyn VyreBackend>,
+        program: &ValidProgram,
+        plan: &LaunchPlan,
+        config: &DispatchConfig,
+        candidates: &Candidates,
+    ) -> Option<usize> {
+        let guess = self.guess(backend, program, plan, config)?;
+        candidates.list.iter().position(|candidate| *candidate == guess).filter(|&at| at > 0)
     }
 
     fn on_table<T>(&self, backend: &Arc<dyn VyreBackend>, work: impl FnOnce(&mut Adapter) -> T) -> T {
@@ -211,7 +237,14 @@ impl Inner {
     ) -> Result<Decision, BackendError> {
         let _timer = self.metrics.time(Stage::Tune);
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
-        let candidates = self.candidates(backend, program, &plan, config, space)?;
+        let mut candidates = self.candidates(backend, program, &plan, config, space)?;
+        if space.is_none()
+            && let Some(guess) = self.tuning.warm_start(backend, program, &plan, config, &candidates)
+        {
+            // Only the guess and the default are compared; the guess stays unless it has become the slower one.
+            candidates.list = vec![candidates.list[0].clone(), candidates.list[guess].clone()];
+            candidates.places = vec![candidates.places[0].clone(), candidates.places[guess].clone()];
+        }
         let mut bench = Bench::new(self, backend, program, inputs, config);
         let mut campaign = Campaign::new(candidates.list.len(), Plan::default());
         let mut expected: Option<Vec<Vec<u8>>> = None;
