@@ -7,19 +7,27 @@ use vyre::tuner::Verdict;
 use crate::args::Tune;
 use crate::job::Job;
 use crate::report::{Failure, Output, time};
-use crate::run::known_backend;
+use crate::run::{input_names, known_backend};
 
 pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
     let job = Job::new(&args.kernel, &args.inputs)?;
     let engine = Engine::open()?;
     let backend = match args.inputs.backend.as_str() {
-        "auto" => "cpu",
+        // Where the kernel would run is where its launch matters.
+        "auto" => {
+            let prepared = engine.prepare_with(&job.source.program, &job.config)?;
+            for (name, bytes) in input_names(&job).iter().zip(&job.inputs) {
+                prepared.set(name, bytes)?;
+            }
+            prepared.run()?;
+            prepared.explain().backend.unwrap_or_default()
+        }
         name => {
             known_backend(&engine, name)?;
-            name
+            name.to_owned()
         }
     };
-    let decision = engine.tune(backend, &job.source.program, &job.inputs(), &job.config, None)?;
+    let decision = engine.tune(&backend, &job.source.program, &job.inputs(), &job.config, None)?;
     engine.flush()?;
     let evidence = &decision.evidence;
     if output.json {
