@@ -1,15 +1,14 @@
 //! The backend trait over compiled kernels.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use vyre_driver::backend::{
-    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, DeviceKind, Launch, Limits, Pending,
-    Pipeline, TypeSet,
+    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, DeviceKind, HostDispatch, KeptPipelines,
+    Launch, Limits, Pending, Pipeline, TypeSet, borrowed,
 };
 use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
-use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch as plan};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::Features;
@@ -22,15 +21,12 @@ use crate::path::CpuPath;
 use crate::pipeline::CpuPipeline;
 use crate::queue::Queue;
 
-/// Kernels that `dispatch` keeps, so that the next dispatch of the same program does not compile.
-const KEPT: usize = 256;
-
 /// Runs programs on the processor.
 pub struct CpuBackend {
     path: CpuPath,
     capabilities: Capabilities,
     queue: Queue,
-    kept: Mutex<HashMap<[u8; 32], Arc<CpuPipeline>>>,
+    kept: KeptPipelines<CpuPipeline>,
 }
 
 /// Memory of the host.
@@ -80,7 +76,7 @@ impl CpuBackend {
         capabilities.resident = true;
         capabilities.unified_memory = true;
         capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(0, 0, path.name(), env!("CARGO_PKG_VERSION"));
-        CpuBackend { path, capabilities, queue: Queue::default(), kept: Mutex::default() }
+        CpuBackend { path, capabilities, queue: Queue::default(), kept: KeptPipelines::default() }
     }
 
     /// The path that kernels take.
@@ -100,33 +96,6 @@ impl CpuBackend {
 
     fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
         CpuPipeline::new(program, options, self.path, |kernel| Ok(self.capabilities.check(kernel)?))
-    }
-
-    /// The pipeline of an earlier dispatch, or a new one.
-    fn kept(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<CpuPipeline>, BackendError> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&program.fingerprint());
-        for (name, value) in &options.specialization {
-            hasher.update(&(name.as_str().len() as u64).to_le_bytes());
-            hasher.update(name.as_str().as_bytes());
-            hasher.update(&[value.data_type().tag()]);
-            hasher.update(&value.bits().to_le_bytes());
-        }
-        for size in options.workgroup_size.unwrap_or([0; 3]) {
-            hasher.update(&size.to_le_bytes());
-        }
-        let key = *hasher.finalize().as_bytes();
-        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = lock().get(&key) {
-            return Ok(Arc::clone(pipeline));
-        }
-        let pipeline = Arc::new(self.build(program, options)?);
-        let mut kept = lock();
-        if kept.len() >= KEPT {
-            kept.clear();
-        }
-        kept.insert(key, Arc::clone(&pipeline));
-        Ok(pipeline)
     }
 
     fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a CpuPipeline, BackendError> {
@@ -174,8 +143,7 @@ impl VyreBackend for CpuBackend {
         inputs: &[Vec<u8>],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        self.dispatch_borrowed(program, &inputs, config)
+        self.dispatch_borrowed(program, &borrowed(inputs), config)
     }
 
     fn dispatch_borrowed(
@@ -184,9 +152,10 @@ impl VyreBackend for CpuBackend {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let valid = program.validate()?;
-        let sizes = plan::plan(&valid, inputs, config)?;
-        let pipeline = self.kept(&valid, &plan::compile_options(program, config)?)?;
+        let dispatch = HostDispatch::check(self, program, inputs, config)?;
+        let pipeline =
+            self.kept.get_or_make(&dispatch, |program, options| Ok(Arc::new(self.build(program, options)?)))?;
+        let sizes = dispatch.plan;
         let mut given = inputs.iter();
         let mut memory = Vec::with_capacity(sizes.buffer_bytes.len());
         for (&index, &bytes) in program.binding_order().iter().zip(&sizes.buffer_bytes) {

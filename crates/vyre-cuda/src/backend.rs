@@ -1,16 +1,15 @@
 //! The backend trait over a CUDA device.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use vyre_driver::backend::{
-    Buffer, Capabilities, CompileOptions, Completion, DeviceKind, Launch, Limits, Pending, Pipeline, TypeSet,
-    dispatch_through,
+    Buffer, Capabilities, CompileOptions, Completion, DeviceKind, HostDispatch, KeptPipelines, Launch, Limits, Pending,
+    Pipeline, TypeSet, borrowed, dispatch_through,
 };
 use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
-use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch as plan};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{self, Features, Kernel, Options, Passes};
@@ -21,9 +20,6 @@ use crate::context::{Context, CudaBuffer, Device, Failure, Timed, describe};
 use crate::pipeline::{CudaPipeline, Functions};
 use crate::ptx::{self, TOGETHER, Target};
 use crate::staging;
-
-/// Kernels that `dispatch` keeps, so that the next dispatch of the same program does not compile.
-const KEPT: usize = 256;
 
 /// Oldest compute capability whose instructions the emitter uses.
 const OLDEST: u32 = 70;
@@ -48,7 +44,7 @@ pub struct CudaBackend {
     device: Arc<Device>,
     target: u32,
     capabilities: Capabilities,
-    kept: Mutex<HashMap<[u8; 32], Arc<dyn Pipeline>>>,
+    kept: KeptPipelines<dyn Pipeline>,
 }
 
 fn probe_failed(error: &CudaError) -> Diagnostic {
@@ -108,7 +104,7 @@ impl CudaBackend {
         // A sixteenth of the memory may stay with this process when it is freed; the rest is for others.
         let keep = capabilities.limits.memory_bytes.unwrap_or(0) / 16;
         let device = Device::open(api, number, keep).map_err(|error| probe_failed(&error))?;
-        Ok(CudaBackend { id, device, target: sm, capabilities, kept: Mutex::default() })
+        Ok(CudaBackend { id, device, target: sm, capabilities, kept: KeptPipelines::default() })
     }
 
     /// Compute capability, ten times the major version plus the minor.
@@ -180,34 +176,6 @@ impl CudaBackend {
         )?;
         self.capabilities.check(&kernel)?;
         Ok(kernel)
-    }
-
-    /// The pipeline of an earlier dispatch, or a new one.
-    fn kept(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&program.fingerprint());
-        for (name, value) in &options.specialization {
-            hasher.update(&(name.as_str().len() as u64).to_le_bytes());
-            hasher.update(name.as_str().as_bytes());
-            hasher.update(&[value.data_type().tag()]);
-            hasher.update(&value.bits().to_le_bytes());
-        }
-        for size in options.workgroup_size.unwrap_or([0; 3]) {
-            hasher.update(&size.to_le_bytes());
-        }
-        hasher.update(&[u8::from(options.interruptible)]);
-        let key = *hasher.finalize().as_bytes();
-        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = lock().get(&key) {
-            return Ok(Arc::clone(pipeline));
-        }
-        let pipeline = self.compile(program, options)?;
-        let mut kept = lock();
-        if kept.len() >= KEPT {
-            kept.clear();
-        }
-        kept.insert(key, Arc::clone(&pipeline));
-        Ok(pipeline)
     }
 
     fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a CudaPipeline, BackendError> {
@@ -374,8 +342,7 @@ impl VyreBackend for CudaBackend {
         inputs: &[Vec<u8>],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        self.dispatch_borrowed(program, &inputs, config)
+        self.dispatch_borrowed(program, &borrowed(inputs), config)
     }
 
     fn dispatch_borrowed(
@@ -384,10 +351,9 @@ impl VyreBackend for CudaBackend {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let valid = program.validate()?;
-        let sizes = plan::plan(&valid, inputs, config)?;
-        let pipeline = self.kept(&valid, &plan::compile_options(program, config)?)?;
-        dispatch_through(self, program, &pipeline, &sizes, inputs, config.timeout)
+        let dispatch = HostDispatch::check(self, program, inputs, config)?;
+        let pipeline = self.kept.get_or_make(&dispatch, |program, options| self.compile(program, options))?;
+        dispatch_through(self, &dispatch, &pipeline, inputs, config.timeout)
     }
 
     fn capabilities(&self) -> &Capabilities {

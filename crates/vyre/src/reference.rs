@@ -1,6 +1,6 @@
 use std::sync::LazyLock;
 
-use vyre_driver::backend::{Capabilities, DeviceKind, Limits, TypeSet};
+use vyre_driver::backend::{Capabilities, DeviceKind, HostDispatch, Limits, TypeSet, borrowed};
 use vyre_driver::pipeline::PipelineDeviceFingerprint;
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{Name, Program};
@@ -26,8 +26,7 @@ impl VyreBackend for ReferenceBackend {
         inputs: &[Vec<u8>],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        self.dispatch_borrowed(program, &inputs, config)
+        self.dispatch_borrowed(program, &borrowed(inputs), config)
     }
 
     fn dispatch_borrowed(
@@ -36,11 +35,9 @@ impl VyreBackend for ReferenceBackend {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let valid = program.validate()?;
-        // Checks the sizes and `max_output_bytes` as every backend does.
-        vyre_driver::launch::plan(&valid, inputs, config)?;
+        let checked = HostDispatch::check(self, program, inputs, config)?;
         let mut options = RunOptions {
-            specialization: config.specialization.resolve(program)?,
+            specialization: checked.options.specialization,
             workgroup: config.workgroup_override,
             grid: config.grid_override,
             output_elements: config.output_elements.iter().map(|(name, n)| (Name::from(name), *n)).collect(),
@@ -51,7 +48,7 @@ impl VyreBackend for ReferenceBackend {
             const INSTRUCTIONS_PER_SECOND: f64 = 2.0e7;
             options.budget = (timeout.as_secs_f64() * INSTRUCTIONS_PER_SECOND) as u64;
         }
-        Ok(vyre_reference::run(&valid, inputs, &options)?)
+        Ok(vyre_reference::run(&checked.program, inputs, &options)?)
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub use capabilities::{Capabilities, DeviceKind, Limits, TypeSet};
 pub use config::{CompileOptions, DispatchConfig};
 pub use error::BackendError;
-pub use host::dispatch_through;
+pub use host::{HostDispatch, KeptPipelines, borrowed, dispatch_through};
 pub use null::NullBackend;
 pub use pool::{BufferPool, PooledBuffer};
 pub use resident::{Binding, Buffer, Completion, DeviceBuffer, Launch, Pending, Pipeline};

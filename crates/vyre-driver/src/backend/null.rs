@@ -8,12 +8,11 @@ use vyre_foundation::kernel::Features;
 use vyre_foundation::launch;
 use vyre_spec::codes;
 
-use super::host::host_size;
+use super::host::{HostDispatch, borrowed, host_size};
 use super::{
     BackendError, Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, DeviceKind, DispatchConfig,
     Launch, Limits, Pending, Pipeline, TypeSet, VyreBackend,
 };
-use crate::launch::plan;
 use crate::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
 
 /// The skeleton for authors of backends: it checks everything that a backend has to check and does no work.
@@ -103,8 +102,7 @@ impl VyreBackend for NullBackend {
         inputs: &[Vec<u8>],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        self.dispatch_borrowed(program, &inputs, config)
+        self.dispatch_borrowed(program, &borrowed(inputs), config)
     }
 
     fn dispatch_borrowed(
@@ -113,8 +111,7 @@ impl VyreBackend for NullBackend {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let valid = program.validate()?;
-        let plan = plan(&valid, inputs, config)?;
+        let plan = HostDispatch::check(self, program, inputs, config)?.plan;
         let order = program.binding_order();
         let results = order.iter().zip(&plan.buffer_bytes).filter(|(i, _)| program.buffers()[**i].kind.is_result());
         results.map(|(_, &bytes)| Ok(vec![0; host_size(bytes)?])).collect()

@@ -135,7 +135,7 @@ pub fn dispatch_policy_cache_string(config: &DispatchConfig) -> String {
 
 /// The same for compile options, whose specialization is checked already: equal constants give equal text, however they
 /// were given.
-pub(super) fn options_policy_string(options: &CompileOptions) -> String {
+pub(crate) fn options_policy_string(options: &CompileOptions) -> String {
     let spec = (!options.specialization.is_empty()).then(|| {
         let mut hasher = blake3::Hasher::new_derive_key("vyre resolved specialization 1");
         for (name, value) in &options.specialization {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vyre_driver::backend::{
-    Binding, BufferPool, Capabilities, CompileOptions, Launch, NullBackend, Pending, dispatch_through,
+    Binding, BufferPool, Capabilities, CompileOptions, HostDispatch, KeptPipelines, Launch, NullBackend, Pending,
+    dispatch_through,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -145,8 +146,8 @@ fn the_resident_path_goes_from_compile_to_result() {
     assert_eq!(again.workgroup_size(), [64, 1, 1]);
     assert_eq!(null.load(&program, &CompileOptions::default(), b"junk").err().unwrap().code(), "V0711");
     let inputs: [&[u8]; 3] = [&[1; 32], &[1; 4], &[1; 8]];
-    let plan = vyre_driver::launch::plan(&program, &inputs, &DispatchConfig::default()).unwrap();
-    assert_eq!(dispatch_through(&null, &program, &pipeline, &plan, &inputs, None).unwrap(), [vec![0; 8], vec![0; 32]]);
+    let dispatch = HostDispatch::check(&null, &program, &inputs, &DispatchConfig::default()).unwrap();
+    assert_eq!(dispatch_through(&null, &dispatch, &pipeline, &inputs, None).unwrap(), [vec![0; 8], vec![0; 32]]);
     let buffer = null.allocate(16).unwrap();
     let bindings: Vec<Binding> = (0..4).map(|_| buffer.clone().into()).collect();
     let first = null.submit(&pipeline, &Launch { bindings: &bindings, grid: [1; 3], timed: true }).unwrap();
@@ -255,4 +256,23 @@ fn pooled_buffers_are_used_again() {
     drop(pool.take(1 << 20).unwrap());
     assert_eq!(pool.idle_bytes(), 1024, "too large to keep");
     assert_eq!(pool.trim(), 1024);
+}
+
+#[test]
+fn a_second_dispatch_finds_the_pipeline_of_the_first() {
+    let null = NullBackend::new();
+    let kept = KeptPipelines::<u32>::default();
+    let made = std::cell::Cell::new(0);
+    let pipeline = |config: &DispatchConfig| {
+        let dispatch = HostDispatch::check(&null, &store_program(1), &[], config).unwrap();
+        *kept.get_or_make(&dispatch, |_, _| Ok(std::sync::Arc::new(made.replace(made.get() + 1)))).unwrap()
+    };
+    let mut config = DispatchConfig::default();
+    assert_eq!([pipeline(&config), pipeline(&config)], [0, 0]);
+    config.label = Some("another name".to_owned());
+    assert_eq!(pipeline(&config), 0, "code doesn't depend on the label");
+    config.workgroup_override = Some([128, 1, 1]);
+    assert_eq!(pipeline(&config), 1);
+    config.timeout = Some(Duration::from_secs(1));
+    assert_eq!([pipeline(&config), pipeline(&DispatchConfig::default())], [2, 0]);
 }
