@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     arg_required_else_help = true,
     after_help = "\
 Exit codes: 0 done; 1 refused or failed, with diagnostics on standard error; 2 wrong arguments; \
-3 `--check` found a difference; 130 interrupted."
+3 `--check` found a difference; 130 interrupted, with nothing half-written."
 )]
 pub(crate) struct Command {
     /// Print results and diagnostics as JSON.
@@ -36,6 +36,8 @@ pub(crate) enum What {
     Bench(Bench),
     /// Compare a kernel's launches on one backend and keep the fastest.
     Tune(Tune),
+    /// Measure a kernel on every backend over sizes, and remember which is fastest where.
+    Route(Route),
     /// Explain a diagnostic code, or where and how a kernel would run.
     Explain(Explain),
     /// Look after the pipeline cache.
@@ -43,14 +45,16 @@ pub(crate) enum What {
     /// Look for everything that could be wrong on this machine.
     Doctor,
     /// Print completions for a shell.
-    #[command(hide = true)]
     Completions {
         /// Which shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page.
-    #[command(hide = true)]
-    Man,
+    /// Print the manual page, or write those of all commands.
+    Man {
+        /// Folder for the pages.
+        #[arg(long, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
+    },
 }
 
 /// A kernel and how to launch it.
@@ -147,6 +151,8 @@ pub(crate) enum Form {
     Wire,
     /// PTX text for NVIDIA GPUs of compute capability 9.0.
     Ptx,
+    /// The machine code that this processor runs, as assembly text.
+    Asm,
 }
 
 #[derive(Args, Debug)]
@@ -166,6 +172,23 @@ pub(crate) struct Tune {
     pub(crate) kernel: Kernel,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
+    /// Try these values of a specialization constant too.
+    #[arg(long, value_name = "NAME=VALUE,VALUE...")]
+    pub(crate) vary: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Route {
+    #[command(flatten)]
+    pub(crate) kernel: Kernel,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// The values of `N` in `--in` and `--shape`: 1e3,1e4,1e5 or 1e3..1e6.
+    #[arg(long, default_value = "1e3..1e6")]
+    pub(crate) sizes: String,
+    /// Rounds at each size; in each, every backend runs once.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub(crate) rounds: u32,
 }
 
 #[derive(Args, Debug)]
@@ -192,6 +215,30 @@ pub(crate) enum CacheWhat {
     Gc,
     /// Remove everything.
     Clear,
+    /// Write everything that was compiled, decided and learnt into one file for other machines.
+    Export(Pack),
+    /// Take in such a file.
+    Import(Pack),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Pack {
+    /// The pack.
+    #[arg(value_name = "PACK")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) key: PackSecret,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct PackSecret {
+    /// File with the key that all machines share: 32 bytes, or 64 hexadecimal digits.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Do without a key. What is imported is executed later, so the pack must come from someone you trust.
+    #[arg(long)]
+    pub(crate) unsigned: bool,
 }
 
 fn size(text: &str) -> Result<[u32; 3], String> {

@@ -7,8 +7,9 @@ use vyre::Engine;
 
 use crate::args::Bench;
 use crate::job::Job;
-use crate::report::{Failure, Output, time};
-use crate::run::{input_names, known_backend};
+use crate::progress::Progress;
+use crate::report::{Failure, Output, quantiles, time};
+use crate::run::known_backend;
 
 pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
     let job = Job::new(&args.kernel, &args.inputs)?;
@@ -21,9 +22,7 @@ pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
     }
     for id in engine.backend_ids().iter().filter(|id| chosen == "auto" || id.as_str() == chosen) {
         let ready = engine.prepare_on(id.as_str(), &job.source.program, &job.config).and_then(|prepared| {
-            for (name, bytes) in input_names(&job).iter().zip(&job.inputs) {
-                prepared.set(name, bytes)?;
-            }
+            job.fill(&prepared)?;
             let started = Instant::now();
             prepared.run()?;
             Ok((prepared, started.elapsed().as_nanos() as f64))
@@ -33,18 +32,20 @@ pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
             Err(error) => absent.push((id.to_string(), error.message().to_owned())),
         }
     }
+    let progress = Progress::new("measuring", Some(u64::from(args.rounds) * racers.len() as u64));
     for _ in 0..args.rounds {
         for (_, prepared, _, times) in &mut racers {
             let started = Instant::now();
             prepared.run()?;
             times.push(started.elapsed().as_nanos() as f64);
+            progress.step();
         }
     }
+    drop(progress);
     let mut rows: Vec<(String, f64, f64, f64, f64)> = Vec::new();
     for (id, _, first, mut times) in racers {
-        times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
-        rows.push((id, first, at(0.5), at(0.1), at(0.9)));
+        let [low, median, high] = quantiles(&mut times, [0.1, 0.5, 0.9]);
+        rows.push((id, first, median, low, high));
     }
     rows.sort_by(|a, b| a.2.total_cmp(&b.2));
     if output.json {

@@ -1,27 +1,30 @@
 //! `vyre cache`.
 
-use serde_json::json;
-use vyre::pipeline::DiskPipelineCache;
-use vyre::{Diagnostic, codes};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter};
+use std::path::Path;
 
-use crate::args::{Cache, CacheWhat};
-use crate::report::{Failure, Output};
+use serde_json::{Value, json};
+use vyre::pipeline::{DiskPipelineCache, PackKey};
+use vyre::{Diagnostic, Engine, PackReport, codes};
+
+use crate::args::{Cache, CacheWhat, Pack};
+use crate::files::Outbox;
+use crate::progress::Progress;
+use crate::report::{Failure, Output, count};
 
 pub(crate) fn cache(args: &Cache, output: &Output) -> Result<(), Failure> {
     let root = DiskPipelineCache::default_root();
-    let broken = |error: std::io::Error| {
-        let message = format!("the cache at `{}`: {error}", root.display());
-        Failure::from(Diagnostic::new(&codes::engine::NO_DISK_CACHE, message))
-    };
-    let cache = DiskPipelineCache::open(&root).map_err(broken)?;
-    let (text, value) = match args.what {
+    let cache = DiskPipelineCache::open(&root).map_err(|error| broken(&root, &error))?;
+    let broken = |error: io::Error| broken(&root, &error);
+    let (text, value) = match &args.what {
         CacheWhat::Stats => {
             let usage = cache.usage().map_err(broken)?;
             (
                 format!(
-                    "{}: {} pipelines, {} bytes, {} in quarantine",
+                    "{}: {}, {} bytes, {} in quarantine",
                     root.display(),
-                    usage.entries,
+                    count(usage.entries, "pipeline"),
                     usage.bytes,
                     usage.quarantined
                 ),
@@ -29,9 +32,10 @@ pub(crate) fn cache(args: &Cache, output: &Output) -> Result<(), Failure> {
             )
         }
         CacheWhat::Verify => {
+            let _progress = Progress::new("checking pipelines", None);
             let report = cache.verify().map_err(broken)?;
             (
-                format!("{} pipelines are good, {} were not and are in quarantine now", report.good, report.bad),
+                format!("{} good, {} bad and in quarantine now", count(report.good, "pipeline"), report.bad),
                 json!({ "good": report.good, "bad": report.bad, "bytes": report.bytes }),
             )
         }
@@ -39,17 +43,95 @@ pub(crate) fn cache(args: &Cache, output: &Output) -> Result<(), Failure> {
             let report = cache.gc().map_err(broken)?;
             (
                 format!(
-                    "{} pipelines ({} bytes) evicted, {} left-over files removed",
-                    report.evicted, report.evicted_bytes, report.swept
+                    "{} ({} bytes) evicted, {} removed",
+                    count(report.evicted, "pipeline"),
+                    report.evicted_bytes,
+                    count(report.swept, "left-over file")
                 ),
                 json!({ "evicted": report.evicted, "evicted_bytes": report.evicted_bytes, "swept": report.swept }),
             )
         }
         CacheWhat::Clear => {
             let removed = cache.clear().map_err(broken)?;
-            (format!("{removed} pipelines removed"), json!({ "removed": removed }))
+            (format!("{} removed", count(removed, "pipeline")), json!({ "removed": removed }))
         }
+        CacheWhat::Export(pack) => export(pack)?,
+        CacheWhat::Import(pack) => import(pack)?,
     };
     output.problems(&cache.take_diagnostics());
     if output.json { output.print_json(&value) } else { output.print(&text) }
+}
+
+/// What the cache says of itself, or else what the system says of it.
+fn broken(root: &Path, error: &io::Error) -> Failure {
+    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>()).cloned();
+    let untold = || {
+        let message = format!("the cache at `{}`: {error}", root.display());
+        Diagnostic::new(&codes::engine::NO_DISK_CACHE, message)
+    };
+    told.unwrap_or_else(untold).into()
+}
+
+fn export(pack: &Pack) -> Result<(String, Value), Failure> {
+    let secret = secret(pack)?;
+    let _progress = Progress::new("packing", None);
+    let engine = Engine::open()?;
+    let mut outbox = Outbox::default();
+    let report = outbox.stage_with(&pack.file, |file| {
+        engine
+            .export_pack(BufWriter::new(file), key(&secret))
+            .map_err(|error| io::Error::other(error.into_diagnostic()))
+    })?;
+    outbox.deliver()?;
+    Ok((format!("{} holds {}", pack.file.display(), contents(&report)), summary(&report)))
+}
+
+fn import(pack: &Pack) -> Result<(String, Value), Failure> {
+    let secret = secret(pack)?;
+    let file = File::open(&pack.file).map_err(|error| cant_read(&pack.file, &error))?;
+    let _progress = Progress::new("unpacking", None);
+    let report = Engine::open()?.import_pack(BufReader::new(file), key(&secret))?;
+    Ok((format!("{} taken in", contents(&report)), summary(&report)))
+}
+
+fn contents(report: &PackReport) -> String {
+    let routes = if report.routes { ", and the router's knowledge" } else { "" };
+    format!("{}, {}{routes}", count(report.pipelines, "pipeline"), count(report.decisions, "tuning decision"))
+}
+
+fn summary(report: &PackReport) -> Value {
+    json!({ "pipelines": report.pipelines, "decisions": report.decisions, "routes": report.routes })
+}
+
+fn key(secret: &Option<[u8; 32]>) -> PackKey<'_> {
+    match secret {
+        Some(secret) => PackKey::Secret(secret),
+        None => PackKey::Open,
+    }
+}
+
+/// The key from its file: as bytes, or in hexadecimal digits.
+fn secret(pack: &Pack) -> Result<Option<[u8; 32]>, Diagnostic> {
+    let Some(path) = &pack.key.key else { return Ok(None) };
+    let bytes = std::fs::read(path).map_err(|error| cant_read(path, &error))?;
+    if let Ok(secret) = <[u8; 32]>::try_from(bytes.as_slice()) {
+        return Ok(Some(secret));
+    }
+    let digits = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
+    let mut secret = [0; 32];
+    let good = digits.len() == 64
+        && digits.is_ascii()
+        && secret
+            .iter_mut()
+            .enumerate()
+            .all(|(at, byte)| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).map(|value| *byte = value).is_ok());
+    if good {
+        return Ok(Some(secret));
+    }
+    Err(Diagnostic::new(&codes::command::BAD_FILE, format!("`{}` holds no key", path.display()))
+        .with_fix("A key is 32 random bytes: `head -c 32 /dev/urandom > fleet.key`."))
+}
+
+fn cant_read(path: &Path, error: &io::Error) -> Diagnostic {
+    Diagnostic::new(&codes::command::CANT_READ, format!("`{}` can't be read: {error}", path.display()))
 }

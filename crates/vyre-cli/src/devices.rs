@@ -3,7 +3,7 @@
 use serde_json::json;
 use vyre::{Engine, pipeline::DiskPipelineCache, tuner};
 
-use crate::report::{Failure, Output};
+use crate::report::{Failure, Output, count};
 
 pub(crate) fn devices(output: &Output) -> Result<(), Failure> {
     let engine = Engine::builder().without_disk().open()?;
@@ -44,27 +44,38 @@ pub(crate) fn doctor(output: &Output) -> Result<(), Failure> {
     let mut lines = Vec::new();
     let mut problems = Vec::new();
     let engine = Engine::open()?;
-    problems.extend(engine.take_notices());
     match engine.pipelines().disk() {
+        Some(disk) if disk.is_read_only() => lines.push(format!("cache: {} can only be read", disk.root().display())),
         Some(disk) => lines.push(format!("cache: {} is usable", disk.root().display())),
         None => lines.push(format!("cache: {} is not usable", DiskPipelineCache::default_root().display())),
     }
-    let (mode, warning) = tuner::Mode::from_env_checked();
-    lines.push(format!("tuner: {mode:?}"));
-    problems.extend(warning);
+    lines.push(match tuner::Mode::from_env_checked().0 {
+        tuner::Mode::On => "tuner: launches are compared at first use".to_owned(),
+        tuner::Mode::OffUseDefault => "tuner: every kernel runs with its own launch".to_owned(),
+        _ => "tuner: launches are learnt from real runs".to_owned(),
+    });
+    let mut absent = Vec::new();
     for device in engine.devices() {
         match device.state {
-            Ok(able) => lines.push(format!("{}: {}", device.id, able.name)),
+            Ok(able) => {
+                // This reads the table of what was decided, and a broken one is a notice.
+                let known = engine.decisions(device.id.as_str())?;
+                lines.push(format!("{}: {}, {} known", device.id, able.name, count(known as u64, "tuned launch")));
+            }
             Err(why) => {
                 lines.push(format!("{}: absent", device.id));
-                problems.push(why);
+                absent.push(why);
             }
         }
     }
-    lines.push(match problems.len() {
-        0 => "nothing is wrong".to_owned(),
-        1 => "one thing to look at".to_owned(),
-        n => format!("{n} things to look at"),
+    problems.extend(engine.take_notices());
+    let wrong = problems.len();
+    problems.extend(absent);
+    lines.push(match (wrong, problems.len() - wrong) {
+        (0, 0) => "nothing is wrong".to_owned(),
+        (0, absent) => format!("nothing is wrong; {} absent, as said below", count(absent as u64, "backend")),
+        (1, _) => "one thing to look at".to_owned(),
+        (wrong, _) => format!("{wrong} things to look at"),
     });
     if output.json {
         return output.print_json(&json!({ "facts": lines, "problems": vyre::diagnostics::to_json_all(&problems) }));

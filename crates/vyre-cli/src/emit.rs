@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use vyre::{Diagnostic, codes, kernel, wire};
+use vyre::{kernel, wire};
 
 use crate::args::{Emit, Form};
-use crate::data;
+use crate::files;
 use crate::job::Job;
 use crate::report::{Failure, Output, cant_print};
 
@@ -23,12 +23,10 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
         Form::Wire => wire::encode(&program),
         Form::Kernel => kernel::lower(&program, &options)?.to_string().into_bytes(),
         Form::Ptx => vyre::to_ptx(&program, &options, 90)?.into_bytes(),
+        Form::Asm => vyre::to_asm(&program, &options)?.into_bytes(),
     };
     match &args.output {
-        Some(path) => data::replace_file(path, &bytes).map_err(|error| {
-            Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {error}", path.display()))
-                .into()
-        }),
+        Some(path) => Ok(files::replace(path, bytes)?),
         None if args.to == Form::Wire => {
             let mut out = std::io::stdout().lock();
             out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| cant_print(&error).into())

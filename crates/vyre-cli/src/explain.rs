@@ -8,7 +8,6 @@ use vyre::{Diagnostic, Engine, codes};
 use crate::args::{Explain, Kernel};
 use crate::job::Job;
 use crate::report::{Failure, Output};
-use crate::run::input_names;
 
 pub(crate) fn explain(args: &Explain, output: &Output) -> Result<(), Failure> {
     if let Some(code) = vyre::diagnostics::explain(&args.what) {
@@ -28,11 +27,10 @@ pub(crate) fn explain(args: &Explain, output: &Output) -> Result<(), Failure> {
     let job = Job::new(&kernel, &args.inputs)?;
     let engine = Engine::open()?;
     let prepared = engine.prepare_with(&job.source.program, &job.config)?;
-    for (name, bytes) in input_names(&job).iter().zip(&job.inputs) {
-        prepared.set(name, bytes)?;
-    }
+    job.fill(&prepared)?;
     prepared.run()?;
     let explanation = prepared.explain();
+    output.problems(&engine.take_notices());
     if output.json {
         return output.print_json(&serde_json::to_value(&explanation).unwrap_or_default());
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use vyre::ir::{BufferDecl, BufferKind, Count, Literal, TypeDef};
 use vyre::specialization::SpecValue;
-use vyre::{DataType, Diagnostic, DispatchConfig, ImportOptions, Problems, Program, SourceLocation, codes, launch};
+use vyre::{
+    BackendError, DataType, Diagnostic, DispatchConfig, ImportOptions, Prepared, Problems, Program, SourceLocation,
+    codes, launch,
+};
 
 use crate::args::{Inputs, Kernel};
 use crate::data::{self, Array};
@@ -115,7 +118,7 @@ impl Job {
         config.label = Some(source.program.name().to_owned());
         let mut problems = Vec::new();
         for text in &kernel.set {
-            match constant(&source, text) {
+            match constant(&source, "--set", text) {
                 Ok((name, value)) => drop(config.specialization.insert(name, value)),
                 Err(problem) => problems.push(problem),
             }
@@ -167,7 +170,7 @@ impl Job {
         let mut config = DispatchConfig::default();
         config.workgroup_override = kernel.workgroup;
         for text in &kernel.set {
-            let (name, value) = constant(&source, text)?;
+            let (name, value) = constant(&source, "--set", text)?;
             config.specialization.insert(name, value);
         }
         Ok(Job { source, inputs: Vec::new(), config, shapes: Vec::new() })
@@ -179,11 +182,7 @@ impl Job {
         if self.config.grid_override.is_some() || program.domain().is_some() {
             return Ok(());
         }
-        let specialization = self.config.specialization.resolve(program)?;
-        let size = match self.config.workgroup_override {
-            Some(size) => size,
-            None => launch::workgroup_size(program, Some(&specialization))?,
-        };
+        let size = self.workgroup_size()?;
         if size[1] == 1 && size[2] == 1 {
             return Ok(());
         }
@@ -208,8 +207,27 @@ impl Job {
         Ok(())
     }
 
+    /// The workgroup size of the kernel, or the one that was asked for.
+    pub(crate) fn workgroup_size(&self) -> Result<[u32; 3], Diagnostic> {
+        let program = &self.source.program;
+        match self.config.workgroup_override {
+            Some(size) => Ok(size),
+            None => launch::workgroup_size(program, Some(&self.config.specialization.resolve(program)?)),
+        }
+    }
+
     fn shape_of(&self, name: &str) -> Option<&[usize]> {
         self.shapes.iter().find(|(known, _)| known == name).map(|(_, shape)| shape.as_slice())
+    }
+
+    /// Gives a prepared program the inputs.
+    pub(crate) fn fill(&self, prepared: &Prepared) -> Result<(), BackendError> {
+        let program = &self.source.program;
+        let buffers = program.binding_order().into_iter().map(|index| &program.buffers()[index]);
+        for (buffer, bytes) in buffers.filter(|buffer| buffer.kind.is_input()).zip(&self.inputs) {
+            prepared.set(buffer.name.as_str(), bytes)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn inputs(&self) -> Vec<&[u8]> {
@@ -248,9 +266,9 @@ impl Job {
     }
 }
 
-/// `--set NAME=VALUE`, in the type that the kernel declares.
-fn constant(source: &Source, text: &str) -> Result<(String, SpecValue), Diagnostic> {
-    let (name, value) = split("--set", text)?;
+/// `NAME=VALUE`, in the type that the kernel declares.
+pub(crate) fn constant(source: &Source, option: &str, text: &str) -> Result<(String, SpecValue), Diagnostic> {
+    let (name, value) = split(option, text)?;
     let declared = source.program.constants();
     let Some(constant) = declared.iter().find(|constant| constant.name == name) else {
         let names: Vec<&str> = declared.iter().map(|constant| constant.name.as_str()).collect();

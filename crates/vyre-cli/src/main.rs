@@ -8,14 +8,19 @@ mod data;
 mod devices;
 mod emit;
 mod explain;
+mod files;
 mod job;
+mod pages;
+mod plot;
+mod progress;
 mod report;
+mod route;
 mod run;
 mod tune;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use args::{Command, What};
 use report::{Failure, Output};
@@ -23,6 +28,9 @@ use report::{Failure, Output};
 fn main() -> ExitCode {
     let command = Command::parse();
     let output = Output::new(command.json);
+    if let Err(problem) = files::clean_up_when_interrupted() {
+        output.problems(&[problem]);
+    }
     let done = match &command.what {
         What::Run(args) => run::run(args, &output),
         What::Check(args) => run::check(args, &output),
@@ -30,16 +38,12 @@ fn main() -> ExitCode {
         What::Devices => devices::devices(&output),
         What::Bench(args) => bench::bench(args, &output),
         What::Tune(args) => tune::tune(args, &output),
+        What::Route(args) => route::route(args, &output),
         What::Explain(args) => explain::explain(args, &output),
         What::Cache(args) => cache::cache(args, &output),
         What::Doctor => devices::doctor(&output),
-        What::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Command::command(), "vyre", &mut std::io::stdout());
-            Ok(())
-        }
-        What::Man => clap_mangen::Man::new(Command::command())
-            .render(&mut std::io::stdout())
-            .map_err(|error| Failure::Diagnostics(vec![report::cant_print(&error)])),
+        What::Completions { shell } => pages::completions(*shell, &output),
+        What::Man { dir } => pages::manual(dir.as_deref(), &output),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -96,6 +96,23 @@ pub(crate) fn split<'a>(option: &str, text: &'a str) -> Result<(&'a str, &'a str
     }
 }
 
+/// The times at these shares of all, from 0 (the fastest) to 1.
+pub(crate) fn quantiles<const N: usize>(times: &mut [f64], shares: [f64; N]) -> [f64; N] {
+    times.sort_by(f64::total_cmp);
+    shares
+        .map(|share| times.get((times.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(0.0))
+}
+
+/// `1 pipeline`, `2 pipelines`, `2 launches`.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if what.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{number} {what}{ending}")
+}
+
 /// A duration for people.
 pub(crate) fn time(ns: f64) -> String {
     match ns {

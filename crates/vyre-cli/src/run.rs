@@ -7,8 +7,10 @@ use vyre::{Diagnostic, Engine, codes};
 
 use crate::args::{Check, Run};
 use crate::data;
+use crate::files::Outbox;
 use crate::job::{Job, Source, nearest};
-use crate::report::{Failure, Output, time};
+use crate::progress::Progress;
+use crate::report::{Failure, Output, quantiles, time};
 
 pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let job = Job::new(&args.kernel, &args.inputs)?;
@@ -25,22 +27,17 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
             engine.prepare_on(name, &job.source.program, &job.config)?
         }
     };
-    let names = input_names(&job);
-    for (name, bytes) in names.iter().zip(&job.inputs) {
-        prepared.set(name, bytes)?;
-    }
     let mut times = Vec::new();
-    for round in 0..args.repeat.unwrap_or(1) {
-        if round > 0 {
-            // Every round starts from the same contents.
-            for (name, bytes) in names.iter().zip(&job.inputs) {
-                prepared.set(name, bytes)?;
-            }
-        }
+    let progress = Progress::new("running", args.repeat.map(u64::from));
+    for _ in 0..args.repeat.unwrap_or(1) {
+        // Every round starts from the same contents.
+        job.fill(&prepared)?;
         let started = Instant::now();
         prepared.run()?;
         times.push(started.elapsed().as_nanos() as f64);
+        progress.step();
     }
+    drop(progress);
     let mut results = Vec::new();
     for index in job.source.program.binding_order() {
         let buffer = &job.source.program.buffers()[index];
@@ -49,6 +46,7 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
         }
     }
     if args.check {
+        let _progress = Progress::new("running the reference interpreter", None);
         let expected = engine.run_on("reference", &job.source.program, &job.inputs(), &job.config)?;
         // What math functions may differ by is written in the conformance page; this is the largest of them.
         const ULPS: u8 = 8;
@@ -57,11 +55,9 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
         }
     }
     let explanation = args.explain.then(|| prepared.explain());
+    let mut outbox = Outbox::default();
     if let Some(path) = &args.trace {
-        let trace = engine.metrics().finish_trace();
-        data::replace_file(path, trace.as_bytes()).map_err(|error| {
-            Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {error}", path.display()))
-        })?;
+        outbox.stage(path, engine.metrics().finish_trace().into_bytes())?;
     }
     output.problems(&engine.take_notices());
     let results = job.results(results);
@@ -70,7 +66,7 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     for (name, array) in &results {
         let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, file)| *file).collect();
         for file in &targets {
-            data::write(file, array)?;
+            outbox.stage(file, data::encode(file, array)?)?;
         }
         let shape: Vec<String> = array.shape.iter().map(usize::to_string).collect();
         if targets.is_empty() {
@@ -85,35 +81,28 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
                     "files": targets.iter().map(|file| file.display().to_string()).collect::<Vec<_>>() }),
         );
     }
+    outbox.deliver()?;
     let mut report = json!({ "results": described });
     if args.check {
         text.push("check: the reference interpreter agrees".to_owned());
         report["check"] = json!("agrees");
     }
     if args.repeat.is_some() {
-        times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+        let [fastest, median, within] = quantiles(&mut times, [0.0, 0.5, 0.9]);
         text.push(format!(
             "time of {} runs: median {}, fastest {}, 90% within {}",
             times.len(),
-            time(at(0.5)),
-            time(times[0]),
-            time(at(0.9))
+            time(median),
+            time(fastest),
+            time(within)
         ));
-        report["times_ns"] = json!({ "runs": times.len(), "median": at(0.5), "fastest": times[0], "p90": at(0.9) });
+        report["times_ns"] = json!({ "runs": times.len(), "median": median, "fastest": fastest, "p90": within });
     }
     if let Some(explanation) = explanation {
         text.push(explanation.to_string());
         report["explanation"] = serde_json::to_value(&explanation).unwrap_or_default();
     }
     if output.json { output.print_json(&report) } else { output.print(&text.join("\n")) }
-}
-
-/// Names of the inputs in binding order.
-pub(crate) fn input_names(job: &Job) -> Vec<String> {
-    let program = &job.source.program;
-    let inputs = program.binding_order().into_iter().map(|index| &program.buffers()[index]);
-    inputs.filter(|buffer| buffer.kind.is_input()).map(|buffer| buffer.name.to_string()).collect()
 }
 
 /// Refuses a name that no backend has, and offers the nearest.

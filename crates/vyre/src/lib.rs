@@ -20,10 +20,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cpu")]
+mod asm;
 mod engine;
 mod reference;
 
-pub use engine::{Choice, Device, Engine, EngineBuilder, Explanation, Prepared};
+#[cfg(feature = "cpu")]
+pub use asm::to_asm;
+pub use engine::{
+    Certified, Choice, Device, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
+};
 pub use reference::ReferenceBackend;
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};

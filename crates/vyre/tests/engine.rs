@@ -8,10 +8,11 @@ use vyre::backend::{
     Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, Launch, Limits, Pending, Pipeline, TypeSet,
 };
 use vyre::metrics::Counter;
+use vyre::pipeline::PackKey;
 use vyre::tuner::{Mode, Verdict};
 use vyre::{
-    BackendError, DispatchConfig, Engine, EngineBuilder, Program, ReferenceBackend, ValidProgram, VyreBackend,
-    from_bytes, to_bytes,
+    BackendError, DispatchConfig, Engine, EngineBuilder, Program, ReferenceBackend, Severity, ValidProgram,
+    VyreBackend, from_bytes, to_bytes,
 };
 
 const DOUBLE: &str = "
@@ -368,4 +369,112 @@ fn threads_share_an_engine() {
         }
     });
     assert_eq!(engine.metrics().counter(Counter::Dispatches), 80);
+}
+
+/// Right or wrong, and slow by so many microseconds.
+struct Paced {
+    id: &'static str,
+    micros: u64,
+    lies: bool,
+}
+
+impl VyreBackend for Paced {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        std::thread::sleep(Duration::from_micros(self.micros));
+        let mut results = ReferenceBackend.dispatch(program, inputs, config)?;
+        if self.lies {
+            results[0][0] ^= 1;
+        }
+        Ok(results)
+    }
+}
+
+#[test]
+fn certified_routes_are_remembered_and_liars_are_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let paced = |id, micros, lies| Arc::new(Paced { id, micros, lies });
+    let open = || {
+        let builder = Engine::builder().without_default_backends().cache_at(folder.path());
+        builder.with_backend(paced("slow", 8000, false), 3).with_backend(paced("fast", 10, false), 2)
+    };
+    let input = numbers(256);
+    let engine = open().with_backend(paced("liar", 1, true), 1).open().unwrap();
+    let mut runs = 0;
+    let config = DispatchConfig::default();
+    let certified = engine.certify(&double(), &[to_bytes(&input)], &config, 5, &mut || runs += 1).unwrap();
+    assert_eq!((certified.n, runs), (256, 3 + 2 * 5));
+    let named = |id: &str| certified.racers.iter().find(|racer| racer.backend == id).unwrap();
+    assert_eq!(named("slow").times.as_ref().unwrap().len(), 5);
+    assert!(named("liar").times.as_ref().unwrap_err().contains("differ"), "{certified:?}");
+    assert_eq!(certified.routes.chosen.as_deref(), Some("fast"));
+    engine.flush().unwrap();
+    drop(engine);
+
+    let engine = open().open().unwrap();
+    let prepared = engine.prepare(&double()).unwrap();
+    prepared.set("a", to_bytes(&input)).unwrap();
+    prepared.run().unwrap();
+    let explanation = prepared.explain();
+    assert_eq!(explanation.backend.as_deref(), Some("fast"), "{explanation}");
+}
+
+#[test]
+fn a_pack_carries_what_was_learnt_to_another_folder() {
+    let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let open = |folder: &tempfile::TempDir| {
+        let builder = Engine::builder().without_default_backends().cache_at(folder.path());
+        builder.with_backend(Simulated::new(None), 1).open().unwrap()
+    };
+    let input = numbers(1024);
+    let config = DispatchConfig::default();
+    let engine = open(&here);
+    engine.tune("simulated", &double(), &[to_bytes(&input)], &config, None).unwrap();
+    engine.certify(&double(), &[to_bytes(&input)], &config, 3, &mut || {}).unwrap();
+    let secret = [7; 32];
+    let mut pack = Vec::new();
+    let report = engine.export_pack(&mut pack, PackKey::Secret(&secret)).unwrap();
+    assert_eq!((report.decisions, report.routes), (1, true));
+
+    let engine = open(&there);
+    let wrong = engine.import_pack(&pack[..], PackKey::Secret(&[8; 32])).unwrap_err();
+    assert_eq!(wrong.diagnostic().code.id, "V0808");
+    assert_eq!(engine.import_pack(&pack[..], PackKey::Secret(&secret)).unwrap(), report);
+    let engine = open(&there);
+    assert_eq!(engine.decisions("simulated").unwrap(), 1);
+    let prepared = engine.prepare(&double()).unwrap();
+    prepared.set("a", to_bytes(&input)).unwrap();
+    prepared.run().unwrap();
+    let explanation = prepared.explain();
+    assert_eq!(explanation.workgroup_size, Some([256, 1, 1]), "{explanation}");
+    assert!(explanation.others[0].samples >= 3, "{explanation}");
+}
+
+#[test]
+fn a_table_of_decisions_that_cant_be_read_is_a_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let builder = Engine::builder().without_default_backends().cache_at(folder.path());
+        builder.with_backend(Simulated::new(None), 1).open().unwrap()
+    };
+    let input = numbers(64);
+    open().tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap();
+    let tables = std::fs::read_dir(folder.path().join("tuner")).unwrap().flatten().map(|entry| entry.path());
+    let table = tables.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "toml")).unwrap();
+    std::fs::write(table, "this is no table").unwrap();
+    let engine = open();
+    engine.run(&double(), &[to_bytes(&input)]).unwrap();
+    let notices = engine.take_notices();
+    assert!(
+        notices.iter().any(|notice| notice.code.id == "V1004" && notice.severity == Severity::Warning),
+        "{notices:?}"
+    );
 }

@@ -6,7 +6,6 @@ mod npy;
 mod png;
 mod summary;
 
-use std::io::Write;
 use std::path::Path;
 
 use vyre::{DataType, Diagnostic, codes};
@@ -49,9 +48,9 @@ pub(crate) fn read(path: &Path, want: &DataType) -> Result<Array, Diagnostic> {
     }
 }
 
-/// Writes an array by the ending of the file's name. The file appears whole or not at all.
-pub(crate) fn write(path: &Path, array: &Array) -> Result<(), Diagnostic> {
-    let bytes = match extension(path).as_str() {
+/// The bytes of a file that holds an array, by the ending of its name.
+pub(crate) fn encode(path: &Path, array: &Array) -> Result<Vec<u8>, Diagnostic> {
+    Ok(match extension(path).as_str() {
         "npy" => npy::encode(array),
         "csv" | "txt" => csv::encode(array),
         "png" => png::encode(array).map_err(|problem| {
@@ -59,24 +58,7 @@ pub(crate) fn write(path: &Path, array: &Array) -> Result<(), Diagnostic> {
                 .with_fix("Write a result of u8 or f32 pixels whose shape is height x width, or give --shape.")
         })?,
         _ => array.bytes.clone(),
-    };
-    replace_file(path, &bytes).map_err(|error| {
-        Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {error}", path.display()))
     })
-}
-
-/// Writes beside the target and renames, so that an interruption or a full disk leaves the old file.
-pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // Results are for everyone that the user's umask lets in, unlike other temporary files.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 fn extension(path: &Path) -> String {

@@ -120,7 +120,7 @@ impl DiskPipelineCache {
 
 /// A name that can't leave its folder on any system.
 fn is_file_name(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b'%');
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)
 }
 
@@ -172,7 +172,7 @@ impl<W: Write> Packer<W> {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 Diagnostic::new(&codes::cache::BAD_PACK, "a file is too large for a pack, or has no plain name")
-                    .with_fix("Leave it out of the pack, or give it a name of letters, digits, dots and dashes."),
+                    .with_fix("Leave it out of the pack, or give it a name of letters, digits, dots, dashes and percent signs."),
             ));
         }
         let mut head = [0; RECORD_HEAD];

@@ -60,7 +60,17 @@ impl Router {
     /// taken from it.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
         let path = path.as_ref();
-        let stored = decode(path, FILE.read_toml(path)?)?;
+        self.take_in(path, FILE.read_toml(path)?)
+    }
+
+    /// [`Router::load`] from the text of a file, which `name` stands for in problems.
+    pub fn load_text(&mut self, name: impl AsRef<Path>, text: &str) -> Result<(), Diagnostic> {
+        let name = name.as_ref();
+        self.take_in(name, FILE.parse(name, text)?)
+    }
+
+    fn take_in(&mut self, path: &Path, table: toml::Table) -> Result<(), Diagnostic> {
+        let stored = decode(path, table)?;
         let mut loaded = self.clone();
         let mut bad = Vec::new();
         for (backend, stored) in stored.moves {

@@ -181,6 +181,12 @@ impl DecisionTable {
         decode(path, FILE.read_toml(path)?)
     }
 
+    /// Reads the text of a file, which `name` stands for in problems.
+    pub fn from_text(name: impl AsRef<Path>, text: &str) -> Result<Self, Diagnostic> {
+        let name = name.as_ref();
+        decode(name, FILE.parse(name, text)?)
+    }
+
     /// Adds the decisions to the file, atomically. Where another process decided the same, the later decision
     /// stays.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {

@@ -1,8 +1,10 @@
 //! The engine: discover, route, tune, cache, run.
 
 mod builder;
+mod certify;
 mod explain;
 mod learning;
+mod packs;
 mod prepared;
 mod routes;
 mod tuning;
@@ -23,9 +25,12 @@ use vyre_foundation::launch::LaunchPlan;
 use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 
 pub use builder::EngineBuilder;
+pub use certify::{Certified, Racer};
 pub use explain::{Choice, Explanation};
+pub use packs::PackReport;
 pub use prepared::Prepared;
 use routes::{Routes, Work};
+pub use tuning::TuneSample;
 use tuning::Tuning;
 
 /// Runs programs on whatever is fastest here. Threads may share one; clones are handles of the same engine.
@@ -140,8 +145,27 @@ impl Engine {
         config: &DispatchConfig,
         space: Option<&Space>,
     ) -> Result<Decision, BackendError> {
+        self.tune_watched(backend, program, inputs, config, space, &mut |_| {})
+    }
+
+    /// [`Engine::tune`] that shows every timing as it is taken.
+    pub fn tune_watched(
+        &self,
+        backend: &str,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+        space: Option<&Space>,
+        watch: &mut dyn FnMut(TuneSample<'_>),
+    ) -> Result<Decision, BackendError> {
         let backend = self.inner.registry.acquire(backend)?;
-        self.inner.tune(&backend, &program.validate()?, inputs, config, space)
+        self.inner.tune(&backend, &program.validate()?, inputs, config, space, watch)
+    }
+
+    /// How many launches are decided on a backend, in all processes so far.
+    pub fn decisions(&self, backend: &str) -> Result<usize, BackendError> {
+        let backend = self.inner.registry.acquire(backend)?;
+        Ok(self.inner.tuning.count(&backend))
     }
 
     /// What was chosen for a prepared program, what else was possible, and on what evidence.
@@ -185,6 +209,7 @@ impl Engine {
     /// taken out.
     pub fn take_notices(&self) -> Vec<Diagnostic> {
         let mut notices = std::mem::take(&mut *lock(&self.inner.notices));
+        notices.extend(self.inner.tuning.take_problems());
         if let Some(disk) = self.inner.pipelines.disk() {
             notices.extend(disk.take_diagnostics());
         }
@@ -309,7 +334,7 @@ impl Inner {
         config: &DispatchConfig,
     ) -> Result<(Vec<Vec<u8>>, Option<Timing>), BackendError> {
         if self.tuning.mode() == Mode::On && self.tuning.decision(backend, program, plan, config).is_none() {
-            self.tune(backend, program, inputs, config, None)?;
+            self.tune(backend, program, inputs, config, None, &mut |_| {})?;
         }
         let config = &self.tuning.config_for(backend, program, plan, config);
         let able = backend.capabilities();

@@ -404,7 +404,8 @@ impl Prepared {
                 let tuning = &self.engine.tuning;
                 let mut decision = tuning.decision(backend, &self.program, &plan, &self.config);
                 if decision.is_none() && tuning.mode() == Mode::On {
-                    decision = Some(self.engine.tune(backend, &self.program, &inputs, &self.config, None)?);
+                    decision =
+                        Some(self.engine.tune(backend, &self.program, &inputs, &self.config, None, &mut |_| {})?);
                 }
                 let config = tuning.config_for(backend, &self.program, &plan, &self.config);
                 let plan = vyre_driver::launch::plan(&self.program, &inputs, &config)?;

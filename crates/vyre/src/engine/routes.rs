@@ -1,6 +1,6 @@
 //! Which backend a dispatch goes to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use vyre_driver::DispatchConfig;
@@ -84,6 +84,11 @@ impl Routes {
         able.map(|option| option.backend).collect()
     }
 
+    /// Every backend that is routed to, the preferred first.
+    pub(super) fn backends(&self) -> Vec<String> {
+        lock(&self.router).backends().map(str::to_owned).collect()
+    }
+
     /// The backend can't run this program.
     pub(super) fn unable(&self, work: &Work, backend: &str, reason: &str) {
         lock(&self.router).failed(&work.op, backend, reason);
@@ -96,6 +101,20 @@ impl Routes {
 
     pub(super) fn explain(&self, work: &Work) -> Explanation {
         lock(&self.router).explain(&work.op, work.size, work.bytes, None)
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Adds what another machine has learnt, in the text of its file, to the router and the file.
+    pub(super) fn merge(&self, name: &str, text: &str) -> Result<(), Diagnostic> {
+        let mut router = lock(&self.router);
+        router.load_text(name, text)?;
+        match &self.path {
+            Some(path) => router.save(path),
+            None => Ok(()),
+        }
     }
 
     /// Adds what was learnt to the file.

@@ -17,7 +17,7 @@ use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::kernel;
 use vyre_foundation::launch::LaunchPlan;
-use vyre_spec::{Diagnostic, codes};
+use vyre_spec::{Diagnostic, Severity, codes};
 
 use super::{Inner, lock};
 
@@ -34,6 +34,21 @@ pub(super) struct Tuning {
     mode: Mode,
     folder: Folder,
     adapters: Mutex<BTreeMap<String, Adapter>>,
+    /// Tables that can't be read, for the user.
+    problems: Mutex<Vec<Diagnostic>>,
+}
+
+/// One timing of a sweep.
+#[derive(Clone, Copy, Debug)]
+pub struct TuneSample<'a> {
+    /// The launch that ran.
+    pub candidate: &'a Candidate,
+    /// Its time.
+    pub ns: u64,
+    /// Timings so far.
+    pub taken: usize,
+    /// Most timings that the sweep will take.
+    pub at_most: usize,
 }
 
 struct Adapter {
@@ -42,12 +57,14 @@ struct Adapter {
     changed: bool,
 }
 
+/// A sweep over few launches takes this many timings at most, as the campaign's plan says.
+const FEWEST_SAMPLES: usize = 64;
 /// Most launches that are compared.
 const MOST_CANDIDATES: usize = 64;
 
 impl Tuning {
     pub(super) fn new(mode: Mode, folder: Folder) -> Tuning {
-        Tuning { mode, folder, adapters: Mutex::default() }
+        Tuning { mode, folder, adapters: Mutex::default(), problems: Mutex::default() }
     }
 
     pub(super) fn mode(&self) -> Mode {
@@ -126,8 +143,9 @@ impl Tuning {
                 Folder::None => None,
             };
             let table = path.as_ref().map(DecisionTable::load).unwrap_or_else(|| Ok(DecisionTable::default()));
-            let table = table.unwrap_or_else(|problem| {
-                tracing::warn!(code = problem.code.id, "tuning decisions can't be read: {}", problem.message);
+            let table = table.unwrap_or_else(|mut problem| {
+                problem.severity = problem.severity.min(Severity::Warning);
+                lock(&self.problems).push(problem);
                 DecisionTable::default()
             });
             Adapter { table, path, changed: false }
@@ -149,6 +167,23 @@ impl Tuning {
             adapter.table.insert(&key, decision);
             adapter.changed = true;
         });
+    }
+
+    pub(super) fn count(&self, backend: &Arc<dyn VyreBackend>) -> usize {
+        self.on_table(backend, |adapter| adapter.table.iter().count())
+    }
+
+    pub(super) fn take_problems(&self) -> Vec<Diagnostic> {
+        std::mem::take(&mut *lock(&self.problems))
+    }
+
+    /// The folder of the tables, where there is one.
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        match &self.folder {
+            Folder::User => DecisionTable::path_for_adapter("adapter").parent().map(PathBuf::from),
+            Folder::At(folder) => Some(folder.clone()),
+            Folder::None => None,
+        }
     }
 
     /// Adds new decisions to their files.
@@ -234,6 +269,7 @@ impl Inner {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
+        watch: &mut dyn FnMut(TuneSample<'_>),
     ) -> Result<Decision, BackendError> {
         let _timer = self.metrics.time(Stage::Tune);
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
@@ -246,7 +282,9 @@ impl Inner {
             candidates.places = vec![candidates.places[0].clone(), candidates.places[guess].clone()];
         }
         let mut bench = Bench::new(self, backend, program, inputs, config);
-        let mut campaign = Campaign::new(candidates.list.len(), Plan::default());
+        let plan_of_campaign = Plan::default();
+        let at_most = (candidates.list.len() * plan_of_campaign.samples_per_candidate).max(FEWEST_SAMPLES);
+        let mut campaign = Campaign::new(candidates.list.len(), plan_of_campaign);
         let mut expected: Option<Vec<Vec<u8>>> = None;
         loop {
             match campaign.step() {
@@ -270,6 +308,8 @@ impl Inner {
                     Ok(ns) => {
                         self.metrics.add(Counter::TuningSamples, 1);
                         campaign.observe(candidate, ns);
+                        let taken = campaign.samples();
+                        watch(TuneSample { candidate: &candidates.list[candidate], ns, taken, at_most });
                     }
                     Err(error) => campaign.reject(candidate, error.message().to_owned()),
                 },
