@@ -14,19 +14,22 @@ pub enum CpuPath {
     Avx512,
     /// Machine code with AVX2.
     Avx2,
+    /// Machine code with vectors of 128 bits, made by Cranelift for this processor.
+    Cranelift,
     /// The column interpreter, on any machine.
     Interpret,
 }
 
 impl CpuPath {
     /// Every path, the fastest first.
-    pub const ALL: [CpuPath; 3] = [CpuPath::Avx512, CpuPath::Avx2, CpuPath::Interpret];
+    pub const ALL: [CpuPath; 4] = [CpuPath::Avx512, CpuPath::Avx2, CpuPath::Cranelift, CpuPath::Interpret];
 
     /// The word for it in `VYRE_CPU`.
     pub fn name(self) -> &'static str {
         match self {
             CpuPath::Avx512 => "avx512",
             CpuPath::Avx2 => "avx2",
+            CpuPath::Cranelift => "cranelift",
             CpuPath::Interpret => "interpret",
         }
     }
@@ -41,6 +44,7 @@ impl CpuPath {
         match self {
             CpuPath::Avx512 => Some(Isa::Avx512),
             CpuPath::Avx2 => Some(Isa::Avx2),
+            CpuPath::Cranelift => Some(Isa::Simd128),
             CpuPath::Interpret => None,
         }
     }

@@ -15,10 +15,20 @@ unsafe impl Send for Code {}
 unsafe impl Sync for Code {}
 
 /// What compiled code is called as: the context, the first workgroup along x, the end along x, y and z.
+#[cfg(target_arch = "x86_64")]
 type Entry = unsafe extern "sysv64" fn(*const u64, u32, u32, u32, u32);
+#[cfg(not(target_arch = "x86_64"))]
+type Entry = unsafe extern "C" fn(*const u64, u32, u32, u32, u32);
 
 impl Code {
     /// Maps the bytes; `None` when the system refuses.
+    #[cfg(not(unix))]
+    pub(super) fn new(_: &[u8]) -> Option<Code> {
+        None
+    }
+
+    /// Maps the bytes; `None` when the system refuses.
+    #[cfg(unix)]
     pub(super) fn new(bytes: &[u8]) -> Option<Code> {
         let mapped = bytes.len().max(1).next_multiple_of(4096);
         // SAFETY: a fresh private mapping, written within its bounds, then made executable and no longer writable.
@@ -39,6 +49,7 @@ impl Code {
                 libc::munmap(at, mapped);
                 return None;
             }
+            synchronise(at.cast(), mapped);
             Some(Code { start: NonNull::new(at.cast())?, mapped })
         }
     }
@@ -60,8 +71,39 @@ impl Code {
 impl Drop for Code {
     fn drop(&mut self) {
         // SAFETY: mapped by `Code::new`, and nobody calls it any more.
+        #[cfg(unix)]
         unsafe {
             libc::munmap(self.start.as_ptr().cast(), self.mapped);
         }
     }
+}
+
+/// Makes instructions that were written as data visible to instruction fetch, where that does not happen by itself.
+///
+/// # Safety
+/// The memory is mapped.
+#[cfg(unix)]
+unsafe fn synchronise(start: *const u8, bytes: usize) {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: cache maintenance by address of mapped memory, as the architecture prescribes it, with the smallest line there is.
+    unsafe {
+        use std::arch::asm;
+        let lines = || (0..bytes).step_by(16).map(|at| start.add(at));
+        for line in lines() {
+            asm!("dc cvau, {}", in(reg) line, options(nostack));
+        }
+        asm!("dsb ish", options(nostack));
+        for line in lines() {
+            asm!("ic ivau, {}", in(reg) line, options(nostack));
+        }
+        asm!("dsb ish", "isb", options(nostack));
+    }
+    #[cfg(all(target_arch = "riscv64", target_os = "linux"))]
+    // SAFETY: the system call that flushes the instruction caches of all harts; it reads no memory.
+    unsafe {
+        const FLUSH_ICACHE: libc::c_long = 259;
+        libc::syscall(FLUSH_ICACHE, start, start.add(bytes), 0);
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "riscv64")))]
+    let _ = (start, bytes);
 }

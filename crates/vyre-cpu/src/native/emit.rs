@@ -33,6 +33,8 @@ fn available(isa: Isa, spill: [bool; 3]) -> Available {
     let vectors = match isa {
         Isa::Avx512 => 32,
         Isa::Avx2 => 16,
+        Isa::Simd128 if cfg!(target_arch = "x86_64") => 16,
+        Isa::Simd128 => 32,
     };
     let vectors = if spill[1] { vectors - 3 } else { vectors };
     let masks = if spill[2] { 6 } else { 8 };
@@ -55,6 +57,7 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     let vector = match isa {
         Isa::Avx512 => 64,
         Isa::Avx2 => 32,
+        Isa::Simd128 => 16,
     };
     let masks_at = SLOTS_AT + allocation.slots[1] * vector;
     let general_at = masks_at + allocation.slots[2] * 8;

@@ -73,7 +73,25 @@ impl Columns {
 ///
 /// # Safety
 /// Called by compiled code only, with its own context and a word that lowering made.
+#[cfg(target_arch = "x86_64")]
 pub(super) unsafe extern "sysv64" fn help(context: *const u64, word: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { answer(context, word) }
+}
+
+/// The function that the context names.
+///
+/// # Safety
+/// Called by compiled code only, with its own context and a word that lowering made.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) unsafe extern "C" fn help(context: *const u64, word: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { answer(context, word) }
+}
+
+/// # Safety
+/// As for `help`.
+unsafe fn answer(context: *const u64, word: u64) {
     // SAFETY: the context holds the addresses of the launch's frame and of its scratch memory at these places.
     let (frame, columns) = unsafe {
         let frame = context.add(LAUNCH as usize / 8).read() as *const Frame<'_>;

@@ -1,12 +1,14 @@
 //! Instruction sets that code is made for.
 
-/// An instruction set of x86-64.
+/// What vectors code is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Isa {
     /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ, VL and CD.
     Avx512,
+    /// Vectors of 128 bits on any processor that Cranelift knows.
+    Simd128,
 }
 
 impl Isa {
@@ -15,11 +17,17 @@ impl Isa {
         match self {
             Isa::Avx2 => 8,
             Isa::Avx512 => 16,
+            Isa::Simd128 => 4,
         }
     }
 
+    /// It has unsigned and 64-bit forms of what others have only for signed 32-bit lanes.
+    pub(super) fn is_rich(self) -> bool {
+        self != Isa::Avx2
+    }
+
     /// This machine has it.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(unix, target_arch = "x86_64"))]
     pub(crate) fn is_here(self) -> bool {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -34,11 +42,18 @@ impl Isa {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512cd")
             }
+            Isa::Simd128 => super::clif::Target::host().is_some(),
         }
     }
 
     /// This machine has it.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(unix, any(target_arch = "aarch64", target_arch = "riscv64")))]
+    pub(crate) fn is_here(self) -> bool {
+        self == Isa::Simd128 && super::clif::Target::host().is_some()
+    }
+
+    /// This machine has it.
+    #[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))))]
     pub(crate) fn is_here(self) -> bool {
         false
     }

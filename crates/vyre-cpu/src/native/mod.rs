@@ -1,9 +1,12 @@
-//! Machine code for x86-64.
+//! Machine code.
 //!
 //! `shape` finds how values change over lanes, `lower` turns the kernel form into machine instructions for a block of vectors,
-//! `regalloc` and `emit` make bytes of them, `code` holds the bytes in executable memory, and `helper` is what they call.
+//! `regalloc` and `emit` make bytes of them for x86-64 and `clif` for other processors, `code` holds the bytes in executable
+//! memory, and `helper` is what they call.
 
 mod asm;
+#[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+mod clif;
 mod code;
 mod context;
 mod emit;
@@ -131,18 +134,36 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         if allocation.vector_cost >= 100.0 && position != last {
             continue;
         }
-        let emitted = emit::emit(&lowered.code, lowered.asm, &allocation, isa)?;
+        let (bytes, vector_spills) = match isa {
+            Isa::Simd128 => (through_cranelift(&lowered)?, allocation.slots[1]),
+            Isa::Avx2 | Isa::Avx512 => {
+                let emitted = emit::emit(&lowered.code, lowered.asm, &allocation, isa)?;
+                (emitted.code, emitted.vector_spills)
+            }
+        };
         let shape = frame_shape(kernel, isa, tiling);
-        return Some(Native {
-            code: code::Code::new(&emitted.code)?,
-            bytes: emitted.code,
-            isa,
-            tiling,
-            shape,
-            vector_spills: emitted.vector_spills,
-        });
+        return Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills });
     }
     None
+}
+
+#[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+fn through_cranelift(lowered: &lower::Lowered) -> Option<Vec<u8>> {
+    clif::compile(lowered, clif::Target::host()?)
+}
+
+#[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))))]
+fn through_cranelift(_: &lower::Lowered) -> Option<Vec<u8>> {
+    None
+}
+
+/// What the processor must have for code of an instruction set, beyond what its name says.
+fn features(isa: Isa) -> String {
+    match isa {
+        #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+        Isa::Simd128 => clif::Target::host().map_or_else(String::new, clif::Target::description),
+        _ => String::new(),
+    }
 }
 
 fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling) -> FrameShape {
@@ -193,7 +214,9 @@ impl Native {
         out.word(match self.isa {
             Isa::Avx2 => 0,
             Isa::Avx512 => 1,
+            Isa::Simd128 => 2,
         });
+        out.bytes(features(self.isa).as_bytes());
         out.word(match layout {
             Layout::Rows => 0,
             Layout::Group => 1,
@@ -222,9 +245,11 @@ impl Native {
         let isa = match input.word()? {
             0 => Isa::Avx2,
             1 => Isa::Avx512,
+            2 => Isa::Simd128,
             _ => return None,
         };
-        if isa != wanted {
+        let made_for = input.bytes()?;
+        if isa != wanted || made_for != features(isa).as_bytes() {
             return None;
         }
         let layout = match input.word()? {
@@ -255,7 +280,11 @@ impl Native {
         };
         format!(
             "{} vectors of {} lanes, {layout}, {} bytes of code, {} vector registers on the stack",
-            if self.isa == Isa::Avx512 { "AVX-512" } else { "AVX2" },
+            match self.isa {
+                Isa::Avx512 => "AVX-512",
+                Isa::Avx2 => "AVX2",
+                Isa::Simd128 => "128-bit",
+            },
             self.isa.lanes(),
             self.bytes.len(),
             self.vector_spills

@@ -160,7 +160,7 @@ impl<'k> Lower<'k> {
     fn unary(&mut self, op: Unary, a: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(a);
         let wide = scalar.bits() == 64;
-        let evex = self.isa == Isa::Avx512;
+        let rich = self.isa.is_rich();
         match (op, scalar) {
             (Unary::Not, Scalar::Bool) => {
                 let mask = self.mask_of(a, c);
@@ -191,7 +191,7 @@ impl<'k> Lower<'k> {
                 let v = this.vector_part(a, 0, c, part);
                 this.vec(ops::VPABSD, R::NONE, Src::R(v))
             }),
-            (Unary::Abs, Scalar::I64) if evex => self.each_part(scalar, |this, part| {
+            (Unary::Abs, Scalar::I64) if rich => self.each_part(scalar, |this, part| {
                 let v = this.vector_part(a, 0, c, part);
                 this.vec(ops::VPABSQ, R::NONE, Src::R(v))
             }),
@@ -214,7 +214,7 @@ impl<'k> Lower<'k> {
                 });
                 self.rounded(scalar, rep)
             }
-            (Unary::CountLeadingZeros, Scalar::U32 | Scalar::I32) if evex => self.each_part(scalar, |this, part| {
+            (Unary::CountLeadingZeros, Scalar::U32 | Scalar::I32) if rich => self.each_part(scalar, |this, part| {
                 let v = this.vector_part(a, 0, c, part);
                 this.vec(ops::VPLZCNTD, R::NONE, Src::R(v))
             }),
@@ -249,7 +249,7 @@ impl<'k> Lower<'k> {
     fn binary(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(a);
         let wide = scalar.bits() == 64;
-        let evex = self.isa == Isa::Avx512;
+        let rich = self.isa.is_rich();
         if matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge) {
             return self.compare(op, a, b, c);
         }
@@ -282,21 +282,21 @@ impl<'k> Lower<'k> {
             (Binary::Mul, false) => self.binary_op(ops::VPMULLD, true, a, b, c),
             (Binary::Add, true) => self.binary_op(ops::VPADDQ, true, a, b, c),
             (Binary::Sub, true) => self.binary_op(ops::VPSUBQ, false, a, b, c),
-            (Binary::Mul, true) if evex => self.binary_op(ops::VPMULLQ, true, a, b, c),
+            (Binary::Mul, true) if rich => self.binary_op(ops::VPMULLQ, true, a, b, c),
             (Binary::And, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPANDD }, true, a, b, c),
             (Binary::Or, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPORD }, true, a, b, c),
             (Binary::Xor, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPXORD }, true, a, b, c),
             (Binary::Min, false) => self.binary_op(if signed { ops::VPMINSD } else { ops::VPMINUD }, true, a, b, c),
             (Binary::Max, false) => self.binary_op(if signed { ops::VPMAXSD } else { ops::VPMAXUD }, true, a, b, c),
-            (Binary::Min, true) if evex => {
+            (Binary::Min, true) if rich => {
                 self.binary_op(if signed { ops::VPMINSQ } else { ops::VPMINUQ }, true, a, b, c)
             }
-            (Binary::Max, true) if evex => {
+            (Binary::Max, true) if rich => {
                 self.binary_op(if signed { ops::VPMAXSQ } else { ops::VPMAXUQ }, true, a, b, c)
             }
             (Binary::Shl | Binary::Shr, _) => self.shift(op, a, b, c),
             (Binary::MulHigh, false) => self.multiply_high(a, b, c),
-            (Binary::Div | Binary::Rem, false) if evex => self.divide(op, a, b, c),
+            (Binary::Div | Binary::Rem, false) if self.isa == Isa::Avx512 => self.divide(op, a, b, c),
             _ => self.rare_binary(op, a, b, c),
         }
     }
@@ -309,7 +309,7 @@ impl<'k> Lower<'k> {
             (Binary::Shl, _, false) => ops::VPSLLVD,
             (Binary::Shl, _, true) => ops::VPSLLVQ,
             (_, true, false) => ops::VPSRAVD,
-            (_, true, true) if self.isa == Isa::Avx512 => ops::VPSRAVQ,
+            (_, true, true) if self.isa.is_rich() => ops::VPSRAVQ,
             (_, true, true) => return self.rare_binary(op, a, b, c),
             (_, false, false) => ops::VPSRLVD,
             (_, false, true) => ops::VPSRLVQ,
@@ -414,7 +414,7 @@ impl<'k> Lower<'k> {
             return self.compare_parts(code, predicate, a, b, c);
         }
         let signed = scalar.is_signed();
-        if self.isa == Isa::Avx512 {
+        if self.isa.is_rich() {
             let predicate = match op {
                 Binary::Eq => 0,
                 Binary::Lt => 1,
@@ -491,11 +491,17 @@ impl<'k> Lower<'k> {
                 self.push(M::Mask3 { op: ops::KUNPCKBW, dst, a: masks[1], b: masks[0] });
                 dst
             }
-            Isa::Avx2 => {
-                // Even words of both, which come out by 128-bit halves and are put in order.
-                let words = self.vec_imm(ops::VSHUFPS, masks[0], Src::R(masks[1]), 0x88);
-                self.vec_imm(ops::VPERMQ, R::NONE, Src::R(words), 0xd8)
-            }
+            _ => self.even_words(masks[0], masks[1]),
+        }
+    }
+
+    /// The even words of both vectors.
+    pub(super) fn even_words(&mut self, low: R, high: R) -> R {
+        let words = self.vec_imm(ops::VSHUFPS, low, Src::R(high), 0x88);
+        match self.isa {
+            // They come out by 128-bit halves and are put in order.
+            Isa::Avx2 => self.vec_imm(ops::VPERMQ, R::NONE, Src::R(words), 0xd8),
+            _ => words,
         }
     }
 
@@ -553,7 +559,7 @@ impl<'k> Lower<'k> {
 
     fn cast(&mut self, value: Value, a: Value, c: usize) -> Rep {
         let (from, to) = (self.scalar_of(a), self.scalar_of(value));
-        let evex = self.isa == Isa::Avx512;
+        let rich = self.isa.is_rich();
         use Scalar::{Bool, F16, F32, I32, U32};
         let single = |r: R| Rep::Vector(r, R::NONE);
         match (from, to) {
@@ -577,7 +583,7 @@ impl<'k> Lower<'k> {
             (U32 | I32, Bool) => {
                 let v = self.vector_of(a, c);
                 let zero = self.constant(0);
-                if evex {
+                if rich {
                     let dst = self.new_mask();
                     let m = Vec3 { imm: Some(4), ..self.vec3(ops::VPCMPD, dst, v, Src::R(zero)) };
                     self.push(M::Vec(m));
@@ -591,7 +597,7 @@ impl<'k> Lower<'k> {
                 let v = self.vector_of(a, c);
                 single(self.vec(ops::VCVTDQ2PS, R::NONE, Src::R(v)))
             }
-            (U32, F32) if evex => {
+            (U32, F32) if rich => {
                 let v = self.vector_of(a, c);
                 single(self.vec(ops::VCVTUDQ2PS, R::NONE, Src::R(v)))
             }
@@ -611,7 +617,7 @@ impl<'k> Lower<'k> {
                 let v = self.vector_of(a, c);
                 single(self.float_to_signed(v))
             }
-            (F32 | F16, U32) if evex => {
+            (F32 | F16, U32) if rich => {
                 let v = self.vector_of(a, c);
                 let zero = self.constant(0);
                 // Gives zero for NaN and for what is negative.
@@ -624,6 +630,10 @@ impl<'k> Lower<'k> {
 
     fn float_to_signed(&mut self, v: R) -> R {
         let whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v));
+        if self.isa == Isa::Simd128 {
+            // There the conversion saturates.
+            return whole;
+        }
         // Too large gives the least integer; flip it to the greatest. NaN gives zero.
         let limit = self.constant(2147483648f32.to_bits());
         let greatest = self.constant(i32::MAX as u32);

@@ -1032,7 +1032,7 @@ impl<'k> Lower<'k> {
                         _ => None,
                     };
                     visit_operands(op, &mut |operand| {
-                        if self.is_scalar(operand) || Some(operand) == first || self.isa == super::Isa::Avx2 {
+                        if self.is_scalar(operand) || Some(operand) == first || self.isa != super::Isa::Avx512 {
                             wanted.push(operand);
                         }
                     });
@@ -1056,7 +1056,7 @@ impl<'k> Lower<'k> {
     /// Lanes where `a` is less than `b`.
     fn mask_less(&mut self, a: R, b: R, signed: bool) -> R {
         match self.isa {
-            super::Isa::Avx512 => {
+            super::Isa::Avx512 | super::Isa::Simd128 => {
                 let dst = self.new_mask();
                 let op = if signed { ops::VPCMPD } else { ops::VPCMPUD };
                 let v = Vec3 { imm: Some(1), ..self.vec3(op, dst, a, Src::R(b)) };

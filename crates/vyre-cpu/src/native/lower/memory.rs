@@ -422,7 +422,7 @@ impl<'k> Lower<'k> {
                 let v = Vec3 { mask, zeroing: true, ..self.vec3(op, dst, R::NONE, Src::At(at)) };
                 self.push(M::Vec(v));
             }
-            Isa::Avx2 => {
+            _ => {
                 let op = if wide { ops::VMASKMOVPD } else { ops::VMASKMOVPS };
                 let v = self.vec3(op, dst, mask, Src::At(at));
                 self.push(M::Vec(v));
@@ -510,8 +510,8 @@ impl<'k> Lower<'k> {
                     let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
                     let op = match (self.isa, mask.is_some(), scalar.bits() == 64) {
-                        (Isa::Avx2, true, false) => ops::VMASKMOVPS_STORE,
-                        (Isa::Avx2, true, true) => ops::VMASKMOVPD_STORE,
+                        (Isa::Avx2 | Isa::Simd128, true, false) => ops::VMASKMOVPS_STORE,
+                        (Isa::Avx2 | Isa::Simd128, true, true) => ops::VMASKMOVPD_STORE,
                         (_, _, false) => ops::VMOVUPS_STORE,
                         (_, _, true) => ops::VMOVUPD_STORE,
                     };

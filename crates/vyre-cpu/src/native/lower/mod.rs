@@ -271,6 +271,7 @@ impl<'k> Lower<'k> {
         match self.isa {
             Isa::Avx512 => Len::L512,
             Isa::Avx2 => Len::L256,
+            Isa::Simd128 => Len::L128,
         }
     }
 

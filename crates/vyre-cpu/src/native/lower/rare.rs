@@ -241,11 +241,11 @@ impl<'k> Lower<'k> {
                     self.push(M::MaskFrom { dst, src: bits });
                     dst
                 }
-                Isa::Avx2 => {
+                _ => {
                     // Bit `lane` of the word, moved to the sign and spread over the lane.
                     let word = self.vector();
                     self.push(M::Broadcast { len: self.len(), wide: false, dst: word, src: bits });
-                    let counts: Vec<u32> = (0..8).map(|lane| 31 - lane).collect();
+                    let counts: Vec<u32> = (0..self.lanes()).map(|lane| 31 - lane).collect();
                     let counts = self.lanes_constant(&counts);
                     let signs = self.vec(ops::VPSLLVD, word, Src::R(counts));
                     self.vec_imm(ops::VPSRAD, R::NONE, Src::R(signs), 31)
@@ -305,10 +305,7 @@ impl<'k> Lower<'k> {
                 self.push(M::Reverse { op: ops::VPMOVQD, len, dst: b, src: high, imm: None });
                 self.join_halves(a, b)
             }
-            Isa::Avx2 => {
-                let words = self.vec_imm(ops::VSHUFPS, low, Src::R(high), 0x88);
-                self.vec_imm(ops::VPERMQ, R::NONE, Src::R(words), 0xd8)
-            }
+            _ => self.even_words(low, high),
         }
     }
 }

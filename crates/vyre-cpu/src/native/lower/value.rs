@@ -308,7 +308,7 @@ impl<'k> Lower<'k> {
     pub(super) fn mask_class(&self) -> Class {
         match self.isa {
             Isa::Avx512 => Class::Mask,
-            Isa::Avx2 => Class::Vector,
+            _ => Class::Vector,
         }
     }
 
@@ -320,7 +320,7 @@ impl<'k> Lower<'k> {
     fn mask_op(&mut self, mask: VOp, vector: VOp, dst: R, a: R, b: R) {
         match self.isa {
             Isa::Avx512 => self.push(M::Mask3 { op: mask, dst, a, b }),
-            Isa::Avx2 => {
+            _ => {
                 let v = self.vec3(vector, dst, a, Src::R(b));
                 self.push(M::Vec(v));
             }
@@ -367,7 +367,7 @@ impl<'k> Lower<'k> {
                 self.push(M::MaskNot { dst, a });
                 dst
             }
-            Isa::Avx2 => {
+            _ => {
                 let ones = self.constant(u32::MAX);
                 self.mask_xor(a, ones)
             }
@@ -381,7 +381,7 @@ impl<'k> Lower<'k> {
                 let r = self.materialise(Lin::imm(if all { 0xffff } else { 0 }));
                 self.push(M::MaskFrom { dst, src: r });
             }
-            Isa::Avx2 => {
+            _ => {
                 let src = self.constant(if all { u32::MAX } else { 0 });
                 self.push(M::Mov { dst, src });
             }
@@ -408,7 +408,7 @@ impl<'k> Lower<'k> {
                 self.push(M::Vec(v));
                 dst
             }
-            Isa::Avx2 => {
+            _ => {
                 let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
                 let pool = self.asm.constant(&bytes);
                 self.vec(ops::VPCMPGTD, spread, Src::Pool(pool))
@@ -421,7 +421,7 @@ impl<'k> Lower<'k> {
         let dst = self.general();
         match self.isa {
             Isa::Avx512 => self.push(M::MaskTo { dst, src: mask }),
-            Isa::Avx2 => self.push(M::SignBits { len: self.len(), dst, src: mask }),
+            _ => self.push(M::SignBits { len: self.len(), dst, src: mask }),
         }
         dst
     }
@@ -451,7 +451,7 @@ impl<'k> Lower<'k> {
                             self.push(M::MaskFrom { dst, src: all });
                             dst
                         }
-                        Isa::Avx2 => self.spread(all, false),
+                        _ => self.spread(all, false),
                     }
                 }
             },
@@ -489,7 +489,7 @@ impl<'k> Lower<'k> {
                 }
                 self.push(M::MaskTest { a: any, b: last });
             }
-            Isa::Avx2 => {
+            _ => {
                 let mut any = first;
                 for &mask in rest {
                     any = self.mask_or(any, mask);
@@ -512,7 +512,7 @@ impl<'k> Lower<'k> {
                 self.push(M::MaskShift { dst, a: mask, count: 8 });
                 dst
             }
-            Isa::Avx2 => {
+            _ => {
                 let half = if part == 0 { mask } else { self.upper_half(mask) };
                 self.vec(ops::VPMOVSXDQ, R::NONE, Src::R(half))
             }
@@ -525,7 +525,7 @@ impl<'k> Lower<'k> {
         let dst = self.vector();
         let op = match self.isa {
             Isa::Avx512 => ops::VEXTRACTI64X4,
-            Isa::Avx2 => ops::VEXTRACTI128,
+            _ => ops::VEXTRACTI128,
         };
         self.push(M::Reverse { op, len: self.len(), dst, src: v, imm: Some(1) });
         dst
@@ -535,7 +535,7 @@ impl<'k> Lower<'k> {
     pub(super) fn join_halves(&mut self, low: R, high: R) -> R {
         let op = match self.isa {
             Isa::Avx512 => ops::VINSERTI64X4,
-            Isa::Avx2 => ops::VINSERTI128,
+            _ => ops::VINSERTI128,
         };
         self.vec_imm(op, low, Src::R(high), 1)
     }
@@ -549,7 +549,7 @@ impl<'k> Lower<'k> {
                 self.push(M::Vec(m));
                 dst
             }
-            Isa::Avx2 => self.vec(ops::VPANDD, mask, Src::R(v)),
+            _ => self.vec(ops::VPANDD, mask, Src::R(v)),
         }
     }
 
@@ -563,7 +563,7 @@ impl<'k> Lower<'k> {
                 let m = Vec3 { mask, zeroing: false, broadcast, ..self.vec3(op, dst, no, yes) };
                 self.push(M::Choose(m));
             }
-            Isa::Avx2 => self.push(M::Blendv { len: self.len(), dst, a: no, b: yes, mask }),
+            _ => self.push(M::Blendv { len: self.len(), dst, a: no, b: yes, mask }),
         }
         dst
     }
@@ -582,7 +582,7 @@ impl<'k> Lower<'k> {
                 let m = Vec3 { mask, ..self.vec3(op, dst, R::NONE, Src::R(src)) };
                 self.push(M::Vec(m));
             }
-            Isa::Avx2 => self.push(M::Blendv { len: self.len(), dst, a: dst, b: Src::R(src), mask }),
+            _ => self.push(M::Blendv { len: self.len(), dst, a: dst, b: Src::R(src), mask }),
         }
     }
 }

@@ -1,0 +1,164 @@
+//! Masked, gathered and scattered accesses, lane by lane. No branch depends on a lane: lanes that are not active read zeros and
+//! write to a place that nobody reads.
+
+use cranelift_codegen::ir::types::{I32X4, I64, I64X2};
+use cranelift_codegen::ir::{InstBuilder, Type, Value};
+
+use super::super::asm::VOp;
+use super::super::mir::{At, R};
+use super::super::ops;
+use super::{Emitter, access};
+
+impl Emitter<'_> {
+    /// Where a lane reads or writes.
+    fn lane_address(&mut self, address: Value, active: Option<(Value, u8)>, otherwise: Value) -> Value {
+        let Some((mask, lane)) = active else { return address };
+        let test = self.builder.ins().extractlane(mask, lane);
+        self.builder.ins().select(test, address, otherwise)
+    }
+
+    fn offset(&mut self, address: Value, by: i64) -> Value {
+        let by = self.builder.ins().iconst(I64, by);
+        self.builder.ins().iadd(address, by)
+    }
+
+    /// Runs `all` when every lane of the mask is set and `some` when not; both give a vector or nothing.
+    fn if_all(
+        &mut self,
+        mask: Value,
+        result: Option<Type>,
+        all: impl FnOnce(&mut Self) -> Option<Value>,
+        some: impl FnOnce(&mut Self) -> Option<Value>,
+    ) -> Option<Value> {
+        let [whole, part, done] = [0; 3].map(|_| self.builder.create_block());
+        let value = result.map(|ty| self.builder.append_block_param(done, ty));
+        let test = self.builder.ins().vall_true(mask);
+        self.builder.ins().brif(test, whole, &[], part, &[]);
+        self.enter(whole);
+        let made = all(self);
+        self.builder.ins().jump(done, &made.map(Into::into).into_iter().collect::<Vec<_>>());
+        self.enter(part);
+        let made = some(self);
+        self.builder.ins().jump(done, &made.map(Into::into).into_iter().collect::<Vec<_>>());
+        self.enter(done);
+        value
+    }
+
+    pub(super) fn masked_load(&mut self, ty: Type, at: At, mask: R) -> Option<Value> {
+        let address = self.address(at)?;
+        let Some(mask) = self.mask_lanes(mask, ty)? else {
+            return Some(self.builder.ins().load(ty, access(), address, at.disp));
+        };
+        self.if_all(
+            mask,
+            Some(ty),
+            |this| Some(this.builder.ins().load(ty, access(), address, at.disp)),
+            |this| Some(this.load_each(ty, mask, |this, lane| this.offset(address, at.lane(ty, lane)))),
+        )
+    }
+
+    /// Loads the active lanes from where `place` says, zero in the others.
+    fn load_each(&mut self, ty: Type, mask: Value, mut place: impl FnMut(&mut Self, u8) -> Value) -> Value {
+        let mut value = self.constant(&[0; 16]);
+        value = self.cast(ty, value);
+        for lane in 0..ty.lane_count() as u8 {
+            let address = place(self, lane);
+            let address = self.lane_address(address, Some((mask, lane)), self.zeros);
+            let element = self.builder.ins().load(ty.lane_type(), access(), address, 0);
+            value = self.builder.ins().insertlane(value, element, lane);
+        }
+        value
+    }
+
+    pub(super) fn store_lanes(&mut self, op: VOp, src: R, at: At, mask: R) -> Option<()> {
+        let ty = match op {
+            ops::VMOVUPS_STORE | ops::VMASKMOVPS_STORE => I32X4,
+            ops::VMOVUPD_STORE | ops::VMASKMOVPD_STORE => I64X2,
+            _ => return None,
+        };
+        let address = self.address(at)?;
+        let value = self.get_as(src, ty)?;
+        let Some(mask) = self.mask_lanes(mask, ty)? else {
+            self.builder.ins().store(access(), value, address, at.disp);
+            return Some(());
+        };
+        self.if_all(
+            mask,
+            None,
+            |this| {
+                this.builder.ins().store(access(), value, address, at.disp);
+                None
+            },
+            |this| {
+                let dump = this.builder.ins().stack_addr(I64, this.dump, 0);
+                for lane in 0..ty.lane_count() as u8 {
+                    let place = this.offset(address, at.lane(ty, lane));
+                    let place = this.lane_address(place, Some((mask, lane)), dump);
+                    let element = this.builder.ins().extractlane(value, lane);
+                    this.builder.ins().store(access(), element, place, 0);
+                }
+                None
+            },
+        );
+        Some(())
+    }
+
+    /// The address of a lane of a gather or scatter.
+    fn indexed(&mut self, base: Value, at: At, index: Value, lane: u8) -> Value {
+        let index = self.builder.ins().extractlane(index, lane);
+        let index = self.builder.ins().sextend(I64, index);
+        let index = self.scaled(index, at.scale);
+        let address = self.builder.ins().iadd(base, index);
+        self.offset(address, i64::from(at.disp))
+    }
+
+    pub(super) fn gather(&mut self, op: VOp, dst: R, at: At, index: R, mask: R) -> Option<()> {
+        let ty = if op == ops::VPGATHERDQ { I64X2 } else { I32X4 };
+        let base = self.get(at.base)?;
+        let index = self.get_as(index, I32X4)?;
+        let value = match self.mask_lanes(mask, ty)? {
+            Some(mask) => {
+                let old = self.get_as(dst, ty)?;
+                let loaded = self.load_each(ty, mask, |this, lane| this.indexed(base, at, index, lane));
+                match self.all_bytes(old) {
+                    Some(0) => loaded,
+                    _ => self.builder.ins().bitselect(mask, loaded, old),
+                }
+            }
+            None => {
+                let mut value = self.constant(&[0; 16]);
+                value = self.cast(ty, value);
+                for lane in 0..ty.lane_count() as u8 {
+                    let address = self.indexed(base, at, index, lane);
+                    let element = self.builder.ins().load(ty.lane_type(), access(), address, 0);
+                    value = self.builder.ins().insertlane(value, element, lane);
+                }
+                value
+            }
+        };
+        self.set_lanes(dst, value)
+    }
+
+    pub(super) fn scatter(&mut self, op: VOp, src: R, at: At, index: R, mask: R) -> Option<()> {
+        let ty = if op == ops::VPSCATTERDQ { I64X2 } else { I32X4 };
+        let base = self.get(at.base)?;
+        let index = self.get_as(index, I32X4)?;
+        let value = self.get_as(src, ty)?;
+        let mask = self.mask_lanes(mask, ty)?;
+        let dump = self.builder.ins().stack_addr(I64, self.dump, 0);
+        for lane in 0..ty.lane_count() as u8 {
+            let address = self.indexed(base, at, index, lane);
+            let address = self.lane_address(address, mask.map(|mask| (mask, lane)), dump);
+            let element = self.builder.ins().extractlane(value, lane);
+            self.builder.ins().store(access(), element, address, 0);
+        }
+        Some(())
+    }
+}
+
+impl At {
+    /// The displacement of a lane of a contiguous access.
+    fn lane(self, ty: Type, lane: u8) -> i64 {
+        i64::from(self.disp) + i64::from(lane) * i64::from(ty.lane_type().bytes())
+    }
+}

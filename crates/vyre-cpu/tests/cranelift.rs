@@ -1,0 +1,55 @@
+//! The path through Cranelift makes code for what the other compiled paths do, and its code can be kept and loaded again.
+
+use vyre_conform::{Case, GenOptions, generate};
+use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_driver::VyreBackend;
+use vyre_driver::backend::CompileOptions;
+
+fn backend() -> Option<CpuBackend> {
+    let path = CpuPath::Cranelift;
+    path.is_here().then(|| CpuBackend::with_path(path))
+}
+
+fn cases(seeds: std::ops::Range<u64>) -> impl Iterator<Item = Case> {
+    seeds.map(|seed| generate(seed, &GenOptions::default()))
+}
+
+#[test]
+fn only_subgroups_and_large_workgroups_are_interpreted() {
+    let Some(backend) = backend() else { return };
+    let mut compiled = 0;
+    for case in cases(0..60) {
+        let Ok(valid) = case.program.validate() else { continue };
+        let Ok(pipeline) = backend.compile(&valid, &CompileOptions::default()) else { continue };
+        let explained = backend.explain(&pipeline).expect("a pipeline of this backend");
+        match explained.strip_prefix("interpreted, because ") {
+            None => compiled += 1,
+            Some(reason) => assert!(reason.contains("subgroup") || reason.contains("fit in a block"), "{reason}"),
+        }
+    }
+    assert!(compiled > 30, "{compiled}");
+}
+
+#[test]
+fn kept_code_runs_again() {
+    let Some(backend) = backend() else { return };
+    let mut loaded = 0;
+    for case in cases(1000..1020) {
+        let Ok(valid) = case.program.validate() else { continue };
+        let options = CompileOptions::default();
+        let Some(bytes) = backend.compile(&valid, &options).ok().and_then(|pipeline| pipeline.artifact()) else {
+            continue;
+        };
+        let again = backend.load(&valid, &options, &bytes).expect("code of this backend");
+        assert_eq!(again.artifact().as_deref(), Some(bytes.as_slice()));
+        // Code for a processor with other features is refused: their names stand in front of it.
+        let name = b"has_";
+        let place = bytes.windows(name.len()).position(|window| window == name).expect("the processor's features");
+        let mut other = bytes.clone();
+        other[place] ^= 1;
+        assert!(backend.load(&valid, &options, &other).is_err());
+        assert!(backend.load(&valid, &options, &bytes[..bytes.len() - 1]).is_err());
+        loaded += 1;
+    }
+    assert!(loaded > 5, "{loaded}");
+}
