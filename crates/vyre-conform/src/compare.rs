@@ -80,6 +80,14 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// How far off sums of a matrix operation may be, where the products stay below one in magnitude. Tensor cores cut the terms
+    /// of a sum off below the last place of the largest, so the error is at most `(depth + 2)·2⁻²³·(|c| + Σ|a·b|)`.
+    pub fn matrix(&self) -> Tolerance {
+        Tolerance { ulps: 1, absolute: 2f64.powi(-14) }
+    }
+}
+
 /// The first place where two results differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -372,6 +380,7 @@ impl<'a> Finder<'a> {
         let own =
             match expr {
                 Expr::Math { op, .. } => self.rules.math(*op, self.ty),
+                Expr::MatrixMultiplyAdd { .. } => self.rules.matrix(),
                 Expr::Binary {
                     op: vyre_foundation::ir::BinaryOp::Div | vyre_foundation::ir::BinaryOp::Rem, ..
                 } if !self.rules.exact => Tolerance { ulps: 3, absolute: 0.0 },
@@ -451,6 +460,11 @@ pub(crate) fn each_operand<'a>(expr: &'a Expr, see: &mut dyn FnMut(&'a Expr)) {
             if let Some(argument) = argument {
                 see(argument);
             }
+        }
+        Expr::MatrixMultiplyAdd { a, b, c, .. } => {
+            see(a);
+            see(b);
+            see(c);
         }
     }
 }

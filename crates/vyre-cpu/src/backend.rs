@@ -69,7 +69,8 @@ impl CpuBackend {
             .union(Features::INT64)
             .union(Features::SUBGROUP)
             .union(Features::ATOMIC64)
-            .union(Features::NARROW);
+            .union(Features::NARROW)
+            .union(Features::MATRIX);
         capabilities.pipeline_features = PipelineFeatureFlags::SUBGROUP_OPS.union(PipelineFeatureFlags::F16);
         capabilities.subgroup_sizes = Some([SUBGROUP_SIZE; 2]);
         capabilities.limits = limits;

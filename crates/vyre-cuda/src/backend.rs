@@ -18,7 +18,7 @@ use vyre_spec::{Diagnostic, codes};
 use crate::api::{Api, Attribute, CudaError, KernelLaunch};
 use crate::context::{Context, CudaBuffer, Device, Failure, Timed, describe};
 use crate::pipeline::{CudaPipeline, Functions};
-use crate::ptx::{self, TOGETHER, Target};
+use crate::ptx::{self, TENSOR_CORES, TOGETHER, Target};
 use crate::staging;
 
 /// Oldest compute capability whose instructions the emitter uses.
@@ -297,6 +297,10 @@ fn capabilities(api: &Api, device: i32, sm: u32) -> Result<Capabilities, CudaErr
         .union(Features::ATOMIC64)
         .union(Features::NARROW);
     capabilities.pipeline_features = PipelineFeatureFlags::SUBGROUP_OPS.union(PipelineFeatureFlags::F16);
+    if sm >= TENSOR_CORES {
+        capabilities.features = capabilities.features.union(Features::MATRIX);
+        capabilities.pipeline_features = capabilities.pipeline_features.union(PipelineFeatureFlags::TENSOR_CORES);
+    }
     capabilities.subgroup_sizes = Some([32, 32]);
     capabilities.limits = limits;
     capabilities.resident = true;

@@ -3,7 +3,8 @@
 use vyre_spec::{Diagnostic, codes};
 
 use crate::ir::{
-    BinaryOp, BufferKind, Count, DataType, Expr, Literal, Name, Program, Specialization, TypeDef, layout_of,
+    BinaryOp, BufferKind, Count, DataType, Expr, Literal, MATRIX_LANES, Name, Program, Specialization, TypeDef,
+    layout_of,
 };
 
 /// What a caller may decide about a launch; everything else follows from the program.
@@ -34,6 +35,20 @@ pub struct LaunchPlan {
 
 /// The most invocations that a workgroup can have.
 pub const MAX_WORKGROUP_INVOCATIONS: u32 = 1024;
+
+/// Refuses a workgroup that is not whole subgroups, for a program with matrix operations.
+pub fn check_matrix_workgroup(size: [u32; 3]) -> Result<(), Diagnostic> {
+    let invocations = size.iter().fold(1u64, |product, &n| product.saturating_mul(u64::from(n)));
+    if invocations.is_multiple_of(u64::from(MATRIX_LANES)) {
+        return Ok(());
+    }
+    Err(Diagnostic::new(
+        &codes::ir::LAUNCH_MATRIX,
+        format!(
+            "a matrix operation takes whole subgroups of {MATRIX_LANES}; the workgroup has {invocations} invocations"
+        ),
+    ))
+}
 
 /// Computes the sizes of a launch.
 ///

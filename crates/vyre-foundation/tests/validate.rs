@@ -680,6 +680,29 @@ fn subgroup_operations_are_reached_together() {
 }
 
 #[test]
+fn matrix_operations_take_fragments_and_are_reached_together() {
+    let (u32s, f32s) = (|n| DataType::vector(DataType::U32, n), |n| DataType::vector(DataType::F32, n));
+    let zero = |ty: DataType| Expr::construct(ty, Vec::new());
+    let product = |a, b, c| Expr::matrix_multiply_add(MatrixKind::F16, zero(a), zero(b), zero(c));
+    let good = || product(u32s(4), u32s(2), f32s(4));
+    accepted(&kernel(vec![Node::let_bind("d", good()), Node::let_bind("x", Expr::var("d").lane(3) + 1.0f32)]));
+    for wrong in [
+        product(u32s(2), u32s(2), f32s(4)),
+        product(u32s(4), u32s(4), f32s(4)),
+        product(u32s(4), u32s(2), u32s(4)),
+        product(f32s(4), u32s(2), f32s(4)),
+    ] {
+        refused(&kernel(vec![Node::let_bind("d", wrong)]), &[("V0105", "body[0].value")]);
+    }
+    not_together(vec![Node::if_then(lid().lt(32u32), vec![Node::let_bind("d", good())])], "body[0].then[0].value");
+    // What it gives is not the same for all subgroups.
+    not_together(
+        vec![Node::let_bind("d", good()), Node::if_then(Expr::var("d").lane(0).lt(1.0f32), vec![Node::barrier()])],
+        "body[1].then[0]",
+    );
+}
+
+#[test]
 fn entangled_loops_end() {
     // Each round moves what differs by one variable, so walking until nothing changes would take as many walks.
     let count = 2000;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use vyre_foundation::ir::{AtomicOp, BinaryOp, Builtin, Literal, MathOp, SubgroupOp, UnaryOp};
+use vyre_foundation::ir::{AtomicOp, BinaryOp, Builtin, Literal, MathOp, MatrixKind, SubgroupOp, UnaryOp};
 use vyre_foundation::kernel::Element;
 
 use crate::types::Type;
@@ -95,6 +95,13 @@ pub(crate) enum Action {
         op: SubgroupOp,
         value: Expr,
         argument: Option<Expr>,
+        result: Slot,
+    },
+    /// Waits for the subgroup and multiplies matrices.
+    Matrix {
+        kind: MatrixKind,
+        /// A, B and C.
+        fragments: Box<[Expr; 3]>,
         result: Slot,
     },
 }

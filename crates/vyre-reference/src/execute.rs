@@ -4,6 +4,7 @@ use vyre_foundation::ir::{BinaryOp, Builtin, Literal};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::code::{Access, Action, Code, Expr, Slot, Step};
+use crate::matrix;
 use crate::memory::{Buffer, Place};
 use crate::operation::{self, Contribution, integer};
 use crate::resolve::Launch;
@@ -131,7 +132,8 @@ impl Machine<'_> {
         same_place(subgroup)?;
         let mut waiting: Vec<_> = subgroup.iter_mut().filter(|invocation| !invocation.ended).collect();
         let Some(first) = waiting.first() else { return Ok(()) };
-        if let Action::Subgroup { op, value, argument, result } = &self.code.instructions[first.at].action {
+        let action = &self.code.instructions[first.at].action;
+        if let Action::Subgroup { op, value, argument, result } = action {
             let mut contributions = Vec::with_capacity(waiting.len());
             for invocation in &waiting {
                 contributions.push(Contribution {
@@ -148,6 +150,17 @@ impl Machine<'_> {
             }
             let results = operation::subgroup(*op, &contributions);
             let results = results.ok_or(Stop::Inconsistent("a subgroup operation"))?;
+            for (invocation, value) in waiting.iter_mut().zip(results) {
+                invocation.slots[*result as usize] = value;
+            }
+        }
+        if let Action::Matrix { kind, fragments, result } = action {
+            let mut lanes = Vec::with_capacity(waiting.len());
+            for invocation in &waiting {
+                let [a, b, c] = &**fragments;
+                lanes.push([self.eval(a, invocation)?, self.eval(b, invocation)?, self.eval(c, invocation)?]);
+            }
+            let results = matrix::multiply_add(*kind, &lanes).ok_or(Stop::Inconsistent("a matrix operation"))?;
             for (invocation, value) in waiting.iter_mut().zip(results) {
                 invocation.slots[*result as usize] = value;
             }
@@ -247,7 +260,7 @@ impl Machine<'_> {
                         }
                     }
                 }
-                Action::Barrier | Action::Subgroup { .. } => return Ok(()),
+                Action::Barrier | Action::Subgroup { .. } | Action::Matrix { .. } => return Ok(()),
             }
             invocation.at = next;
         }

@@ -1,7 +1,7 @@
 //! The meaning of a program: an interpreter that is plain, exact and deterministic, and by which every backend is judged.
 //!
 //! It reads the IR itself and knows neither the optimiser nor any backend. To read it as the definition, start with
-//! `operation.rs` and `function.rs` (what the operations compute), `stored.rs` and `memory.rs` (what lies in buffers) and
+//! `operation.rs`, `function.rs` and `matrix.rs` (what the operations compute), `stored.rs` and `memory.rs` (what lies in buffers) and
 //! `execute.rs` (in which order things happen).
 //!
 //! Invocations run one after the other, workgroup by workgroup; those of a workgroup take turns where they wait for each
@@ -23,6 +23,7 @@
 mod code;
 mod execute;
 mod function;
+mod matrix;
 mod memory;
 mod operation;
 mod resolve;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use vyre_foundation::ir::{self, Builtin, Case, DataType, Literal, Name, Node, Program};
+use vyre_foundation::ir::{self, Builtin, Case, DataType, Literal, MATRIX_LANES, Name, Node, Program};
 use vyre_foundation::kernel::Element;
-use vyre_foundation::launch::Constants;
+use vyre_foundation::launch::{Constants, check_matrix_workgroup};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::code::{Access, Action, Code, Expr, Instruction, Slot, Step, Target};
@@ -566,6 +566,19 @@ impl<'p> Resolver<'p> {
                 let result = self.new_variable(1).slot;
                 self.code.collective = true;
                 self.emit(Action::Subgroup { op: *op, value, argument, result });
+                Expr::Slot(result)
+            }
+            ir::Expr::MatrixMultiplyAdd { kind, a, b, c } => {
+                check_matrix_workgroup(self.launch.workgroup_size)?;
+                if self.launch.subgroup_size != MATRIX_LANES {
+                    let message =
+                        format!("a matrix operation can't run with subgroups of {}", self.launch.subgroup_size);
+                    return Err(Diagnostic::new(&codes::ir::LAUNCH_MATRIX, message));
+                }
+                let fragments = Box::new([self.expr(a)?.0, self.expr(b)?.0, self.expr(c)?.0]);
+                let result = self.new_variable(1).slot;
+                self.code.collective = true;
+                self.emit(Action::Matrix { kind: *kind, fragments, result });
                 Expr::Slot(result)
             }
         };

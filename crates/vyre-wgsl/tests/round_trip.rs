@@ -46,3 +46,20 @@ fn printed_programs_import_again_and_mean_the_same() {
     assert!(failures.is_empty(), "{} failed\n{}\n\n{}", failures.len(), brief.join("\n"), failures[0]);
     assert!(printed * 2 >= programs(), "only {printed} of {} programs could be printed", programs());
 }
+
+#[test]
+fn matrix_operations_have_no_wgsl() {
+    use vyre_foundation::ir::{BufferDecl, DataType, Expr, MatrixKind, Node, Program};
+    let zero = |ty: DataType, count| Expr::construct(DataType::vector(ty, count), Vec::new());
+    let product = Expr::matrix_multiply_add(
+        MatrixKind::F16,
+        zero(DataType::U32, 4),
+        zero(DataType::U32, 2),
+        zero(DataType::F32, 4),
+    );
+    let out = BufferDecl::output("out", 0, DataType::F32).with_count(32);
+    let program =
+        Program::wrapped(vec![out], [32, 1, 1], vec![Node::store("out", Expr::global_id(0), product.lane(0))]);
+    let problem = export(&program.validate().expect("valid")).expect_err("no WGSL for it");
+    assert_eq!(problem.code.id, "V0410");
+}

@@ -256,6 +256,7 @@ fn inner(expr: &mut Expr, keep: &Protected, see: &mut dyn FnMut(&mut Expr) -> bo
         Expr::Subgroup { value, argument, .. } => {
             inner(value, keep, see) || argument.as_mut().is_some_and(|argument| inner(argument, keep, see))
         }
+        Expr::MatrixMultiplyAdd { a, b, c, .. } => inner(a, keep, see) || inner(b, keep, see) || inner(c, keep, see),
     }
 }
 
@@ -349,7 +350,7 @@ pub(super) fn inline(parts: &mut Parts, name: &Name, keep: &Protected) -> bool {
 fn is_fixed(expr: &Expr, parts: &Parts, keep: &Protected) -> bool {
     let own = match expr {
         Expr::Load { buffer, .. } => !keep.written.contains(buffer),
-        Expr::Subgroup { .. } => false,
+        Expr::Subgroup { .. } | Expr::MatrixMultiplyAdd { .. } => false,
         Expr::Var(name) => {
             let mut fixed = true;
             for body in parts.bodies() {

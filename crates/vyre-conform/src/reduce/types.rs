@@ -96,6 +96,7 @@ impl<'a> Names<'a> {
             Expr::Subgroup { op: SubgroupOp::Ballot, .. } => DataType::vector(DataType::U32, 4),
             Expr::Subgroup { op: SubgroupOp::All | SubgroupOp::Any, .. } => DataType::Bool,
             Expr::Subgroup { value, .. } => self.of_expr(value)?,
+            Expr::MatrixMultiplyAdd { .. } => DataType::vector(DataType::F32, 4),
         })
     }
 }

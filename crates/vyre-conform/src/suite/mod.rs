@@ -6,6 +6,7 @@ mod casts;
 mod control;
 mod expected;
 mod launch;
+mod matrix;
 mod memory;
 mod operations;
 mod shared;
@@ -57,6 +58,7 @@ pub fn tests(rules: &Rules) -> Vec<Test> {
     let mut tests = Vec::new();
     operations::add(&mut tests, rules);
     casts::add(&mut tests, rules);
+    matrix::add(&mut tests, rules);
     stored::add(&mut tests);
     memory::add(&mut tests);
     shared::add(&mut tests);

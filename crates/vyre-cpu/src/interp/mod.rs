@@ -370,6 +370,7 @@ impl<'a> Machine<'a> {
                 }
             }
             Op::Subgroup(op, a, argument) => self.subgroup(value, *op, *a, *argument, lanes),
+            Op::Matrix(matrix) => self.matrix(value, matrix),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Operations across a subgroup: the lanes of the workgroup by their linear index, a fixed number at a time.
 
 use vyre_foundation::ir::SubgroupOp;
-use vyre_foundation::kernel::{Binary, Scalar, Value, eval};
+use vyre_foundation::kernel::{Binary, MatrixMultiplyAdd, Scalar, Value, eval};
 
 use super::{Lanes, Machine};
 use crate::launch::SUBGROUP_SIZE;
@@ -34,6 +34,18 @@ impl Machine<'_> {
                 }
                 let bits = across(op, scalar, &members, position, arguments[position]);
                 self.set(value, 0, lane, bits);
+            }
+        }
+    }
+
+    /// Control flow is uniform and the workgroup is whole subgroups, so every lane is there.
+    pub(super) fn matrix(&mut self, value: Value, matrix: &MatrixMultiplyAdd) {
+        for first in (0..self.code.lanes as u32).step_by(SUBGROUP_SIZE as usize) {
+            let sums = eval::matrix(matrix, |operand, lane| self.get(operand, first + lane as u32));
+            for (lane, sums) in sums.into_iter().enumerate() {
+                for (component, sum) in sums.into_iter().enumerate() {
+                    self.set(value, component, first + lane as u32, u64::from(sum));
+                }
             }
         }
     }

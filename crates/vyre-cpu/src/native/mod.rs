@@ -57,7 +57,7 @@ const MAX_VECTORS: u32 = 64;
 
 /// Why a kernel can't be compiled; the interpreter then runs it.
 pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
-    if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Subgroup(..)))) {
+    if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, op) if op.is_across_subgroup())) {
         return Some("it has subgroup operations".to_owned());
     }
     let total: u32 = kernel.workgroup_size.iter().product();

@@ -316,7 +316,7 @@ impl<'k> Analysis<'k> {
             }
             Op::Extract(a, _) => all(&[*a]),
             Op::Construct(parts) => all(parts),
-            Op::Subgroup(..) => self.varying(),
+            Op::Subgroup(..) | Op::Matrix(_) => self.varying(),
         }
     }
 

@@ -16,6 +16,9 @@ use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 use vyre_spec::{Diagnostic, codes};
 
+/// The oldest compute capability with every matrix operation.
+pub const TENSOR_CORES: u32 = 80;
+
 /// What the text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -84,7 +87,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
 /// A short kernel without branches that moves data between buffers: one workgroup at a time keeps too little of it under way.
 fn gains_together(kernel: &Kernel) -> bool {
     let plain = |inst: &Inst| match inst {
-        Inst::Let(_, Op::Subgroup(..)) => false,
+        Inst::Let(_, op) if op.is_across_subgroup() => false,
         Inst::Let(_, Op::Load { address, element, .. }) => {
             matches!(address.memory, Memory::Buffer(_)) && element.bits() != 4
         }
@@ -623,6 +626,7 @@ impl<'k> Emitter<'k> {
                 Ok(())
             }
             Op::Subgroup(op, operand, argument) => self.subgroup(value, *op, *operand, *argument),
+            Op::Matrix(matrix) => self.matrix(value, matrix),
             _ => self.arithmetic(value, op),
         }
     }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use vyre_foundation::ir::SubgroupOp;
-use vyre_foundation::kernel::{Binary, Scalar, Value};
-use vyre_spec::Diagnostic;
+use vyre_foundation::ir::{MatrixKind, SubgroupOp};
+use vyre_foundation::kernel::{Binary, MatrixMultiplyAdd, Scalar, Value};
+use vyre_spec::{Diagnostic, codes};
 
-use super::{Emitter, bits_suffix, line, malformed};
+use super::{Emitter, TENSOR_CORES, bits_suffix, line, malformed};
 
 impl Emitter<'_> {
     /// The mask of the lanes that exist and their number; the last warp of a workgroup may not be full.
@@ -182,6 +182,30 @@ impl Emitter<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// One instruction of the tensor cores.
+    pub(super) fn matrix(&mut self, value: Value, matrix: &MatrixMultiplyAdd) -> Result<(), Diagnostic> {
+        if self.target.sm < TENSOR_CORES {
+            return Err(Diagnostic::new(
+                &codes::backend::UNSUPPORTED_FEATURE,
+                format!("compute capability {}.{} has no matrix fragments", self.target.sm / 10, self.target.sm % 10),
+            ));
+        }
+        let (shape, ty) = match matrix.kind {
+            MatrixKind::F16 => ("m16n8k16", "f16"),
+            MatrixKind::Bf16 => ("m16n8k16", "bf16"),
+            MatrixKind::Tf32 => ("m16n8k8", "tf32"),
+        };
+        let list = |emitter: &Self, values: &[Value]| {
+            let registers: Vec<String> = values.iter().map(|&value| emitter.reg(value)).collect();
+            registers.join(", ")
+        };
+        let (a, b, c) = (list(self, &matrix.a), list(self, &matrix.b), list(self, &matrix.c));
+        let into: Vec<String> = (0..4).map(|lane| self.component(value, lane)).collect();
+        let into = into.join(", ");
+        line!(self, "mma.sync.aligned.{shape}.row.col.f32.{ty}.{ty}.f32 {{{into}}}, {{{a}}}, {{{b}}}, {{{c}}}");
         Ok(())
     }
 

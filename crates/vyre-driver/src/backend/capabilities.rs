@@ -149,13 +149,14 @@ impl Capabilities {
 
     /// Says what the device lacks to run a kernel; checked once, above the backends.
     pub fn check(&self, kernel: &Kernel) -> Result<(), Diagnostic> {
-        const NAMES: [(Features, &str); 6] = [
+        const NAMES: [(Features, &str); 7] = [
             (Features::F16, "f16"),
             (Features::F64, "f64"),
             (Features::INT64, "64-bit integers"),
             (Features::SUBGROUP, "subgroup operations"),
             (Features::ATOMIC64, "64-bit atomics"),
             (Features::NARROW, "stored types that are converted on load and store"),
+            (Features::MATRIX, "matrix fragments"),
         ];
         if !self.features.contains(kernel.features) {
             let lacking: Vec<_> = NAMES

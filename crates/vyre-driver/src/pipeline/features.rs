@@ -61,6 +61,9 @@ impl PipelineFeatureFlags {
         if kernel.features.contains(Features::F16) {
             used = used.union(Self::F16);
         }
+        if kernel.features.contains(Features::MATRIX) {
+            used = used.union(Self::TENSOR_CORES);
+        }
         if touches(&kernel.body, Element::BF16) {
             used = used.union(Self::BF16);
         }

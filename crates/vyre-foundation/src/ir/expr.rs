@@ -3,7 +3,7 @@ use std::{fmt, ops};
 use half::f16;
 use smallvec::SmallVec;
 
-use super::{DataType, Literal, Name};
+use super::{DataType, Literal, MatrixKind, Name};
 
 /// A value that the invocation is given. Axes are 0, 1 and 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -356,6 +356,20 @@ pub enum Expr {
         /// Lane, u32, for those that take one.
         argument: Option<Box<Expr>>,
     },
+    /// `A·B + C` of small matrices that the lanes of a subgroup hold together, as [`MatrixKind`] says: four f32.
+    ///
+    /// Like every operation across a subgroup it must stand in uniform control flow; the workgroup must be whole subgroups of 32
+    /// invocations. Products are exact; the error of their sum is bounded, and how sums are rounded is the device's.
+    MatrixMultiplyAdd {
+        /// Elements of A and B.
+        kind: MatrixKind,
+        /// Four u32.
+        a: Box<Expr>,
+        /// Two u32.
+        b: Box<Expr>,
+        /// Four f32.
+        c: Box<Expr>,
+    },
 }
 
 impl Expr {
@@ -452,6 +466,11 @@ impl Expr {
     /// `cond ? yes : no`.
     pub fn select(cond: impl Into<Expr>, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
         Expr::Select { cond: Box::new(cond.into()), yes: Box::new(yes.into()), no: Box::new(no.into()) }
+    }
+
+    /// `a·b + c` of matrices that the subgroup holds.
+    pub fn matrix_multiply_add(kind: MatrixKind, a: impl Into<Expr>, b: impl Into<Expr>, c: impl Into<Expr>) -> Expr {
+        Expr::MatrixMultiplyAdd { kind, a: Box::new(a.into()), b: Box::new(b.into()), c: Box::new(c.into()) }
     }
 
     /// Builds a vector, struct or array.

@@ -5,6 +5,7 @@ mod builder;
 
 mod expr;
 mod literal;
+mod matrix;
 mod name;
 mod node;
 mod ops;
@@ -19,6 +20,7 @@ pub use builder::{
 };
 pub use expr::{Access, BinaryOp, Builtin, Expr, MathOp, SubgroupOp, UnaryOp};
 pub use literal::Literal;
+pub use matrix::{MATRIX_COLUMNS, MATRIX_LANES, MATRIX_ROWS, MatrixKind};
 pub use name::Name;
 pub use node::{AtomicOp, BarrierScope, Case, Node};
 pub(crate) use program::Parts;

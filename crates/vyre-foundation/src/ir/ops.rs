@@ -1,7 +1,7 @@
 //! The operations of each kind with their names in the text form. The position in a table is also the number in the wire
 //! form, so entries are only ever added at the end.
 
-use super::{AtomicOp, BinaryOp, MathOp, SubgroupOp, UnaryOp};
+use super::{AtomicOp, BinaryOp, MathOp, MatrixKind, SubgroupOp, UnaryOp};
 
 macro_rules! table {
     ($op:ident: $($variant:ident $name:literal),* $(,)?) => {
@@ -122,6 +122,12 @@ table! { SubgroupOp:
     ShuffleDown "shuffle_down",
 }
 
+table! { MatrixKind:
+    F16 "matrix_f16",
+    Bf16 "matrix_bf16",
+    Tf32 "matrix_tf32",
+}
+
 table! { AtomicOp:
     Load "load",
     Store "store",
@@ -150,6 +156,6 @@ mod tests {
                 }
             )*};
         }
-        check!(UnaryOp, BinaryOp, MathOp, SubgroupOp, AtomicOp);
+        check!(UnaryOp, BinaryOp, MathOp, SubgroupOp, MatrixKind, AtomicOp);
     }
 }

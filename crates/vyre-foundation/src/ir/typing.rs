@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Access, BinaryOp, DataType, Expr, MathOp, Name, Program, SubgroupOp, TypeDef, TypeId, UnaryOp};
+use super::{
+    Access, BinaryOp, DataType, Expr, MathOp, MatrixKind, Name, Program, SubgroupOp, TypeDef, TypeId, UnaryOp,
+};
 use crate::kernel::Scalar;
 
 /// The type of a value. Types that are only stored have none: their values are of the type that they compute as.
@@ -289,6 +291,18 @@ pub(crate) fn subgroup(op: SubgroupOp, value: ValueType) -> Result<ValueType, Pr
     if fits { Ok(result) } else { Err(format!("`subgroup.{}` can't be applied to {value}", op.name())) }
 }
 
+/// The type of a matrix operation.
+pub(crate) fn matrix(kind: MatrixKind, [a, b, c]: [ValueType; 3]) -> Result<ValueType, Problem> {
+    let fragments = [(a, "A", Scalar::U32, 4), (b, "B", Scalar::U32, 2), (c, "C", Scalar::F32, 4)];
+    for (found, name, scalar, width) in fragments {
+        let wanted = ValueType::Vector(scalar, width);
+        if found != wanted {
+            return Err(format!("{name} of `subgroup.{}` is {wanted}, not {found}", kind.name()));
+        }
+    }
+    Ok(c)
+}
+
 /// The type of a vector that is constructed from parts.
 pub(crate) fn vector(ty: ValueType, parts: &[ValueType]) -> Result<ValueType, Problem> {
     let (Some(scalar), width) = (ty.scalar(), ty.width()) else { return Err(format!("{ty} is no vector")) };
@@ -369,5 +383,6 @@ pub fn type_of(program: &Program, expr: &Expr, variable: &dyn Fn(&Name) -> Optio
             ValueType::of(&ty)
         }
         Expr::Subgroup { op, value, .. } => subgroup(*op, of(value)?).ok(),
+        Expr::MatrixMultiplyAdd { .. } => Some(ValueType::Vector(Scalar::F32, 4)),
     }
 }

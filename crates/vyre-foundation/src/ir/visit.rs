@@ -30,6 +30,11 @@ impl Expr {
                 visit(value);
                 argument.iter().for_each(|argument| visit(argument));
             }
+            Expr::MatrixMultiplyAdd { a, b, c, .. } => {
+                visit(a);
+                visit(b);
+                visit(c);
+            }
         }
     }
 }
@@ -122,6 +127,11 @@ fn for_each_child_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
             if let Some(argument) = argument {
                 visit(argument);
             }
+        }
+        Expr::MatrixMultiplyAdd { a, b, c, .. } => {
+            visit(a);
+            visit(b);
+            visit(c);
         }
     }
 }

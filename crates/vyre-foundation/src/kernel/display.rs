@@ -251,6 +251,11 @@ impl Printer<'_> {
                     None => Ok(()),
                 }
             }
+            Op::Matrix(matrix) => {
+                let operands: Vec<Value> = matrix.operands().collect();
+                write!(f, "{}", matrix.kind.name())?;
+                list(f, " ", &operands)
+            }
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use half::{bf16, f16};
 
-use super::{Binary, Element, Scalar, Unary, fold};
-use crate::ir::{AtomicOp, Literal};
+use super::{Binary, Element, MatrixMultiplyAdd, Scalar, Unary, Value, fold};
+use crate::ir::{AtomicOp, Literal, MATRIX_COLUMNS, MATRIX_LANES, MATRIX_ROWS, MatrixKind};
 
 /// One operand.
 #[inline]
@@ -40,6 +40,34 @@ pub fn unary(op: Unary, ty: Scalar, a: u64) -> u64 {
         _ => return 0,
     };
     narrow(ty, y)
+}
+
+/// A matrix operation of one subgroup: the bits that each lane gets. `get` reads a value of a lane.
+pub fn matrix(matrix: &MatrixMultiplyAdd, get: impl Fn(Value, usize) -> u64) -> [[u32; 4]; MATRIX_LANES as usize] {
+    const DEPTH: usize = 16;
+    let kind = matrix.kind;
+    let mut a = [[0.0f64; DEPTH]; MATRIX_ROWS];
+    let mut b = [[0.0f64; DEPTH]; MATRIX_COLUMNS];
+    for lane in 0..MATRIX_LANES as usize {
+        for element in 0..kind.in_register() {
+            for (register, &value) in matrix.a.iter().enumerate() {
+                let (row, depth) = kind.place_in_a(lane, register, element);
+                a[row][depth] = kind.element(get(value, lane) as u32, element).into();
+            }
+            for (register, &value) in matrix.b.iter().enumerate() {
+                let (depth, column) = kind.place_in_b(lane, register, element);
+                b[column][depth] = kind.element(get(value, lane) as u32, element).into();
+            }
+        }
+    }
+    std::array::from_fn(|lane| {
+        std::array::from_fn(|register| {
+            let (row, column) = MatrixKind::place_in_c(lane, register);
+            let start = f64::from(f32::from_bits(get(matrix.c[register], lane) as u32));
+            let products = a[row].iter().zip(&b[column]).take(kind.depth());
+            (products.fold(start, |sum, (a, b)| sum + a * b) as f32).to_bits()
+        })
+    })
 }
 
 /// Two operands of type `ty` (the count of a shift is u32).

@@ -82,6 +82,10 @@ impl Facts {
                         self.sized = true;
                         self.need(Features::SUBGROUP);
                     }
+                    Op::Matrix(_) => {
+                        self.sized = true;
+                        self.need(Features::SUBGROUP.union(Features::MATRIX));
+                    }
                     Op::Load { address, element, .. } => {
                         self.element(*element);
                         self.shared(address);
@@ -274,7 +278,7 @@ impl Marks {
                 fixed && self.same_place(address, *guard)
             }
             // The subgroups of a workgroup differ.
-            Op::Subgroup(..) => false,
+            Op::Subgroup(..) | Op::Matrix(_) => false,
             op => {
                 let mut uniform = true;
                 each_operand(op, &mut |value| uniform &= self.uniform[value.index()]);

@@ -4,7 +4,7 @@
 use vyre_spec::{Diagnostic, codes};
 
 use super::{Address, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, eval};
-use crate::ir::{AtomicOp, Builtin, SubgroupOp};
+use crate::ir::{AtomicOp, Builtin, MATRIX_LANES, SubgroupOp};
 
 /// How to evaluate.
 #[derive(Clone, Copy, Debug)]
@@ -313,6 +313,17 @@ impl<'a> Machine<'a> {
                 self.values[value.index()] = out;
             }
             Op::Subgroup(op, a, argument) => self.subgroup(value, *op, *a, *argument, mask),
+            Op::Matrix(matrix) => {
+                let mut out = vec![0; self.lanes * 4];
+                for first in (0..self.lanes).step_by(MATRIX_LANES as usize) {
+                    let sums = eval::matrix(matrix, |value, lane| self.get(value, first + lane));
+                    for (lane, sum) in sums.iter().enumerate() {
+                        let at = (first + lane) * 4;
+                        out[at..at + 4].copy_from_slice(&sum.map(u64::from));
+                    }
+                }
+                self.values[value.index()] = out;
+            }
         }
     }
 

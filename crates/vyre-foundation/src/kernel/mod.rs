@@ -29,7 +29,7 @@ pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
 pub use self::options::{Narrow, Options, Passes};
 pub use self::verify::verify;
-use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, Name, SubgroupOp};
+use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, MatrixKind, Name, SubgroupOp};
 
 /// A type that computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,7 +171,7 @@ impl Element {
     }
 }
 
-/// Type of a value. Only a load, a `Construct` (which feeds a store) and a ballot have a width over 1.
+/// Type of a value. Only a load, a `Construct` (which feeds a store), a ballot and a matrix operation have a width over 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Type {
     /// Component.
@@ -337,6 +337,35 @@ pub enum Op {
     Construct(SmallVec<[Value; 4]>),
     /// Across the subgroup. A ballot is four u32 wide.
     Subgroup(SubgroupOp, Value, Option<Value>),
+    /// Across the subgroup, four f32 wide. The workgroup is whole subgroups of 32 invocations.
+    Matrix(Box<MatrixMultiplyAdd>),
+}
+
+impl Op {
+    /// What one lane gets depends on the others, so it stays where it stands.
+    pub fn is_across_subgroup(&self) -> bool {
+        matches!(self, Op::Subgroup(..) | Op::Matrix(_))
+    }
+}
+
+/// The operands of a matrix operation, in the order of the registers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixMultiplyAdd {
+    /// Elements of A and B.
+    pub kind: MatrixKind,
+    /// u32.
+    pub a: [Value; 4],
+    /// u32.
+    pub b: [Value; 2],
+    /// f32.
+    pub c: [Value; 4],
+}
+
+impl MatrixMultiplyAdd {
+    /// Every operand.
+    pub fn operands(&self) -> impl Iterator<Item = Value> {
+        self.a.into_iter().chain(self.b).chain(self.c)
+    }
 }
 
 /// One step.
@@ -504,6 +533,8 @@ impl Features {
     pub const ATOMIC64: Features = Features(1 << 4);
     /// Stored types that are converted on load and store.
     pub const NARROW: Features = Features(1 << 5);
+    /// Matrix fragments.
+    pub const MATRIX: Features = Features(1 << 6);
 
     /// All of `other` are here.
     pub fn contains(self, other: Features) -> bool {

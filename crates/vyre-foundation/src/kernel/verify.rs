@@ -3,7 +3,7 @@
 use super::build::is_comparison;
 use super::walk::{each_use, end_values};
 use super::{Address, Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Unary, Value};
-use crate::ir::{AtomicOp, SubgroupOp};
+use crate::ir::{AtomicOp, MATRIX_LANES, SubgroupOp};
 
 /// The first broken rule of the kernel form, in words. Emitters may rely on there being none.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
@@ -276,6 +276,15 @@ impl<'a> Verify<'a> {
                     SubgroupOp::Ballot => expect(Type { scalar: Scalar::U32, width: 4 }),
                     _ => expect(self.ty(*a)),
                 }
+            }
+            Op::Matrix(matrix) => {
+                let (bits, sums) = (Type::from(Scalar::U32), Type::from(Scalar::F32));
+                let fits = matrix.a.iter().chain(&matrix.b).all(|value| self.ty(*value) == bits)
+                    && matrix.c.iter().all(|value| self.ty(*value) == sums);
+                check(fits, || "a matrix operation with a wrong operand".into())?;
+                let invocations: u32 = self.kernel.workgroup_size.iter().product();
+                check(invocations.is_multiple_of(MATRIX_LANES), || "a matrix operation in half a subgroup".into())?;
+                expect(Type { scalar: Scalar::F32, width: 4 })
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Visits the parts of a kernel.
 
 use super::facts::atomic_effect;
-use super::{Address, Block, End, Inst, Op, Value};
+use super::{Address, Block, End, Inst, MatrixMultiplyAdd, Op, Value};
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ pub(super) fn each_operand(op: &Op, visit: &mut impl FnMut(Value)) {
             visit(*a);
             b.iter().for_each(|b| visit(*b));
         }
+        Op::Matrix(matrix) => matrix.operands().for_each(visit),
     }
 }
 
@@ -116,6 +117,10 @@ pub(super) fn each_operand_mut(op: &mut Op, visit: &mut impl FnMut(&mut Value)) 
         Op::Subgroup(_, a, b) => {
             visit(a);
             b.iter_mut().for_each(visit);
+        }
+        Op::Matrix(matrix) => {
+            let MatrixMultiplyAdd { a, b, c, .. } = &mut **matrix;
+            a.iter_mut().chain(b).chain(c).for_each(visit);
         }
     }
 }

@@ -403,6 +403,9 @@ impl<'a> Printer<'a> {
                 let args = std::iter::once(&**value).chain(argument.as_deref());
                 self.list(format!("subgroup.{}", op.name()), args, to);
             }
+            Expr::MatrixMultiplyAdd { kind, a, b, c } => {
+                self.list(format!("subgroup.{}", kind.name()), [&**a, &**b, &**c].into_iter(), to);
+            }
         }
     }
 

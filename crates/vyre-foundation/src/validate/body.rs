@@ -777,6 +777,11 @@ impl<'p> Checker<'p, '_> {
                 }
                 self.rule(typing::subgroup(*op, value?))
             }
+            Expr::MatrixMultiplyAdd { kind, a, b, c } => {
+                self.meets = true;
+                let (a, b, c) = (self.expr_at("a", a), self.expr_at("b", b), self.expr_at("c", c));
+                self.rule(typing::matrix(*kind, [a?, b?, c?]))
+            }
         }
     }
 

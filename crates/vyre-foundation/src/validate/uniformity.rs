@@ -580,7 +580,17 @@ impl<'p> Walker<'_, 'p> {
                         "the lane of `subgroup.broadcast` is not the same for all: it depends on {why}"
                     ));
                 }
-                Some(Why::Subgroup(*op))
+                Some(Why::Subgroup(op.name()))
+            }
+            Expr::MatrixMultiplyAdd { kind, a, b, c } => {
+                [a, b, c].into_iter().for_each(|fragment| {
+                    self.varies(fragment);
+                });
+                if let Some(cause) = self.parted() {
+                    let name = kind.name();
+                    self.report(format!("not all invocations of the workgroup reach `subgroup.{name}`: {cause}"));
+                }
+                Some(Why::Subgroup(kind.name()))
             }
             other => {
                 let mut why = None;
@@ -618,7 +628,7 @@ enum Why<'p> {
     Builtin(Builtin),
     Variable(&'p Name),
     Load(&'p Name),
-    Subgroup(SubgroupOp),
+    Subgroup(&'static str),
 }
 
 impl std::fmt::Display for Why<'_> {
@@ -627,7 +637,7 @@ impl std::fmt::Display for Why<'_> {
             Why::Builtin(builtin) => write!(f, "`{builtin}`, which differs between invocations"),
             Why::Variable(name) => write!(f, "`{name}`, which may differ between invocations"),
             Why::Load(buffer) => write!(f, "a load from `{buffer}`, which invocations may change"),
-            Why::Subgroup(op) => write!(f, "`subgroup.{}`, which may differ between subgroups", op.name()),
+            Why::Subgroup(name) => write!(f, "`subgroup.{name}`, which may differ between subgroups"),
         }
     }
 }

@@ -6,7 +6,7 @@ use vyre_spec::{Diagnostic, codes};
 use super::{MAGIC, MAX_BYTES, MAX_DEPTH, MAX_ITEMS, VERSION};
 use crate::ir::{
     Access, AtomicOp, BarrierScope, BinaryOp, BufferDecl, BufferKind, Builtin, Case, Count, DataType, Expr, Function,
-    Literal, MathOp, Member, Name, Node, Param, Parts, Program, SpecConstant, SubgroupOp, TypeDef, UnaryOp,
+    Literal, MathOp, MatrixKind, Member, Name, Node, Param, Parts, Program, SpecConstant, SubgroupOp, TypeDef, UnaryOp,
 };
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -316,6 +316,12 @@ impl<'a> Decoder<'a> {
                 let argument = self.flag()?;
                 Expr::Subgroup { op, value: self.boxed()?, argument: if argument { Some(self.boxed()?) } else { None } }
             }
+            16 => Expr::MatrixMultiplyAdd {
+                kind: self.op(MatrixKind::ALL)?,
+                a: self.boxed()?,
+                b: self.boxed()?,
+                c: self.boxed()?,
+            },
             other => return Err(self.invalid(format!("{other} is no kind of expression"))),
         })
     }

@@ -286,6 +286,10 @@ impl Encoder {
                 inside.push(Item::Expr(value));
                 inside.extend(argument.as_deref().map(Item::Expr));
             }
+            Expr::MatrixMultiplyAdd { kind, a, b, c } => {
+                self.bytes.extend([16, kind.number()]);
+                inside.extend([Item::Expr(a), Item::Expr(b), Item::Expr(c)]);
+            }
         }
     }
 

@@ -184,7 +184,7 @@ impl Random {
             };
         }
         let d = depth - 1;
-        match self.below(13) {
+        match self.below(14) {
             0 => Expr::Load { buffer: self.name(), index: self.boxed(d), path: self.path(d) },
             1 => Expr::Unary { op: self.pick(UnaryOp::ALL), value: self.boxed(d) },
             2 | 3 => Expr::Binary { op: self.pick(BinaryOp::ALL), left: self.boxed(d), right: self.boxed(d) },
@@ -199,6 +199,12 @@ impl Random {
                 op: self.pick(SubgroupOp::ALL),
                 value: self.boxed(d),
                 argument: if self.flip() { Some(self.boxed(d)) } else { None },
+            },
+            12 => Expr::MatrixMultiplyAdd {
+                kind: self.pick(MatrixKind::ALL),
+                a: self.boxed(d),
+                b: self.boxed(d),
+                c: self.boxed(d),
             },
             _ => self.expr(0),
         }

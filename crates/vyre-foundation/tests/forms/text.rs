@@ -60,6 +60,7 @@ entry saxpy {
         sums[2] = v.yx.x;
     } until select(true, 1 >> 2 > 3, false);
     out[0] = subgroup.shuffle(sums[0], 3);
+    let d = subgroup.matrix_bf16(vec<u32, 4>(1), vec<u32, 2>(), vec<f32, 4>());
 }
 "#;
 

@@ -88,4 +88,7 @@ codes! {
     SPEC_TYPE = "V0196", Error,
         "A specialization value has not the type of its constant.",
         "Give a value of the declared type.";
+    LAUNCH_MATRIX = "V0197", Error,
+        "A matrix operation runs in a workgroup that is not made of whole subgroups of 32 invocations.",
+        "Use a workgroup whose number of invocations is a multiple of 32, on a device with subgroups of 32.";
 }

@@ -321,6 +321,7 @@ impl<'e, 'a> Body<'e, 'a> {
                 Ok(Text { known, ..text })
             }
             Expr::Subgroup { op, value, argument } => self.subgroup(*op, value, argument.as_deref()),
+            Expr::MatrixMultiplyAdd { .. } => refuse("WGSL has no matrix operations of subgroups"),
         }
     }
 

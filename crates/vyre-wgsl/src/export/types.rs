@@ -141,6 +141,11 @@ fn children(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
             visit(value);
             argument.iter().for_each(|argument| visit(argument));
         }
+        Expr::MatrixMultiplyAdd { a, b, c, .. } => {
+            visit(a);
+            visit(b);
+            visit(c);
+        }
     }
 }
 

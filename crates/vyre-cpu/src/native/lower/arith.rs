@@ -114,7 +114,9 @@ impl<'k> Lower<'k> {
             Op::Cast(a) => self.cast(value, *a, c),
             Op::BitCast(a) => self.bit_cast(value, *a, c),
             // Made elsewhere; kernels with subgroup operations are refused before they come here.
-            Op::Subgroup(..) | Op::Length(_) | Op::Load { .. } | Op::Extract(..) | Op::Construct(_) => Rep::None,
+            Op::Subgroup(..) | Op::Matrix(_) | Op::Length(_) | Op::Load { .. } | Op::Extract(..) | Op::Construct(_) => {
+                Rep::None
+            }
         }
     }
 

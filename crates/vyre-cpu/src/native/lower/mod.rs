@@ -259,6 +259,7 @@ fn visit_operands(op: &Op, f: &mut dyn FnMut(Value)) {
             f(*a);
             b.iter().for_each(|&b| f(b));
         }
+        Op::Matrix(matrix) => matrix.operands().for_each(f),
     }
 }
 

@@ -4,9 +4,10 @@ use smallvec::SmallVec;
 
 use super::memory::Index;
 use super::{Aggregate, BufferPlace, Leaves, Lower, Result, Storage, binary_op, fold};
-use crate::ir::{Access, BinaryOp, DataType, Expr, Literal, MathOp, SubgroupOp, UnaryOp};
+use crate::ir::{Access, BinaryOp, DataType, Expr, Literal, MathOp, MatrixKind, SubgroupOp, UnaryOp};
 use crate::kernel::shape::{Shape, ShapeId};
-use crate::kernel::{Binary, Op, Scalar, Type, Unary, Value};
+use crate::kernel::{Binary, MatrixMultiplyAdd, Op, Scalar, Type, Unary, Value};
+use crate::launch::check_matrix_workgroup;
 
 /// Up to so many scalars an array value is indexed by selection; larger ones go to memory.
 const SELECT_LEAVES: u32 = 16;
@@ -108,6 +109,7 @@ impl<'a> Lower<'a> {
                 }
             },
             Expr::Subgroup { op, value, argument } => self.subgroup(*op, value, argument.as_deref()),
+            Expr::MatrixMultiplyAdd { kind, a, b, c } => self.matrix(*kind, a, b, c),
         }
     }
 
@@ -390,6 +392,21 @@ impl<'a> Lower<'a> {
             let ty = lower.builder.scalar(leaf);
             lower.builder.emit(ty, Op::Subgroup(op, leaf, argument))
         }))
+    }
+
+    fn matrix(&mut self, kind: MatrixKind, a: &'a Expr, b: &'a Expr, c: &'a Expr) -> Result<Aggregate> {
+        check_matrix_workgroup(self.workgroup_size)?;
+        let (a, b, c) = (self.expr(a)?, self.expr(b)?, self.expr(c)?);
+        let matrix = MatrixMultiplyAdd {
+            kind,
+            a: std::array::from_fn(|i| a.leaves[i]),
+            b: std::array::from_fn(|i| b.leaves[i]),
+            c: std::array::from_fn(|i| c.leaves[i]),
+        };
+        let ty = Type { scalar: Scalar::F32, width: 4 };
+        let sums = self.builder.emit(ty, Op::Matrix(Box::new(matrix)));
+        let leaves = (0..4).map(|lane| self.builder.emit(Scalar::F32, Op::Extract(sums, lane))).collect();
+        Ok(Aggregate { shape: ShapeId::of(Scalar::F32, 4), leaves })
     }
 
     // Variables and parts.

@@ -128,6 +128,7 @@ fn each_expr<'a>(node: &'a Node, visit: &mut impl FnMut(&'a Expr)) {
                 stack.push(value);
                 stack.extend(argument.as_deref());
             }
+            Expr::MatrixMultiplyAdd { a, b, c, .. } => stack.extend([&**a, &**b, &**c]),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Mover {
             match inst {
                 Inst::Let(value, op) => {
                     let movable = match op {
-                        Op::Subgroup(..) => false,
+                        Op::Subgroup(..) | Op::Matrix(_) => false,
                         Op::Load { address, guard, .. } => {
                             always
                                 && (guard.is_some() || address.terms.is_empty())

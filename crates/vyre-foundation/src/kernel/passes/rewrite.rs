@@ -311,7 +311,7 @@ impl Rewriter {
             }
             return self.constant(literal);
         }
-        let shared = self.on(Passes::COMMON) && !matches!(op, Op::Subgroup(..));
+        let shared = self.on(Passes::COMMON) && !op.is_across_subgroup();
         let epoch = match &op {
             Op::Load { address, .. } => self.epochs.of(address.memory),
             _ => 0,
@@ -713,7 +713,7 @@ fn drop_ends(block: &mut Block, dropped: &[Option<Value>]) {
 fn is_cheap(inst: &Inst) -> bool {
     match inst {
         Inst::Let(_, op) => match op {
-            Op::Load { .. } | Op::Subgroup(..) => false,
+            Op::Load { .. } | Op::Subgroup(..) | Op::Matrix(_) => false,
             Op::Unary(op, _) => !super::simplify::is_function(*op),
             Op::Binary(op, ..) => !matches!(op, Binary::Pow | Binary::Atan2),
             _ => true,

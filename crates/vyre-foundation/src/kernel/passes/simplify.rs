@@ -135,7 +135,7 @@ impl Rewriter {
                 let guard = if known.is_some() { None } else { *guard };
                 Some(self.emit(Op::Load { address: folded, element: *element, guard }, ty))
             }
-            Op::Const(_) | Op::Builtin(_) | Op::Length(_) | Op::Subgroup(..) => None,
+            Op::Const(_) | Op::Builtin(_) | Op::Length(_) | Op::Subgroup(..) | Op::Matrix(_) => None,
         }
     }
 

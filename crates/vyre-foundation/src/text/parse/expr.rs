@@ -8,7 +8,9 @@ use super::super::print::precedence;
 use super::super::{LANES, TYPE_WORDS, is_reserved};
 use super::{Parsed, Parser};
 use crate::ir::typing::step;
-use crate::ir::{Access, BinaryOp, Builtin, DataType, Expr, Literal, MathOp, Name, SubgroupOp, TypeDef, UnaryOp};
+use crate::ir::{
+    Access, BinaryOp, Builtin, DataType, Expr, Literal, MathOp, MatrixKind, Name, SubgroupOp, TypeDef, UnaryOp,
+};
 
 impl<'s> Parser<'s> {
     pub(super) fn literal(&mut self) -> Parsed<Literal> {
@@ -314,10 +316,19 @@ impl<'s> Parser<'s> {
             "subgroup" => {
                 self.next();
                 self.mark(".")?;
-                let op = match self.peek() {
-                    Token::Word(word) => SubgroupOp::named(word),
-                    _ => None,
+                let word = match *self.peek() {
+                    Token::Word(word) => word,
+                    _ => "",
                 };
+                if let Some(kind) = MatrixKind::named(word) {
+                    self.next();
+                    let at = self.ahead[0].1;
+                    return match <[Expr; 3]>::try_from(self.args()?) {
+                        Ok([a, b, c]) => Ok(Expr::matrix_multiply_add(kind, a, b, c)),
+                        Err(args) => self.wrong_count(word, 3, args.len(), at),
+                    };
+                }
+                let op = SubgroupOp::named(word);
                 let Some(op) = op else { return self.expected("a subgroup operation") };
                 self.next();
                 let at = self.ahead[0].1;
