@@ -1,14 +1,19 @@
 //! Figures of the CUDA backend, printed as a table: opening, first result from a stored cubin, tiny dispatches (one by one,
-//! pipelined, recorded), the map `a*b+1` at every workgroup size, large buffers. `benches/raw_launch.cu` and
-//! `benches/peers.py` measure the peers.
+//! pipelined, recorded), the map `a*b+1` at every workgroup size, products of matrices, large buffers.
+//! `benches/raw_launch.cu` and `benches/peers.py` measure the peers.
+
+mod programs;
 
 use std::time::Instant;
+
+use half::{bf16, f16};
 
 use vyre_cuda::CudaBackend;
 use vyre_driver::backend::{Binding, CompileOptions, Launch};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ValidProgram;
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, MatrixKind, Node, Program};
+use vyre_foundation::kernel::Features;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -28,6 +33,11 @@ fn main() -> Outcome<()> {
     first_result(&backend, &cached)?;
     tiny(&backend)?;
     map(&backend)?;
+    for size in [1024, 4096, 8192] {
+        for kind in [MatrixKind::F16, MatrixKind::Bf16] {
+            matmul(&backend, kind, size)?;
+        }
+    }
     large(&backend)?;
     Ok(())
 }
@@ -163,6 +173,58 @@ fn map(backend: &CudaBackend) -> Outcome<()> {
             (ELEMENTS * 12) as f64 / median(samples) / 1e9
         );
     }
+    Ok(())
+}
+
+/// A product of square matrices, with a few of its elements computed here too.
+fn matmul(backend: &CudaBackend, kind: MatrixKind, size: u32) -> Outcome<()> {
+    if !backend.capabilities().features.contains(Features::MATRIX) {
+        println!("{} {size:>5}           skipped: the device has no matrix fragments", kind.name());
+        return Ok(());
+    }
+    let program = programs::matmul(kind, size, size, size);
+    let pipeline = backend.compile(&valid(&program)?, &CompileOptions::default())?;
+    let value = |matrix: u32, row: u32, column: u32| {
+        let mixed = (matrix * 7919 + row * 31 + column).wrapping_mul(2_654_435_761) >> 16;
+        (mixed % 257) as f32 / 128.0 - 1.0
+    };
+    let encode = |value: f32| match kind {
+        MatrixKind::F16 => f16::from_f32(value).to_bits(),
+        _ => bf16::from_f32(value).to_bits(),
+    };
+    let decode = |bits: u16| match kind {
+        MatrixKind::F16 => f16::from_bits(bits).to_f64(),
+        _ => bf16::from_bits(bits).to_f64(),
+    };
+    let mut bindings = Vec::new();
+    for matrix in 0..2 {
+        let elements = (0..size).flat_map(|row| (0..size).map(move |column| encode(value(matrix, row, column))));
+        let bytes: Vec<u8> = elements.flat_map(u16::to_le_bytes).collect();
+        let buffer = backend.allocate(bytes.len() as u64)?;
+        backend.upload(&buffer, 0, &bytes)?;
+        bindings.push(Binding::from(buffer));
+    }
+    bindings.push(Binding::from(backend.allocate(u64::from(size) * u64::from(size) * 4)?));
+    let blocks = size / programs::BLOCK;
+    let launch = Launch { bindings: &bindings, grid: [blocks * blocks, 1, 1], timed: true };
+    let mut samples = Vec::new();
+    for _ in 0..21 {
+        let pending = backend.submit(&pipeline, &launch)?;
+        let time = backend.wait(pending, None)?.device_ns.ok_or("the launch was not timed")?;
+        samples.push(time as f64 * 1e-9);
+    }
+    for (row, column) in [(0, 0), (1, 2), (size - 1, size - 1), (size / 2 + 77, size / 3), (129, size - 130)] {
+        let product = |i| decode(encode(value(0, row, i))) * decode(encode(value(1, column, i)));
+        let (expected, size64) = ((0..size).map(product).sum::<f64>(), u64::from(size));
+        let mut found = [0; 4];
+        backend.download(&bindings[2].buffer, (u64::from(row) * size64 + u64::from(column)) * 4, &mut found)?;
+        let found = f64::from(f32::from_le_bytes(found));
+        if (found - expected).abs() > 1e-5 * f64::from(size) {
+            return Err(format!("{} {size}: [{row}][{column}] is {found}, not {expected}", kind.name()).into());
+        }
+    }
+    let flops = 2.0 * f64::from(size).powi(3);
+    println!("{:<12} {size:>5}            {:>10.0} TFLOP/s", kind.name(), flops / median(samples) / 1e12);
     Ok(())
 }
 

@@ -66,7 +66,7 @@ impl MatrixKind {
 
     /// The value of an element in a register of A or B; every one is an f32 too.
     pub fn element(self, register: u32, element: usize) -> f32 {
-        let half = (register >> (element * 16 & 16)) as u16;
+        let half = (register >> (element % 2 * 16)) as u16;
         match self {
             MatrixKind::F16 => f16::from_bits(half).to_f32(),
             MatrixKind::Bf16 => bf16::from_bits(half).to_f32(),
