@@ -1,7 +1,7 @@
 //! Masked, gathered and scattered accesses, lane by lane. No branch depends on a lane: lanes that are not active read zeros and
 //! write to a place that nobody reads.
 
-use cranelift_codegen::ir::types::{I32X4, I64, I64X2};
+use cranelift_codegen::ir::types::{I8X16, I16X8, I32, I32X4, I64, I64X2};
 use cranelift_codegen::ir::{InstBuilder, Type, Value};
 
 use super::super::asm::VOp;
@@ -71,6 +71,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn store_lanes(&mut self, op: VOp, src: R, at: At, mask: R) -> Option<()> {
+        if matches!(op, ops::VPMOVDB | ops::VPMOVDW | ops::VCVTPS2PH) {
+            return self.store_narrow(op, src, at, mask);
+        }
         let ty = match op {
             ops::VMOVUPS_STORE | ops::VMASKMOVPS_STORE => I32X4,
             ops::VMOVUPD_STORE | ops::VMASKMOVPD_STORE => I64X2,
@@ -96,6 +99,106 @@ impl Emitter<'_> {
                     let place = this.lane_address(place, Some((mask, lane)), dump);
                     let element = this.builder.ins().extractlane(value, lane);
                     this.builder.ins().store(access(), element, place, 0);
+                }
+                None
+            },
+        );
+        Some(())
+    }
+
+    /// Widens elements of 1 or 2 bytes to words.
+    pub(super) fn load_narrow(&mut self, op: VOp, at: At, mask: R) -> Option<Value> {
+        let bytes = if matches!(op, ops::VPMOVZXBD | ops::VPMOVSXBD) { 1 } else { 2 };
+        let signed = matches!(op, ops::VPMOVSXBD | ops::VPMOVSXWD);
+        let address = self.address(at)?;
+        let whole = |this: &mut Self| {
+            let mut value = if bytes == 1 {
+                let all = this.builder.ins().load(I32, access(), address, at.disp);
+                let all = this.builder.ins().scalar_to_vector(I32X4, all);
+                let all = this.cast(I8X16, all);
+                this.widen(all, signed)
+            } else {
+                let all = this.builder.ins().load(I64, access(), address, at.disp);
+                let all = this.builder.ins().scalar_to_vector(I64X2, all);
+                this.cast(I16X8, all)
+            };
+            value = this.widen(value, signed);
+            value
+        };
+        let value = match self.mask_lanes(mask, I32X4)? {
+            None => whole(self),
+            Some(mask) => self.if_all(
+                mask,
+                Some(I32X4),
+                |this| Some(whole(this)),
+                |this| {
+                    let mut value = this.constant(&[0; 16]);
+                    for lane in 0..4 {
+                        let place = this.offset(address, i64::from(at.disp) + i64::from(lane) * bytes);
+                        let place = this.lane_address(place, Some((mask, lane)), this.zeros);
+                        let ins = this.builder.ins();
+                        let element = match (bytes, signed) {
+                            (1, false) => ins.uload8(I32, access(), place, 0),
+                            (1, true) => ins.sload8(I32, access(), place, 0),
+                            (_, false) => ins.uload16(I32, access(), place, 0),
+                            (_, true) => ins.sload16(I32, access(), place, 0),
+                        };
+                        value = this.builder.ins().insertlane(value, element, lane);
+                    }
+                    Some(value)
+                },
+            )?,
+        };
+        Some(if op == ops::VCVTPH2PS { self.widen_halves(value) } else { value })
+    }
+
+    fn widen(&mut self, value: Value, signed: bool) -> Value {
+        let ins = self.builder.ins();
+        if signed { ins.swiden_low(value) } else { ins.uwiden_low(value) }
+    }
+
+    /// Stores the low 1 or 2 bytes of words.
+    fn store_narrow(&mut self, op: VOp, src: R, at: At, mask: R) -> Option<()> {
+        let bytes = if op == ops::VPMOVDB { 1 } else { 2 };
+        let address = self.address(at)?;
+        let mut value = self.get_as(src, I32X4)?;
+        if op == ops::VCVTPS2PH {
+            value = self.round_to_halves(value);
+        }
+        let whole = |this: &mut Self| {
+            if bytes == 1 {
+                let packed = this.shuffle(value, value, [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12]);
+                let packed = this.builder.ins().extractlane(packed, 0);
+                this.builder.ins().store(access(), packed, address, at.disp);
+            } else {
+                let packed = this.pack_halves(value);
+                let packed = this.cast(I64X2, packed);
+                let packed = this.builder.ins().extractlane(packed, 0);
+                this.builder.ins().store(access(), packed, address, at.disp);
+            }
+        };
+        let Some(mask) = self.mask_lanes(mask, I32X4)? else {
+            whole(self);
+            return Some(());
+        };
+        self.if_all(
+            mask,
+            None,
+            |this| {
+                whole(this);
+                None
+            },
+            |this| {
+                let dump = this.builder.ins().stack_addr(I64, this.dump, 0);
+                for lane in 0..4 {
+                    let place = this.offset(address, i64::from(at.disp) + i64::from(lane) * bytes);
+                    let place = this.lane_address(place, Some((mask, lane)), dump);
+                    let element = this.builder.ins().extractlane(value, lane);
+                    let ins = this.builder.ins();
+                    match bytes {
+                        1 => ins.istore8(access(), element, place, 0),
+                        _ => ins.istore16(access(), element, place, 0),
+                    };
                 }
                 None
             },

@@ -6,6 +6,7 @@
 
 mod half;
 mod memory;
+mod rare;
 mod scalar;
 mod target;
 mod vector;
@@ -87,6 +88,8 @@ struct Emitter<'a> {
     /// First and end workgroup along x, y and z.
     args: [Value; 4],
     zeros: Value,
+    /// The columns through which the helper is given operands.
+    scratch: Value,
     /// Where lanes that are not active write.
     dump: StackSlot,
     flags: Flags,
@@ -101,6 +104,11 @@ struct Emitter<'a> {
 /// How memory is accessed: inside its bounds, but at any alignment.
 fn access() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
+}
+
+/// The context does not change while code runs.
+fn constant() -> MemFlagsData {
+    MemFlagsData::trusted().with_readonly().with_can_move()
 }
 
 fn little() -> MemFlagsData {
@@ -136,7 +144,8 @@ impl<'a> Emitter<'a> {
         let params = builder.block_params(first).to_vec();
         let context = params[0];
         let args = [1, 2, 3, 4].map(|arg| builder.ins().uextend(types::I64, params[arg]));
-        let zeros = builder.ins().load(types::I64, access(), context, context::ZEROS);
+        let zeros = builder.ins().load(types::I64, constant(), context, context::ZEROS);
+        let scratch = builder.ins().load(types::I64, constant(), context, context::SCRATCH);
         Emitter {
             builder,
             target,
@@ -150,6 +159,7 @@ impl<'a> Emitter<'a> {
             context,
             args,
             zeros,
+            scratch,
             dump,
             flags: Flags::None,
             signs: Vec::new(),
@@ -217,7 +227,11 @@ impl<'a> Emitter<'a> {
                 self.seal(label, at);
             }
             _ if self.dead => {}
-            M::Call { code } => self.call(code),
+            M::Call { code } => {
+                if !self.rare(code) {
+                    self.call(code);
+                }
+            }
             _ => {
                 if !self.scalar(m)? {
                     self.lanes(m)?;
@@ -246,7 +260,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn call(&mut self, code: u64) {
-        let callee = self.builder.ins().load(types::I64, access(), self.context, context::HELPER);
+        let callee = self.builder.ins().load(types::I64, constant(), self.context, context::HELPER);
         let code = self.builder.ins().iconst(types::I64, code as i64);
         self.builder.ins().call_indirect(self.helper, callee, &[self.context, code]);
     }

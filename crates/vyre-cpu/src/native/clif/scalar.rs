@@ -7,7 +7,7 @@ use super::super::asm::{Alu, Shift};
 use super::super::context;
 use super::super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
 use super::super::mir::{At, GSrc, M, R};
-use super::{Emitter, Flags, access};
+use super::{Emitter, Flags, access, constant};
 
 fn width(wide: bool) -> Type {
     if wide { types::I64 } else { types::I32 }
@@ -68,8 +68,16 @@ impl Emitter<'_> {
             let value = self.builder.ins().atomic_load(types::I32, access(), address);
             return self.set(dst, value);
         }
-        if at.base == R::CONTEXT && at.disp == context::STOP {
-            self.stop = Some(dst);
+        if at.base == R::CONTEXT {
+            match at.disp {
+                // One address for all uses, so that what is written there is seen to be what is read.
+                context::SCRATCH => return self.set(dst, self.scratch),
+                context::STOP => self.stop = Some(dst),
+                _ => {}
+            }
+            let ty = if bytes == 8 { types::I64 } else { types::I32 };
+            let value = self.builder.ins().load(ty, constant(), address, at.disp);
+            return self.set(dst, value);
         }
         let ins = self.builder.ins();
         let value = match (bytes, signed) {

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{ConstantData, Immediate, InstBuilder, InstructionDat
 use vyre_foundation::kernel::Scalar;
 
 use super::super::asm::VOp;
-use super::super::context::{COLUMN, RESULT, SCRATCH};
+use super::super::context::{COLUMN, RESULT};
 use super::super::lower::Rare;
 use super::super::mir::{Class, M, R, Src, Vec3};
 use super::super::ops;
@@ -169,7 +169,16 @@ impl Emitter<'_> {
     }
 
     fn vec(&mut self, v: &Vec3) -> Option<()> {
-        if !v.mask.is_none() || v.broadcast {
+        if v.broadcast {
+            return None;
+        }
+        if let (ops::VPMOVZXBD | ops::VPMOVSXBD | ops::VPMOVZXWD | ops::VPMOVSXWD | ops::VCVTPH2PS, Src::At(at)) =
+            (v.op, v.b)
+        {
+            let value = self.load_narrow(v.op, at, v.mask)?;
+            return self.set_lanes(v.dst, value);
+        }
+        if !v.mask.is_none() {
             return None;
         }
         // Anything with itself: the register need not hold anything before.
@@ -357,12 +366,11 @@ impl Emitter<'_> {
         if self.target.has_fma() {
             return self.builder.ins().fma(a, b, c);
         }
-        let scratch = self.builder.ins().load(I64, access(), self.context, SCRATCH);
         for (column, operand) in operands.into_iter().enumerate() {
-            self.builder.ins().store(access(), operand, scratch, column as i32 * COLUMN);
+            self.builder.ins().store(access(), operand, self.scratch, column as i32 * COLUMN);
         }
         self.call(Rare::Fma(if ty == F64X2 { Scalar::F64 } else { Scalar::F32 }).pack());
-        self.builder.ins().load(ty, access(), scratch, RESULT)
+        self.builder.ins().load(ty, access(), self.scratch, RESULT)
     }
 
     fn compare(&mut self, v: &Vec3) -> Option<Value> {
@@ -454,6 +462,16 @@ impl Emitter<'_> {
     fn each(&mut self, op: Each, v: &Vec3, ty: Type) -> Option<Value> {
         let b = self.whole(v.b, ty)?;
         let a = if v.a.is_none() { b } else { self.get_as(v.a, ty)? };
+        if !matches!(op, Each::LeadingZeros)
+            && let Some(count) = self.same(b)
+        {
+            let ins = self.builder.ins();
+            return Some(match op {
+                Each::Left => ins.ishl(a, count),
+                Each::Right => ins.ushr(a, count),
+                _ => ins.sshr(a, count),
+            });
+        }
         let mut value = a;
         for lane in 0..ty.lane_count() as u8 {
             let x = self.builder.ins().extractlane(a, lane);
@@ -468,6 +486,29 @@ impl Emitter<'_> {
             value = self.builder.ins().insertlane(value, one, lane);
         }
         Some(value)
+    }
+
+    /// The one word that all lanes of a value are seen to hold.
+    fn same(&mut self, value: Value) -> Option<Value> {
+        let dfg = &self.builder.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(value) else { return None };
+        match dfg.insts[inst] {
+            InstructionData::Unary { opcode: Opcode::Splat, arg } => Some(arg),
+            // Counts are small, so their lower halves are all of them.
+            InstructionData::Unary { opcode: Opcode::UwidenLow, arg } => self.same(arg),
+            InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => self.same(arg),
+            InstructionData::Binary { opcode: Opcode::Band, args: [a, b] } => {
+                let (a, b) = (self.same(a)?, self.same(b)?);
+                Some(self.builder.ins().band(a, b))
+            }
+            InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } => {
+                let bytes: [u8; 16] = dfg.constants.get(constant_handle).as_slice().try_into().ok()?;
+                let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                let same = bytes.chunks(4).all(|other| other == word.to_le_bytes());
+                same.then(|| self.builder.ins().iconst(I32, i64::from(word)))
+            }
+            _ => None,
+        }
     }
 
     /// The lanes of a mask register; `None` where all are known to be set.

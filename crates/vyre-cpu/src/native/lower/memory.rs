@@ -324,7 +324,7 @@ impl<'k> Lower<'k> {
 
     /// The instruction that widens a stored type, where it can be masked.
     fn narrow_load(&self, element: Element) -> Option<VOp> {
-        if self.isa != Isa::Avx512 {
+        if !self.isa.is_rich() {
             return None;
         }
         Some(match element {
@@ -493,7 +493,7 @@ impl<'k> Lower<'k> {
         c: usize,
     ) {
         let scalar = element.scalar();
-        let narrow = self.isa == Isa::Avx512
+        let narrow = self.isa.is_rich()
             && matches!(element, Element::U8 | Element::I8 | Element::U16 | Element::I16 | Element::F16);
         if !is_plain(element) && !narrow {
             return self.store_by_helper(address, element, (value, component), mask, c);
