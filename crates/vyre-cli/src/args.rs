@@ -248,7 +248,7 @@ fn size(text: &str) -> Result<[u32; 3], String> {
         return Err("at most three sizes, as in 16x16x1".to_owned());
     }
     for (size, part) in size.iter_mut().zip(parts) {
-        *size = part.trim().parse().map_err(|_| format!("`{part}` is not a size"))?;
+        *size = part.trim().parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("`{part}` is not a size"))?;
     }
     Ok(size)
 }

@@ -78,9 +78,11 @@ pub(crate) fn doctor(output: &Output) -> Result<(), Failure> {
         (wrong, _) => format!("{wrong} things to look at"),
     });
     if output.json {
-        return output.print_json(&json!({ "facts": lines, "problems": vyre::diagnostics::to_json_all(&problems) }));
+        output.print_json(&json!({ "facts": lines, "problems": vyre::diagnostics::to_json_all(&problems) }))?;
+    } else {
+        output.print(&lines.join("\n"))?;
+        output.problems(&problems);
     }
-    output.print(&lines.join("\n"))?;
-    output.problems(&problems);
-    Ok(())
+    // A device that is not there is no fault.
+    if wrong == 0 { Ok(()) } else { Err(Failure::Told) }
 }

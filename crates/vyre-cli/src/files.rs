@@ -120,7 +120,12 @@ fn cant_write(path: &Path, error: &io::Error) -> Diagnostic {
     // What refused to be written may have said more than the system does.
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>()) {
         Some(diagnostic) => diagnostic.clone(),
-        None => Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {error}", path.display())),
+        None => {
+            // The name that it was to have meanwhile says nothing to the user.
+            let error = error.to_string();
+            let why = error.split_once(" at path ").map_or(error.as_str(), |(why, _)| why);
+            Diagnostic::new(&codes::command::CANT_WRITE, format!("`{}` can't be written: {why}", path.display()))
+        }
     }
 }
 

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
             eprintln!("{text}");
             ExitCode::from(3)
         }
+        Err(Failure::Told) => ExitCode::from(1),
         Err(Failure::Diagnostics(problems)) => {
             output.problems(&problems);
             ExitCode::from(1)

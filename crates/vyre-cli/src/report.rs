@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Diagnostics(Vec<Diagnostic>),
     /// `--check` found that a backend and the reference disagree.
     Difference(String),
+    /// What is wrong was told as a result.
+    Told,
 }
 
 impl From<Diagnostic> for Failure {

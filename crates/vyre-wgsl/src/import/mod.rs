@@ -7,6 +7,7 @@ mod math;
 mod matrix;
 mod module;
 mod names;
+mod recover;
 mod uses;
 
 use std::borrow::Cow;
@@ -36,9 +37,29 @@ pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diag
     let text = SourceText { text: Some(source), file: options.file.as_deref() };
     guard::check_text(&text, source).map_err(|problem| vec![problem])?;
     on_big_stack(&|| {
-        let parsed = catch(|| naga::front::wgsl::parse_str(&without_subgroups(source)))?;
-        let module = parsed.map_err(|error| vec![parse_problem(&text, &error)])?;
-        translate(&module, &text, options)
+        let (module, info) = front(source, &text).map_err(|mut problems| match problems.pop() {
+            Some(first) => recover::all(source, first, |rest| front(rest, &text).map(drop)),
+            None => Vec::new(),
+        })?;
+        translate(&module, &info, &text, options)
+    })
+}
+
+/// naga's parser and validator over WGSL; the one problem that stops them comes with its place.
+fn front(source: &str, text: &SourceText<'_>) -> Result<(Module, ModuleInfo), Vec<recover::Problem>> {
+    let unplaced = |problems: Vec<Diagnostic>| problems.into_iter().map(|problem| (problem, None)).collect::<Vec<_>>();
+    let module = catch(|| naga::front::wgsl::parse_str(&without_subgroups(source)))
+        .map_err(unplaced)?
+        .map_err(|error| vec![parse_problem(text, &error)])?;
+    let info = validate(&module, text).map_err(unplaced)?.map_err(|problem| vec![problem])?;
+    Ok((module, info))
+}
+
+/// Problems of naga itself are outside, those of the module inside.
+fn validate(module: &Module, text: &SourceText<'_>) -> Result<Result<ModuleInfo, recover::Problem>, Vec<Diagnostic>> {
+    catch(|| {
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+        validator.validate(module).map_err(|error| invalid_problem(text, &error))
     })
 }
 
@@ -51,7 +72,8 @@ pub fn import_spirv(bytes: &[u8], options: &ImportOptions) -> Result<Program, Ve
         let parsed = catch(|| naga::front::spv::parse_u8_slice(bytes, &spv))?;
         let module =
             parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])?;
-        translate(&module, &text, options)
+        let info = validate(&module, &text)?.map_err(|(problem, _)| vec![problem])?;
+        translate(&module, &info, &text, options)
     })
 }
 
@@ -128,7 +150,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -> Diagnostic {
+fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -> recover::Problem {
     let mut message = one_line(error.message());
     let label = error.labels().next();
     if let Some((_, label)) = &label
@@ -141,10 +163,11 @@ fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -
     if !notes.is_empty() {
         diagnostic = diagnostic.with_fix(notes.join(" "));
     }
-    text.mark(diagnostic, label.map_or(Span::UNDEFINED, |(span, _)| span))
+    let span = label.map_or(Span::UNDEFINED, |(span, _)| span);
+    (text.mark(diagnostic, span), span.to_range())
 }
 
-fn invalid_problem(text: &SourceText<'_>, error: &naga::WithSpan<naga::valid::ValidationError>) -> Diagnostic {
+fn invalid_problem(text: &SourceText<'_>, error: &naga::WithSpan<naga::valid::ValidationError>) -> recover::Problem {
     let mut message = error.as_inner().to_string();
     let mut cause = std::error::Error::source(error.as_inner());
     while let Some(inner) = cause {
@@ -157,16 +180,18 @@ fn invalid_problem(text: &SourceText<'_>, error: &naga::WithSpan<naga::valid::Va
         .filter(|(span, _)| span.is_defined())
         .min_by_key(|(span, _)| span.to_range().map_or(usize::MAX, |range| range.end.saturating_sub(range.start)));
     let diagnostic = Diagnostic::new(&codes::wgsl::WGSL_INVALID, one_line(&message));
-    text.mark(diagnostic, place.map_or(Span::UNDEFINED, |(span, _)| *span))
+    let span = place.map_or(Span::UNDEFINED, |(span, _)| *span);
+    (text.mark(diagnostic, span), span.to_range())
 }
 
-fn translate(module: &Module, text: &SourceText<'_>, options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
+fn translate(
+    module: &Module,
+    info: &ModuleInfo,
+    text: &SourceText<'_>,
+    options: &ImportOptions,
+) -> Result<Program, Vec<Diagnostic>> {
     let entry = find_entry(module, options).map_err(|problem| vec![problem])?;
-    let info: ModuleInfo = catch(|| {
-        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
-        validator.validate(module).map_err(|error| vec![invalid_problem(text, &error)])
-    })??;
-    Importer::new(module, &info, *text).run(entry)
+    Importer::new(module, info, *text).run(entry)
 }
 
 fn find_entry(module: &Module, options: &ImportOptions) -> Result<usize, Diagnostic> {

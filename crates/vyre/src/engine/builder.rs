@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use vyre_driver::metrics::Metrics;
@@ -7,7 +7,7 @@ use vyre_driver::registry::Registry;
 use vyre_driver::routing::default_routes_path;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, VyreBackend};
-use vyre_spec::{Diagnostic, codes};
+use vyre_spec::{Diagnostic, Severity, codes};
 
 use super::routes::Routes;
 use super::tuning::{Folder, Tuning};
@@ -102,10 +102,7 @@ impl EngineBuilder {
         let disk = pipelines.and_then(|root| match DiskPipelineCache::open(&root) {
             Ok(disk) => Some(Arc::new(disk)),
             Err(error) => {
-                notices.push(Diagnostic::new(
-                    &codes::engine::NO_DISK_CACHE,
-                    format!("the pipeline cache at `{}` can't be used: {error}", root.display()),
-                ));
+                notices.push(no_disk_cache(&root, &error));
                 None
             }
         });
@@ -115,7 +112,10 @@ impl EngineBuilder {
         };
         notices.extend(unknown_mode);
         let (routes, bad_routes) = Routes::new(&self.registry.ids(), routes);
-        notices.extend(bad_routes);
+        notices.extend(bad_routes.map(|mut problem| {
+            problem.severity = problem.severity.min(Severity::Warning);
+            problem
+        }));
         Ok(Engine {
             inner: Arc::new(Inner {
                 registry: self.registry,
@@ -127,6 +127,18 @@ impl EngineBuilder {
                 notices: Mutex::new(notices),
             }),
         })
+    }
+}
+
+/// The cache knows best why it can't be used, and what to do.
+fn no_disk_cache(root: &Path, error: &std::io::Error) -> Diagnostic {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>());
+    let why = inner.map_or_else(|| error.to_string(), |inner| inner.message.clone());
+    let message = format!("the pipeline cache at `{}` can't be used: {why}", root.display());
+    let notice = Diagnostic::new(&codes::engine::NO_DISK_CACHE, message);
+    match inner {
+        Some(inner) => notice.with_fix(inner.fix.clone()),
+        None => notice,
     }
 }
 
