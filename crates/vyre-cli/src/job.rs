@@ -159,6 +159,7 @@ impl Job {
         if !problems.is_empty() {
             return Err(Failure::Diagnostics(problems));
         }
+        inherit_shape(&source.program, &mut shapes);
         let mut job = Job { source, inputs: bytes, config, shapes };
         job.grid_from_shape()?;
         Ok(job)
@@ -305,6 +306,20 @@ fn shape(source: &Source, text: &str) -> Result<(String, Vec<usize>), Diagnostic
         Some(axes) => Ok((name.to_owned(), axes)),
         None => Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, format!("`{shape}` is not a shape"))
             .with_fix("Write N, HxW or HxWxC, as in --shape out=512x512.")),
+    }
+}
+
+/// A result whose length is open has that of the first input whose length is open, and then it has its shape, too.
+fn inherit_shape(program: &Program, shapes: &mut Vec<(String, Vec<usize>)>) {
+    let order = program.binding_order();
+    let open = || order.iter().map(|&index| &program.buffers()[index]).filter(|buffer| buffer.count == Count::Runtime);
+    let first = open().find(|buffer| buffer.kind.is_input() && buffer.kind != BufferKind::Uniform);
+    let Some(first) = first else { return };
+    let Some((_, shape)) = shapes.iter().find(|(known, _)| first.name.as_str() == known).cloned() else { return };
+    for buffer in open().filter(|buffer| !buffer.kind.is_input() && buffer.ty == first.ty) {
+        if shapes.iter().all(|(known, _)| buffer.name.as_str() != known) {
+            shapes.push((buffer.name.to_string(), shape.clone()));
+        }
     }
 }
 

@@ -192,7 +192,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let told = String::from_utf8_lossy(&told.stderr);
     assert_eq!(told.matches("error[V").count(), 3, "what only follows from the others is not told:\n{told}");
     home.refused(&["run", "three.wgsl", "--in", "a=iota:4"], 1, &["three.wgsl:5:", "three.wgsl:6:", "three.wgsl:8:"]);
-    home.file("three.vyre", "@a\n@b\n@c\n");
+    home.file("three.vyre", "@a;\n@b;\n@c;\n");
     home.refused(&["check", "three.vyre"], 1, &["three.vyre:1:", "three.vyre:2:", "three.vyre:3:"]);
     // Wrong inputs are told together, too.
     let output = home.vyre(&["run", DOUBLE, "--in", "b=iota:4", "--shape", "out=NaN", "--set", "n=1"]);

@@ -93,4 +93,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/backend.md")]
     struct Backend;
+    #[doc = include_str!("../../../docs/ir.md")]
+    struct Ir;
+    #[doc = include_str!("../../../docs/warm-pack.md")]
+    struct WarmPack;
 }
