@@ -606,7 +606,7 @@ impl Expand {
         let otherwise = Block { insts: Vec::new(), end: End::Yield(near.to_vec()) };
         let results = vec![self.value(ty), self.value(Scalar::I32)];
         let (r, q) = (results[0], results[1]);
-        self.push(Inst::If { cond: large, then, otherwise, results });
+        self.push(Inst::If { cond: large, then: Box::new(then), otherwise: Box::new(otherwise), results });
         // x − x is NaN for infinity.
         let difference = self.sub(x, x);
         let difference = self.cast(difference, ty);

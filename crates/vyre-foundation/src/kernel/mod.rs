@@ -408,9 +408,9 @@ pub enum Inst {
         /// Bool.
         cond: Value,
         /// When true.
-        then: Block,
+        then: Box<Block>,
         /// When false.
-        otherwise: Block,
+        otherwise: Box<Block>,
         /// Defined by the `Yield` of the way taken.
         results: Vec<Value>,
     },

@@ -220,7 +220,7 @@ impl Expand {
         let done = self.bin(Binary::Eq, found, seen);
         let leave = Block { insts: Vec::new(), end: End::Break(vec![found]) };
         let go_on = Block { insts: Vec::new(), end: End::Yield(Vec::new()) };
-        self.push(Inst::If { cond: done, then: leave, otherwise: go_on, results: Vec::new() });
+        self.push(Inst::If { cond: done, then: Box::new(leave), otherwise: Box::new(go_on), results: Vec::new() });
         let insts = self.blocks.pop().unwrap_or_default();
         let body = Block { insts, end: End::Continue(vec![found]) };
         let results = vec![self.value(Scalar::U32)];
@@ -237,7 +237,7 @@ impl Expand {
             Some(cond) => {
                 let then = Block { insts, end: End::Yield(Vec::new()) };
                 let otherwise = Block { insts: Vec::new(), end: End::Yield(Vec::new()) };
-                self.push(Inst::If { cond, then, otherwise, results: Vec::new() });
+                self.push(Inst::If { cond, then: Box::new(then), otherwise: Box::new(otherwise), results: Vec::new() });
             }
             None => insts.into_iter().for_each(|inst| self.push(inst)),
         }

@@ -10,11 +10,23 @@ const MAX_NESTING: usize = 120;
 /// Operators in one expression without brackets: each is a level of recursion in naga's lowering.
 const MAX_CHAIN: u32 = 2000;
 
-pub(super) fn check_text(text: &SourceText<'_>, source: &str) -> Result<(), Diagnostic> {
+/// Sources up to so many open brackets, and operators in the expressions around them, are handled on the caller's stack: that
+/// takes some hundred kilobytes.
+const SHALLOW_NESTING: usize = 16;
+const SHALLOW_CHAIN: u32 = 6 * SHALLOW_NESTING as u32;
+
+/// How deep the front end's recursion will go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Shallow,
+    Deep,
+}
+
+pub(super) fn check_text(text: &SourceText<'_>, source: &str) -> Result<Depth, Diagnostic> {
     if source.len() > MAX_BYTES {
         return Err(too_large(format!("the source has {} bytes; at most {MAX_BYTES} are accepted", source.len())));
     }
-    Scan { text, source, at: 0, levels: vec![Level::default()], after_block: false }.run()
+    Scan { text, source, at: 0, levels: vec![Level::default()], after_block: false, depth: Depth::Shallow }.run()
 }
 
 pub(super) fn check_binary(bytes: &[u8]) -> Result<(), Diagnostic> {
@@ -62,10 +74,11 @@ struct Scan<'a> {
     levels: Vec<Level>,
     /// The last token closed a block.
     after_block: bool,
+    depth: Depth,
 }
 
 impl Scan<'_> {
-    fn run(mut self) -> Result<(), Diagnostic> {
+    fn run(mut self) -> Result<Depth, Diagnostic> {
         let bytes = self.source.as_bytes();
         while self.at < bytes.len() {
             let start = self.at;
@@ -99,6 +112,9 @@ impl Scan<'_> {
                     // A call or index chain such as `f(…)[…]` is one level of recursion a link, like an operator.
                     level.chain += 1;
                     self.levels.push(Level::default());
+                    if depth > SHALLOW_NESTING {
+                        self.depth = Depth::Deep;
+                    }
                     if depth >= MAX_NESTING {
                         return Err(self.problem(start, format!("brackets are nested more than {MAX_NESTING} deep")));
                     }
@@ -121,6 +137,13 @@ impl Scan<'_> {
                 _ if word => {}
                 _ => level.chain += 1,
             }
+            // Where no level has more than six, they can't be too many together.
+            if self.depth == Depth::Shallow && self.levels.last().is_some_and(|level| level.chain + level.elses > 6) {
+                let open: u32 = self.levels.iter().map(|level| level.chain + level.elses).sum();
+                if open > SHALLOW_CHAIN {
+                    self.depth = Depth::Deep;
+                }
+            }
             if let Some(level) = self.levels.last()
                 && (level.chain > MAX_CHAIN || level.elses > MAX_CHAIN)
             {
@@ -129,7 +152,7 @@ impl Scan<'_> {
                 return Err(self.problem(start, format!("there are more than {MAX_CHAIN} {what}")));
             }
         }
-        Ok(())
+        Ok(self.depth)
     }
 
     fn problem(&self, start: usize, message: String) -> Diagnostic {

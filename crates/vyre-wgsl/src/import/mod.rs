@@ -18,6 +18,7 @@ use naga::{Module, ShaderStage, Span};
 use vyre_foundation::ir::Program;
 use vyre_spec::{Diagnostic, SourceLocation, codes};
 
+use guard::Depth;
 use module::Importer;
 
 /// What to import and how to speak about it.
@@ -29,20 +30,25 @@ pub struct ImportOptions {
     pub file: Option<String>,
 }
 
-/// naga's front ends and the translation recurse; the guard bounds how deep, and this is more than that takes.
+/// naga's front ends and the translation recurse; the guard bounds how deep, and this is more than that takes. A thread of its
+/// own costs about as much as the import of a small kernel, so only deep sources get one.
 const STACK_BYTES: usize = 256 << 20;
 
 /// Imports a compute kernel from WGSL text. All problems that can be found are reported together.
 pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
     let text = SourceText { text: Some(source), file: options.file.as_deref() };
-    guard::check_text(&text, source).map_err(|problem| vec![problem])?;
-    on_big_stack(&|| {
+    let depth = guard::check_text(&text, source).map_err(|problem| vec![problem])?;
+    let work = || {
         let (module, info) = front(source, &text).map_err(|mut problems| match problems.pop() {
             Some(first) => recover::all(source, first, |rest| front(rest, &text).map(drop)),
             None => Vec::new(),
         })?;
         translate(&module, &info, &text, options)
-    })
+    };
+    match depth {
+        Depth::Shallow => work(),
+        Depth::Deep => on_big_stack(&work),
+    }
 }
 
 /// naga's parser and validator over WGSL; the one problem that stops them comes with its place.

@@ -264,7 +264,7 @@ impl<'a> Lower<'a> {
         let otherwise_block = self.builder.close(other_end);
         let then_end = end_of(&then.state, yields);
         let then_block = self.builder.close(then_end);
-        self.builder.push(Inst::If { cond, then: then_block, otherwise: otherwise_block, results });
+        self.builder.push(Inst::If { cond, then: Box::new(then_block), otherwise: Box::new(otherwise_block), results });
         for (slot, value) in updates {
             self.set(slot, value);
         }

@@ -11,24 +11,22 @@ mod tests;
 
 use super::{Block, Inst, Kernel, Op, Passes, Value};
 
-/// How often the passes run; each makes work for the others.
-const ROUNDS: usize = 3;
-
-/// Runs the passes.
+/// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
+/// simplified and counted in the first then grows once, and few walks see the large kernel.
 pub(super) fn optimise(kernel: &mut Kernel, passes: Passes) {
-    for round in 0..ROUNDS {
-        rewrite::run(kernel, passes, false);
+    for round in [passes.without(Passes::UNROLL), passes] {
+        rewrite::run(kernel, round, false);
         if passes.contains(Passes::COUNTED) {
             counted::run(kernel);
         }
         if passes.contains(Passes::DEAD) {
             dead::run(kernel);
         }
-        // Moving after the last round would move loads whose guards are gone.
-        if passes.contains(Passes::INVARIANT) && round + 1 < ROUNDS {
+        if passes.contains(Passes::INVARIANT) {
             invariant::run(kernel);
         }
     }
+    // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
         ranges::run(kernel);
     }

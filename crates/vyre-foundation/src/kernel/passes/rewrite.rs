@@ -1,7 +1,9 @@
 //! One walk over the kernel that rebuilds it: folds, shares common values, takes known ways, and unrolls.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use hashbrown::HashTable;
 
 use super::exits;
 use crate::ir::Literal;
@@ -46,7 +48,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
         known: vec![None; count],
         visible: vec![false; count],
         known_log: Vec::new(),
-        table: HashMap::default(),
+        table: HashTable::with_capacity(count),
         table_log: Vec::new(),
         scope: Vec::new(),
         epochs: Epochs {
@@ -76,7 +78,8 @@ pub(super) struct Mix(u64);
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        self.0
+        // The product's high bits are the well mixed ones; tables look at the low ones first.
+        self.0.rotate_left(26)
     }
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
@@ -150,7 +153,13 @@ impl Epochs {
     }
 }
 
-type Key = (Op, Type);
+/// A computed value: its hash, itself, and the epoch of the memory it read.
+#[derive(Clone, Copy)]
+struct Known {
+    hash: u64,
+    value: Value,
+    epoch: u32,
+}
 
 pub(super) struct Rewriter {
     pub(super) passes: Passes,
@@ -161,8 +170,9 @@ pub(super) struct Rewriter {
     known: Vec<Option<bool>>,
     visible: Vec<bool>,
     known_log: Vec<Value>,
-    table: Map<Key, (Value, u32)>,
-    table_log: Vec<(Key, Option<(Value, u32)>)>,
+    /// Values that were computed, with the epoch of the memory they read, found by their operation.
+    table: HashTable<Known>,
+    table_log: Vec<(Known, Option<Known>)>,
     /// Values defined in open blocks.
     scope: Vec<Value>,
     epochs: Epochs,
@@ -254,11 +264,13 @@ impl Rewriter {
         for value in self.known_log.drain(mark.known..) {
             self.known[value.index()] = None;
         }
-        for (key, old) in self.table_log.drain(mark.table..).rev() {
-            match old {
-                Some(old) => self.table.insert(key, old),
-                None => self.table.remove(&key),
-            };
+        for (known, before) in self.table_log.drain(mark.table..).rev() {
+            if let Ok(mut entry) = self.table.find_entry(known.hash, |other| other.value == known.value) {
+                match before {
+                    Some(before) => *entry.get_mut() = before,
+                    None => drop(entry.remove()),
+                }
+            }
         }
         for value in self.scope.drain(mark.scope..) {
             self.visible[value.index()] = false;
@@ -311,16 +323,26 @@ impl Rewriter {
             }
             return self.constant(literal);
         }
-        let shared = self.on(Passes::COMMON) && !op.is_across_subgroup();
         let epoch = match &op {
             Op::Load { address, .. } => self.epochs.of(address.memory),
             _ => 0,
         };
-        if shared
-            && let Some(&(value, then)) = self.table.get(&(op.clone(), ty))
-            && then == epoch
-        {
-            return value;
+        let shared = self.on(Passes::COMMON) && !op.is_across_subgroup();
+        let mut hash = 0;
+        let mut before = None;
+        if shared {
+            let mut mix = Mix::default();
+            op.hash(&mut mix);
+            hash = mix.finish();
+            let same = |known: &Known| {
+                self.values[known.value.index()].ty == ty && self.defs[known.value.index()].as_ref() == Some(&op)
+            };
+            before = self.table.find(hash, same).copied();
+            if let Some(known) = before
+                && known.epoch == epoch
+            {
+                return known.value;
+            }
         }
         let value = match old {
             Some(old) => self.define(old),
@@ -333,9 +355,16 @@ impl Rewriter {
         };
         self.defs[value.index()] = Some(op.clone());
         if shared {
-            let key = (op.clone(), ty);
-            let before = self.table.insert(key.clone(), (value, epoch));
-            self.table_log.push((key, before));
+            let known = Known { hash, value, epoch };
+            match before {
+                Some(before) => {
+                    if let Some(entry) = self.table.find_mut(hash, |other| other.value == before.value) {
+                        *entry = known;
+                    }
+                }
+                None => drop(self.table.insert_unique(hash, known, |known| known.hash)),
+            }
+            self.table_log.push((known, before));
         }
         self.push(Inst::Let(value, op));
         value
@@ -473,7 +502,7 @@ impl Rewriter {
         if !simplify {
             let results: Vec<Value> = results.iter().map(|result| self.define(*result)).collect();
             let leaves = !matches!(yes.end, End::Yield(_)) && !matches!(no.end, End::Yield(_));
-            self.push(Inst::If { cond, then: yes, otherwise: no, results });
+            self.push(Inst::If { cond, then: Box::new(yes), otherwise: Box::new(no), results });
             return leaves.then_some(End::Unreachable);
         }
         match (&yes.end, &no.end) {
@@ -486,19 +515,19 @@ impl Rewriter {
                 let values = values.clone();
                 let yes = Block { insts: yes.insts, end: End::Yield(Vec::new()) };
                 let kept = Block { insts: Vec::new(), end: End::Yield(Vec::new()) };
-                self.push(Inst::If { cond, then: kept, otherwise: no, results: Vec::new() });
+                self.push(Inst::If { cond, then: Box::new(kept), otherwise: Box::new(no), results: Vec::new() });
                 self.go_on(cond, true, yes.insts, &values, results);
                 None
             }
             (_, End::Yield(values)) => {
                 let values = values.clone();
                 let kept = Block { insts: Vec::new(), end: End::Yield(Vec::new()) };
-                self.push(Inst::If { cond, then: yes, otherwise: kept, results: Vec::new() });
+                self.push(Inst::If { cond, then: Box::new(yes), otherwise: Box::new(kept), results: Vec::new() });
                 self.go_on(cond, false, no.insts, &values, results);
                 None
             }
             _ => {
-                self.push(Inst::If { cond, then: yes, otherwise: no, results: Vec::new() });
+                self.push(Inst::If { cond, then: Box::new(yes), otherwise: Box::new(no), results: Vec::new() });
                 Some(End::Unreachable)
             }
         }
@@ -544,7 +573,7 @@ impl Rewriter {
         let results = new_results.iter().map(|result| self.define(*result)).collect();
         let then = Block { insts: yes.insts, end: End::Yield(new_a) };
         let otherwise = Block { insts: no.insts, end: End::Yield(new_b) };
-        self.push(Inst::If { cond, then, otherwise, results });
+        self.push(Inst::If { cond, then: Box::new(then), otherwise: Box::new(otherwise), results });
     }
 
     fn repeat(&mut self, inner: &Loop) -> Option<End> {
