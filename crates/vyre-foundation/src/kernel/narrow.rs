@@ -95,7 +95,15 @@ impl Expand {
                 }
                 None => self.load_bound(address, lane, element, guard),
             };
-            parts.push(self.decode(element, code));
+            let value = self.decode(element, code);
+            parts.push(match guard {
+                // Zero bits are not zero in this type, but what lies outside the buffer is.
+                Some(guard) if element == Element::NF4 => {
+                    let zero = self.c(value, 0.0);
+                    self.select(guard, value, zero)
+                }
+                _ => value,
+            });
         }
         if width == 1 {
             return Some(parts[0]);

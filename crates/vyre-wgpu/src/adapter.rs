@@ -1,0 +1,223 @@
+//! The adapters that wgpu finds, and what they can do.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+
+use vyre_driver::backend::{Capabilities, DeviceKind, Limits, TypeSet};
+use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
+use vyre_foundation::ir::DataType;
+use vyre_foundation::kernel::Features;
+use vyre_spec::{Diagnostic, codes};
+use wgpu::{Backends, DeviceType, Features as Wanted, InstanceDescriptor, InstanceFlags};
+
+use crate::emit::Facts;
+
+/// By position among the adapters; more than these are not opened.
+const IDS: [&str; 8] = ["wgpu", "wgpu:1", "wgpu:2", "wgpu:3", "wgpu:4", "wgpu:5", "wgpu:6", "wgpu:7"];
+
+/// What is used of an adapter where it has it.
+const USED: Wanted = Wanted::IMMEDIATES
+    .union(Wanted::PASSTHROUGH_SHADERS)
+    .union(Wanted::PIPELINE_CACHE)
+    .union(Wanted::TIMESTAMP_QUERY)
+    .union(Wanted::SHADER_F16)
+    .union(Wanted::SHADER_F64)
+    .union(Wanted::SHADER_INT64)
+    .union(Wanted::SHADER_INT64_ATOMIC_ALL_OPS)
+    .union(Wanted::SHADER_INT64_ATOMIC_MIN_MAX)
+    .union(Wanted::SUBGROUP);
+
+/// An adapter as wgpu describes it.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    /// The name of the backend that runs on it: `wgpu` for the first, then `wgpu:1`, `wgpu:2`, ….
+    pub id: &'static str,
+    /// `Vulkan`, `Metal` or `Dx12`.
+    pub api: String,
+    /// What it is and can do.
+    pub capabilities: Capabilities,
+    pub(crate) adapter: wgpu::Adapter,
+    pub(crate) features: Wanted,
+    pub(crate) limits: wgpu::Limits,
+    /// Kernels reach the driver as SPIR-V of ours.
+    pub(crate) spirv: bool,
+}
+
+impl Adapter {
+    /// The same adapter with no more than every adapter has: no f16, f64, 64-bit integers or subgroups. Shows how a program fares
+    /// elsewhere.
+    #[must_use]
+    pub fn without_optional_types(&self) -> Adapter {
+        let optional = Wanted::SHADER_F16
+            | Wanted::SHADER_F64
+            | Wanted::SHADER_INT64
+            | Wanted::SHADER_INT64_ATOMIC_ALL_OPS
+            | Wanted::SHADER_INT64_ATOMIC_MIN_MAX
+            | Wanted::SUBGROUP;
+        let mut adapter = self.clone();
+        adapter.features = adapter.features.difference(optional);
+        set_types(&mut adapter.capabilities, adapter.features);
+        adapter
+    }
+}
+
+/// wgpu's futures are ready at once everywhere but in browsers.
+pub(crate) fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// All adapters of this machine that can run kernels: GPUs with their own memory first, then those that share the host's, then
+/// the rest, and drivers in software last. The error says why there is none.
+pub fn adapters() -> Result<Vec<Adapter>, Diagnostic> {
+    // Drivers are loaded once; asking again costs time and may give other handles.
+    static FOUND: OnceLock<Result<Vec<Adapter>, Diagnostic>> = OnceLock::new();
+    FOUND.get_or_init(enumerate).clone()
+}
+
+fn enumerate() -> Result<Vec<Adapter>, Diagnostic> {
+    let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+    let instance = wgpu::Instance::new(InstanceDescriptor {
+        backends,
+        // No validation layers and no debug names, whatever the profile.
+        flags: InstanceFlags::empty(),
+        ..InstanceDescriptor::new_without_display_handle()
+    });
+    let found = ready(instance.enumerate_adapters(backends)).unwrap_or_default();
+    let mut reasons = Vec::new();
+    let mut usable: Vec<_> = Vec::new();
+    for adapter in found {
+        match describe(adapter) {
+            Ok(adapter) => usable.push(adapter),
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    let rank = |kind| match kind {
+        DeviceKind::Discrete => 0,
+        DeviceKind::Integrated => 1,
+        DeviceKind::Software => 3,
+        _ => 2,
+    };
+    usable.sort_by_key(|adapter| rank(adapter.capabilities.kind));
+    usable.truncate(IDS.len());
+    for (adapter, id) in usable.iter_mut().zip(IDS) {
+        adapter.id = id;
+    }
+    if usable.is_empty() {
+        let why = match &reasons[..] {
+            [] => "wgpu finds no adapter for Vulkan, Metal or DX12".to_owned(),
+            reasons => format!("no adapter can run kernels: {}", reasons.join("; ")),
+        };
+        return Err(Diagnostic::new(&codes::wgpu::NO_ADAPTER, why));
+    }
+    Ok(usable)
+}
+
+fn describe(adapter: wgpu::Adapter) -> Result<Adapter, String> {
+    let info = adapter.get_info();
+    let (features, mut limits) = (adapter.features() & USED, adapter.limits());
+    if !features.contains(Wanted::IMMEDIATES) {
+        return Err(format!("{} takes no immediate data", info.name));
+    }
+    // Facts are words; a launch needs at least those that don't belong to a buffer.
+    let words = (limits.max_immediate_size / 4).min(64);
+    let Some(buffers) = words.checked_sub(Facts::words(0) as u32).filter(|&buffers| buffers > 0) else {
+        return Err(format!("{} takes only {} bytes of immediate data", info.name, limits.max_immediate_size));
+    };
+    limits.max_immediate_size = words * 4;
+    let spirv = info.backend == wgpu::Backend::Vulkan && features.contains(Wanted::PASSTHROUGH_SHADERS);
+    let mut capabilities = Capabilities::default();
+    capabilities.name = info.name.clone();
+    capabilities.driver = format!("{:?}, {} {}", info.backend, info.driver, info.driver_info);
+    capabilities.kind = match info.device_type {
+        DeviceType::DiscreteGpu => DeviceKind::Discrete,
+        DeviceType::IntegratedGpu => DeviceKind::Integrated,
+        DeviceType::Cpu => DeviceKind::Software,
+        DeviceType::VirtualGpu | DeviceType::Other => DeviceKind::Other,
+    };
+    set_types(&mut capabilities, features);
+    if features.contains(Wanted::SUBGROUP) {
+        capabilities.subgroup_sizes = Some([info.subgroup_min_size, info.subgroup_max_size]);
+    }
+    capabilities.limits = launch_limits(&limits, buffers);
+    capabilities.resident = true;
+    capabilities.timestamps = features.contains(Wanted::TIMESTAMP_QUERY);
+
+    // What the driver makes of a kernel depends on itself; what we give it, on wgpu and on us.
+    let extra = format!("{} {} {:?} {}", info.name, info.driver_info, info.backend, env!("CARGO_PKG_VERSION"));
+    capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(info.vendor, info.device, &info.driver, &extra);
+    let api = format!("{:?}", info.backend);
+    Ok(Adapter { id: IDS[0], api, capabilities, adapter, features, limits, spirv })
+}
+
+/// What follows from the features: types, kernel and pipeline features.
+fn set_types(capabilities: &mut Capabilities, features: Wanted) {
+    let has = |feature| features.contains(feature);
+    let mut kernel_features = Features::NARROW;
+    let mut types = vec![
+        DataType::Bool,
+        DataType::U32,
+        DataType::I32,
+        DataType::F32,
+        DataType::U8,
+        DataType::I8,
+        DataType::U16,
+        DataType::I16,
+        DataType::BF16,
+        DataType::F8E4M3,
+        DataType::F8E5M2,
+        DataType::I4,
+        DataType::FP4,
+        DataType::NF4,
+    ];
+    if has(Wanted::SHADER_F16) {
+        kernel_features = kernel_features.union(Features::F16);
+        types.push(DataType::F16);
+    }
+    if has(Wanted::SHADER_F64) {
+        kernel_features = kernel_features.union(Features::F64);
+        types.push(DataType::F64);
+    }
+    if has(Wanted::SHADER_INT64) {
+        kernel_features = kernel_features.union(Features::INT64);
+        types.extend([DataType::U64, DataType::I64]);
+        if has(Wanted::SHADER_INT64_ATOMIC_ALL_OPS) {
+            kernel_features = kernel_features.union(Features::ATOMIC64);
+        }
+    }
+    if has(Wanted::SUBGROUP) {
+        kernel_features = kernel_features.union(Features::SUBGROUP);
+    }
+    capabilities.types = TypeSet::of(&types);
+    capabilities.features = kernel_features;
+    capabilities.pipeline_features = PipelineFeatureFlags::PUSH_CONSTANTS;
+    if has(Wanted::SHADER_F16) {
+        capabilities.pipeline_features = capabilities.pipeline_features.union(PipelineFeatureFlags::F16);
+    }
+    if has(Wanted::SUBGROUP) {
+        capabilities.pipeline_features = capabilities.pipeline_features.union(PipelineFeatureFlags::SUBGROUP_OPS);
+    } else {
+        capabilities.subgroup_sizes = None;
+    }
+}
+
+fn launch_limits(limits: &wgpu::Limits, buffers: u32) -> Limits {
+    let mut own = Limits::default();
+    own.max_workgroup_size =
+        [limits.max_compute_workgroup_size_x, limits.max_compute_workgroup_size_y, limits.max_compute_workgroup_size_z];
+    own.max_workgroup_invocations = limits.max_compute_invocations_per_workgroup;
+    // Larger grids are split.
+    own.max_grid = [u32::MAX; 3];
+    own.max_workgroup_memory = limits.max_compute_workgroup_storage_size.into();
+    // Indices in a kernel have 32 bits, and some room is needed behind the last element.
+    let largest = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size).min(u32::MAX.into());
+    own.max_buffer_bytes = largest - largest % 256;
+    // One is for the stop word.
+    own.max_bindings = buffers.min(limits.max_storage_buffers_per_shader_stage.saturating_sub(1));
+    own.binding_alignment = limits.min_storage_buffer_offset_alignment.max(32);
+    own
+}

@@ -1,0 +1,105 @@
+//! The calls that wgpu can't check: code and cached pipelines as the driver takes them, and memory that host and device see at
+//! the same time.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use wgpu::hal::Device as _;
+
+use crate::emit::ENTRY;
+
+/// Code as a device takes it.
+pub(crate) enum Code {
+    /// What Vulkan runs.
+    Spirv(Vec<u32>),
+    /// What wgpu translates for the others.
+    Module(Box<naga::Module>),
+}
+
+/// Gives a kernel's code to the driver. It must come from [`crate::emit`].
+pub(crate) fn shader(device: &wgpu::Device, code: &Code, workgroup_size: [u32; 3]) -> wgpu::ShaderModule {
+    match code {
+        Code::Spirv(words) => {
+            let [x, y, z] = workgroup_size;
+            let entry = wgpu::PassthroughShaderEntryPoint { name: Cow::Borrowed(ENTRY), workgroup_size: (x, y, z) };
+            let descriptor = wgpu::ShaderModuleDescriptorPassthrough {
+                entry_points: Cow::Borrowed(std::slice::from_ref(&entry)),
+                spirv: Some(Cow::Borrowed(words)),
+                ..Default::default()
+            };
+            // SAFETY: the words were written by naga from a module that it had validated, or authenticated as such; the
+            // bindings are those of the layout; every access is guarded or proven to be in bounds.
+            unsafe { device.create_shader_module_passthrough(descriptor) }
+        }
+        Code::Module(module) => {
+            let descriptor = wgpu::ShaderModuleDescriptor {
+                label: None,
+                source: wgpu::ShaderSource::Naga(Cow::Owned(naga::Module::clone(module))),
+            };
+            // SAFETY: the emitter guards every access and every division that is not proven, and bounds every loop.
+            unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
+        }
+    }
+}
+
+/// The driver's own cache of compiled code, filled with what it gave before. The bytes must be authenticated.
+pub(crate) fn pipeline_cache(device: &wgpu::Device, data: Option<&[u8]>) -> wgpu::PipelineCache {
+    // SAFETY: the data was given by `get_data` for the same device and driver; whoever loads it has authenticated it.
+    unsafe { device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor { label: None, data, fallback: true }) }
+}
+
+/// A word that the host changes while kernels read it.
+pub(crate) struct StopWord {
+    pub(crate) buffer: wgpu::Buffer,
+    mapped: *const AtomicU32,
+}
+
+// SAFETY: the pointer is only used for atomic stores, and the memory lives as long as the buffer beside it.
+unsafe impl Send for StopWord {}
+// SAFETY: as above.
+unsafe impl Sync for StopWord {}
+
+const STOP_BYTES: u64 = 256;
+
+impl StopWord {
+    /// Memory for the word where the device can share it with the host; Vulkan devices can.
+    pub(crate) fn new(device: &wgpu::Device) -> Option<StopWord> {
+        use wgpu::hal::{BufferDescriptor, MemoryFlags, api::Vulkan};
+        // SAFETY: the handle is only used to make one buffer below, and not destroyed.
+        let hal = unsafe { device.as_hal::<Vulkan>() }?;
+        let descriptor = BufferDescriptor {
+            label: None,
+            size: STOP_BYTES,
+            usage: wgpu::BufferUses::MAP_WRITE | wgpu::BufferUses::STORAGE_READ_WRITE,
+            memory_flags: MemoryFlags::PREFER_COHERENT,
+        };
+        // SAFETY: the descriptor is a valid one, and the buffer is used only with this device.
+        let buffer = unsafe { hal.create_buffer(&descriptor) }.ok()?;
+        // SAFETY: the buffer was made for mapping and is not mapped elsewhere; the mapping stays as long as the buffer.
+        let mapping = unsafe { hal.map_buffer(&buffer, 0..STOP_BYTES) }.ok()?;
+        if !mapping.is_coherent {
+            // SAFETY: nobody else knows the buffer.
+            unsafe { hal.destroy_buffer(buffer) };
+            return None;
+        }
+        // SAFETY: the mapping has this size, and no kernel runs on it yet.
+        unsafe { mapping.ptr.write_bytes(0, STOP_BYTES as usize) };
+        let mapped = mapping.ptr.as_ptr().cast_const().cast::<AtomicU32>();
+        drop(hal);
+        let descriptor = wgpu::BufferDescriptor {
+            label: None,
+            size: STOP_BYTES,
+            usage: wgpu::BufferUsages::STORAGE,
+            mapped_at_creation: false,
+        };
+        // SAFETY: the buffer comes from this device, fits the descriptor, and is filled with zeros.
+        let buffer = unsafe { device.create_buffer_from_hal::<Vulkan>(buffer, &descriptor) };
+        Some(StopWord { buffer, mapped })
+    }
+
+    /// Launches up to this number have to end.
+    pub(crate) fn stop(&self, number: u32) {
+        // SAFETY: the mapping is aligned to more than a word and lives as long as the buffer.
+        unsafe { &*self.mapped }.store(number, Ordering::SeqCst);
+    }
+}
