@@ -43,13 +43,13 @@ fn available(isa: Isa, spill: [bool; 3]) -> Available {
 
 /// Allocates registers; gives the number of vector registers that don't fit, without emitting anything.
 pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, isa: Isa) -> Allocation {
-    let intervals = regalloc::intervals(code, counts, labels);
-    let first = regalloc::allocate(intervals.clone(), &available(isa, [true, false, false]));
+    let (intervals, total) = regalloc::intervals(code, counts, labels);
+    let first = regalloc::allocate(intervals.clone(), total, &available(isa, [true, false, false]));
     let spill = [true, first.slots[1] > 0, first.slots[2] > 0];
     if !spill[1] && !spill[2] {
         return first;
     }
-    regalloc::allocate(intervals, &available(isa, spill))
+    regalloc::allocate(intervals, total, &available(isa, spill))
 }
 
 /// Emits a whole function; `None` when its frame would be too large.
@@ -90,6 +90,9 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     }
     let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at };
     for (at, m) in code.iter().enumerate() {
+        if m.makes().is_some_and(|r| allocation.is_unused(r)) {
+            continue;
+        }
         emitter.instruction(m, at);
     }
     let mut asm = emitter.asm;
@@ -205,8 +208,7 @@ impl Emitter<'_> {
 
     fn vec(&mut self, v: &Vec3, keeps: bool) {
         let evex = self.evex();
-        let foldable = v.op.full && matches!(v.b, Src::R(r) if r.class() == Class::Vector) && v.op.ext.is_none();
-        let foldable = foldable && v.len == self.full();
+        let foldable = v.folds() && v.len == self.full();
         let a = if v.a.is_none() { 0 } else { self.use_of(v.a, 1) };
         let b = self.source(v.b, foldable, 2);
         let mask = if v.mask.is_none() { 0 } else { self.use_of(v.mask, 1) };

@@ -301,12 +301,59 @@ pub(super) enum M {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Use,
+    /// A use that can read a stack slot as well as a register.
+    Fold,
     /// Written after all uses.
     Def,
     Both,
 }
 
+impl At {
+    fn visit(&mut self, go: &mut dyn FnMut(&mut R, Role)) {
+        go(&mut self.base, Role::Use);
+        go(&mut self.index, Role::Use);
+    }
+}
+
+impl Src {
+    fn visit(&mut self, role: Role, go: &mut dyn FnMut(&mut R, Role)) {
+        match self {
+            Src::R(r) => go(r, role),
+            Src::At(at) => at.visit(go),
+            Src::Pool(_) => {}
+        }
+    }
+}
+
+impl Vec3 {
+    /// The second operand can be memory, when it has the width of the registers.
+    pub(super) fn folds(&self) -> bool {
+        self.op.full && self.op.ext.is_none() && matches!(self.b, Src::R(r) if r.class() == Class::Vector)
+    }
+
+    fn second(&mut self, go: &mut dyn FnMut(&mut R, Role)) {
+        let role = if self.folds() { Role::Fold } else { Role::Use };
+        self.b.visit(role, go);
+    }
+}
+
 impl M {
+    /// The register that an instruction is only for.
+    pub(super) fn makes(&self) -> Option<R> {
+        match *self {
+            M::Vec(v) if !v.acc && (v.mask.is_none() || v.zeroing) => Some(v.dst),
+            M::MaskFrom { dst, .. }
+            | M::Mov { dst, .. }
+            | M::Imm { dst, .. }
+            | M::Load { dst, .. }
+            | M::Lea { dst, .. }
+            | M::Extend { dst, .. }
+            | M::Broadcast { dst, .. } => Some(dst),
+            _ => None,
+        }
+        .filter(|r| r.fixed().is_none())
+    }
+
     /// Shows every virtual register with its role.
     pub(super) fn visit(&mut self, f: &mut dyn FnMut(&mut R, Role)) {
         let mut go = |r: &mut R, role: Role| {
@@ -314,17 +361,6 @@ impl M {
                 f(r, role);
             }
         };
-        fn at(at: &mut At, go: &mut dyn FnMut(&mut R, Role)) {
-            go(&mut at.base, Role::Use);
-            go(&mut at.index, Role::Use);
-        }
-        fn src(src: &mut Src, go: &mut dyn FnMut(&mut R, Role)) {
-            match src {
-                Src::R(r) => go(r, Role::Use),
-                Src::At(a) => at(a, go),
-                Src::Pool(_) => {}
-            }
-        }
         fn gsrc(src: &mut GSrc, go: &mut dyn FnMut(&mut R, Role)) {
             if let GSrc::R(r) = src {
                 go(r, Role::Use);
@@ -333,38 +369,38 @@ impl M {
         match self {
             M::Vec(v) => {
                 go(&mut v.a, Role::Use);
-                src(&mut v.b, &mut go);
+                v.second(&mut go);
                 go(&mut v.mask, Role::Use);
                 let keeps = v.acc || (!v.mask.is_none() && !v.zeroing && v.dst.class() == Class::Vector);
                 go(&mut v.dst, if keeps { Role::Both } else { Role::Def });
             }
             M::Choose(v) => {
                 go(&mut v.a, Role::Use);
-                src(&mut v.b, &mut go);
+                v.second(&mut go);
                 go(&mut v.mask, Role::Use);
                 go(&mut v.dst, Role::Def);
             }
             M::Blendv { dst, a, b, mask, .. } => {
                 go(a, Role::Use);
-                src(b, &mut go);
+                b.visit(Role::Fold, &mut go);
                 go(mask, Role::Use);
                 go(dst, Role::Def);
             }
             M::VStore { src, at: place, mask, .. } => {
                 go(src, Role::Use);
-                at(place, &mut go);
+                place.visit(&mut go);
                 go(mask, Role::Use);
             }
             M::Gather { dst, at: place, index, mask, .. } => {
                 go(index, Role::Use);
-                at(place, &mut go);
+                place.visit(&mut go);
                 go(mask, Role::Both);
                 go(dst, Role::Both);
             }
             M::Scatter { src, at: place, index, mask, .. } => {
                 go(src, Role::Use);
                 go(index, Role::Use);
-                at(place, &mut go);
+                place.visit(&mut go);
                 go(mask, Role::Both);
             }
             M::Mask3 { dst, a, b, .. } => {
@@ -393,12 +429,12 @@ impl M {
             }
             M::Imm { dst, .. } | M::Undefined { dst } => go(dst, Role::Def),
             M::Load { dst, at: place, .. } | M::Lea { dst, at: place, .. } => {
-                at(place, &mut go);
+                place.visit(&mut go);
                 go(dst, Role::Def);
             }
             M::Store { src, at: place, .. } => {
                 go(src, Role::Use);
-                at(place, &mut go);
+                place.visit(&mut go);
             }
             M::Alu { dst, a, b, .. } | M::Mul { dst, a, b, .. } | M::Shift { dst, a, count: b, .. } => {
                 go(a, Role::Use);

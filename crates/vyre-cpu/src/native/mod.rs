@@ -55,6 +55,9 @@ struct FrameShape {
 /// Vectors of a workgroup that may make one block. More would be a great deal of code.
 const MAX_VECTORS: u32 = 64;
 
+/// The part of a block's work that may be for values on the stack, before a smaller block is tried.
+const MOST_SPILLED: f32 = 0.05;
+
 /// Why a kernel can't be compiled; the interpreter then runs it.
 pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, op) if op.is_across_subgroup())) {
@@ -128,10 +131,10 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     };
     let last = candidates.len() - 1;
     for (position, tiling) in candidates.into_iter().enumerate() {
-        let mut lowered = lower::lower(kernel, isa, &shapes, tiling);
+        let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
         let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
-        // The largest block whose values fit into registers; a few may wait on the stack outside of inner loops.
-        if allocation.vector_cost >= 100.0 && position != last {
+        // The largest block whose values fit into registers, but for a few that are rarely used.
+        if allocation.vector_cost > MOST_SPILLED * allocation.total_cost && position != last {
             continue;
         }
         let (bytes, vector_spills) = match isa {

@@ -109,6 +109,10 @@ ops! {
     VMOVAPD = op(1, 1, 0x28, 1);
     VMOVUPD = op(1, 1, 0x10, 1);
     VMOVUPD_STORE = op(1, 1, 0x11, 1);
+    VMOVSS = part(2, 1, 0x10, 0);
+    VMOVSS_STORE = part(2, 1, 0x11, 0);
+    VMOVSD = part(3, 1, 0x10, 1);
+    VMOVSD_STORE = part(3, 1, 0x11, 1);
     VMASKMOVPS = op(1, 2, 0x2c, 0);
     VMASKMOVPS_STORE = op(1, 2, 0x2e, 0);
     VMASKMOVPD = op(1, 2, 0x2d, 0);

@@ -30,6 +30,9 @@ pub(super) struct Interval {
     weight: f32,
 }
 
+/// What a use costs that reads its stack slot without an instruction of its own.
+const FOLDED: f32 = 0.25;
+
 const EMPTY: Interval = Interval { start: u32::MAX, end: 0, weight: 0.0 };
 
 /// The result.
@@ -41,6 +44,8 @@ pub(super) struct Allocation {
     pub(super) slots: [u32; 3],
     /// How much the vectors on the stack are used, those in loops counting more.
     pub(super) vector_cost: f32,
+    /// How much all instructions are used, counted in the same way.
+    pub(super) total_cost: f32,
 }
 
 impl Allocation {
@@ -49,6 +54,12 @@ impl Allocation {
             Some(reg) => Place::Reg(reg),
             None => self.places[r.class() as usize][r.index()],
         }
+    }
+
+    /// Nothing reads the register.
+    pub(super) fn is_unused(&self, r: R) -> bool {
+        let interval = &self.intervals[r.class() as usize][r.index()];
+        interval.start == interval.end
     }
 
     /// Physical registers of a class that hold values across an instruction.
@@ -71,7 +82,8 @@ impl Allocation {
 }
 
 /// Computes the intervals of all virtual registers; `counts` says how many there are of each class.
-pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> [Vec<Interval>; 3] {
+/// Gives them with the weight of all instructions.
+pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<Interval>; 3], f32) {
     let mut bound = vec![u32::MAX; labels as usize];
     let mut loops: Vec<(u32, u32)> = Vec::new();
     for (at, m) in code.iter().enumerate() {
@@ -94,16 +106,17 @@ pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> [Vec<I
         change[end as usize + 1] -= 1;
     }
     let mut all: [Vec<Interval>; 3] = counts.map(|count| vec![EMPTY; count as usize]);
-    let mut depth = 0;
+    let (mut depth, mut total) = (0, 0.0);
     for (at, m) in code.iter_mut().enumerate() {
         depth += change[at];
         let weight = [1.0, 10.0, 100.0, 1000.0][depth.clamp(0, 3) as usize];
+        total += weight;
         let at = at as u32 * 2;
         m.visit(&mut |r, role| {
             let interval = &mut all[r.class() as usize][r.index()];
-            interval.weight += weight;
+            interval.weight += if role == Role::Fold { weight * FOLDED } else { weight };
             let (from, to) = match role {
-                Role::Use => (at, at),
+                Role::Use | Role::Fold => (at, at),
                 Role::Def => (at + 1, at + 1),
                 Role::Both => (at, at + 1),
             };
@@ -123,11 +136,11 @@ pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> [Vec<I
             }
         }
     }
-    all
+    (all, total)
 }
 
 /// Gives registers to the intervals; those with the least use for their length go to the stack.
-pub(super) fn allocate(intervals: [Vec<Interval>; 3], available: &Available) -> Allocation {
+pub(super) fn allocate(intervals: [Vec<Interval>; 3], total_cost: f32, available: &Available) -> Allocation {
     let mut places: [Vec<Place>; 3] = Default::default();
     let mut slots = [0; 3];
     let mut vector_cost = 0.0;
@@ -186,5 +199,5 @@ pub(super) fn allocate(intervals: [Vec<Interval>; 3], available: &Available) -> 
         }
         slots[class] = ends.len() as u32;
     }
-    Allocation { places, intervals, slots, vector_cost }
+    Allocation { places, intervals, slots, vector_cost, total_cost }
 }

@@ -8,6 +8,7 @@ use super::super::mir::{M, R, Src, Vec3};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
+use super::known::compares;
 use super::value::Rep;
 
 /// Bits of a float constant as the vector form holds it: f16 is computed as f32.
@@ -60,6 +61,9 @@ impl<'k> Lower<'k> {
                     let rep = self.vector_op(value, op, c);
                     self.set_rep(value, 0, c, rep);
                     let r = match rep {
+                        Rep::Lanes(bits) => {
+                            return self.set_rep(value, 0, c, Rep::General(super::Lin::imm(bits as i32 & 1)));
+                        }
                         Rep::Mask(mask) => {
                             let bits = self.mask_bits(mask);
                             self.alu(super::Alu::And, false, bits, super::GSrc::Imm(1))
@@ -164,6 +168,9 @@ impl<'k> Lower<'k> {
         let wide = scalar.bits() == 64;
         let rich = self.isa.is_rich();
         match (op, scalar) {
+            (Unary::Not, Scalar::Bool) if self.known_mask(a, c).is_some() => {
+                Rep::Lanes(self.known_mask(a, c).map_or(0, |bits| !bits & self.all_lanes()))
+            }
             (Unary::Not, Scalar::Bool) => {
                 let mask = self.mask_of(a, c);
                 Rep::Mask(self.mask_not(mask))
@@ -252,10 +259,21 @@ impl<'k> Lower<'k> {
         let scalar = self.scalar_of(a);
         let wide = scalar.bits() == 64;
         let rich = self.isa.is_rich();
-        if matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge) {
+        if compares(op) {
             return self.compare(op, a, b, c);
         }
         if scalar == Scalar::Bool {
+            let all = self.all_lanes();
+            match (op, self.known_mask(a, c), self.known_mask(b, c)) {
+                (Binary::And, Some(x), Some(y)) => return Rep::Lanes(x & y),
+                (Binary::Or, Some(x), Some(y)) => return Rep::Lanes(x | y),
+                (Binary::Xor, Some(x), Some(y)) => return Rep::Lanes(x ^ y),
+                (Binary::And, Some(0), _) | (Binary::And, _, Some(0)) => return Rep::Lanes(0),
+                (Binary::Or, Some(x), _) | (Binary::Or, _, Some(x)) if x == all => return Rep::Lanes(all),
+                (Binary::And, Some(x), None) if x == all => return Rep::Mask(self.mask_of(b, c)),
+                (Binary::And, None, Some(y)) if y == all => return Rep::Mask(self.mask_of(a, c)),
+                _ => {}
+            }
             let (x, y) = (self.mask_of(a, c), self.mask_of(b, c));
             return Rep::Mask(match op {
                 Binary::And => self.mask_and(x, y),
@@ -390,6 +408,11 @@ impl<'k> Lower<'k> {
     }
 
     fn compare(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
+        if self.compare_under.is_none()
+            && let Some(bits) = self.known_lanes(op, a, b, c)
+        {
+            return Rep::Lanes(bits);
+        }
         let scalar = self.scalar_of(a);
         if scalar == Scalar::Bool {
             let (x, y) = (self.mask_of(a, c), self.mask_of(b, c));
@@ -436,31 +459,36 @@ impl<'k> Lower<'k> {
         if wide {
             return self.rare_binary(op, a, b, c);
         }
-        let (x, y) = (self.vector_of(a, c), self.vector_of(b, c));
+        let x = self.vector_of(a, c);
+        let (y, _) = self.source(b, c, 0);
         let mask = match (op, signed) {
-            (Binary::Eq, _) => self.vec(ops::VPCMPEQD, x, Src::R(y)),
+            (Binary::Eq, _) => self.vec(ops::VPCMPEQD, x, y),
             (Binary::Ne, _) => {
-                let same = self.vec(ops::VPCMPEQD, x, Src::R(y));
+                let same = self.vec(ops::VPCMPEQD, x, y);
                 self.mask_not(same)
             }
-            (Binary::Gt, true) => self.vec(ops::VPCMPGTD, x, Src::R(y)),
-            (Binary::Lt, true) => self.vec(ops::VPCMPGTD, y, Src::R(x)),
+            (Binary::Gt, true) => self.vec(ops::VPCMPGTD, x, y),
+            (Binary::Lt, true) => {
+                let y = self.vector_of(b, c);
+                self.vec(ops::VPCMPGTD, y, Src::R(x))
+            }
             (Binary::Le, true) => {
-                let above = self.vec(ops::VPCMPGTD, x, Src::R(y));
+                let above = self.vec(ops::VPCMPGTD, x, y);
                 self.mask_not(above)
             }
             (_, true) => {
+                let y = self.vector_of(b, c);
                 let below = self.vec(ops::VPCMPGTD, y, Src::R(x));
                 self.mask_not(below)
             }
             // Unsigned: x <= y where the smaller of both is x.
             (Binary::Le | Binary::Gt, false) => {
-                let least = self.vec(ops::VPMINUD, x, Src::R(y));
+                let least = self.vec(ops::VPMINUD, x, y);
                 let le = self.vec(ops::VPCMPEQD, least, Src::R(x));
                 if op == Binary::Le { le } else { self.mask_not(le) }
             }
             (_, false) => {
-                let most = self.vec(ops::VPMAXUD, x, Src::R(y));
+                let most = self.vec(ops::VPMAXUD, x, y);
                 let ge = self.vec(ops::VPCMPEQD, most, Src::R(x));
                 if op == Binary::Ge { ge } else { self.mask_not(ge) }
             }
@@ -474,12 +502,24 @@ impl<'k> Lower<'k> {
         for (part, mask) in masks.iter_mut().enumerate().take(Self::parts(scalar)) {
             let left = self.vector_part(a, 0, c, part);
             let (right, broadcast) = self.source(b, c, part);
-            let dst = self.new_mask();
-            let v = Vec3 { imm: Some(predicate), broadcast, ..self.vec3(code, dst, left, right) };
+            let under = self.compare_under;
+            // The opposite of a predicate differs from it in one bit.
+            let (dst, predicate) = match under.is_none() {
+                true => (self.new_mask(), predicate),
+                false => (under, predicate ^ 4),
+            };
+            let v = Vec3 { imm: Some(predicate), broadcast, mask: under, ..self.vec3(code, dst, left, right) };
             self.push(M::Vec(v));
             *mask = dst;
         }
         Rep::Mask(self.join_masks(scalar, masks))
+    }
+
+    /// Removes the lanes from a mask for which a comparison of 32-bit values holds.
+    pub(super) fn unless(&mut self, op: Binary, a: Value, b: Value, c: usize, mask: R) {
+        self.compare_under = mask;
+        self.compare(op, a, b, c);
+        self.compare_under = R::NONE;
     }
 
     /// The masks of the parts as one.
@@ -544,6 +584,15 @@ impl<'k> Lower<'k> {
 
     pub(super) fn select(&mut self, value: Value, cond: Value, yes: Value, no: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(value);
+        if let Some(bits) = self.known_mask(cond, c)
+            && (bits == 0 || bits == self.all_lanes())
+        {
+            let taken = if bits == 0 { no } else { yes };
+            return match scalar {
+                Scalar::Bool => Rep::Mask(self.mask_of(taken, c)),
+                _ => self.copy_rep(taken, c),
+            };
+        }
         let mask = self.mask_of(cond, c);
         if scalar == Scalar::Bool {
             let (yes, no) = (self.mask_of(yes, c), self.mask_of(no, c));

@@ -24,7 +24,8 @@ const FLAT: usize = 12;
 
 impl<'k> Lower<'k> {
     /// Emits a block for some components. Afterwards `exec` is what comes out of its end.
-    pub(super) fn block(&mut self, block: &'k Block, comps: &[usize], yields: Option<&Yields<'k>>) {
+    /// False when it is known that nothing does.
+    pub(super) fn block(&mut self, block: &'k Block, comps: &[usize], yields: Option<&Yields<'k>>) -> bool {
         let skip = self.label();
         // What is made after a jump to the end of the block is not known there.
         let mut skips: Option<usize> = None;
@@ -46,9 +47,13 @@ impl<'k> Lower<'k> {
                 Inst::If { cond, then, otherwise, results }
                     if results.is_empty() && self.is_plain_break(block, *cond, then, otherwise) =>
                 {
+                    let tests = self.break_tests(&mut run, *cond, then);
                     self.run(&run, comps);
                     run.clear();
-                    self.plain_break(*cond, then, comps);
+                    match tests {
+                        Some(tests) => self.stay_unless(&tests, comps),
+                        None => self.plain_break(*cond, then, comps),
+                    }
                 }
                 Inst::If { cond, then, otherwise, results } => {
                     let late = self.late_condition(&run, *cond, then, otherwise, comps);
@@ -57,6 +62,17 @@ impl<'k> Lower<'k> {
                     }
                     self.run(&run, comps);
                     run.clear();
+                    let taken = self.constant_of(*cond, comps[0]).map(|bits| if bits != 0 { then } else { otherwise });
+                    if let Some(taken) = taken.filter(|taken| !self.leaves_apart(taken)) {
+                        if self.known_branch(taken, results, comps) {
+                            continue;
+                        }
+                        if let Some(mark) = skips {
+                            self.leave_scope(mark);
+                            self.bind(skip);
+                        }
+                        return false;
+                    }
                     if let Some(late) = late {
                         self.narrowing_branch(late, *cond, then, otherwise, results, comps);
                         continue;
@@ -89,6 +105,7 @@ impl<'k> Lower<'k> {
             self.leave_scope(mark);
             self.bind(skip);
         }
+        matches!(block.end, End::Yield(_))
     }
 
     /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then
@@ -97,6 +114,55 @@ impl<'k> Lower<'k> {
         let in_plain_loop =
             self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, std::ptr::from_ref(block)));
         in_plain_loop && !self.is_scalar(cond) && breaks_only(then) && falls_through(otherwise)
+    }
+
+    /// Takes the comparisons that make the condition of a break out of the run, when the break is all that they are for and
+    /// it gives no values: each can then be made under the mask of the lanes still in the loop.
+    fn break_tests(&self, run: &mut Vec<&'k Inst>, cond: Value, then: &Block) -> Option<Vec<(Binary, Value, Value)>> {
+        let gives =
+            |values: &[Value], frame: &LoopFrame<'_>| values.len() != frame.shared.iter().filter(|s| **s).count();
+        let End::Break(values) = &then.end else { return None };
+        if self.isa != super::Isa::Avx512 || self.loops.last().is_none_or(|frame| gives(values, frame)) {
+            return None;
+        }
+        let (mut wanted, mut places, mut tests) = (vec![cond], Vec::new(), Vec::new());
+        while let Some(value) = wanted.pop() {
+            let place = run.iter().position(|inst| matches!(inst, Inst::Let(made, _) if *made == value))?;
+            let Inst::Let(_, Op::Binary(op, a, b)) = run[place] else { return None };
+            if self.uses[value.index()] != 1 {
+                return None;
+            }
+            let scalar = self.scalar_of(*a);
+            match op {
+                Binary::Or => wanted.extend([*a, *b]),
+                Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge
+                    if scalar.bits() == 32 && scalar != Scalar::Bool && !self.is_scalar(value) =>
+                {
+                    tests.push((*op, *a, *b));
+                }
+                _ => return None,
+            }
+            places.push(place);
+        }
+        places.sort_unstable();
+        for place in places.into_iter().rev() {
+            run.remove(place);
+        }
+        // Floats are ready last.
+        tests.sort_by_key(|&(_, a, _)| self.scalar_of(a).is_float());
+        Some(tests)
+    }
+
+    /// Lanes for which some comparison holds leave the loop.
+    fn stay_unless(&mut self, tests: &[(Binary, Value, Value)], comps: &[usize]) {
+        let Some(frame) = self.loops.last() else { return };
+        let live = frame.live.clone();
+        for &c in comps {
+            for &(op, a, b) in tests {
+                self.unless(op, a, b, c, live[c]);
+            }
+            self.exec[c] = Some(live[c]);
+        }
     }
 
     fn plain_break(&mut self, cond: Value, then: &'k Block, comps: &[usize]) {
@@ -147,6 +213,7 @@ impl<'k> Lower<'k> {
             && matches!(left.lane, Lane::Affine(stride) if stride > 0)
             && left.max < 1 << 31
             && right.is_uniform()
+            && self.constant_of(*b, comps[0]).is_none()
             && falls_through(otherwise)
             && !leaves(then)
             && !has_loop(then)
@@ -256,12 +323,21 @@ impl<'k> Lower<'k> {
                     }
                 }
             }
+            End::Continue(values) | End::Break(values)
+                if self.loops.last().is_some_and(|frame| frame.rounds.is_some()) =>
+            {
+                self.end_of_round(values, matches!(block.end, End::Break(_)), comps);
+            }
             End::Continue(values) => {
                 let Some(frame) = self.loops.last() else { return };
                 let (parts, next, params, own) =
                     (frame.parts, frame.next, frame.params, std::ptr::eq(frame.body, block));
                 let moves: Vec<(Value, Value)> = params.iter().copied().zip(values.iter().copied()).collect();
-                self.assign(&moves, comps, parts);
+                // In a plain loop nothing happens to lanes that left, so only what they leave with has to stay.
+                let stays: Vec<bool> = (frame.shared.iter().zip(frame.results))
+                    .map(|(shared, result)| parts && (!frame.plain || (*shared && self.uses[result.index()] > 0)))
+                    .collect();
+                self.assign_each(&moves, comps, &stays);
                 if !parts && !own {
                     self.push(M::Jump(next));
                 }
@@ -367,10 +443,15 @@ impl<'k> Lower<'k> {
 
     /// Moves values into the registers of others, all at once; only in active lanes when `masked`.
     fn assign(&mut self, moves: &[(Value, Value)], comps: &[usize], masked: bool) {
+        self.assign_each(moves, comps, &vec![masked; moves.len()]);
+    }
+
+    /// As `assign`, with a `masked` for each.
+    fn assign_each(&mut self, moves: &[(Value, Value)], comps: &[usize], masked: &[bool]) {
         // Register by register: (destination, source, mask, what it is).
         let mut pending: Vec<(R, R, Option<R>, Scalar)> = Vec::new();
         let mut single: Vec<R> = Vec::new();
-        for &(to, from) in moves {
+        for (&(to, from), &masked) in moves.iter().zip(masked) {
             if self.uses[to.index()] == 0 {
                 continue;
             }
@@ -464,7 +545,7 @@ impl<'k> Lower<'k> {
                 }
                 if *r == to {
                     touches_to = true;
-                    reads_to_only &= role == Role::Use;
+                    reads_to_only &= matches!(role, Role::Use | Role::Fold);
                 }
             });
             if makes {
@@ -493,7 +574,7 @@ impl<'k> Lower<'k> {
                     let mask_made_after = self.code[at..].iter().any(|m| {
                         let mut m = *m;
                         let mut makes = false;
-                        m.visit(&mut |r, role| makes |= *r == mask && role != Role::Use);
+                        m.visit(&mut |r, role| makes |= *r == mask && !matches!(role, Role::Use | Role::Fold));
                         makes
                     });
                     if mask_made_after {
@@ -581,6 +662,15 @@ impl<'k> Lower<'k> {
             if empty {
                 continue;
             }
+            if let &[c] = comps
+                && let Some(bits) = self.known_mask(cond, c)
+            {
+                let lanes = if is_then { bits } else { !bits & self.all_lanes() };
+                if lanes != 0 {
+                    self.known_way(block, lanes, before[c], results, out, c);
+                }
+                continue;
+            }
             let masks: Vec<R> = comps
                 .iter()
                 .map(|&c| {
@@ -605,6 +695,39 @@ impl<'k> Lower<'k> {
             self.leave_scope(mark);
             self.bind(done);
         }
+    }
+
+    /// One way of an `If` for a vector whose lanes that take it are known.
+    fn known_way(
+        &mut self,
+        block: &'k Block,
+        lanes: u32,
+        before: Option<R>,
+        results: &'k [Value],
+        out: &[R],
+        c: usize,
+    ) {
+        let done = self.label();
+        let mark = self.enter_scope();
+        self.exec[c] = if lanes == self.all_lanes() {
+            before
+        } else {
+            let mask = self.mask_known(lanes);
+            Some(match before {
+                Some(exec) => {
+                    let mask = self.mask_and(exec, mask);
+                    self.jump_if_none(&[mask], done);
+                    mask
+                }
+                None => mask,
+            })
+        };
+        let inner = self.enter_scope();
+        let yields = Yields { results, masked: true, out: out.to_vec() };
+        self.block(block, &[c], Some(&yields));
+        self.leave_scope(inner);
+        self.bind(done);
+        self.leave_scope(mark);
     }
 
     /// Both ways are short and have no effect: compute both and select.
@@ -715,6 +838,13 @@ impl<'k> Lower<'k> {
     /// Emits a loop; true when lanes may have returned from inside.
     fn run_loop(&mut self, inner: &'k Loop, comps: &[usize]) -> bool {
         let parts = self.shapes.parts(inner);
+        if !parts
+            && self.divergent == 0
+            && let Some(rounds) = self.known_rounds(inner, comps)
+        {
+            self.run_rounds(inner, rounds, comps);
+            return false;
+        }
         let mut ends = Vec::new();
         collect_ends(&inner.body, &mut ends);
         // Where every way out gives the parameter itself, the result needs no register of its own.
@@ -780,6 +910,7 @@ impl<'k> Lower<'k> {
             parts,
             shared: shared.clone(),
             body: std::ptr::from_ref(&inner.body),
+            rounds: None,
         };
         self.loops.push(frame);
         self.divergent += u32::from(parts);
@@ -811,7 +942,14 @@ impl<'k> Lower<'k> {
             self.push(M::JumpIf(Cond::NotEqual, stop));
         }
         let round = self.enter_scope();
-        self.block(&inner.body, comps, None);
+        if plain {
+            // Vectors of a plain loop have nothing to do with each other: one after the other needs the fewest registers.
+            for &c in comps {
+                self.block(&inner.body, &[c], None);
+            }
+        } else {
+            self.block(&inner.body, comps, None);
+        }
         self.leave_scope(round);
         self.bind(next);
         match &inner.counter {
@@ -1032,7 +1170,7 @@ impl<'k> Lower<'k> {
                         _ => None,
                     };
                     visit_operands(op, &mut |operand| {
-                        if self.is_scalar(operand) || Some(operand) == first || self.isa != super::Isa::Avx512 {
+                        if self.is_scalar(operand) || Some(operand) == first {
                             wanted.push(operand);
                         }
                     });
@@ -1132,7 +1270,7 @@ fn has_loop(block: &Block) -> bool {
 }
 
 /// Some way through the block does not come out of its end.
-fn leaves(block: &Block) -> bool {
+pub(super) fn leaves(block: &Block) -> bool {
     !matches!(block.end, End::Yield(_))
         || block.insts.iter().any(|inst| match inst {
             Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
@@ -1141,7 +1279,7 @@ fn leaves(block: &Block) -> bool {
         })
 }
 
-fn returns(block: &Block) -> bool {
+pub(super) fn returns(block: &Block) -> bool {
     block.end == End::Return
         || block.insts.iter().any(|inst| match inst {
             Inst::If { then, otherwise, .. } => returns(then) || returns(otherwise),

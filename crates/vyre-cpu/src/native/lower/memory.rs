@@ -3,7 +3,7 @@
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
-use super::super::asm::{Alu, Cond, VOp};
+use super::super::asm::{Alu, Cond, Len, VOp};
 use super::super::context;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src, Vec3};
@@ -237,7 +237,7 @@ impl<'k> Lower<'k> {
 
     /// A guard that is constantly true is none.
     fn guard_of(&mut self, guard: Option<Value>, c: usize) -> Option<Value> {
-        guard.filter(|&guard| !matches!(self.rep(guard, 0, c), Rep::General(lin) if lin.constant() == Some(1)))
+        guard.filter(|&guard| self.known_mask(guard, c) != Some(self.all_lanes()))
     }
 
     fn load_one(&mut self, value: Value, address: &Address, element: Element, guard: Option<Value>, c: usize) -> Rep {
@@ -263,7 +263,7 @@ impl<'k> Lower<'k> {
                     let test = self.scalar_reg(guard, c);
                     at = self.checked_address(at, test);
                 } else if let Some(mask) = mask
-                    && (guard.is_some() || self.shape_of(value).axes != 0)
+                    && (guard.is_some() || (self.shape_of(value).axes != 0 && !self.prefixes.contains_key(&mask)))
                 {
                     // Another vector of the block may be the one that is active.
                     let test = self.mask_bits(mask);
@@ -416,6 +416,11 @@ impl<'k> Lower<'k> {
             self.push(M::Vec(v));
             return dst;
         };
+        if let Some((op, len)) = self.narrow_move(scalar, mask, false) {
+            let v = Vec3 { len, ..self.vec3(op, dst, R::NONE, Src::At(at)) };
+            self.push(M::Vec(v));
+            return dst;
+        }
         match self.isa {
             Isa::Avx512 => {
                 let op = if wide { ops::VMOVUPD } else { ops::VMOVUPS };
@@ -429,6 +434,21 @@ impl<'k> Lower<'k> {
             }
         }
         dst
+    }
+
+    /// The instruction that moves exactly the first lanes that a mask has, and nothing of what is behind them: a store and a
+    /// load of the same bytes then meet in the processor without going through the cache.
+    fn narrow_move(&self, scalar: Scalar, mask: R, store: bool) -> Option<(VOp, Len)> {
+        if scalar.bits() != 32 {
+            return None;
+        }
+        let pick = |load: VOp, save: VOp| if store { save } else { load };
+        Some(match self.prefixes.get(&mask)? {
+            1 => (pick(ops::VMOVSS, ops::VMOVSS_STORE), Len::L128),
+            2 => (pick(ops::VMOVSD, ops::VMOVSD_STORE), Len::L128),
+            4 => (pick(ops::VMOVUPS, ops::VMOVUPS_STORE), Len::L128),
+            _ => (pick(ops::VMOVUPS, ops::VMOVUPS_STORE), Len::L256),
+        })
     }
 
     fn gather(&mut self, scalar: Scalar, at: At, index: R, mask: Option<R>) -> Rep {
@@ -464,6 +484,17 @@ impl<'k> Lower<'k> {
         c: usize,
     ) {
         let guard = self.guard_of(guard, c);
+        if let Some(guard) = guard.filter(|&guard| self.is_scalar(guard)) {
+            // All lanes are inside or none is.
+            let outside = self.label();
+            let test = self.scalar_reg(guard, c);
+            self.push(M::Test { wide: false, a: test, b: test });
+            self.push(M::JumpIf(Cond::Equal, outside));
+            let mark = self.enter_scope();
+            self.store(address, element, value, None, c);
+            self.leave_scope(mark);
+            return self.bind(outside);
+        }
         let mask = self.active(guard, c);
         for component in 0..self.width_of(value) {
             let mut address = address.clone();
@@ -508,6 +539,10 @@ impl<'k> Lower<'k> {
                 for part in 0..Self::parts(scalar) {
                     let src = self.vector_part(value, component, c, part);
                     let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
+                    if let Some((op, len)) = mask.and_then(|mask| self.narrow_move(scalar, mask, true)) {
+                        self.push(M::VStore { op, len, src, at, mask: R::NONE });
+                        continue;
+                    }
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
                     let op = match (self.isa, mask.is_some(), scalar.bits() == 64) {
                         (Isa::Avx2 | Isa::Simd128, true, false) => ops::VMASKMOVPS_STORE,
@@ -527,8 +562,8 @@ impl<'k> Lower<'k> {
                 };
                 self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
             }
-            Place::Same(at) if mask.is_none() && is_plain(element) => {
-                // Any lane's value will do.
+            Place::Same(at) if is_plain(element) && mask.is_none_or(|mask| self.prefixes.contains_key(&mask)) => {
+                // Any lane's value will do, and the first has one.
                 let wide = scalar.bits() == 64;
                 let src = if self.is_scalar(value) && component == 0 && self.shape_of(value).lane == Lane::Same {
                     self.scalar_reg(value, c)

@@ -5,6 +5,7 @@
 
 mod arith;
 mod flow;
+mod known;
 mod memory;
 mod rare;
 mod scalar;
@@ -82,6 +83,8 @@ struct LoopFrame<'k> {
     /// Results that are the parameters themselves.
     shared: Vec<bool>,
     body: *const Block,
+    /// Its rounds are emitted one after the other; true once one of them leaves.
+    rounds: Option<bool>,
 }
 
 pub(super) struct Lower<'k> {
@@ -100,6 +103,10 @@ pub(super) struct Lower<'k> {
     /// For each set of axes, the first component that shares a component's place on them.
     shared: Vec<Vec<usize>>,
     reps: Vec<Rep>,
+    /// Masks of the first so many lanes.
+    prefixes: HashMap<R, u32>,
+    /// Something came out otherwise than it was foreseen, and the code is of no use.
+    failed: bool,
     /// Active lanes; `None` when all are.
     exec: Vec<Option<R>>,
     divergent: u32,
@@ -113,6 +120,8 @@ pub(super) struct Lower<'k> {
     locals_base: R,
     /// Loads of the current run that may be put off until their use.
     deferrable: Vec<Value>,
+    /// A comparison takes the lanes for which it holds out of this mask; none when it makes a mask of its own.
+    compare_under: R,
     /// Components of the current run.
     current: Vec<usize>,
     /// First invocation of the block along x, or first of the workgroup.
@@ -143,8 +152,8 @@ pub(super) fn frame(kernel: &Kernel) -> (Vec<u32>, u32, Vec<u32>, u32) {
     (shared, shared_bytes, locals, lane_bytes)
 }
 
-/// Lowers a kernel.
-pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) -> Lowered {
+/// Lowers a kernel; `None` when the interpreter has to do.
+pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) -> Option<Lowered> {
     let mut columns = Vec::with_capacity(kernel.values.len());
     let mut count = 0;
     for info in &kernel.values {
@@ -170,6 +179,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         components: Vec::new(),
         shared: Vec::new(),
         reps: vec![Rep::None; count as usize],
+        prefixes: HashMap::new(),
+        failed: false,
         exec: Vec::new(),
         divergent: 0,
         loops: Vec::new(),
@@ -180,6 +191,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         shared_base: R::NONE,
         locals_base: R::NONE,
         deferrable: Vec::new(),
+        compare_under: R::NONE,
         current: Vec::new(),
         origin_x: Lin::imm(0),
         origin_y: Lin::imm(0),
@@ -194,7 +206,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         lane_bytes,
     };
     lower.function();
-    Lowered { code: lower.code, counts: lower.counts, labels: lower.labels, asm: lower.asm }
+    let done = Lowered { code: lower.code, counts: lower.counts, labels: lower.labels, asm: lower.asm };
+    (!lower.failed).then_some(done)
 }
 
 fn count_uses(block: &Block, uses: &mut [u32]) {

@@ -40,6 +40,9 @@ impl<'k> Lower<'k> {
 
     /// Computes a scalar with integer instructions; `None` when there are none for it.
     pub(super) fn scalar_op(&mut self, value: Value, op: &Op, c: usize) -> Option<Rep> {
+        if let Some(bits) = self.folded(value, op, &|operand| self.constant_of(operand, c)) {
+            return Some(Rep::General(Lin::imm(bits as u32 as i32)));
+        }
         let scalar = self.scalar_of(value);
         let wide = scalar.bits() == 64;
         match op {

@@ -48,6 +48,8 @@ pub(super) enum Rep {
     Vector(R, R),
     /// One bit a lane; a vector of all ones and zeros under AVX2.
     Mask(R),
+    /// A mask that is known.
+    Lanes(u32),
     /// A load of one element for all lanes that was put off until its only use.
     Later(At),
 }
@@ -131,6 +133,7 @@ impl<'k> Lower<'k> {
                 let bits = self.mask_bits(mask);
                 self.alu(Alu::And, false, bits, GSrc::Imm(1))
             }
+            Rep::Lanes(bits) => self.materialise(Lin::imm(bits as i32 & 1)),
             _ => {
                 let v = self.vector_part(value, 0, c, 0);
                 let r = self.general();
@@ -265,6 +268,10 @@ impl<'k> Lower<'k> {
                 let one = self.constant(1);
                 self.masked_zero(one, mask)
             }
+            Rep::Lanes(bits) => {
+                let lanes: Vec<u32> = (0..self.lanes()).map(|lane| bits >> lane & 1).collect();
+                self.lanes_constant(&lanes)
+            }
             Rep::None => self.constant(0),
         }
     }
@@ -287,18 +294,18 @@ impl<'k> Lower<'k> {
             Rep::Later(at) if evex && scalar != Scalar::F16 => return (Src::At(at), true),
             _ => None,
         };
-        if let Some(bits) = bits
-            && evex
-        {
+        if let Some(bits) = bits {
             let in_register = if wide { Made::Constant64(bits) } else { Made::Constant(bits as u32) };
             if let Some(&r) = self.made.get(&in_register) {
                 return (Src::R(r), false);
             }
-            let pool = match wide {
-                true => self.asm.constant(&bits.to_le_bytes()),
-                false => self.asm.constant(&(bits as u32).to_le_bytes()),
+            let word = match wide {
+                true => bits.to_le_bytes().to_vec(),
+                false => (bits as u32).to_le_bytes().to_vec(),
             };
-            return (Src::Pool(pool), true);
+            // Without embedded broadcasts the constant is there for every lane.
+            let whole = if evex { word } else { word.repeat(self.len().bytes() as usize / word.len()) };
+            return (Src::Pool(self.asm.constant(&whole)), evex);
         }
         (Src::R(self.vector_part(value, 0, c, part)), false)
     }
@@ -388,6 +395,27 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// A mask whose lanes are known.
+    pub(super) fn mask_known(&mut self, bits: u32) -> R {
+        let mask = match self.isa {
+            Isa::Avx512 => {
+                let r = self.materialise(Lin::imm(bits as i32));
+                let dst = self.new_mask();
+                self.push(M::MaskFrom { dst, src: r });
+                dst
+            }
+            Isa::Avx2 => {
+                let lanes: Vec<u32> = (0..8).map(|lane| 0u32.wrapping_sub(bits >> lane & 1)).collect();
+                self.lanes_constant(&lanes)
+            }
+        };
+        let count = bits.trailing_ones();
+        if bits == (1 << count) - 1 && matches!(count, 1 | 2 | 4 | 8) && count < self.lanes() {
+            self.prefixes.insert(mask, count);
+        }
+        mask
+    }
+
     pub(super) fn mask_all(&mut self) -> R {
         let dst = self.new_mask();
         self.mask_fill(dst, true);
@@ -435,6 +463,7 @@ impl<'k> Lower<'k> {
     pub(super) fn mask_part(&mut self, value: Value, component: u8, c: usize) -> R {
         match self.rep(value, component, c) {
             Rep::Mask(mask) => mask,
+            Rep::Lanes(bits) => self.mask_known(bits),
             Rep::General(lin) => match lin.constant() {
                 Some(constant) => {
                     let dst = self.new_mask();
