@@ -147,6 +147,7 @@ ops! {
     VEXTRACTI128 = part(1, 3, 0x39, 0);
     VINSERTI128 = part(1, 3, 0x38, 0);
     VMOVMSKPS = part(0, 1, 0x50, 0);
+    VALIGND = evex(1, 3, 0x03, 0);
     VSHUFPS = op(0, 1, 0xc6, 0);
     VPERMQ = op(1, 3, 0x00, 1);
     KANDW = part(0, 1, 0x41, 0);

@@ -413,6 +413,12 @@ impl<'k> Lower<'k> {
         {
             return Rep::Lanes(bits);
         }
+        if self.compare_under.is_none()
+            && op == Binary::Lt
+            && let Some(mask) = self.below_limit(a, b, c)
+        {
+            return Rep::Mask(mask);
+        }
         let scalar = self.scalar_of(a);
         if scalar == Scalar::Bool {
             let (x, y) = (self.mask_of(a, c), self.mask_of(b, c));
@@ -494,6 +500,28 @@ impl<'k> Lower<'k> {
             }
         };
         Rep::Mask(mask)
+    }
+
+    /// Lanes of `base + lane · stride` that are below a limit of the whole block. What is left from the base to the limit serves
+    /// all vectors that begin at a constant distance from the base.
+    fn below_limit(&mut self, a: Value, b: Value, c: usize) -> Option<R> {
+        const HALF: u32 = 1 << 31;
+        let (left, right) = (self.shape_of(a), self.shape_of(b));
+        let Lane::Affine(stride) = left.lane else { return None };
+        let Rep::General(base) = self.rep(a, 0, c) else { return None };
+        let fits = self.scalar_of(a) == Scalar::U32
+            && right.is_uniform()
+            && left.max < HALF
+            && right.max < HALF
+            && !base.reg.is_none()
+            && (0..1 << 30).contains(&base.add)
+            && (1..1 << 15).contains(&stride);
+        if !fits {
+            return None;
+        }
+        let limit = self.scalar_reg(b, c);
+        let distance = self.distance(limit, base.reg);
+        Some(self.mask_below_from(distance, base.add as u32, stride as u32))
     }
 
     fn compare_parts(&mut self, code: VOp, predicate: u8, a: Value, b: Value, c: usize) -> Rep {

@@ -420,6 +420,7 @@ impl<'k> Lower<'k> {
             } else {
                 let low = self.vector();
                 let high = if scalar.bits() == 64 { self.vector() } else { R::NONE };
+                self.changing.insert(low);
                 Rep::Vector(low, high)
             };
             self.set_rep(value, 0, c, rep);
@@ -707,7 +708,7 @@ impl<'k> Lower<'k> {
         out: &[R],
         c: usize,
     ) {
-        let done = self.label();
+        let mut done = None;
         let mark = self.enter_scope();
         self.exec[c] = if lanes == self.all_lanes() {
             before
@@ -716,7 +717,9 @@ impl<'k> Lower<'k> {
             Some(match before {
                 Some(exec) => {
                     let mask = self.mask_and(exec, mask);
-                    self.jump_if_none(&[mask], done);
+                    let label = self.label();
+                    self.jump_if_none(&[mask], label);
+                    done = Some(label);
                     mask
                 }
                 None => mask,
@@ -726,7 +729,9 @@ impl<'k> Lower<'k> {
         let yields = Yields { results, masked: true, out: out.to_vec() };
         self.block(block, &[c], Some(&yields));
         self.leave_scope(inner);
-        self.bind(done);
+        if let Some(done) = done {
+            self.bind(done);
+        }
         self.leave_scope(mark);
     }
 

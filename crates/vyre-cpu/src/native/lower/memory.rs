@@ -34,28 +34,35 @@ impl<'k> Lower<'k> {
     /// Zeroes workgroup memory and the arrays of the invocations.
     pub(super) fn clear_private(&mut self) {
         let lanes: u32 = self.kernel.workgroup_size.iter().product::<u32>().next_multiple_of(self.lanes());
-        for (pointer, bytes) in [(context::SHARED, self.shared_bytes), (context::LOCALS, self.lane_bytes * lanes)] {
-            self.clear(pointer, bytes);
+        for index in 0..self.shared_at.len() {
+            let from = self.code.len();
+            let bytes = self.kernel.shared[index].size.next_multiple_of(64);
+            self.clear(context::SHARED, self.shared_at[index] as i32, bytes);
+            self.note_clear(index as u32, from);
         }
+        self.clear(context::LOCALS, 0, self.lane_bytes * lanes);
     }
 
     /// Zeroes the arrays of the invocations of one block of rows.
     pub(super) fn clear_locals(&mut self) {
         let lanes = self.lanes() * self.components.len() as u32;
-        self.clear(context::LOCALS, self.lane_bytes * lanes);
+        self.clear(context::LOCALS, 0, self.lane_bytes * lanes);
     }
 
-    fn clear(&mut self, pointer: i32, bytes: u32) {
+    fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
         if bytes == 0 {
             return;
         }
+        let mark = self.enter_scope();
         let base = self.general();
         self.push(M::Load { bytes: 8, signed: false, dst: base, at: At::new(R::CONTEXT, pointer) });
         let zero = self.constant(0);
+        // The instructions may be left out, so nothing else can use what they make.
+        self.leave_scope(mark);
         let step = self.len().bytes();
         let len = self.len();
         if bytes as i32 <= 32 * step {
-            for at in (0..bytes as i32).step_by(step as usize) {
+            for at in (first..first + bytes as i32).step_by(step as usize) {
                 self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src: zero, at: At::new(base, at), mask: R::NONE });
             }
             return;
@@ -64,7 +71,7 @@ impl<'k> Lower<'k> {
         self.push(M::Imm { dst: left, value: u64::from(bytes.next_multiple_of(64)) });
         let again = self.label();
         self.bind(again);
-        for at in (0..64).step_by(step as usize) {
+        for at in (first..first + 64).step_by(step as usize) {
             self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src: zero, at: At::new(base, at), mask: R::NONE });
         }
         self.push(M::Alu { op: Alu::Add, wide: true, dst: base, a: base, b: GSrc::Imm(64) });
@@ -257,6 +264,10 @@ impl<'k> Lower<'k> {
             None => self.exec_of_sharers(value, c),
         };
         let bytes = element.bits() as i32 / 8;
+        if let (None, Some(rep)) = (guard, self.load_cell(value, address.memory, &place, element, mask)) {
+            return rep;
+        }
+        self.note_read(address.memory);
         match place {
             Place::Same(mut at) => {
                 if let Some(guard) = guard.filter(|&guard| self.is_scalar(guard)) {
@@ -305,6 +316,39 @@ impl<'k> Lower<'k> {
             }
             Place::Vary(at, index) => self.gather(scalar, at, index, mask),
         }
+    }
+
+    /// Loads from registers what was stored before.
+    fn load_cell(
+        &mut self,
+        value: Value,
+        memory: Memory,
+        place: &Place,
+        element: Element,
+        mask: Option<R>,
+    ) -> Option<Rep> {
+        if !is_plain(element) || !Self::is_cell(element.scalar()) {
+            return None;
+        }
+        let r = match *place {
+            Place::Same(at) => {
+                let r = self.find_cell(memory, at, 1)?;
+                if self.is_scalar(value) {
+                    let dst = self.general();
+                    self.push(M::First { wide: false, dst, src: r });
+                    return Some(Rep::General(Lin::reg(dst)));
+                }
+                self.vec(ops::VBROADCASTSS, R::NONE, Src::R(r))
+            }
+            Place::Affine(at, 4) => {
+                let lanes = mask.and_then(|mask| self.prefixes.get(&mask).copied()).unwrap_or(self.lanes());
+                self.find_cell(memory, at, lanes)?
+            }
+            _ => return None,
+        };
+        // The register goes by another name already.
+        self.uses[value.index()] += 1;
+        Some(Rep::Vector(r, R::NONE))
     }
 
     /// The lanes that are active in any of the components that share a value.
@@ -491,9 +535,14 @@ impl<'k> Lower<'k> {
             self.push(M::Test { wide: false, a: test, b: test });
             self.push(M::JumpIf(Cond::Equal, outside));
             let mark = self.enter_scope();
+            let cells = self.cells.clone();
             self.store(address, element, value, None, c);
             self.leave_scope(mark);
-            return self.bind(outside);
+            self.bind(outside);
+            if !matches!(address.memory, Memory::Shared(_)) {
+                self.cells = cells;
+            }
+            return;
         }
         let mask = self.active(guard, c);
         for component in 0..self.width_of(value) {
@@ -541,6 +590,8 @@ impl<'k> Lower<'k> {
                     let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
                     if let Some((op, len)) = mask.and_then(|mask| self.narrow_move(scalar, mask, true)) {
                         self.push(M::VStore { op, len, src, at, mask: R::NONE });
+                        let lanes = mask.and_then(|mask| self.prefixes.get(&mask).copied()).unwrap_or(0);
+                        self.keep_cell(address.memory, at, lanes, src);
                         continue;
                     }
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
@@ -551,6 +602,11 @@ impl<'k> Lower<'k> {
                         (_, _, true) => ops::VMOVUPD_STORE,
                     };
                     self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
+                    if mask.is_none() && Self::is_cell(scalar) {
+                        self.keep_cell(address.memory, at, self.lanes(), src);
+                    } else {
+                        self.note_write(address.memory);
+                    }
                 }
             }
             Place::Affine(at, step) if step == bytes => {
@@ -561,6 +617,7 @@ impl<'k> Lower<'k> {
                     _ => ops::VPMOVDW,
                 };
                 self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
+                self.note_write(address.memory);
             }
             Place::Same(at) if is_plain(element) && mask.is_none_or(|mask| self.prefixes.contains_key(&mask)) => {
                 // Any lane's value will do, and the first has one.
@@ -574,6 +631,7 @@ impl<'k> Lower<'k> {
                     r
                 };
                 self.push(M::Store { bytes: bytes as u32, src, at });
+                self.note_write(address.memory);
             }
             place => {
                 if bytes < 4 || self.isa == Isa::Avx2 {
@@ -597,6 +655,7 @@ impl<'k> Lower<'k> {
                     }
                     let op = if scalar.bits() == 64 { ops::VPSCATTERDQ } else { ops::VPSCATTERDD };
                     self.push(M::Scatter { op, len, src, at, index, mask: once });
+                    self.note_write(address.memory);
                 }
             }
         }
@@ -643,6 +702,7 @@ impl<'k> Lower<'k> {
             (None, true) => None,
             (None, false) => self.exec_of_sharers(value, c),
         };
+        self.note_read(address.memory);
         let scratch = self.scratch();
         self.offsets_to_scratch(scratch, address, c);
         self.mask_to_scratch(scratch, mask);
@@ -678,6 +738,7 @@ impl<'k> Lower<'k> {
         self.mask_to_scratch(scratch, mask);
         self.operand_to_scratch(scratch, 1, value, component, c);
         self.push(M::Call { code: self.access_code(Access::Store, address, element, c) });
+        self.forget_cells(address.memory);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -703,6 +764,8 @@ impl<'k> Lower<'k> {
             }
         }
         self.push(M::Call { code: self.access_code(Access::Atomic(op), address, element, c) });
+        self.note_read(address.memory);
+        self.forget_cells(address.memory);
         if let Some(result) = result {
             let rep = self.take_scratch(scratch, element.scalar());
             self.set_rep(result, 0, c, rep);

@@ -4,6 +4,7 @@
 //! several vectors is emitted once.
 
 mod arith;
+mod cells;
 mod flow;
 mod known;
 mod memory;
@@ -11,7 +12,7 @@ mod rare;
 mod scalar;
 mod value;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vyre_foundation::ir::Builtin;
 use vyre_foundation::kernel::{Block, End, Inst, Kernel, Memory, Op, Scalar, Value};
@@ -55,6 +56,7 @@ pub(super) struct Lowered {
 enum Made {
     Sum(R, i32),
     Extended(R),
+    Distance(R, R),
     Alu(Alu, bool, R, GSrc),
     Mul(bool, R, GSrc),
     Shl(bool, R, i32),
@@ -103,6 +105,13 @@ pub(super) struct Lower<'k> {
     /// For each set of axes, the first component that shares a component's place on them.
     shared: Vec<Vec<usize>>,
     reps: Vec<Rep>,
+    /// What is known of workgroup memory here.
+    cells: Vec<cells::Cell>,
+    /// Registers that are written more than once.
+    changing: HashSet<R>,
+    shared_writes: Vec<cells::SharedWrite>,
+    /// Workgroup memories that are read where they lie.
+    shared_read: Vec<bool>,
     /// Masks of the first so many lanes.
     prefixes: HashMap<R, u32>,
     /// Something came out otherwise than it was foreseen, and the code is of no use.
@@ -179,6 +188,10 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         components: Vec::new(),
         shared: Vec::new(),
         reps: vec![Rep::None; count as usize],
+        cells: Vec::new(),
+        changing: HashSet::new(),
+        shared_writes: Vec::new(),
+        shared_read: vec![false; kernel.shared.len()],
         prefixes: HashMap::new(),
         failed: false,
         exec: Vec::new(),
@@ -206,6 +219,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         lane_bytes,
     };
     lower.function();
+    lower.drop_writes();
     let done = Lowered { code: lower.code, counts: lower.counts, labels: lower.labels, asm: lower.asm };
     (!lower.failed).then_some(done)
 }
@@ -326,6 +340,7 @@ impl<'k> Lower<'k> {
 
     /// Binds a label; what was made before it is not known to have been made on every way to it, unless `keep`.
     fn bind(&mut self, label: Label) {
+        self.cells.clear();
         self.push(M::Label(label));
     }
 

@@ -422,9 +422,29 @@ impl<'k> Lower<'k> {
         dst
     }
 
+    /// `limit - base`, or zero where the base is above the limit.
+    pub(super) fn distance(&mut self, limit: R, base: R) -> R {
+        let made = Made::Distance(limit, base);
+        if let Some(&r) = self.made.get(&made) {
+            return r;
+        }
+        let zero = self.materialise(Lin::imm(0));
+        let r = self.general();
+        self.push(M::Alu { op: Alu::Sub, wide: false, dst: r, a: limit, b: GSrc::R(base) });
+        self.push(M::Cmp { wide: false, a: limit, b: GSrc::R(base) });
+        self.push(M::Cmov { cond: Cond::Below, dst: r, src: zero });
+        self.remember(made, r);
+        r
+    }
+
     /// The lanes below a scalar count.
     pub(super) fn mask_below(&mut self, count: R) -> R {
-        let lanes: Vec<u32> = (0..self.lanes()).collect();
+        self.mask_below_from(count, 0, 1)
+    }
+
+    /// The lanes where `first + lane · stride` is below a scalar count less than 2³¹.
+    pub(super) fn mask_below_from(&mut self, count: R, first: u32, stride: u32) -> R {
+        let lanes: Vec<u32> = (0..self.lanes()).map(|lane| first + lane * stride).collect();
         let spread = self.spread(count, false);
         match self.isa {
             Isa::Avx512 => {
