@@ -28,5 +28,9 @@ pub(super) const COLUMN: i32 = 128;
 pub(super) const RESULT: i32 = 3 * COLUMN;
 /// Where the mask of the active lanes lies, a word of 32 bits.
 pub(super) const MASK: i32 = 7 * COLUMN;
+/// A subgroup's operands, the arguments that say which lanes, and its results: two columns each.
+pub(super) const SUBGROUP_OPERAND: i32 = 8 * COLUMN;
+pub(super) const SUBGROUP_ARGUMENT: i32 = 10 * COLUMN;
+pub(super) const SUBGROUP_RESULT: i32 = 12 * COLUMN;
 /// Bytes of scratch memory.
-pub(super) const SCRATCH_BYTES: usize = 8 * COLUMN as usize;
+pub(super) const SCRATCH_BYTES: usize = 14 * COLUMN as usize;

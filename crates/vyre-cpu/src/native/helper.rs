@@ -1,10 +1,11 @@
 //! What compiled code calls for operations without instructions of their own. It works on the scratch columns, lane by lane.
 
-use vyre_foundation::ir::AtomicOp;
-use vyre_foundation::kernel::{Element, Memory, Scalar, eval};
+use vyre_foundation::ir::{AtomicOp, SubgroupOp};
+use vyre_foundation::kernel::{Binary, Element, Memory, Scalar, eval};
 
-use super::context::{COLUMN, LAUNCH, MASK, RESULT, SCRATCH};
+use super::context::{COLUMN, LAUNCH, MASK, RESULT, SCRATCH, SUBGROUP_ARGUMENT, SUBGROUP_OPERAND, SUBGROUP_RESULT};
 use super::lower::{Access, Rare};
+use crate::launch::SUBGROUP_SIZE;
 use crate::memory::Span;
 
 /// What the helper must know about the launch that calls it.
@@ -41,7 +42,11 @@ impl Columns {
     }
 
     fn set(&self, scalar: Scalar, lane: u32, bits: u64) {
-        let at = RESULT as usize;
+        self.set_at(RESULT, scalar, lane, bits);
+    }
+
+    fn set_at(&self, at: i32, scalar: Scalar, lane: u32, bits: u64) {
+        let at = at as usize;
         // SAFETY: as in `get`.
         unsafe {
             match scalar {
@@ -100,13 +105,15 @@ unsafe fn answer(context: *const u64, word: u64) {
     };
     let operand = |column: i32| column * COLUMN;
     let Some(rare) = Rare::unpack(word) else { return };
+    if let Rare::Subgroup(op, ty) = rare {
+        return subgroup(&columns, op, ty);
+    }
     for lane in 0..frame.lanes {
         match rare {
             Rare::Unary(op, ty) => {
                 columns.set(ty, lane, eval::unary(op, ty, columns.get(0, ty, lane)));
             }
             Rare::Binary(op, ty) => {
-                use vyre_foundation::kernel::Binary;
                 let compares =
                     matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge);
                 let shifts = matches!(op, Binary::Shl | Binary::Shr);
@@ -125,8 +132,72 @@ unsafe fn answer(context: *const u64, word: u64) {
             Rare::BitCast(from, to) => {
                 columns.set(to, lane, eval::bit_cast(from, to, columns.get(0, from, lane)));
             }
+            // Not lane by lane.
+            Rare::Subgroup(..) => {}
             Rare::Memory { access, memory, element, component } => {
                 on_memory(frame, &columns, access, memory, element, component, lane);
+            }
+        }
+    }
+}
+
+/// One operation of a whole subgroup, in the order of its lanes.
+fn subgroup(columns: &Columns, op: SubgroupOp, ty: Scalar) {
+    let present = columns.mask();
+    let lanes = || (0..SUBGROUP_SIZE).filter(|lane| present >> lane & 1 != 0);
+    let get = |lane: u32| columns.get(SUBGROUP_OPERAND, ty, lane);
+    let set = |lane: u32, bits: u64| columns.set_at(SUBGROUP_RESULT, ty, lane, bits);
+    let combine = match op {
+        SubgroupOp::Add | SubgroupOp::InclusiveAdd | SubgroupOp::ExclusiveAdd => Binary::Add,
+        SubgroupOp::Mul | SubgroupOp::InclusiveMul | SubgroupOp::ExclusiveMul => Binary::Mul,
+        SubgroupOp::Min => Binary::Min,
+        SubgroupOp::Max => Binary::Max,
+        SubgroupOp::And => Binary::And,
+        SubgroupOp::Or => Binary::Or,
+        _ => Binary::Xor,
+    };
+    let both = |a: u64, b: u64| match (combine, ty) {
+        (Binary::Add, Scalar::U32 | Scalar::I32) => u64::from((a as u32).wrapping_add(b as u32)),
+        (Binary::Add, Scalar::F32) => u64::from((f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits()),
+        _ => eval::binary(combine, ty, a, b),
+    };
+    match op {
+        SubgroupOp::InclusiveAdd | SubgroupOp::InclusiveMul | SubgroupOp::ExclusiveAdd | SubgroupOp::ExclusiveMul => {
+            let inclusive = matches!(op, SubgroupOp::InclusiveAdd | SubgroupOp::InclusiveMul);
+            // What nothing combines to.
+            let none = if combine == Binary::Mul { eval::cast(Scalar::U32, ty, 1) } else { 0 };
+            let mut sum: Option<u64> = None;
+            for lane in lanes() {
+                let bits = get(lane);
+                let next = sum.map_or(bits, |sum| both(sum, bits));
+                set(lane, if inclusive { next } else { sum.unwrap_or(none) });
+                sum = Some(next);
+            }
+        }
+        SubgroupOp::Broadcast
+        | SubgroupOp::Shuffle
+        | SubgroupOp::ShuffleXor
+        | SubgroupOp::ShuffleUp
+        | SubgroupOp::ShuffleDown => {
+            for lane in lanes() {
+                let by = columns.get(SUBGROUP_ARGUMENT, Scalar::U32, lane) as u32;
+                let from = match op {
+                    SubgroupOp::ShuffleXor => Some(lane ^ by),
+                    SubgroupOp::ShuffleUp => lane.checked_sub(by),
+                    SubgroupOp::ShuffleDown => lane.checked_add(by),
+                    _ => Some(by),
+                };
+                let from = from.filter(|&from| from < SUBGROUP_SIZE && present >> from & 1 != 0);
+                set(lane, from.map_or(0, get));
+            }
+        }
+        _ => {
+            let all = match op {
+                SubgroupOp::BroadcastFirst => lanes().next().map(get),
+                _ => lanes().map(get).reduce(both),
+            };
+            for lane in lanes() {
+                set(lane, all.unwrap_or(0));
             }
         }
     }

@@ -52,21 +52,23 @@ struct FrameShape {
     locals_bytes: usize,
 }
 
-/// Vectors of a workgroup that may make one block. More would be a great deal of code.
-const MAX_VECTORS: u32 = 64;
+/// Steps of all vectors of a workgroup that may make one block. More would be a great deal of code.
+const MAX_STEPS: usize = 1 << 16;
 
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
 
 /// Why a kernel can't be compiled; the interpreter then runs it.
 pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
-    if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, op) if op.is_across_subgroup())) {
-        return Some("it has subgroup operations".to_owned());
+    if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Matrix(_)))) {
+        return Some("it has matrix operations".to_owned());
     }
     let total: u32 = kernel.workgroup_size.iter().product();
-    let vectors = total.div_ceil(isa.lanes());
-    if layout(kernel, isa) != Layout::Rows && vectors > MAX_VECTORS {
-        return Some(format!("its workgroup takes {vectors} vectors, and {MAX_VECTORS} fit in a block"));
+    let vectors = total.div_ceil(isa.lanes()) as usize;
+    let mut steps = 0;
+    visit(&kernel.body, &mut |_| steps += 1);
+    if layout(kernel, isa) != Layout::Rows && vectors * steps > MAX_STEPS {
+        return Some(format!("its {steps} steps for {vectors} vectors of a workgroup are too much code"));
     }
     if kernel.buffers.len() > 0xffff || kernel.shared.len() > 0xffff || kernel.locals.len() > 0xffff {
         return Some("it has too many memories".to_owned());
@@ -85,6 +87,20 @@ fn uses(block: &Block, what: &dyn Fn(&Inst) -> bool) -> bool {
     })
 }
 
+fn visit(block: &Block, f: &mut dyn FnMut(&Inst)) {
+    for inst in &block.insts {
+        f(inst);
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                visit(then, f);
+                visit(otherwise, f);
+            }
+            Inst::Loop(inner) => visit(&inner.body, f),
+            _ => {}
+        }
+    }
+}
+
 /// How a kernel is laid over vectors.
 fn layout(kernel: &Kernel, isa: Isa) -> Layout {
     let size = kernel.workgroup_size;
@@ -94,7 +110,8 @@ fn layout(kernel: &Kernel, isa: Isa) -> Layout {
     };
     let place_in_group = asks(&|builtin| matches!(builtin, Builtin::LocalId(0) | Builtin::WorkgroupId(0)));
     let line = asks(&|builtin| matches!(builtin, Builtin::LocalIndex));
-    let subgroup = asks(&|builtin| matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId));
+    let subgroup = asks(&|builtin| matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId))
+        || uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Subgroup(..))));
     let free = !kernel.has_barrier && kernel.shared.is_empty() && !subgroup && size[2] == 1;
     let simple = !place_in_group || (whole_rows && size[0].is_power_of_two());
     if free && simple && (!line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {

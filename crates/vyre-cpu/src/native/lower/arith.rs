@@ -117,7 +117,7 @@ impl<'k> Lower<'k> {
             Op::Select(cond, yes, no) => self.select(value, *cond, *yes, *no, c),
             Op::Cast(a) => self.cast(value, *a, c),
             Op::BitCast(a) => self.bit_cast(value, *a, c),
-            // Made elsewhere; kernels with subgroup operations are refused before they come here.
+            // Made elsewhere; kernels with matrix operations are refused before they come here.
             Op::Subgroup(..) | Op::Matrix(_) | Op::Length(_) | Op::Load { .. } | Op::Extract(..) | Op::Construct(_) => {
                 Rep::None
             }
@@ -661,16 +661,7 @@ impl<'k> Lower<'k> {
             }
             (U32 | I32, Bool) => {
                 let v = self.vector_of(a, c);
-                let zero = self.constant(0);
-                if rich {
-                    let dst = self.new_mask();
-                    let m = Vec3 { imm: Some(4), ..self.vec3(ops::VPCMPD, dst, v, Src::R(zero)) };
-                    self.push(M::Vec(m));
-                    Rep::Mask(dst)
-                } else {
-                    let same = self.vec(ops::VPCMPEQD, v, Src::R(zero));
-                    Rep::Mask(self.mask_not(same))
-                }
+                Rep::Mask(self.mask_not_zero(v))
             }
             (I32, F32) => {
                 let v = self.vector_of(a, c);

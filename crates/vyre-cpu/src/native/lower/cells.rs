@@ -87,7 +87,7 @@ impl<'k> Lower<'k> {
         }
         // Quarters of a vector, then words within one.
         let (half, word) = (by / 4, by % 4);
-        if word != 0 && word + lanes as i32 > 4 || half > 1 {
+        if (word != 0 && (word + lanes as i32 > 4 || self.isa == Isa::Simd128)) || half > 1 {
             return None;
         }
         let r = if half == 1 { self.upper_half(cell.r) } else { cell.r };

@@ -32,6 +32,11 @@ impl<'k> Lower<'k> {
         let mut run: Vec<&'k Inst> = Vec::new();
         for inst in &block.insts {
             match inst {
+                Inst::Let(value, Op::Subgroup(op, operand, argument)) => {
+                    self.run(&run, comps);
+                    run.clear();
+                    self.subgroup(*value, *op, *operand, *argument, comps);
+                }
                 Inst::Let(..) | Inst::Store { .. } | Inst::Atomic { .. } => {
                     if run.iter().any(|earlier| conflicts(earlier, inst)) {
                         self.run(&run, comps);
@@ -216,7 +221,7 @@ impl<'k> Lower<'k> {
             && self.constant_of(*b, comps[0]).is_none()
             && falls_through(otherwise)
             && !leaves(then)
-            && !has_loop(then)
+            && !needs_all(then)
             && is_flat(then) > FLAT;
         fits.then_some((op, *a, *b))
     }
@@ -629,7 +634,7 @@ impl<'k> Lower<'k> {
         };
         let before = self.exec.clone();
         self.divergent += 1;
-        if has_loop(then) || has_loop(otherwise) {
+        if needs_all(then) || needs_all(otherwise) {
             self.divergent_ways(cond, then, otherwise, results, &out, comps);
         } else {
             for &c in comps {
@@ -1257,7 +1262,7 @@ fn falls_through(block: &Block) -> bool {
 fn is_plain_loop(body: &Block) -> bool {
     matches!(body.end, End::Continue(_))
         && body.insts.iter().all(|inst| match inst {
-            Inst::Let(_, Op::Load { .. }) => false,
+            Inst::Let(_, Op::Load { .. } | Op::Subgroup(..)) => false,
             Inst::Let(..) => true,
             Inst::If { then, otherwise, results, .. } => {
                 results.is_empty() && breaks_only(then) && falls_through(otherwise)
@@ -1266,10 +1271,11 @@ fn is_plain_loop(body: &Block) -> bool {
         })
 }
 
-fn has_loop(block: &Block) -> bool {
+/// Vectors can't go through the block one after the other, or would lose by it.
+fn needs_all(block: &Block) -> bool {
     block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
-        Inst::Loop(_) => true,
+        Inst::If { then, otherwise, .. } => needs_all(then) || needs_all(otherwise),
+        Inst::Loop(_) | Inst::Barrier(_) | Inst::Let(_, Op::Subgroup(..)) => true,
         _ => false,
     })
 }

@@ -483,7 +483,7 @@ impl<'k> Lower<'k> {
     /// The instruction that moves exactly the first lanes that a mask has, and nothing of what is behind them: a store and a
     /// load of the same bytes then meet in the processor without going through the cache.
     fn narrow_move(&self, scalar: Scalar, mask: R, store: bool) -> Option<(VOp, Len)> {
-        if scalar.bits() != 32 {
+        if scalar.bits() != 32 || self.isa == Isa::Simd128 {
             return None;
         }
         let pick = |load: VOp, save: VOp| if store { save } else { load };

@@ -10,6 +10,7 @@ mod known;
 mod memory;
 mod rare;
 mod scalar;
+mod subgroup;
 mod value;
 
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
 //! Operations that are not worth instructions of their own: the operands go to scratch memory, a helper computes lane by lane,
 //! and the result comes back from there.
 
-use vyre_foundation::ir::AtomicOp;
+use vyre_foundation::ir::{AtomicOp, SubgroupOp};
 use vyre_foundation::kernel::{Binary, Element, Memory, Scalar, Unary, Value};
 
 use super::super::context::{self, COLUMN};
@@ -28,6 +28,7 @@ pub(in super::super) enum Rare {
     Cast(Scalar, Scalar),
     BitCast(Scalar, Scalar),
     Memory { access: Access, memory: Memory, element: Element, component: u32 },
+    Subgroup(SubgroupOp, Scalar),
 }
 
 const SCALARS: [Scalar; 8] =
@@ -127,6 +128,28 @@ const ATOMIC: [AtomicOp; 11] = [
     AtomicOp::CompareExchange,
 ];
 
+const SUBGROUP: [SubgroupOp; 19] = [
+    SubgroupOp::Add,
+    SubgroupOp::Mul,
+    SubgroupOp::Min,
+    SubgroupOp::Max,
+    SubgroupOp::And,
+    SubgroupOp::Or,
+    SubgroupOp::Xor,
+    SubgroupOp::InclusiveAdd,
+    SubgroupOp::ExclusiveAdd,
+    SubgroupOp::InclusiveMul,
+    SubgroupOp::ExclusiveMul,
+    SubgroupOp::All,
+    SubgroupOp::Any,
+    SubgroupOp::BroadcastFirst,
+    SubgroupOp::Broadcast,
+    SubgroupOp::Shuffle,
+    SubgroupOp::ShuffleXor,
+    SubgroupOp::ShuffleUp,
+    SubgroupOp::ShuffleDown,
+];
+
 fn position<T: PartialEq>(all: &[T], one: T) -> u64 {
     all.iter().position(|other| *other == one).unwrap_or(0) as u64
 }
@@ -145,6 +168,7 @@ impl Rare {
             Rare::Fma(ty) => 2 | scalars(ty, ty),
             Rare::Cast(from, to) => 3 | scalars(from, to),
             Rare::BitCast(from, to) => 4 | scalars(from, to),
+            Rare::Subgroup(op, ty) => 8 | position(&SUBGROUP, op) << 8 | scalars(ty, ty),
             Rare::Memory { access, memory, element, component } => {
                 let (kind, index) = match memory {
                     Memory::Buffer(index) => (0u64, index),
@@ -175,6 +199,7 @@ impl Rare {
             2 => Rare::Fma(scalar(16)?),
             3 => Rare::Cast(scalar(16)?, scalar(24)?),
             4 => Rare::BitCast(scalar(16)?, scalar(24)?),
+            8 => Rare::Subgroup(*SUBGROUP.get(byte(8))?, scalar(16)?),
             base @ 5..=7 => {
                 let index = (word >> 32 & 0xffff) as u32;
                 let memory = match byte(24) {

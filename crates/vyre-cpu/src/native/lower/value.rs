@@ -404,8 +404,8 @@ impl<'k> Lower<'k> {
                 self.push(M::MaskFrom { dst, src: r });
                 dst
             }
-            Isa::Avx2 => {
-                let lanes: Vec<u32> = (0..8).map(|lane| 0u32.wrapping_sub(bits >> lane & 1)).collect();
+            _ => {
+                let lanes: Vec<u32> = (0..self.lanes()).map(|lane| 0u32.wrapping_sub(bits >> lane & 1)).collect();
                 self.lanes_constant(&lanes)
             }
         };
@@ -492,20 +492,38 @@ impl<'k> Lower<'k> {
                 }
                 None => {
                     let r = self.materialise(lin);
-                    let all = self.general();
-                    self.push(M::Neg { wide: false, dst: all, a: r });
-                    match self.isa {
-                        Isa::Avx512 => {
-                            let dst = self.new_mask();
-                            self.push(M::MaskFrom { dst, src: all });
-                            dst
-                        }
-                        _ => self.spread(all, false),
-                    }
+                    self.mask_of_truth(r)
                 }
             },
             _ => self.mask_all(),
         }
+    }
+
+    /// All lanes where a scalar is 1, none where it is 0.
+    pub(super) fn mask_of_truth(&mut self, truth: R) -> R {
+        let all = self.general();
+        self.push(M::Neg { wide: false, dst: all, a: truth });
+        match self.isa {
+            Isa::Avx512 => {
+                let dst = self.new_mask();
+                self.push(M::MaskFrom { dst, src: all });
+                dst
+            }
+            _ => self.spread(all, false),
+        }
+    }
+
+    /// The lanes that are not zero.
+    pub(super) fn mask_not_zero(&mut self, v: R) -> R {
+        let zero = self.constant(0);
+        if self.isa == Isa::Avx512 {
+            let dst = self.new_mask();
+            let m = Vec3 { imm: Some(4), ..self.vec3(ops::VPCMPD, dst, v, Src::R(zero)) };
+            self.push(M::Vec(m));
+            return dst;
+        }
+        let same = self.vec(ops::VPCMPEQD, v, Src::R(zero));
+        self.mask_not(same)
     }
 
     /// Jumps when no lane of the masks is set.
