@@ -149,6 +149,8 @@ pub(crate) enum Form {
     Kernel,
     /// vyre's wire form, in bytes.
     Wire,
+    /// SPIR-V for Vulkan, in bytes.
+    Spirv,
     /// PTX text for NVIDIA GPUs of compute capability 9.0.
     Ptx,
     /// The machine code that this processor runs, as assembly text.

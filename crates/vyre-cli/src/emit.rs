@@ -22,12 +22,13 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
         Form::Vyre => vyre::text::print(&program).into_bytes(),
         Form::Wire => wire::encode(&program),
         Form::Kernel => kernel::lower(&program, &options)?.to_string().into_bytes(),
+        Form::Spirv => vyre::to_spirv(&program, &options)?,
         Form::Ptx => vyre::to_ptx(&program, &options, 90)?.into_bytes(),
         Form::Asm => vyre::to_asm(&program, &options)?.into_bytes(),
     };
     match &args.output {
         Some(path) => Ok(files::replace(path, bytes)?),
-        None if args.to == Form::Wire => {
+        None if matches!(args.to, Form::Wire | Form::Spirv) => {
             let mut out = std::io::stdout().lock();
             out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| cant_print(&error).into())
         }

@@ -1,4 +1,4 @@
-//! WGSL and SPIR-V in, through naga's front ends, and WGSL text out.
+//! WGSL and SPIR-V in, through naga's front ends, and WGSL text and SPIR-V out.
 //!
 //! This crate knows nothing about devices. What a kernel means is decided by the program that comes out of the import.
 //!
@@ -34,6 +34,8 @@
 
 mod export;
 mod import;
+mod spirv;
 
 pub use export::export;
 pub use import::{ImportOptions, import, import_spirv};
+pub use spirv::export_spirv;

@@ -67,6 +67,11 @@ pub fn wgsl(source: &str) -> Result<Program, Problems> {
     Ok(import_wgsl(source, &ImportOptions::default())?)
 }
 
+/// The bytes of a SPIR-V module for Vulkan.
+pub fn to_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec<u8>, Diagnostic> {
+    vyre_wgsl::export_spirv(program, &options.specialization, options.workgroup_size)
+}
+
 /// The PTX text that the CUDA backend makes of a program, for a device of this compute capability (90 is 9.0).
 #[cfg(feature = "cuda")]
 pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {

@@ -52,7 +52,7 @@ pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diag
 }
 
 /// naga's parser and validator over WGSL; the one problem that stops them comes with its place.
-fn front(source: &str, text: &SourceText<'_>) -> Result<(Module, ModuleInfo), Vec<recover::Problem>> {
+pub(crate) fn front(source: &str, text: &SourceText<'_>) -> Result<(Module, ModuleInfo), Vec<recover::Problem>> {
     let unplaced = |problems: Vec<Diagnostic>| problems.into_iter().map(|problem| (problem, None)).collect::<Vec<_>>();
     let module = catch(|| naga::front::wgsl::parse_str(&without_subgroups(source)))
         .map_err(unplaced)?
@@ -100,7 +100,7 @@ fn without_subgroups(source: &str) -> Cow<'_, str> {
 }
 
 /// The text that places refer to; SPIR-V has none.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct SourceText<'a> {
     text: Option<&'a str>,
     file: Option<&'a str>,
@@ -120,7 +120,9 @@ impl SourceText<'_> {
     }
 }
 
-fn on_big_stack(work: &(dyn Fn() -> Result<Program, Vec<Diagnostic>> + Sync)) -> Result<Program, Vec<Diagnostic>> {
+pub(crate) fn on_big_stack<T: Send>(
+    work: &(dyn Fn() -> Result<T, Vec<Diagnostic>> + Sync),
+) -> Result<T, Vec<Diagnostic>> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("vyre-wgsl".into()).stack_size(STACK_BYTES);
         match thread.spawn_scoped(scope, work) {
@@ -134,7 +136,7 @@ fn on_big_stack(work: &(dyn Fn() -> Result<Program, Vec<Diagnostic>> + Sync)) ->
 }
 
 /// Runs a part of naga. A panic there is a bug of naga's that hostile input may reach, so it becomes a diagnostic.
-fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Vec<Diagnostic>> {
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Vec<Diagnostic>> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let reason = panic
             .downcast_ref::<String>()
@@ -145,7 +147,7 @@ fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Vec<Diagnostic>> {
     })
 }
 
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     const LONGEST: usize = 600;
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() > LONGEST {

@@ -12,7 +12,7 @@ const MOST_OF_LARGE: usize = 3;
 const LARGE: usize = 64 << 10;
 
 /// A problem with the place where it is.
-pub(super) type Problem = (Diagnostic, Option<Range<usize>>);
+pub(crate) type Problem = (Diagnostic, Option<Range<usize>>);
 
 /// The first problem and those that are left when the statement with the problem is gone. What only follows from that (a name that it
 /// declared, a value that it returned) is left out.
