@@ -32,7 +32,7 @@ pub(crate) enum What {
     Emit(Emit),
     /// List what is here to run kernels, and what is not and why.
     Devices,
-    /// Time a kernel on every backend, in turns.
+    /// Time a kernel on every backend, in turns; on the reference interpreter only when it is named.
     Bench(Bench),
     /// Compare a kernel's launches on one backend and keep the fastest.
     Tune(Tune),

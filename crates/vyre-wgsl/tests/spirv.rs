@@ -28,7 +28,7 @@ fn every_example_kernel_has_spirv_that_is_read_again() {
         let names = |program: &ValidProgram| -> Vec<String> {
             let order = program.binding_order();
             // What is a word of WGSL has a dash behind it since.
-            order.iter().map(|&index| program.buffers()[index].name.trim_end_matches('_').to_owned()).collect()
+            order.iter().map(|&index| program.buffers()[index].name.as_str().trim_end_matches('_').to_owned()).collect()
         };
         assert_eq!(names(&first), names(&second), "{name}");
         made += 1;
