@@ -41,6 +41,8 @@ pub fn export_spirv(
             lang_version: VERSION,
             // Names make the module readable, here and where it is read again.
             flags: spv::WriterFlags::DEBUG,
+            // Compute kernels have no inputs and outputs of stages, so they need no capability for them.
+            use_storage_input_output_16: false,
             ..spv::Options::default()
         };
         catch(|| spv::write_vec(&module, &info, &options, None).map_err(|error| refused(&error)))?
