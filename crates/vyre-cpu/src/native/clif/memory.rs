@@ -34,6 +34,8 @@ impl Emitter<'_> {
         let value = result.map(|ty| self.builder.append_block_param(done, ty));
         let test = self.builder.ins().vall_true(mask);
         self.builder.ins().brif(test, whole, &[], part, &[]);
+        // Only the edges of the work have lanes that are not active.
+        self.builder.set_cold_block(part);
         self.enter(whole);
         let made = all(self);
         self.builder.ins().jump(done, &made.map(Into::into).into_iter().collect::<Vec<_>>());
@@ -57,6 +59,13 @@ impl Emitter<'_> {
         )
     }
 
+    /// Loads the first element, zero in the others.
+    pub(super) fn load_first(&mut self, ty: Type, at: At) -> Option<Value> {
+        let address = self.address(at)?;
+        let first = self.builder.ins().load(ty.lane_type(), access(), address, at.disp);
+        Some(self.builder.ins().scalar_to_vector(ty, first))
+    }
+
     /// Loads the active lanes from where `place` says, zero in the others.
     fn load_each(&mut self, ty: Type, mask: Value, mut place: impl FnMut(&mut Self, u8) -> Value) -> Value {
         let mut value = self.constant(&[0; 16]);
@@ -73,6 +82,13 @@ impl Emitter<'_> {
     pub(super) fn store_lanes(&mut self, op: VOp, src: R, at: At, mask: R) -> Option<()> {
         if matches!(op, ops::VPMOVDB | ops::VPMOVDW | ops::VCVTPS2PH) {
             return self.store_narrow(op, src, at, mask);
+        }
+        if matches!(op, ops::VMOVSS_STORE | ops::VMOVSD_STORE) {
+            let address = self.address(at)?;
+            let value = self.get_as(src, if op == ops::VMOVSD_STORE { I64X2 } else { I32X4 })?;
+            let first = self.builder.ins().extractlane(value, 0);
+            self.builder.ins().store(access(), first, address, at.disp);
+            return Some(());
         }
         let ty = match op {
             ops::VMOVUPS_STORE | ops::VMASKMOVPS_STORE => I32X4,

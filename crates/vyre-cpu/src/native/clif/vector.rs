@@ -291,9 +291,12 @@ impl Emitter<'_> {
                 let (low, high) = (self.get_as(v.a, I32X4)?, self.whole(v.b, I32X4)?);
                 self.shuffle(low, high, [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23])
             }
-            ops::VSHUFPS if v.imm == Some(0x88) => {
+            // Two words of each operand.
+            ops::VSHUFPS => {
                 let (low, high) = (self.get_as(v.a, I32X4)?, self.whole(v.b, I32X4)?);
-                self.shuffle(low, high, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27])
+                let order = v.imm?;
+                let byte = |at: usize| (order >> (at / 4 * 2) & 3) * 4 + at as u8 % 4 + if at < 8 { 0 } else { 16 };
+                self.shuffle(low, high, std::array::from_fn(byte))
             }
             ops::VPMULUDQ | ops::VPMULDQ => {
                 let (a, b) = (self.get_as(v.a, I32X4)?, self.whole(v.b, I32X4)?);
@@ -332,6 +335,10 @@ impl Emitter<'_> {
                 self.builder.ins().iabs(b)
             }
             ops::VMOVUPS | ops::VMOVAPS | ops::VMOVUPD | ops::VMOVAPD => self.whole(v.b, I32X4)?,
+            ops::VMOVSS | ops::VMOVSD => {
+                let Src::At(at) = v.b else { return None };
+                self.load_first(if v.op == ops::VMOVSD { I64X2 } else { I32X4 }, at)?
+            }
             ops::VBROADCASTSS | ops::VPBROADCASTD => self.spread(v.b, I32X4)?,
             ops::VPBROADCASTQ | VPBROADCASTQ_VEX => self.spread(v.b, I64X2)?,
             ops::VMASKMOVPS | ops::VMASKMOVPD => {
