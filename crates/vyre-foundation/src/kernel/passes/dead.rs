@@ -5,7 +5,7 @@ use crate::kernel::walk::{each_operand, each_use, end_values};
 use crate::kernel::{Block, End, Inst, Kernel, Loop, Value};
 
 pub(super) fn run(kernel: &mut Kernel) {
-    let mut graph = Graph { edges: Vec::new(), roots: Vec::new() };
+    let mut graph = Graph { edges: Vec::with_capacity(2 * kernel.values.len()), roots: Vec::new() };
     graph.block(&kernel.body, None, &mut Vec::new());
     let needed = graph.reach(kernel.values.len());
     Sweep { needed }.block(&mut kernel.body, None);

@@ -30,7 +30,7 @@ pub(super) fn optimise(kernel: &mut Kernel, passes: Passes) {
     if passes.contains(Passes::RANGES) {
         ranges::run(kernel);
     }
-    rewrite::run(kernel, passes, true);
+    rewrite::run(kernel, passes.without(Passes::UNROLL), true);
     if passes.contains(Passes::DEAD) {
         dead::run(kernel);
     }

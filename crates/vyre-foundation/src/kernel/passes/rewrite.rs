@@ -16,6 +16,8 @@ use crate::kernel::{
 /// A loop is unrolled up to so many rounds and so many steps in all.
 const UNROLL_ROUNDS: i128 = 16;
 const UNROLL_STEPS: usize = 256;
+/// Unrolling adds up to so many steps to a kernel: a long one gains little from more, and every later stage pays for them.
+const UNROLL_GROWTH: usize = 1024;
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
 
@@ -39,18 +41,21 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
             writable[buffer as usize] = true;
         }
     });
+    // Room for what unrolling and folding add, so that the large tables are not copied while they grow.
+    let room = count + count / 2 + 64;
+    kernel.values.reserve(room - count);
     let mut rewriter = Rewriter {
         passes,
         last,
         values: std::mem::take(&mut kernel.values),
-        subst: (0..count as u32).map(Value).collect(),
-        defs: vec![None; count],
-        known: vec![None; count],
-        visible: vec![false; count],
+        subst: with_room(room, (0..count as u32).map(Value)),
+        defs: with_room(room, std::iter::repeat_n(None, count)),
+        known: with_room(room, std::iter::repeat_n(None, count)),
+        visible: with_room(room, std::iter::repeat_n(false, count)),
         known_log: Vec::new(),
         table: HashTable::with_capacity(count),
-        table_log: Vec::new(),
-        scope: Vec::new(),
+        table_log: Vec::with_capacity(count),
+        scope: Vec::with_capacity(count),
         epochs: Epochs {
             next: 1,
             buffers: vec![0; kernel.buffers.len()],
@@ -62,7 +67,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
         constants: HashMap::default(),
         new_constants: Vec::new(),
         renaming: 0,
-        budget: 20_000,
+        budget: UNROLL_GROWTH,
     };
     let left = rewriter.insts(&kernel.body.insts);
     let end = left.unwrap_or_else(|| rewriter.end(&kernel.body.end));
@@ -70,6 +75,12 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
     insts.append(&mut rewriter.blocks.pop().unwrap_or_default());
     kernel.body = Block { insts, end };
     kernel.values = rewriter.values;
+}
+
+fn with_room<T>(room: usize, items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::with_capacity(room);
+    list.extend(items);
+    list
 }
 
 /// Mixes words; keys are small and trusted.
