@@ -109,7 +109,9 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
 pub(crate) fn known_backend(engine: &Engine, name: &str) -> Result<(), Diagnostic> {
     let known = engine.backend_ids();
     let names: Vec<&str> = known.iter().map(|id| id.as_str()).collect();
-    if names.contains(&name) {
+    // The second device of a backend is `cuda:1`; which of them are there only the backend knows.
+    let (family, device) = name.split_once(':').unwrap_or((name, "0"));
+    if names.contains(&name) || (names.contains(&family) && device.parse::<usize>().is_ok()) {
         return Ok(());
     }
     let hint = match nearest(name, &names) {

@@ -30,15 +30,28 @@ fn main() -> Outcome<()> {
     let cached = std::env::temp_dir().join("vyre-board.cubin");
     println!("device                        {} ({})", backend.capabilities().name, backend.capabilities().driver);
     println!("cuInit and context            {:>10.1} ms", opened.as_secs_f64() * 1e3);
-    first_result(&backend, &cached)?;
-    tiny(&backend)?;
-    map(&backend)?;
-    for size in [1024, 4096, 8192] {
-        for kind in [MatrixKind::F16, MatrixKind::Bf16] {
-            matmul(&backend, kind, size)?;
+    // `board tiny` measures the tiny dispatches only.
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wanted("first") {
+        first_result(&backend, &cached)?;
+    }
+    if wanted("tiny") {
+        tiny(&backend)?;
+    }
+    if wanted("map") {
+        map(&backend)?;
+    }
+    if wanted("matmul") {
+        for size in [1024, 4096, 8192] {
+            for kind in [MatrixKind::F16, MatrixKind::Bf16] {
+                matmul(&backend, kind, size)?;
+            }
         }
     }
-    large(&backend)?;
+    if wanted("large") {
+        large(&backend)?;
+    }
     Ok(())
 }
 

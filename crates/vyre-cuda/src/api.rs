@@ -86,6 +86,7 @@ table! {
     cuDeviceTotalMem = b"cuDeviceTotalMem_v2" (Out<usize>, c_int);
     cuDevicePrimaryCtxRetain = b"cuDevicePrimaryCtxRetain" (Out<Ptr>, c_int);
     cuDevicePrimaryCtxReset = b"cuDevicePrimaryCtxReset_v2" (c_int);
+    cuCtxGetCurrent = b"cuCtxGetCurrent" (Out<Ptr>);
     cuCtxSetCurrent = b"cuCtxSetCurrent" (Ptr);
     cuStreamCreate = b"cuStreamCreate" (Out<Ptr>, c_uint);
     cuStreamSynchronize = b"cuStreamSynchronize" (Ptr);
@@ -245,7 +246,10 @@ impl Api {
 
     /// Makes a context the one that this thread's calls mean.
     pub(crate) fn set_current(&self, context: Handle) -> Result<()> {
-        call!(self, cuCtxSetCurrent(ptr(context)))
+        // Looking costs a fraction of setting, and mostly it is the one already.
+        let mut current = std::ptr::null_mut();
+        call!(self, cuCtxGetCurrent(&raw mut current))?;
+        if current as Handle == context { Ok(()) } else { call!(self, cuCtxSetCurrent(ptr(context))) }
     }
 
     /// A stream that does not wait for the default stream.

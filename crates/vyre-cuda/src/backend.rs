@@ -31,7 +31,10 @@ const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const GRACE: Duration = Duration::from_secs(5);
 
 /// By device; more than these are not opened.
-const IDS: [&str; 8] = ["cuda", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7"];
+const IDS: [&str; 16] = [
+    "cuda", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7", "cuda:8", "cuda:9", "cuda:10",
+    "cuda:11", "cuda:12", "cuda:13", "cuda:14", "cuda:15",
+];
 
 /// Runs programs on an NVIDIA GPU.
 ///
@@ -52,17 +55,13 @@ fn probe_failed(error: &CudaError) -> Diagnostic {
 }
 
 impl CudaBackend {
-    /// The first device, or the one whose number the environment variable `VYRE_CUDA_DEVICE` gives; else why there is none.
+    /// The first device, or why there is none.
     pub fn probe() -> Result<Arc<dyn VyreBackend>, Diagnostic> {
-        let ordinal = match std::env::var("VYRE_CUDA_DEVICE") {
-            Ok(text) => text.trim().parse().map_err(|_| {
-                Diagnostic::new(
-                    &codes::cuda::NO_DRIVER,
-                    format!("VYRE_CUDA_DEVICE is `{}`, which is no device number", text.escape_debug()),
-                )
-            })?,
-            Err(_) => 0,
-        };
+        CudaBackend::probe_device(0)
+    }
+
+    /// A device by its number, or why it is not there.
+    pub fn probe_device(ordinal: usize) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
         Ok(Arc::new(CudaBackend::open(ordinal)?))
     }
 

@@ -9,12 +9,23 @@ use crate::backend::VyreBackend;
 
 type Probe = Box<dyn Fn() -> Result<Arc<dyn VyreBackend>, Diagnostic> + Send + Sync>;
 type Probed = Result<Arc<dyn VyreBackend>, Diagnostic>;
+type Count = Box<dyn Fn() -> Result<usize, Diagnostic> + Send + Sync>;
+type Open = Arc<dyn Fn(usize) -> Probed + Send + Sync>;
 
 /// The backends of a process. Registering is explicit: nothing is found that nobody registered.
 #[derive(Default)]
 pub struct Registry {
     /// Sorted by precedence, highest first, then in order of registration.
     entries: RwLock<Vec<Arc<Entry>>>,
+    families: RwLock<Vec<Arc<Family>>>,
+}
+
+/// Devices of one kind, of which only the driver knows how many there are.
+struct Family {
+    id: BackendId,
+    precedence: i32,
+    count: Count,
+    open: Open,
 }
 
 struct Entry {
@@ -68,6 +79,24 @@ impl Registry {
         Ok(())
     }
 
+    /// Registers the devices of one kind. The first is the backend `id`; the others, `id:1`, `id:2` and so on, are there when they are
+    /// asked for by name or all backends are listed. `id:0` is the first by another name. `count` and `open` are called when needed.
+    pub fn register_family(
+        &self,
+        id: impl Into<BackendId>,
+        precedence: i32,
+        count: impl Fn() -> Result<usize, Diagnostic> + Send + Sync + 'static,
+        open: impl Fn(usize) -> Result<Arc<dyn VyreBackend>, Diagnostic> + Send + Sync + 'static,
+    ) -> Result<(), Diagnostic> {
+        let id = id.into();
+        let open: Open = Arc::new(open);
+        let first = Arc::clone(&open);
+        self.register(id.clone(), precedence, move || first(0))?;
+        let family = Family { id, precedence, count: Box::new(count), open };
+        self.families.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(family));
+        Ok(())
+    }
+
     /// Registers a backend that is open already.
     pub fn register_backend(&self, backend: Arc<dyn VyreBackend>, precedence: i32) -> Result<(), Diagnostic> {
         self.register(backend.id(), precedence, move || Ok(backend.clone()))
@@ -80,6 +109,7 @@ impl Registry {
 
     /// Probes all backends and lists them, the preferred first: what is present, and what is absent and why.
     pub fn list(&self) -> Vec<Listing> {
+        self.find_all_devices();
         let listing = |entry: &Arc<Entry>| Listing {
             id: entry.id.clone(),
             precedence: entry.precedence,
@@ -90,6 +120,8 @@ impl Registry {
 
     /// The backend of this name. No other is probed.
     pub fn acquire(&self, id: &str) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
+        let device = self.find_device(id);
+        let id = device.as_ref().map_or(id, BackendId::as_str);
         let entries = self.snapshot();
         match entries.iter().find(|entry| entry.id.as_str() == id) {
             Some(entry) => entry.state().clone(),
@@ -122,7 +154,39 @@ impl Registry {
 
     /// Probes all backends and gives those that are present, the preferred first.
     pub fn present(&self) -> Vec<Arc<dyn VyreBackend>> {
+        self.find_all_devices();
         self.snapshot().iter().filter_map(|entry| entry.state().clone().ok()).collect()
+    }
+
+    /// Registers the device that `family:number` means, and gives the name under which it stands.
+    fn find_device(&self, id: &str) -> Option<BackendId> {
+        let (name, number) = id.rsplit_once(':')?;
+        let number: usize = number.parse().ok()?;
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let family = families.iter().find(|family| family.id.as_str() == name)?;
+        Some(self.device(family, number))
+    }
+
+    fn find_all_devices(&self) {
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for family in families {
+            // Why there are none is what the first one's probe says.
+            let count = catch_unwind(AssertUnwindSafe(|| (family.count)())).unwrap_or(Ok(0)).unwrap_or(0);
+            (1..count).for_each(|number| {
+                self.device(&family, number);
+            });
+        }
+    }
+
+    fn device(&self, family: &Family, number: usize) -> BackendId {
+        if number == 0 {
+            return family.id.clone();
+        }
+        let id = BackendId::from(format!("{}:{number}", family.id).as_str());
+        let open = Arc::clone(&family.open);
+        // It may be there already.
+        drop(self.register(id.clone(), family.precedence, move || open(number)));
+        id
     }
 
     /// Probes may take long or register others, so they run outside the lock.

@@ -3,6 +3,7 @@
 //! Every value of the kernel is one virtual register; ptxas assigns the real ones. Values that leave a block are moved into the
 //! registers of the results. Out-of-bounds accesses are predicated, never branched around.
 
+mod flatten;
 mod memory;
 mod narrow;
 mod ops;
@@ -60,6 +61,8 @@ const SHORT_LOOP: u64 = 256;
 /// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then the number of the
 /// launch and the address of the stop word (`u64` each): launches up to the number in that word end early.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
+    let flat = flatten::flatten(kernel).filter(gains_together);
+    let kernel = flat.as_ref().unwrap_or(kernel);
     let mut emitter = Emitter::new(kernel, target, 1);
     emitter.prologue();
     emitter.block(&kernel.body, &Exit::Entry)?;

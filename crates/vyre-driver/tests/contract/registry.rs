@@ -112,3 +112,30 @@ fn a_probe_that_panics_or_lies_is_absent() {
     assert_eq!(registry.acquire("lies").err().unwrap().code.id, "V1204");
     assert_eq!(registry.acquire_preferring(&[]).unwrap().id(), "fast");
 }
+
+#[test]
+fn devices_of_one_kind_are_found_by_number() {
+    const IDS: [&str; 3] = ["card", "card:1", "card:2"];
+    let registry = Registry::new();
+    let open = |number: usize| match IDS.get(number).filter(|_| number < 2) {
+        Some(id) => Ok(Arc::new(Named(id)) as Arc<dyn VyreBackend>),
+        None => Err(absent("there are two cards")),
+    };
+    registry.register_family("card", 5, || Ok(2), open).unwrap();
+    registry.register("slow", 1, || Ok(Arc::new(Named("slow")))).unwrap();
+    let ids = |registry: &Registry| registry.ids().iter().map(|id| id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(&registry), ["card", "slow"], "nobody asked for the others yet");
+    assert_eq!(registry.acquire("card:1").unwrap().id(), "card:1");
+    assert_eq!(registry.acquire("card:0").unwrap().id(), "card");
+    assert_eq!(registry.acquire("card:2").err().unwrap().message, "there are two cards");
+    assert_eq!(registry.acquire("card:one").err().unwrap().code.id, "V1202");
+    assert_eq!(registry.acquire("slow:1").err().unwrap().code.id, "V1202");
+    let list = registry.list();
+    let present: Vec<_> = list.iter().filter(|one| one.is_present()).map(|one| one.id.as_str()).collect();
+    assert_eq!(present, ["card", "card:1", "slow"]);
+    // Where the first is absent, so are all, for the reason that it gives.
+    let none = Registry::new();
+    none.register_family("card", 5, || Err(absent("no driver")), |_| Err(absent("no driver"))).unwrap();
+    assert_eq!(none.list().len(), 1);
+    assert_eq!(none.acquire("card:3").err().unwrap().message, "no driver");
+}

@@ -150,6 +150,6 @@ fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
         Err(error) => Err(error.into_diagnostic()),
     })?;
     #[cfg(feature = "cuda")]
-    registry.register("cuda", 90, vyre_cuda::CudaBackend::probe)?;
+    registry.register_family("cuda", 90, vyre_cuda::CudaBackend::device_count, vyre_cuda::CudaBackend::probe_device)?;
     registry.register_backend(Arc::new(ReferenceBackend), 0)
 }

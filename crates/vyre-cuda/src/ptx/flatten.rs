@@ -1,0 +1,175 @@
+//! Branches around a few loads and stores become their guards, so that a short kernel such as `if i < n { out[i] = … }` has no
+//! branch at all.
+
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Op, Scalar, Unary, Value, ValueInfo};
+
+/// The kernel without branches; `None` where it has none, or does more in them than compute, load and store.
+pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
+    if !kernel.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. })) {
+        return None;
+    }
+    let mut flat = Flat { values: kernel.values.clone(), insts: Vec::new() };
+    flat.block(&kernel.body, None)?;
+    let body = Block { insts: flat.insts, end: End::Return };
+    Some(Kernel { values: flat.values, body, ..kernel.clone() })
+}
+
+struct Flat {
+    values: Vec<ValueInfo>,
+    insts: Vec<Inst>,
+}
+
+impl Flat {
+    /// Appends a block whose steps count only where the guard holds, and gives the guard of what follows.
+    fn block(&mut self, block: &Block, guard: Option<Value>) -> Option<Option<Value>> {
+        let mut now = guard;
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, Op::Load { address, element, guard }) => {
+                    let guard = self.both(now, *guard);
+                    let load = Op::Load { address: address.clone(), element: *element, guard };
+                    self.insts.push(Inst::Let(*value, load));
+                }
+                Inst::Let(_, op) if op.is_across_subgroup() => return None,
+                Inst::Let(..) => self.insts.push(inst.clone()),
+                Inst::Store { address, element, value, guard } => {
+                    let guard = self.both(now, *guard);
+                    self.insts.push(Inst::Store { address: address.clone(), element: *element, value: *value, guard });
+                }
+                Inst::If { cond, then, otherwise, results } if results.is_empty() => {
+                    let not = self.define(Op::Unary(Unary::Not, *cond));
+                    let (yes, no) = (self.both(now, Some(*cond)), self.both(now, Some(not)));
+                    self.block(then, yes)?;
+                    self.block(otherwise, no)?;
+                    match (goes_on(then)?, goes_on(otherwise)?) {
+                        (true, true) => {}
+                        (true, false) => now = yes,
+                        (false, true) => now = no,
+                        // Nothing follows.
+                        (false, false) => return Some(now),
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(now)
+    }
+
+    fn both(&mut self, a: Option<Value>, b: Option<Value>) -> Option<Value> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(self.define(Op::Binary(Binary::And, a, b))),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn define(&mut self, op: Op) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(ValueInfo { ty: Scalar::Bool.into(), uniform: false });
+        self.insts.push(Inst::Let(value, op));
+        value
+    }
+}
+
+/// Whether control goes on after the block; `None` where it leaves otherwise than by ending the invocation, or ends it in an inner
+/// branch, which the guard of what follows would have to know.
+fn goes_on(block: &Block) -> Option<bool> {
+    let leaves = |inst: &Inst| match inst {
+        Inst::If { then, otherwise, .. } => goes_on(then) != Some(true) || goes_on(otherwise) != Some(true),
+        _ => false,
+    };
+    match block.end {
+        End::Yield(_) if !block.insts.iter().any(leaves) => Some(true),
+        End::Return => Some(false),
+        End::Unreachable => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vyre_conform::{Case, Expectation, GenOptions, Rules, generate, run_reference, tests};
+    use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+    use vyre_foundation::kernel::{Interpret, Options, Passes, interpret, lower, verify};
+    use vyre_foundation::launch::{LaunchRequest, plan};
+
+    use super::*;
+
+    /// Runs the kernel without its branches, where it can do without, and compares with the reference.
+    fn check(name: &str, case: &Case) -> bool {
+        let program = case.program.validate().expect("valid");
+        let options = Options {
+            specialization: case.specialization.clone(),
+            passes: Passes::all(),
+            expand_math: true,
+            ..Options::default()
+        };
+        let Some(flat) = flatten(&lower(&program, &options).expect("lowers")) else { return false };
+        verify(&flat).unwrap_or_else(|problem| panic!("{name}: {problem}\n{flat}"));
+        let input_bytes: Vec<u64> = case.inputs.iter().map(|input| input.len() as u64).collect();
+        let request = LaunchRequest {
+            input_bytes: &input_bytes,
+            specialization: Some(&case.specialization),
+            grid: case.grid,
+            ..LaunchRequest::default()
+        };
+        let sizes = plan(&program, &request).expect("a plan");
+        let order = program.binding_order();
+        let kinds: Vec<_> = order.iter().map(|&index| program.buffers()[index].kind).collect();
+        let mut inputs = case.inputs.iter();
+        let mut buffers: Vec<Vec<u8>> = kinds
+            .iter()
+            .zip(&sizes.buffer_bytes)
+            .map(|(kind, &bytes)| match kind.is_input() {
+                true => inputs.next().cloned().unwrap_or_default(),
+                false => vec![0; bytes as usize],
+            })
+            .collect();
+        let how = Interpret { grid: sizes.grid, subgroup_size: 32, budget: 100_000_000 };
+        interpret(&flat, &mut buffers, &how).expect("runs");
+        let results: Vec<_> = kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result()).map(|(_, b)| b).collect();
+        let expected = run_reference(case).expect("the reference runs");
+        if let Err(difference) = vyre_conform::compare(&expected, &results, &case.program, &Rules::exact()) {
+            panic!("{name}: {difference}\n{flat}");
+        }
+        true
+    }
+
+    #[test]
+    fn branches_become_guards() {
+        let (i, x) = (|| Expr::global_id(0), || Expr::var("x"));
+        let body = vec![
+            Node::if_then(i().ge(Expr::len("out")), vec![Node::Return(None)]),
+            Node::let_bind("x", Expr::load("a", i())),
+            Node::if_then(
+                x().lt(5u32),
+                vec![
+                    Node::store("out", i(), x() + 1u32),
+                    Node::if_then(x().eq(3u32), vec![Node::store("out", i() + 1u32, x())]),
+                    Node::Return(None),
+                ],
+            ),
+            Node::if_then(x().gt(7u32), vec![Node::store("out", i(), x() * 2u32)]),
+            Node::store("other", i(), x()),
+        ];
+        let words = |values: [u32; 10]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32).with_count(10),
+                BufferDecl::read_write("out", 1, DataType::U32).with_count(10),
+                BufferDecl::output("other", 2, DataType::U32).with_count(10),
+            ],
+            [8, 1, 1],
+            body,
+        );
+        let mut case = Case::new(program, vec![words([9, 0, 8, 1, 7, 2, 6, 3, 5, 4]), words([77; 10])]);
+        case.grid = Some([2, 1, 1]);
+        assert!(check("returns", &case));
+        let suite = tests(&Rules::exact());
+        let suite = suite.iter().filter(|test| !matches!(test.expectation, Expectation::Error));
+        let flat = suite.filter(|test| check(&test.name, &test.case)).count();
+        assert!(flat >= 5, "{flat} programs of the suite have branches that can become guards");
+        for seed in 0..100 {
+            check(&format!("seed {seed}"), &generate(seed, &GenOptions::default()));
+        }
+    }
+}
