@@ -70,13 +70,22 @@ impl Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Code::new`, and nobody calls it any more.
-        #[cfg(unix)]
-        unsafe {
-            libc::munmap(self.start.as_ptr().cast(), self.mapped);
-        }
+        unmap(self.start, self.mapped);
     }
 }
+
+/// Gives the memory back; nobody calls the code any more.
+#[cfg(unix)]
+fn unmap(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: mapped by `Code::new` with this size.
+    unsafe {
+        libc::munmap(start.as_ptr().cast(), bytes);
+    }
+}
+
+/// Nothing was mapped.
+#[cfg(not(unix))]
+fn unmap(_: NonNull<u8>, _: usize) {}
 
 /// Makes instructions that were written as data visible to instruction fetch, where that does not happen by itself.
 ///
