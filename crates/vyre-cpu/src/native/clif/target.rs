@@ -24,7 +24,15 @@ impl Target {
             if !is_x86_feature_detected!("sse4.1") {
                 return None;
             }
-            Target::new(cranelift_native::builder().ok()?)
+            let builder = cranelift_native::builder().ok()?;
+            // No capability bit names this part of riscv64gc, which this very program is compiled for.
+            #[cfg(target_arch = "riscv64")]
+            let builder = {
+                let mut builder = builder;
+                builder.enable("has_zifencei").ok()?;
+                builder
+            };
+            Target::new(builder)
         })
         .as_ref()
     }
