@@ -1,7 +1,7 @@
 //! Every path of this machine gives what the reference gives, on random programs. `VYRE_RANDOM` sets how many of each kind,
 //! `VYRE_SEED` where they start.
 
-use vyre_conform::{GenOptions, Rules, random_programs};
+use vyre_conform::{GenOptions, Rules, Subgroups, random_programs};
 use vyre_cpu::{CpuBackend, CpuPath};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -31,6 +31,11 @@ fn agree(options: &GenOptions, share: u64) {
 #[test]
 fn random_programs_agree_bit_for_bit() {
     agree(&GenOptions::default(), 1);
+}
+
+#[test]
+fn random_subgroups_agree() {
+    agree(&GenOptions { subgroups: Subgroups::FixedSize, ..GenOptions::default() }, 4);
 }
 
 #[test]

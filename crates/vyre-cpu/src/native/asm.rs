@@ -1,7 +1,7 @@
 //! A small x86-64 encoder: what the emitter needs of the integer set, and every vector instruction through one VEX and one
 //! EVEX form. Tests check it against an independent decoder.
 
-use std::collections::HashMap;
+use super::hash::Map;
 
 /// Width of a vector instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,7 +117,7 @@ pub(super) struct Asm {
     jumps: Vec<(u32, Label)>,
     /// Constants after the code, and the displacements that refer to them with the bytes from there to the next instruction.
     pub(super) pool: Vec<u8>,
-    pool_at: HashMap<Vec<u8>, u32>,
+    pool_at: Map<Vec<u8>, u32>,
     pool_uses: Vec<(u32, u32)>,
 }
 

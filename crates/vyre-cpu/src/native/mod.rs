@@ -10,6 +10,7 @@ mod clif;
 mod code;
 mod context;
 mod emit;
+mod hash;
 mod helper;
 mod isa;
 mod lower;
@@ -132,9 +133,11 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
                 n if n.is_multiple_of(4) && uses(&kernel.body, &|inst| matches!(inst, Inst::Loop(_))) => 4,
                 _ => 1,
             };
+            // Lanes that leave a loop one by one wait for the whole block, so it is not a large one.
+            let most = if shapes.any_parts() { 4 } else { 8 };
             let mut all: Vec<Tiling> = [8, 4, 2]
                 .iter()
-                .filter(|&&n| n > rows / 2)
+                .filter(|&&n| n > rows / 2 && n <= most)
                 .map(|&n| Tiling { layout, vectors: (n / rows).max(1), rows })
                 .collect();
             if rows > 1 {

@@ -88,6 +88,11 @@ impl Shapes {
         self.shapes[value.index()].unwrap_or(Shape { lane: Lane::Vary, axes: X | Y | Z, max: u32::MAX })
     }
 
+    /// There is such a loop.
+    pub(super) fn any_parts(&self) -> bool {
+        !self.parting.is_empty()
+    }
+
     /// Lanes leave the loop, or skip the rest of a round, one by one.
     pub(super) fn parts(&self, inner: &Loop) -> bool {
         self.parting.contains(&std::ptr::from_ref(inner))

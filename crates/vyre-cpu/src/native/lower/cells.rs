@@ -71,6 +71,11 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// What lies at a place is the first lane of a register.
+    pub(super) fn begins_cell(&self, at: At) -> bool {
+        self.is_known(at) && self.cells.iter().any(|cell| cell.first == at.disp)
+    }
+
     /// A register whose first lanes are what lies at a place, when that is known.
     pub(super) fn find_cell(&mut self, memory: Memory, at: At, lanes: u32) -> Option<R> {
         if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) {

@@ -272,13 +272,15 @@ impl<'k> Lower<'k> {
         }
         self.find_deferrable(run);
         self.current = comps.to_vec();
-        let mut done = std::collections::HashSet::new();
+        let count = self.components.len();
+        let mut done = vec![false; run.len() * count];
         for &c in comps {
             for (number, inst) in run.iter().enumerate() {
                 match inst {
                     Inst::Let(value, op) => {
                         let axes = self.shape_of(*value).axes;
-                        if done.insert((number, self.shared[usize::from(axes)][c])) {
+                        let place = number * count + self.shared[usize::from(axes)][c];
+                        if !std::mem::replace(&mut done[place], true) {
                             self.define(*value, op, c);
                         }
                     }

@@ -3,10 +3,9 @@
 //! A tree in workgroup memory is a loop over halves: `if local_id < half`. With its rounds one after the other each half is a
 //! constant, so every vector is known to be inside, outside or cut at a lane, and needs no test.
 
-use std::collections::HashMap;
-
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Loop, Op, Scalar, Unary, Value, eval};
 
+use super::super::hash::Map;
 use super::super::shape::{Lane, Layout};
 use super::flow::{leaves, returns};
 use super::value::{Lin, Rep};
@@ -18,7 +17,7 @@ const MOST_ROUNDS: u32 = 32;
 const MOST_STEPS: usize = 1 << 13;
 
 /// Constants of the values that a loop makes; `None` for those that are not.
-type Known = HashMap<Value, Option<u64>>;
+type Known = Map<Value, Option<u64>>;
 
 /// A comparison.
 pub(super) fn compares(op: Binary) -> bool {
@@ -139,7 +138,7 @@ impl<'k> Lower<'k> {
         }
         let steps = self.tests_of_place(&inner.body)?;
         let c = comps[0];
-        let mut known = Known::new();
+        let mut known = Known::default();
         let mut counted = match &inner.counter {
             Some(counter) => {
                 let signed = self.scalar_of(counter.value).is_signed();

@@ -332,6 +332,10 @@ impl<'k> Lower<'k> {
         }
         let r = match *place {
             Place::Same(at) => {
+                // An element in the middle is had more cheaply from memory, which spreads it as it loads.
+                if !self.begins_cell(at) {
+                    return None;
+                }
                 let r = self.find_cell(memory, at, 1)?;
                 if self.is_scalar(value) {
                     let dst = self.general();

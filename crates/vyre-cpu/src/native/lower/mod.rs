@@ -13,14 +13,13 @@ mod scalar;
 mod subgroup;
 mod value;
 
-use std::collections::{HashMap, HashSet};
-
 use vyre_foundation::ir::Builtin;
 use vyre_foundation::kernel::{Block, End, Inst, Kernel, Memory, Op, Scalar, Value};
 
 use super::asm::{Alu, Asm, Cond, Label, Len};
 use super::context;
 use super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
+use super::hash::{Map, Set};
 use super::isa::Isa;
 use super::mir::{At, Class, GSrc, M, R};
 use super::shape::{self, Layout, Shape, Shapes};
@@ -109,19 +108,19 @@ pub(super) struct Lower<'k> {
     /// What is known of workgroup memory here.
     cells: Vec<cells::Cell>,
     /// Registers that are written more than once.
-    changing: HashSet<R>,
+    changing: Set<R>,
     shared_writes: Vec<cells::SharedWrite>,
     /// Workgroup memories that are read where they lie.
     shared_read: Vec<bool>,
     /// Masks of the first so many lanes.
-    prefixes: HashMap<R, u32>,
+    prefixes: Map<R, u32>,
     /// Something came out otherwise than it was foreseen, and the code is of no use.
     failed: bool,
     /// Active lanes; `None` when all are.
     exec: Vec<Option<R>>,
     divergent: u32,
     loops: Vec<LoopFrame<'k>>,
-    made: HashMap<Made, R>,
+    made: Map<Made, R>,
     /// Things made, in order, to forget them at the end of their scope.
     made_log: Vec<Made>,
     buffers: Vec<Option<R>>,
@@ -190,15 +189,15 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         shared: Vec::new(),
         reps: vec![Rep::None; count as usize],
         cells: Vec::new(),
-        changing: HashSet::new(),
+        changing: Set::default(),
         shared_writes: Vec::new(),
         shared_read: vec![false; kernel.shared.len()],
-        prefixes: HashMap::new(),
+        prefixes: Map::default(),
         failed: false,
         exec: Vec::new(),
         divergent: 0,
         loops: Vec::new(),
-        made: HashMap::new(),
+        made: Map::default(),
         made_log: Vec::new(),
         buffers: vec![None; kernel.buffers.len()],
         zeros: R::NONE,
@@ -417,8 +416,19 @@ impl<'k> Lower<'k> {
 
     fn set_components(&mut self, components: Vec<Component>) {
         let count = components.len();
+        // Axes on which the components differ at all.
+        let differ = |axis: u8, place: fn(&Component) -> u32| {
+            if components.windows(2).any(|pair| place(&pair[0]) != place(&pair[1])) { axis } else { 0 }
+        };
+        let varying = differ(shape::X, |at| at.x) | differ(shape::Y, |at| at.y) | differ(shape::Z, |at| at.z);
         self.shared = (0..8u8)
             .map(|axes| {
+                if axes & varying == 0 {
+                    return vec![0; count];
+                }
+                if axes & varying == varying {
+                    return (0..count).collect();
+                }
                 (0..count)
                     .map(|c| {
                         let same = |d: usize| {
