@@ -33,6 +33,20 @@ fn random_programs_agree_bit_for_bit() {
     agree(&GenOptions::default(), 1);
 }
 
+/// Loads whose guard says only a part of why they are inside, in lanes that are not there.
+#[test]
+fn programs_that_once_went_wrong_agree() {
+    let math = GenOptions { math: true, ..GenOptions::default() };
+    for path in paths() {
+        for (seed, options) in
+            [(1_013_742, &GenOptions::default()), (1_085_700, &GenOptions::default()), (1_081_680, &math)]
+        {
+            let report = random_programs(&CpuBackend::with_path(path), seed..seed + 1, options, &Rules::exact());
+            assert!(report.is_good(), "{path}: {report}");
+        }
+    }
+}
+
 #[test]
 fn random_subgroups_agree() {
     agree(&GenOptions { subgroups: Subgroups::FixedSize, ..GenOptions::default() }, 4);

@@ -257,11 +257,16 @@ impl<'k> Lower<'k> {
         let Some(place) = self.place(address, c, element) else {
             return self.load_by_helper(value, address, element, guard, c);
         };
-        // A guard alone keeps the access inside; without one only active lanes are known to be.
-        let mask = match guard {
-            Some(guard) if self.is_scalar(guard) && matches!(place, Place::Same(_)) => None,
-            Some(guard) => Some(self.mask_of(guard, c)),
-            None => self.exec_of_sharers(value, c),
+        // Only active lanes are known to be inside: a guard checks what the way here does not say already.
+        let exec = self.exec_of_sharers(value, c);
+        let mask = match (guard, exec) {
+            (Some(guard), exec) if self.is_scalar(guard) && matches!(place, Place::Same(_)) => exec,
+            (Some(guard), None) => Some(self.mask_of(guard, c)),
+            (Some(guard), Some(exec)) => {
+                let guard = self.mask_of(guard, c);
+                Some(self.mask_and(guard, exec))
+            }
+            (None, exec) => exec,
         };
         let bytes = element.bits() as i32 / 8;
         if let (None, Some(rep)) = (guard, self.load_cell(value, address.memory, &place, element, mask)) {
@@ -270,16 +275,19 @@ impl<'k> Lower<'k> {
         self.note_read(address.memory);
         match place {
             Place::Same(mut at) => {
-                if let Some(guard) = guard.filter(|&guard| self.is_scalar(guard)) {
+                let whole = guard.filter(|&guard| self.is_scalar(guard));
+                if let Some(guard) = whole {
                     let test = self.scalar_reg(guard, c);
                     at = self.checked_address(at, test);
-                } else if let Some(mask) = mask
-                    && (guard.is_some() || (self.shape_of(value).axes != 0 && !self.prefixes.contains_key(&mask)))
+                }
+                let apart = guard.is_some() && whole.is_none();
+                if let Some(mask) = mask
+                    && (apart || (self.shape_of(value).axes != 0 && !self.prefixes.contains_key(&mask)))
                 {
                     // Another vector of the block may be the one that is active.
                     let test = self.mask_bits(mask);
                     at = self.checked_address(at, test);
-                    if guard.is_some() {
+                    if apart {
                         // The guard differs from lane to lane, so the result does.
                         let v = self.load_same(scalar, element, at);
                         return self.mask_parts(scalar, v, mask);
