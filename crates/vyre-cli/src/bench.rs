@@ -22,6 +22,7 @@ pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
     }
     // The reference interpreter would take minutes where the others take milliseconds; it runs when it is named.
     let races = |id: &str| if chosen == "auto" { id != "reference" } else { id == chosen };
+    let preparing = Progress::new("preparing", None);
     for id in engine.backend_ids().iter().filter(|id| races(id.as_str())) {
         let ready = engine.prepare_on(id.as_str(), &job.source.program, &job.config).and_then(|prepared| {
             job.fill(&prepared)?;
@@ -34,6 +35,7 @@ pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
             Err(error) => absent.push((id.to_string(), error.message().to_owned())),
         }
     }
+    drop(preparing);
     let progress = Progress::new("measuring", Some(u64::from(args.rounds) * racers.len() as u64));
     for _ in 0..args.rounds {
         for (_, prepared, _, times) in &mut racers {

@@ -64,7 +64,7 @@ pub(crate) fn cache(args: &Cache, output: &Output) -> Result<(), Failure> {
 
 /// What the cache says of itself, or else what the system says of it.
 fn broken(root: &Path, error: &io::Error) -> Failure {
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>()).cloned();
+    let told = vyre::diagnostics::inside(error).cloned();
     let untold = || {
         let message = format!("the cache at `{}`: {error}", root.display());
         Diagnostic::new(&codes::engine::NO_DISK_CACHE, message)

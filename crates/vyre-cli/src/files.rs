@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all, also when the command is interrupted while it writes them.
 
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +24,10 @@ pub(crate) fn clean_up_when_interrupted() -> Result<(), Diagnostic> {
         // The lock is held to the end, so that no file is begun or put in its place meanwhile.
         for path in unfinished().iter() {
             let _ = std::fs::remove_file(path);
+        }
+        // What comes next on the terminal has a line of its own.
+        if std::io::stderr().is_terminal() {
+            eprintln!();
         }
         std::process::exit(INTERRUPTED);
     })
@@ -118,7 +122,7 @@ pub(crate) fn replace(path: &Path, bytes: Vec<u8>) -> Result<(), Diagnostic> {
 
 fn cant_write(path: &Path, error: &io::Error) -> Diagnostic {
     // What refused to be written may have said more than the system does.
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>()) {
+    match vyre::diagnostics::inside(error) {
         Some(diagnostic) => diagnostic.clone(),
         None => {
             // The name that it was to have meanwhile says nothing to the user.

@@ -12,6 +12,7 @@ use vyre::{
 
 use crate::args::{Inputs, Kernel};
 use crate::data::{self, Array};
+use crate::progress::Progress;
 use crate::report::{Failure, split};
 
 /// A program with the text it came from, so that declarations can be shown.
@@ -145,6 +146,7 @@ impl Job {
             }
         }
         let mut bytes = Vec::new();
+        let reading = Progress::new("reading inputs", None);
         for index in source.program.binding_order() {
             let buffer = &source.program.buffers()[index];
             if !buffer.kind.is_input() {
@@ -156,6 +158,7 @@ impl Job {
                 Err(problem) => problems.push(problem),
             }
         }
+        drop(reading);
         if !problems.is_empty() {
             return Err(Failure::Diagnostics(problems));
         }

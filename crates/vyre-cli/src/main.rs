@@ -47,8 +47,8 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Difference(text)) => {
-            eprintln!("{text}");
+        Err(Failure::Difference(problem)) => {
+            output.problems(&[problem]);
             ExitCode::from(3)
         }
         Err(Failure::Told) => ExitCode::from(1),

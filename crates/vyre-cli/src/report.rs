@@ -8,7 +8,7 @@ use vyre::{BackendError, Diagnostic, Problems, Severity, codes};
 pub(crate) enum Failure {
     Diagnostics(Vec<Diagnostic>),
     /// `--check` found that a backend and the reference disagree.
-    Difference(String),
+    Difference(Diagnostic),
     /// What is wrong was told as a result.
     Told,
 }

@@ -19,6 +19,11 @@ struct Row {
 }
 
 pub(crate) fn route(args: &Route, output: &Output) -> Result<(), Failure> {
+    if args.inputs.backend != "auto" {
+        return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, "`vyre route` measures every backend")
+            .with_fix("Leave `--backend` out, or use `vyre bench` to time one backend.")
+            .into());
+    }
     let sizes = sizes(&args.sizes)?;
     let engine = Engine::open()?;
     let backends = engine.backend_ids().len() as u64;

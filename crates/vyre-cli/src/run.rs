@@ -51,7 +51,8 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
         // What math functions may differ by is written in the conformance page; this is the largest of them.
         const ULPS: u8 = 8;
         if let Some(difference) = vyre::routing::difference(&job.source.program, Some(ULPS), &expected, &results) {
-            return Err(Failure::Difference(format!("the reference disagrees: {difference}")));
+            let message = format!("the reference disagrees: {difference}");
+            return Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)));
         }
     }
     let explanation = args.explain.then(|| prepared.explain());

@@ -153,6 +153,7 @@ fn sizes_that_are_no_sizes() {
     home.refused(&["run", DOUBLE, "--in", "a=iota:4", "--workgroup", "4294967295x4294967295"], 1, &["V0194"]);
     home.refused(&["route", DOUBLE, "--in", "a=iota:N", "--sizes", "NaN"], 1, &["V1705"]);
     home.refused(&["route", DOUBLE, "--in", "a=iota:8"], 1, &["V1705", "N"]);
+    home.refused(&["route", DOUBLE, "--in", "a=iota:N", "--backend", "cpu"], 1, &["V1705", "bench"]);
 }
 
 #[test]

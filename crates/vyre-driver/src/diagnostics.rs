@@ -41,6 +41,11 @@ pub fn to_json_all(diagnostics: &[Diagnostic]) -> serde_json::Value {
     diagnostics.iter().map(to_json).collect()
 }
 
+/// What an error of the system carries where it came from a part of vyre that knew more.
+pub fn inside(error: &std::io::Error) -> Option<&Diagnostic> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
 /// The entry of a code such as `V0801`.
 pub fn explain(code: &str) -> Option<Code> {
     vyre_spec::codes::find(code)

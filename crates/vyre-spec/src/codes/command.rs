@@ -34,4 +34,7 @@ codes! {
     UNKNOWN_CODE = "V1711", Error,
         "There is no diagnostic with this code, and no kernel of this name.",
         "Codes are V and four digits; the catalogue lists them all.";
+    DIFFERENCE = "V1712", Error,
+        "A backend's results differ from those of the reference interpreter.",
+        "Run it with another `--backend`, and report the kernel and its inputs: the reference decides what is right.";
 }

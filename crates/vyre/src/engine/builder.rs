@@ -132,7 +132,7 @@ impl EngineBuilder {
 
 /// The cache knows best why it can't be used, and what to do.
 fn no_disk_cache(root: &Path, error: &std::io::Error) -> Diagnostic {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>());
+    let inner = vyre_driver::diagnostics::inside(error);
     let why = inner.map_or_else(|| error.to_string(), |inner| inner.message.clone());
     let message = format!("the pipeline cache at `{}` can't be used: {why}", root.display());
     let notice = Diagnostic::new(&codes::engine::NO_DISK_CACHE, message);

@@ -82,6 +82,6 @@ impl Engine {
 
 /// The diagnostic inside an error of the cache, or one that says what was being done.
 fn unusable(what: &str, error: &std::io::Error) -> Diagnostic {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Diagnostic>());
-    inner.cloned().unwrap_or_else(|| Diagnostic::new(&codes::cache::IO, format!("{what}: {error}")))
+    let told = vyre_driver::diagnostics::inside(error).cloned();
+    told.unwrap_or_else(|| Diagnostic::new(&codes::cache::IO, format!("{what}: {error}")))
 }
