@@ -32,8 +32,8 @@ pub(crate) fn cache(args: &Cache, output: &Output) -> Result<(), Failure> {
             )
         }
         CacheWhat::Verify => {
-            let _progress = Progress::new("checking pipelines", None);
-            let report = cache.verify().map_err(broken)?;
+            let progress = Progress::new("checking pipelines", Some(cache.usage().map_err(broken)?.entries));
+            let report = cache.verify_watched(|| progress.step()).map_err(broken)?;
             (
                 format!("{} good, {} bad and in quarantine now", count(report.good, "pipeline"), report.bad),
                 json!({ "good": report.good, "bad": report.bad, "bytes": report.bytes }),

@@ -71,8 +71,14 @@ impl DiskPipelineCache {
 
     /// Checks every entry, and puts aside what fails.
     pub fn verify(&self) -> io::Result<VerifyReport> {
+        self.verify_watched(|| {})
+    }
+
+    /// [`DiskPipelineCache::verify`] that calls after each entry.
+    pub fn verify_watched(&self, mut watch: impl FnMut()) -> io::Result<VerifyReport> {
         let mut report = VerifyReport::default();
         self.for_each_entry(|checked| {
+            watch();
             match checked {
                 Some((_, _, blob)) => {
                     report.good += 1;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use vyre_driver::DispatchConfig;
 use vyre_driver::backend::DeviceKind;
@@ -40,6 +41,8 @@ impl Work {
 pub(super) struct Routes {
     router: Mutex<Router>,
     path: Option<PathBuf>,
+    /// Something was learnt that the file does not have.
+    changed: AtomicBool,
 }
 
 /// Where a dispatch goes.
@@ -60,7 +63,7 @@ impl Routes {
         let routed = ids.iter().map(BackendId::as_str).filter(|id| *id != REFERENCE);
         let mut router = Router::new(routed.map(|id| (id, Prior::of(kind(id)))));
         let problem = path.as_ref().and_then(|path| router.load(path).err());
-        (Routes { router: Mutex::new(router), path }, problem)
+        (Routes { router: Mutex::new(router), path, changed: AtomicBool::new(false) }, problem)
     }
 
     /// The backend for some work whose data is on the host; the error says why none is left.
@@ -74,6 +77,7 @@ impl Routes {
     pub(super) fn observe(&self, work: &Work, backend: &str, timing: Timing) -> bool {
         let mut router = lock(&self.router);
         router.observe(&work.op, backend, work.size, timing);
+        self.changed.store(true, Ordering::Relaxed);
         !router.take_requests().is_empty()
     }
 
@@ -120,8 +124,8 @@ impl Routes {
     /// Adds what was learnt to the file.
     pub(super) fn save(&self) -> Result<(), Diagnostic> {
         match &self.path {
-            Some(path) => lock(&self.router).save(path),
-            None => Ok(()),
+            Some(path) if self.changed.swap(false, Ordering::Relaxed) => lock(&self.router).save(path),
+            _ => Ok(()),
         }
     }
 }
