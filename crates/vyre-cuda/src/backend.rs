@@ -79,7 +79,8 @@ impl CudaBackend {
             return Err(Diagnostic::new(
                 &codes::cuda::NO_DRIVER,
                 format!("there is no CUDA device {ordinal}; the driver shows {count}"),
-            ));
+            )
+            .with_fix("Use one of those that `vyre devices` lists, or let CUDA_VISIBLE_DEVICES show more."));
         };
         let opened = || -> Result<(i32, u32, Capabilities), CudaError> {
             let number = api.device(ordinal as i32)?;

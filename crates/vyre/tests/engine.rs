@@ -87,6 +87,36 @@ fn a_backend_that_fails_is_taken_out_and_the_work_is_done_elsewhere() {
     assert!(engine.take_notices().is_empty(), "each notice is given once");
 }
 
+/// A GPU on which a kernel faulted: the process gets no other context, and every call says so.
+struct Faulted(vyre::codes::Code);
+
+impl VyreBackend for Faulted {
+    fn id(&self) -> &'static str {
+        "gpu"
+    }
+
+    fn dispatch(&self, _: &Program, _: &[Vec<u8>], _: &DispatchConfig) -> Result<Vec<Vec<u8>>, BackendError> {
+        Err(BackendError::with_code(self.0, "the context is lost"))
+    }
+}
+
+#[test]
+fn a_device_that_faulted_is_left_for_another() {
+    for code in [&vyre::codes::cuda::FAULT, &vyre::codes::backend::DEVICE_LOST] {
+        let good = Scripted::new("good", false);
+        let engine = only(vec![Arc::new(Faulted(code)), good.clone()]).open().unwrap();
+        for _ in 0..2 {
+            let out = engine.run(&double(), &[to_bytes(&[4u32])]).unwrap();
+            assert_eq!(from_bytes::<u32>(&out[0]), [8]);
+        }
+        assert_eq!(good.calls(), 2);
+        let notices = engine.take_notices();
+        assert!(notices.iter().any(|notice| notice.message.contains("the context is lost")), "{notices:?}");
+        let error = engine.run_on("gpu", &double(), &[to_bytes(&[4u32])], &DispatchConfig::default()).unwrap_err();
+        assert_eq!(error.code(), code.id, "who asks for that device is told why it can't");
+    }
+}
+
 #[test]
 fn the_callers_own_mistakes_are_told_at_once_and_blame_no_backend() {
     let (first, second) = (Scripted::new("first", false), Scripted::new("second", false));
