@@ -12,7 +12,8 @@ use vyre_foundation::kernel::Features;
 use vyre_spec::{Diagnostic, codes};
 use wgpu::{Backends, DeviceType, Features as Wanted, InstanceDescriptor, InstanceFlags};
 
-use crate::emit::Facts;
+use crate::emit::{Facts, FloatControls};
+use crate::raw;
 
 /// By position among the adapters; more than these are not opened.
 const IDS: [&str; 8] = ["wgpu", "wgpu:1", "wgpu:2", "wgpu:3", "wgpu:4", "wgpu:5", "wgpu:6", "wgpu:7"];
@@ -43,6 +44,8 @@ pub struct Adapter {
     pub(crate) limits: wgpu::Limits,
     /// Kernels reach the driver as SPIR-V of ours.
     pub(crate) spirv: bool,
+    /// What the driver can be told about floats.
+    pub(crate) controls: FloatControls,
 }
 
 impl Adapter {
@@ -151,7 +154,16 @@ fn describe(adapter: wgpu::Adapter) -> Result<Adapter, String> {
     let extra = format!("{} {} {:?} {}", info.name, info.driver_info, info.backend, env!("CARGO_PKG_VERSION"));
     capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(info.vendor, info.device, &info.driver, &extra);
     let api = format!("{:?}", info.backend);
-    Ok(Adapter { id: IDS[0], api, capabilities, adapter, features, limits, spirv })
+    Ok(Adapter {
+        id: IDS[0],
+        api,
+        capabilities,
+        controls: raw::float_controls(&adapter),
+        adapter,
+        features,
+        limits,
+        spirv,
+    })
 }
 
 /// What follows from the features: types, kernel and pipeline features.

@@ -32,7 +32,8 @@ pub(crate) fn matters(kernel: &Kernel) -> bool {
 pub(crate) fn measure(backend: &WgpuBackend) -> Arithmetic {
     let features = backend.capabilities().features;
     let f64 = features.contains(Features::F64.union(Features::INT64));
-    let mut arithmetic = Arithmetic { fma: [false; 3], divide: [false; 3], sqrt: [false; 3], zeros: true, f64 };
+    let mut arithmetic =
+        Arithmetic { fma: [false; 3], divide: [false; 3], sqrt: [false; 3], zeros: true, subnormals: true, f64 };
     let tried = [
         features.contains(Features::F16).then(|| try_type(backend, &HALF)),
         Some(try_type(backend, &SINGLE)),
@@ -44,7 +45,33 @@ pub(crate) fn measure(backend: &WgpuBackend) -> Arithmetic {
         (arithmetic.fma[at], arithmetic.divide[at], arithmetic.sqrt[at]) = (fma, divide, sqrt);
         arithmetic.zeros &= zeros;
     }
+    arithmetic.subnormals = keeps_subnormals(backend).unwrap_or(false);
     arithmetic
+}
+
+/// Whether the smallest f32 is more than zero, and its own absolute value.
+fn keeps_subnormals(backend: &WgpuBackend) -> Result<bool, BackendError> {
+    let number = || Expr::load("a", Expr::u32(0));
+    let absolute = Expr::Math { op: MathOp::Abs, args: vec![-number()] };
+    let program = Program::wrapped(
+        vec![BufferDecl::read("a", 0, DataType::F32), BufferDecl::output("out", 1, DataType::F32).with_count(2)],
+        [1, 1, 1],
+        vec![
+            Node::store("out", Expr::u32(0), Expr::select(number().gt(Expr::f32(0.0)), number(), Expr::f32(1.0))),
+            Node::store("out", Expr::u32(1), absolute),
+        ],
+    );
+    let smallest = f32::from_bits(1).to_le_bytes();
+    let valid = program.validate()?;
+    let pipeline = backend.compile_with(&valid, &CompileOptions::default(), Arithmetic::exact)?;
+    let (input, output) = (backend.allocate(4)?, backend.allocate(8)?);
+    backend.upload(&input, 0, &smallest)?;
+    let bindings = [Binding::from(input), Binding::from(output.clone())];
+    let pending = backend.submit(&pipeline, &Launch { bindings: &bindings, grid: [1, 1, 1], timed: false })?;
+    backend.wait(pending, None)?;
+    let mut results = [0; 8];
+    backend.download(&output, 0, &mut results)?;
+    Ok(results[..4] == smallest && results[4..] == smallest)
 }
 
 /// A float type with its own arithmetic on the host.

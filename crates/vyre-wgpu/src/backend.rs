@@ -16,7 +16,7 @@ use vyre_spec::{Diagnostic, codes};
 use crate::adapter::{Adapter, adapters};
 use crate::arithmetic;
 use crate::context::{Bindings, Context, Device, Prepared, WgpuBuffer, Words};
-use crate::emit::{self, Arithmetic, Facts, Target};
+use crate::emit::{self, Arithmetic, Facts, Spirv, Target};
 use crate::pipeline::WgpuPipeline;
 use crate::raw::Code;
 
@@ -68,6 +68,19 @@ impl WgpuBackend {
         let mut adapter = found[position].clone();
         adapter.id = found[0].id;
         Ok(Arc::new(WgpuBackend::on(adapter)?))
+    }
+
+    /// How many adapters there are.
+    pub fn adapter_count() -> Result<usize, Diagnostic> {
+        Ok(adapters()?.len())
+    }
+
+    /// The adapter that [`probe`](Self::probe) gives as number 0, and the others by their position in [`adapters`].
+    pub fn probe_adapter(position: usize) -> Result<Arc<dyn VyreBackend>, Diagnostic> {
+        match position {
+            0 => WgpuBackend::probe(),
+            _ => Ok(Arc::new(WgpuBackend::open(position)?)),
+        }
     }
 
     /// Opens an adapter by its position in [`adapters`].
@@ -141,7 +154,9 @@ impl WgpuBackend {
         let module = emit::emit(&kernel, target)?;
         let code = if self.device.adapter.spirv {
             let modern = self.device.adapter.features.contains(wgpu::Features::SUBGROUP);
-            Code::Spirv(emit::spirv(&module, if modern { (1, 3) } else { (1, 0) })?)
+            let version = if modern { (1, 3) } else { (1, 0) };
+            let controls = self.device.adapter.controls;
+            Code::Spirv(emit::spirv(&module, Spirv { version, controls })?)
         } else {
             Code::Module(Box::new(module))
         };

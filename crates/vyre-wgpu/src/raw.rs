@@ -4,9 +4,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use wgpu::hal::Device as _;
-
-use crate::emit::ENTRY;
+use crate::emit::{ENTRY, FloatControls};
 
 /// Code as a device takes it.
 pub(crate) enum Code {
@@ -48,6 +46,63 @@ pub(crate) fn pipeline_cache(device: &wgpu::Device, data: Option<&[u8]>) -> wgpu
     unsafe { device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor { label: None, data, fallback: true }) }
 }
 
+/// What the driver can be told about floats.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn float_controls(adapter: &wgpu::Adapter) -> FloatControls {
+    use ash::vk;
+    // SAFETY: the handle is only asked for its properties.
+    let Some(hal) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else { return FloatControls::default() };
+    let (shared, physical) = (hal.shared_instance(), hal.raw_physical_device());
+    let instance = shared.raw_instance();
+    // SAFETY: the physical device is one of this instance.
+    let version = unsafe { instance.get_physical_device_properties(physical) }.api_version;
+    if version.min(shared.instance_api_version()) < vk::API_VERSION_1_2 {
+        return FloatControls::default();
+    }
+    let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
+    let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut floats);
+    // SAFETY: as above; instance and device are of a version that has the call and the structure.
+    unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
+    // Where f16 and f64, or all three, must be told the same, they are told nothing else.
+    let together = |independence, [half, single, double]: [vk::Bool32; 3]| {
+        let [half, single, double] = [half != 0, single != 0, double != 0];
+        match independence {
+            vk::ShaderFloatControlsIndependence::ALL => [half, single, double],
+            vk::ShaderFloatControlsIndependence::TYPE_32_ONLY => [half && double, single, half && double],
+            _ => [half && single && double; 3],
+        }
+    };
+    FloatControls {
+        subnormals: together(
+            floats.denorm_behavior_independence,
+            [
+                floats.shader_denorm_preserve_float16,
+                floats.shader_denorm_preserve_float32,
+                floats.shader_denorm_preserve_float64,
+            ],
+        ),
+        specials: [
+            floats.shader_signed_zero_inf_nan_preserve_float16 != 0,
+            floats.shader_signed_zero_inf_nan_preserve_float32 != 0,
+            floats.shader_signed_zero_inf_nan_preserve_float64 != 0,
+        ],
+        nearest: together(
+            floats.rounding_mode_independence,
+            [
+                floats.shader_rounding_mode_rte_float16,
+                floats.shader_rounding_mode_rte_float32,
+                floats.shader_rounding_mode_rte_float64,
+            ],
+        ),
+    }
+}
+
+/// Metal is told nothing.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn float_controls(_: &wgpu::Adapter) -> FloatControls {
+    FloatControls::default()
+}
+
 /// A word that the host changes while kernels read it.
 pub(crate) struct StopWord {
     pub(crate) buffer: wgpu::Buffer,
@@ -59,12 +114,14 @@ unsafe impl Send for StopWord {}
 // SAFETY: as above.
 unsafe impl Sync for StopWord {}
 
+#[cfg(not(target_vendor = "apple"))]
 const STOP_BYTES: u64 = 256;
 
 impl StopWord {
     /// Memory for the word where the device can share it with the host; Vulkan devices can.
+    #[cfg(not(target_vendor = "apple"))]
     pub(crate) fn new(device: &wgpu::Device) -> Option<StopWord> {
-        use wgpu::hal::{BufferDescriptor, MemoryFlags, api::Vulkan};
+        use wgpu::hal::{BufferDescriptor, Device as _, MemoryFlags, api::Vulkan};
         // SAFETY: the handle is only used to make one buffer below, and not destroyed.
         let hal = unsafe { device.as_hal::<Vulkan>() }?;
         let descriptor = BufferDescriptor {
@@ -95,6 +152,12 @@ impl StopWord {
         // SAFETY: the buffer comes from this device, fits the descriptor, and is filled with zeros.
         let buffer = unsafe { device.create_buffer_from_hal::<Vulkan>(buffer, &descriptor) };
         Some(StopWord { buffer, mapped })
+    }
+
+    /// Metal has none.
+    #[cfg(target_vendor = "apple")]
+    pub(crate) fn new(_: &wgpu::Device) -> Option<StopWord> {
+        None
     }
 
     /// Launches up to this number have to end.

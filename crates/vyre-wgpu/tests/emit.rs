@@ -3,7 +3,7 @@
 use vyre_conform::{GenOptions, Subgroups, generate};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_foundation::kernel::{Kernel, Narrow, Options, Passes, lower};
-use vyre_wgpu::emit::{self, Arithmetic, Target};
+use vyre_wgpu::emit::{self, Arithmetic, FloatControls, Spirv, Target};
 
 fn kernel(program: &Program, passes: Passes) -> Kernel {
     let valid = program.validate().expect("a valid program");
@@ -13,7 +13,7 @@ fn kernel(program: &Program, passes: Passes) -> Kernel {
 
 /// A device that rounds nothing as it should.
 const INEXACT: Arithmetic =
-    Arithmetic { fma: [false; 3], divide: [false; 3], sqrt: [false; 3], zeros: false, f64: true };
+    Arithmetic { fma: [false; 3], divide: [false; 3], sqrt: [false; 3], zeros: false, subnormals: false, f64: true };
 
 #[test]
 fn random_kernels_become_valid_modules() {
@@ -31,7 +31,7 @@ fn random_kernels_become_valid_modules() {
             Err(problem) if problem.code.id == "V0704" => continue,
             Err(problem) => panic!("seed {seed}: {problem}"),
         };
-        if let Err(problem) = emit::spirv(&module, (1, 3)) {
+        if let Err(problem) = emit::spirv(&module, Spirv::default()) {
             panic!("seed {seed}: {problem}\n{kernel}");
         }
         if seed % 8 == 0
@@ -54,10 +54,23 @@ fn double() -> Program {
 #[test]
 fn float_arithmetic_is_marked_against_contraction() {
     let module = emit::emit(&kernel(&double(), Passes::all()), Target::default()).expect("a module");
-    let words = emit::spirv(&module, (1, 3)).expect("SPIR-V");
+    let words = emit::spirv(&module, Spirv::default()).expect("SPIR-V");
     let decorated = words.windows(3).filter(|three| three[0] == (3 << 16 | 71) && three[2] == 42).count();
     assert!(decorated >= 2, "{decorated} results are decorated");
     assert_eq!(words[0], 0x0723_0203);
+}
+
+#[test]
+fn drivers_are_told_what_to_keep_of_floats() {
+    let module = emit::emit(&kernel(&double(), Passes::all()), Target::default()).expect("a module");
+    let controls = FloatControls { subnormals: [true; 3], specials: [true; 3], nearest: [true; 3] };
+    let words = emit::spirv(&module, Spirv { controls, ..Spirv::default() }).expect("SPIR-V");
+    let modes: Vec<_> =
+        words.windows(4).filter(|four| four[0] == (4 << 16 | 16)).map(|four| (four[2], four[3])).collect();
+    // The module has no floats but f32.
+    assert_eq!(modes, [(4459, 32), (4461, 32), (4462, 32)]);
+    let capabilities: Vec<_> = words.windows(2).filter(|two| two[0] == (2 << 16 | 17)).map(|two| two[1]).collect();
+    assert!([4464, 4466, 4467].iter().all(|capability| capabilities.contains(capability)), "{capabilities:?}");
 }
 
 #[test]

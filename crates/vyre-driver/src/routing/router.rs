@@ -188,6 +188,14 @@ impl Router {
         Router { backends: backends.into_iter().map(backend).collect(), ops: BTreeMap::new(), requests: Vec::new() }
     }
 
+    /// Guesses otherwise of a backend, when its device turns out to be of another kind than was thought.
+    pub fn set_prior(&mut self, backend: &str, prior: Prior) {
+        let Some(index) = self.index(backend) else { return };
+        let backend = &mut self.backends[index];
+        backend.moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
+        backend.prior = prior;
+    }
+
     /// The ids of the backends.
     pub fn backends(&self) -> impl Iterator<Item = &str> {
         self.backends.iter().map(|backend| backend.id.as_str())

@@ -20,6 +20,8 @@ pub struct Arithmetic {
     pub sqrt: [bool; 3],
     /// The driver's compiler does not take `x + 0` for `x` or `x · 0` for `0`.
     pub zeros: bool,
+    /// Comparisons and `abs` of f32 don't take subnormal numbers for zero. Where they do, nothing is done about it.
+    pub subnormals: bool,
     /// There is f64 to compute f32 with.
     pub f64: bool,
 }
@@ -27,7 +29,7 @@ pub struct Arithmetic {
 impl Arithmetic {
     /// All of it.
     pub const fn exact() -> Arithmetic {
-        Arithmetic { fma: [true; 3], divide: [true; 3], sqrt: [true; 3], zeros: true, f64: true }
+        Arithmetic { fma: [true; 3], divide: [true; 3], sqrt: [true; 3], zeros: true, subnormals: true, f64: true }
     }
 
     fn has(of: [bool; 3], scalar: Scalar) -> bool {

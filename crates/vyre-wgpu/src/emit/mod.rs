@@ -15,9 +15,10 @@ mod subgroup;
 
 use std::collections::HashMap;
 
+pub use naga::Module;
 use naga::{
     AddressSpace, ArraySize, BinaryOperator, Block as NagaBlock, BuiltIn, EntryPoint, Expression, Function,
-    FunctionArgument, GlobalVariable, Handle, LocalVariable, Module, ResourceBinding, ShaderStage, Span, Statement,
+    FunctionArgument, GlobalVariable, Handle, LocalVariable, ResourceBinding, ShaderStage, Span, Statement,
     StorageAccess, StructMember, Type as NagaType, TypeInner, VectorSize,
 };
 use vyre_foundation::ir::{BarrierScope, Builtin, Literal};
@@ -26,7 +27,7 @@ use vyre_spec::{Diagnostic, codes};
 
 pub use float::Arithmetic;
 use memory::Places;
-pub use spirv::{spirv, wgsl};
+pub use spirv::{FloatControls, Spirv, spirv, wgsl};
 
 /// Name of the entry point of every module.
 pub const ENTRY: &str = "vyre_kernel";

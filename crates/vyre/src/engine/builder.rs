@@ -151,5 +151,12 @@ fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
     })?;
     #[cfg(feature = "cuda")]
     registry.register_family("cuda", 90, vyre_cuda::CudaBackend::device_count, vyre_cuda::CudaBackend::probe_device)?;
+    #[cfg(feature = "wgpu")]
+    registry.register_family(
+        "wgpu",
+        80,
+        vyre_wgpu::WgpuBackend::adapter_count,
+        vyre_wgpu::WgpuBackend::probe_adapter,
+    )?;
     registry.register_backend(Arc::new(ReferenceBackend), 0)
 }

@@ -289,6 +289,9 @@ impl Inner {
                     continue;
                 }
             };
+            if self.routes.met(&id, backend.capabilities().kind) {
+                continue;
+            }
             let error = match attempt(&backend) {
                 Ok((done, timing)) => {
                     if let Some(timing) = timing.filter(|_| timed) {

@@ -40,6 +40,8 @@ impl Work {
 /// The router with the file it learns from and teaches.
 pub(super) struct Routes {
     router: Mutex<Router>,
+    /// Backends that turned out to run in software.
+    software: Mutex<Vec<String>>,
     path: Option<PathBuf>,
     /// Something was learnt that the file does not have.
     changed: AtomicBool,
@@ -63,7 +65,8 @@ impl Routes {
         let routed = ids.iter().map(BackendId::as_str).filter(|id| *id != REFERENCE);
         let mut router = Router::new(routed.map(|id| (id, Prior::of(kind(id)))));
         let problem = path.as_ref().and_then(|path| router.load(path).err());
-        (Routes { router: Mutex::new(router), path, changed: AtomicBool::new(false) }, problem)
+        let router = Mutex::new(router);
+        (Routes { router, software: Mutex::default(), path, changed: AtomicBool::new(false) }, problem)
     }
 
     /// The backend for some work whose data is on the host; the error says why none is left.
@@ -71,6 +74,21 @@ impl Routes {
         let mut router = lock(&self.router);
         let choice = router.choose(&work.op, work.size, work.bytes, None)?;
         Ok(Route { backend: choice.backend.to_owned(), timed: choice.timed })
+    }
+
+    /// Tells what kind of device a backend has, once it is open. True when it runs in software and was taken for a GPU until
+    /// now: then another may be the better choice.
+    pub(super) fn met(&self, backend: &str, kind: DeviceKind) -> bool {
+        if kind != DeviceKind::Software {
+            return false;
+        }
+        let mut software = lock(&self.software);
+        if software.iter().any(|known| known == backend) {
+            return false;
+        }
+        software.push(backend.to_owned());
+        lock(&self.router).set_prior(backend, Prior::of(kind));
+        true
     }
 
     /// Takes in a timing, and says whether the backend has drifted so far from what was known that all should be measured anew.
