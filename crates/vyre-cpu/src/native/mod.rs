@@ -68,6 +68,10 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     let vectors = total.div_ceil(isa.lanes()) as usize;
     let mut steps = 0;
     visit(&kernel.body, &mut |_| steps += 1);
+    // Cranelift takes long for such blocks, and their code was not seen to hold on every processor.
+    if layout(kernel, isa) != Layout::Rows && isa == Isa::Simd128 && vectors > 64 {
+        return Some(format!("{vectors} vectors of a workgroup are too much code"));
+    }
     if layout(kernel, isa) != Layout::Rows && vectors * steps > MAX_STEPS {
         return Some(format!("its {steps} steps for {vectors} vectors of a workgroup are too much code"));
     }
