@@ -125,8 +125,12 @@ fn described(backend: &WgpuBackend) -> Result<(), Failed> {
 /// What the adapter lacks is skipped, and nothing else.
 fn judge(backend: &WgpuBackend, report: &Report) -> Result<(), Failed> {
     println!("{} passed, {} failed, {} skipped", report.passed, report.failed.len(), report.skipped.len());
-    let all =
-        Features::F16.union(Features::F64).union(Features::INT64).union(Features::ATOMIC64).union(Features::SUBGROUP);
+    let all = Features::F16
+        .union(Features::F64)
+        .union(Features::INT64)
+        .union(Features::ATOMIC64)
+        .union(Features::SUBGROUP)
+        .union(Features::MATRIX);
     let complete = backend.capabilities().features.contains(all);
     expect(report.is_good() && (report.skipped.is_empty() || !complete), || report.to_string())
 }
