@@ -401,6 +401,10 @@ impl FunctionCx<'_, '_> {
         if !buffer.by_element {
             return Ok((buffer.name, Expr::u32(0), Place::accesses(path)));
         }
+        let path = match path {
+            [Step::Member(_), rest @ ..] if buffer.wrapped => rest,
+            path => path,
+        };
         match path.split_first() {
             Some((Step::Index(index), rest)) => Ok((buffer.name, index.clone(), Place::accesses(rest))),
             _ => self.im.unsupported(

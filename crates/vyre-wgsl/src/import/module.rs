@@ -35,6 +35,8 @@ pub(super) struct Buffer {
     pub(super) name: Name,
     /// The first index of a path is the buffer's element; else the buffer has one element.
     pub(super) by_element: bool,
+    /// The array is the only member of a struct, as SPIR-V wants it; the buffer is the array.
+    pub(super) wrapped: bool,
     pub(super) kind: BufferKind,
     ty: DataType,
     count: Count,
@@ -311,6 +313,14 @@ impl<'a> Importer<'a> {
         })
     }
 
+    /// The array of open length that is all a struct has.
+    fn wrapped_array(&self, handle: Handle<Type>) -> Option<Handle<Type>> {
+        match self.module.types[handle].inner {
+            TypeInner::Struct { ref members, .. } if members.len() == 1 && self.is_open(handle) => Some(members[0].ty),
+            _ => None,
+        }
+    }
+
     fn stride_of(&self, element: &DataType, otherwise: u32) -> u32 {
         layout_of(element, &self.types).map_or(otherwise, |layout| layout.stride)
     }
@@ -392,7 +402,9 @@ impl<'a> Importer<'a> {
             AddressSpace::Handle => return self.unsupported(describe(&self.module.types[global.ty].inner), span),
             space => return self.unsupported(format_args!("a variable of the address space {space:?}"), span),
         };
-        let (ty, count, by_element) = match self.module.types[global.ty].inner {
+        let array = self.wrapped_array(global.ty);
+        let wrapped = array.is_some();
+        let (ty, count, by_element) = match self.module.types[array.unwrap_or(global.ty)].inner {
             TypeInner::Array { base, size, stride }
                 if size == ArraySize::Dynamic || !self.uses.is_whole(self.module, handle) =>
             {
@@ -417,7 +429,7 @@ impl<'a> Importer<'a> {
             (Some("uniform"), BufferKind::Read) => (BufferKind::Uniform, false),
             _ => (kind, kind == BufferKind::ReadWrite),
         };
-        let buffer = Buffer { name, by_element, kind, inferred, ty, count, read: false };
+        let buffer = Buffer { name, by_element, wrapped, kind, inferred, ty, count, read: false };
         self.buffers.insert(handle, buffer.clone());
         Ok(buffer)
     }
