@@ -335,7 +335,13 @@ impl Prepared {
             crossovers: Vec::new(),
         };
         if let Some(work) = &setup.work {
-            explanation.add_routes(&self.engine.routes.explain(work));
+            let routes = self.engine.routes.explain(work);
+            let unopened = routes.chosen.as_deref().filter(|id| self.engine.routes.is_slow_to_open(id));
+            if let (None, Some(fastest)) = (&self.only, unopened) {
+                explanation.routing =
+                    format!("the fastest that is open; opening {fastest} takes longer than it would have saved so far");
+            }
+            explanation.add_routes(&routes);
         }
         for (id, reason) in &setup.refused {
             explanation.exclude(id, reason);

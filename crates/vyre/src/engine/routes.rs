@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vyre_driver::DispatchConfig;
 use vyre_driver::backend::DeviceKind;
@@ -14,6 +14,18 @@ use vyre_spec::{BackendId, Diagnostic};
 
 use super::lock;
 use crate::reference::REFERENCE;
+
+/// What opening a GPU's driver may take. A GPU that is not open yet is left alone until the work it could have taken adds up to
+/// this, so that a short program does not wait for it and a long one loses at most as much again.
+const OPENING_NS: f64 = 150e6;
+
+fn kind_of(id: &str) -> DeviceKind {
+    match id.split(':').next() {
+        Some("cpu") => DeviceKind::Cpu,
+        Some("cuda" | "wgpu") => DeviceKind::Discrete,
+        _ => DeviceKind::Other,
+    }
+}
 
 /// What is routed: a program under a specialization, with the size of this dispatch.
 #[derive(Clone, Debug)]
@@ -40,8 +52,10 @@ impl Work {
 /// The router with the file it learns from and teaches.
 pub(super) struct Routes {
     router: Mutex<Router>,
-    /// Backends that turned out to run in software.
-    software: Mutex<Vec<String>>,
+    /// Backends that were opened.
+    opened: Mutex<Vec<String>>,
+    /// Expected time of what a GPU that is not open would have taken, in nanoseconds.
+    withheld: AtomicU64,
     path: Option<PathBuf>,
     /// Something was learnt that the file does not have.
     changed: AtomicBool,
@@ -57,38 +71,51 @@ impl Routes {
     /// A router over the registered backends. The reference interpreter is not among them: it is the last resort, whatever it
     /// would measure.
     pub(super) fn new(ids: &[BackendId], path: Option<PathBuf>) -> (Routes, Option<Diagnostic>) {
-        let kind = |id: &str| match id {
-            "cpu" => DeviceKind::Cpu,
-            "cuda" | "wgpu" => DeviceKind::Discrete,
-            _ => DeviceKind::Other,
-        };
         let routed = ids.iter().map(BackendId::as_str).filter(|id| *id != REFERENCE);
-        let mut router = Router::new(routed.map(|id| (id, Prior::of(kind(id)))));
+        let mut router = Router::new(routed.map(|id| (id, Prior::of(kind_of(id)))));
         let problem = path.as_ref().and_then(|path| router.load(path).err());
         let router = Mutex::new(router);
-        (Routes { router, software: Mutex::default(), path, changed: AtomicBool::new(false) }, problem)
+        let (opened, withheld) = (Mutex::default(), AtomicU64::new(0));
+        (Routes { router, opened, withheld, path, changed: AtomicBool::new(false) }, problem)
     }
 
     /// The backend for some work whose data is on the host; the error says why none is left.
     pub(super) fn choose(&self, work: &Work) -> Result<Route, Diagnostic> {
         let mut router = lock(&self.router);
         let choice = router.choose(&work.op, work.size, work.bytes, None)?;
-        Ok(Route { backend: choice.backend.to_owned(), timed: choice.timed })
+        let route = Route { backend: choice.backend.to_owned(), timed: choice.timed };
+        if !self.is_slow_to_open(&route.backend) {
+            return Ok(route);
+        }
+        let options = router.explain(&work.op, work.size, work.bytes, None).options;
+        let ready = options.into_iter().find(|option| option.out.is_none() && !self.is_slow_to_open(&option.backend));
+        let Some(ready) = ready else { return Ok(route) };
+        let withheld = self.withheld.load(Ordering::Relaxed) as f64 + ready.predicted.ns;
+        if withheld >= OPENING_NS {
+            return Ok(route);
+        }
+        self.withheld.store(withheld as u64, Ordering::Relaxed);
+        Ok(Route { backend: ready.backend, timed: true })
+    }
+
+    /// A GPU whose driver this process has not opened yet.
+    pub(super) fn is_slow_to_open(&self, backend: &str) -> bool {
+        kind_of(backend) == DeviceKind::Discrete && !lock(&self.opened).iter().any(|opened| opened == backend)
     }
 
     /// Tells what kind of device a backend has, once it is open. True when it runs in software and was taken for a GPU until
     /// now: then another may be the better choice.
     pub(super) fn met(&self, backend: &str, kind: DeviceKind) -> bool {
-        if kind != DeviceKind::Software {
+        let mut opened = lock(&self.opened);
+        if opened.iter().any(|known| known == backend) {
             return false;
         }
-        let mut software = lock(&self.software);
-        if software.iter().any(|known| known == backend) {
-            return false;
+        let software = kind == DeviceKind::Software;
+        opened.push(backend.to_owned());
+        if software {
+            lock(&self.router).set_prior(backend, Prior::of(kind));
         }
-        software.push(backend.to_owned());
-        lock(&self.router).set_prior(backend, Prior::of(kind));
-        true
+        software
     }
 
     /// Takes in a timing, and says whether the backend has drifted so far from what was known that all should be measured anew.
