@@ -151,6 +151,8 @@ pub(crate) enum Form {
     Wire,
     /// SPIR-V for Vulkan, in bytes.
     Spirv,
+    /// What the wgpu backend runs, as WGSL text.
+    Wgpu,
     /// PTX text for NVIDIA GPUs of compute capability 9.0.
     Ptx,
     /// The machine code that this processor runs, as assembly text.

@@ -17,22 +17,25 @@ pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
     let mut racers = Vec::new();
     let mut absent = Vec::new();
     let chosen = args.inputs.backend.as_str();
-    if chosen != "auto" {
-        known_backend(&engine, chosen)?;
-    }
     // The reference interpreter would take minutes where the others take milliseconds; it runs when it is named.
-    let races = |id: &str| if chosen == "auto" { id != "reference" } else { id == chosen };
+    let ids: Vec<String> = if chosen == "auto" {
+        engine.backend_ids().iter().map(ToString::to_string).filter(|id| id != "reference").collect()
+    } else {
+        known_backend(&engine, chosen)?;
+        vec![chosen.to_owned()]
+    };
     let preparing = Progress::new("preparing", None);
-    for id in engine.backend_ids().iter().filter(|id| races(id.as_str())) {
-        let ready = engine.prepare_on(id.as_str(), &job.source.program, &job.config).and_then(|prepared| {
+    for id in ids {
+        let ready = engine.prepare_on(&id, &job.source.program, &job.config).and_then(|prepared| {
             job.fill(&prepared)?;
             let started = Instant::now();
             prepared.run()?;
             Ok((prepared, started.elapsed().as_nanos() as f64))
         });
         match ready {
-            Ok((prepared, first)) => racers.push((id.to_string(), prepared, first, Vec::new())),
-            Err(error) => absent.push((id.to_string(), error.message().to_owned())),
+            Ok((prepared, first)) => racers.push((id, prepared, first, Vec::new())),
+            Err(error) if chosen != "auto" => return Err(error.into()),
+            Err(error) => absent.push((id, error.message().to_owned())),
         }
     }
     drop(preparing);

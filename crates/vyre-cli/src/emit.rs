@@ -23,6 +23,7 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
         Form::Wire => wire::encode(&program),
         Form::Kernel => kernel::lower(&program, &options)?.to_string().into_bytes(),
         Form::Spirv => vyre::to_spirv(&program, &options)?,
+        Form::Wgpu => vyre::to_kernel_wgsl(&program, &options)?.into_bytes(),
         Form::Ptx => vyre::to_ptx(&program, &options, 90)?.into_bytes(),
         Form::Asm => vyre::to_asm(&program, &options)?.into_bytes(),
     };

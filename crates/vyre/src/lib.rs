@@ -80,29 +80,14 @@ pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32
     Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
 }
 
-/// The adapters that the wgpu backend finds, the preferred first; `VYRE_WGPU_ADAPTER` takes another than the first.
-#[cfg(feature = "wgpu")]
-pub fn wgpu_adapters() -> Result<Vec<vyre_wgpu::Adapter>, Diagnostic> {
-    vyre_wgpu::adapters()
-}
-
-/// What the wgpu backend makes of a program for a device that has everything, as a naga module.
-#[cfg(feature = "wgpu")]
-fn to_module(program: &ValidProgram, options: &kernel::Options) -> Result<vyre_wgpu::emit::Module, Diagnostic> {
-    let options = kernel::Options { expand_math: true, narrow: kernel::Narrow::Words, ..options.clone() };
-    vyre_wgpu::emit::emit(&kernel::lower(program, &options)?, vyre_wgpu::emit::Target::default())
-}
-
-/// The SPIR-V that the wgpu backend gives to Vulkan for a program, in words.
-#[cfg(feature = "wgpu")]
-pub fn to_kernel_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec<u32>, Diagnostic> {
-    vyre_wgpu::emit::spirv(&to_module(program, options)?, vyre_wgpu::emit::Spirv::default())
-}
-
-/// The kernel that the wgpu backend makes of a program, as WGSL; [`to_wgsl`] writes the program itself.
+/// The kernel that the wgpu backend makes of a program for a device that has everything, as WGSL; [`to_wgsl`] writes the program itself.
 #[cfg(feature = "wgpu")]
 pub fn to_kernel_wgsl(program: &ValidProgram, options: &kernel::Options) -> Result<String, Diagnostic> {
-    vyre_wgpu::emit::wgsl(&to_module(program, options)?)
+    let options = kernel::Options { expand_math: true, narrow: kernel::Narrow::Words, ..options.clone() };
+    vyre_wgpu::emit::wgsl(&vyre_wgpu::emit::emit(
+        &kernel::lower(program, &options)?,
+        vyre_wgpu::emit::Target::default(),
+    )?)
 }
 
 /// The bytes of plain numbers.
