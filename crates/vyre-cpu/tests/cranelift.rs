@@ -4,6 +4,7 @@ use vyre_conform::{Case, GenOptions, generate};
 use vyre_cpu::{CpuBackend, CpuPath};
 use vyre_driver::VyreBackend;
 use vyre_driver::backend::CompileOptions;
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 
 fn backend() -> Option<CpuBackend> {
     let path = CpuPath::Cranelift;
@@ -28,6 +29,35 @@ fn only_kernels_of_too_much_code_are_interpreted() {
         }
     }
     assert!(compiled > 30, "{compiled}");
+}
+
+/// Code is for a few vectors at a time, however many a workgroup has.
+#[test]
+fn code_does_not_grow_with_the_workgroup() {
+    let Some(backend) = backend() else { return };
+    let bytes_of = |size: u32| {
+        let neighbour = (Expr::local_id(0) + 1u32) % size;
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read_write("data", 0, DataType::U32),
+                BufferDecl::workgroup("tile", 0, DataType::U32).with_count(size),
+            ],
+            [size, 1, 1],
+            vec![
+                Node::let_bind("own", Expr::load("data", Expr::global_id(0))),
+                Node::store("tile", Expr::local_id(0), Expr::var("own")),
+                Node::barrier(),
+                Node::store("data", Expr::global_id(0), Expr::load("tile", neighbour) * Expr::var("own")),
+            ],
+        );
+        let pipeline = backend.compile(&program.validate().expect("valid"), &CompileOptions::default());
+        let pipeline = pipeline.expect("it compiles");
+        let explained = backend.explain(&pipeline).expect("a pipeline of this backend");
+        assert!(explained.contains("pieces"), "{explained}");
+        backend.machine_code(&pipeline).expect("its own pipeline").expect("machine code").len()
+    };
+    let (few, many) = (bytes_of(128), bytes_of(1024));
+    assert!(many < few + few / 4, "{few} and {many} bytes");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) const HELPER: i32 = 48;
 pub(super) const SCRATCH: i32 = 56;
 /// For the helper: the launch it belongs to.
 pub(super) const LAUNCH: i32 = 64;
+/// Where values of a workgroup wait that one part of a kernel makes and another needs.
+pub(super) const FRAME: i32 = 72;
 /// Address and number of elements of each buffer.
 pub(super) const BUFFERS: i32 = 128;
 
@@ -28,6 +30,8 @@ pub(super) const COLUMN: i32 = 128;
 pub(super) const RESULT: i32 = 3 * COLUMN;
 /// Where the mask of the active lanes lies, a word of 32 bits.
 pub(super) const MASK: i32 = 7 * COLUMN;
+/// The first invocation of the piece of a workgroup that runs, a word of 32 bits.
+pub(super) const FIRST: i32 = MASK + 8;
 /// A subgroup's operands, the arguments that say which lanes, and its results: two columns each.
 pub(super) const SUBGROUP_OPERAND: i32 = 8 * COLUMN;
 pub(super) const SUBGROUP_ARGUMENT: i32 = 10 * COLUMN;

@@ -3,7 +3,9 @@
 use vyre_foundation::ir::{AtomicOp, SubgroupOp};
 use vyre_foundation::kernel::{Binary, Element, Memory, Scalar, eval};
 
-use super::context::{COLUMN, LAUNCH, MASK, RESULT, SCRATCH, SUBGROUP_ARGUMENT, SUBGROUP_OPERAND, SUBGROUP_RESULT};
+use super::context::{
+    COLUMN, FIRST, LAUNCH, MASK, RESULT, SCRATCH, SUBGROUP_ARGUMENT, SUBGROUP_OPERAND, SUBGROUP_RESULT,
+};
 use super::lower::{Access, Rare};
 use crate::launch::SUBGROUP_SIZE;
 use crate::memory::Span;
@@ -67,6 +69,11 @@ impl Columns {
     fn mask(&self) -> u32 {
         // SAFETY: as in `get`.
         unsafe { self.0.add(MASK as usize).cast::<u32>().read() }
+    }
+
+    fn first(&self) -> u32 {
+        // SAFETY: as in `get`.
+        unsafe { self.0.add(FIRST as usize).cast::<u32>().read() }
     }
 
     fn offset(&self, lane: u32) -> u64 {
@@ -223,7 +230,8 @@ fn on_memory(
         Memory::Shared(index) => frame.shared[index as usize],
         Memory::Local(index) => {
             let (first, size, beside) = frame.arrays[index as usize];
-            let start = u64::from(component * frame.lane_bytes * frame.lanes + first * frame.lanes);
+            let lanes_before = columns.first() + component * frame.lanes;
+            let start = u64::from(lanes_before * frame.lane_bytes + first * frame.lanes);
             at = match beside {
                 true => start + (at / 4 * u64::from(frame.lanes) + u64::from(lane)) * 4,
                 false => start + u64::from(lane * size) + at,

@@ -51,10 +51,17 @@ struct FrameShape {
     arrays: Vec<(u32, u32, bool)>,
     lane_bytes: u32,
     locals_bytes: usize,
+    frame_bytes: usize,
 }
 
 /// Steps of all vectors of a workgroup that may make one block. More would be a great deal of code.
 const MAX_STEPS: usize = 1 << 16;
+
+/// Most vectors of a workgroup that are one block where a piece at a time would do as well, and the most of such a piece. They are
+/// for the instruction set with the smallest vectors, of which a workgroup has many.
+const MOST_VECTORS: u32 = 16;
+/// Steps of all vectors of a piece.
+const PIECE_STEPS: usize = 1 << 10;
 
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
@@ -68,11 +75,13 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     let vectors = total.div_ceil(isa.lanes()) as usize;
     let mut steps = 0;
     visit(&kernel.body, &mut |_| steps += 1);
+    let layout = layout(kernel, isa);
+    let whole = layout != Layout::Rows && pieces(kernel, isa, layout, &shape::analyse(kernel, layout)).is_empty();
     // Cranelift takes long for such blocks, and their code was not seen to hold on every processor.
-    if layout(kernel, isa) != Layout::Rows && isa == Isa::Simd128 && vectors > 64 {
+    if whole && isa == Isa::Simd128 && vectors > 64 {
         return Some(format!("{vectors} vectors of a workgroup are too much code"));
     }
-    if layout(kernel, isa) != Layout::Rows && vectors * steps > MAX_STEPS {
+    if whole && vectors * steps > MAX_STEPS {
         return Some(format!("its {steps} steps for {vectors} vectors of a workgroup are too much code"));
     }
     if kernel.buffers.len() > 0xffff || kernel.shared.len() > 0xffff || kernel.locals.len() > 0xffff {
@@ -125,6 +134,33 @@ fn layout(kernel: &Kernel, isa: Isa) -> Layout {
     if whole_rows { Layout::Group } else { Layout::Line }
 }
 
+/// The pieces that a workgroup can be taken in, the best first; none where it should be one block.
+fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, shapes: &shape::Shapes) -> Vec<Tiling> {
+    let size = kernel.workgroup_size;
+    let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
+    if isa != Isa::Simd128 || vectors <= MOST_VECTORS || !lower::can_split(&kernel.body, shapes) {
+        return Vec::new();
+    }
+    let along = if layout == Layout::Group { size[0] / isa.lanes() } else { vectors };
+    let subgroups = uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Subgroup(..))));
+    let mut steps = 0;
+    visit(&kernel.body, &mut |_| steps += 1);
+    let largest = |count: u32, most: u32| (1..=most.min(count)).rev().find(|&n| count.is_multiple_of(n)).unwrap_or(1);
+    let mut all: Vec<Tiling> = Vec::new();
+    for most in [16, 8, 4, 2, 1] {
+        let x = largest(along, most);
+        let y = if layout == Layout::Group && x == along { largest(size[1], most / x) } else { 1 };
+        // A subgroup is in one piece.
+        let whole = !subgroups || (x * y * isa.lanes()).is_multiple_of(crate::launch::SUBGROUP_SIZE);
+        let fits = (x * y) as usize * steps <= PIECE_STEPS || subgroups || x * y == 1;
+        let tiling = Tiling { layout, vectors: x, rows: y };
+        if whole && fits && !all.contains(&tiling) {
+            all.push(tiling);
+        }
+    }
+    all
+}
+
 /// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
 pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     let layout = layout(kernel, isa);
@@ -151,7 +187,10 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             all.dedup();
             all
         }
-        _ => vec![Tiling { layout, vectors: 1, rows: 1 }],
+        _ => {
+            let pieces = pieces(kernel, isa, layout, &shapes);
+            if pieces.is_empty() { vec![Tiling { layout, vectors: 0, rows: 0 }] } else { pieces }
+        }
     };
     let last = candidates.len() - 1;
     for (position, tiling) in candidates.into_iter().enumerate() {
@@ -161,14 +200,14 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         if allocation.vector_cost > MOST_SPILLED * allocation.total_cost && position != last {
             continue;
         }
-        let (bytes, vector_spills) = match isa {
-            Isa::Simd128 => (through_cranelift(&lowered)?, allocation.slots[1]),
-            Isa::Avx2 | Isa::Avx512 => {
-                let emitted = emit::emit(&lowered.code, lowered.asm, &allocation, isa)?;
-                (emitted.code, emitted.vector_spills)
-            }
+        let emitted = match isa {
+            Isa::Simd128 => through_cranelift(&lowered).map(|code| (code, allocation.slots[1])),
+            Isa::Avx2 | Isa::Avx512 => emit::emit(&lowered.code, lowered.asm, &allocation, isa)
+                .map(|emitted| (emitted.code, emitted.vector_spills)),
         };
-        let shape = frame_shape(kernel, isa, tiling);
+        // A smaller block may fit where this one did not.
+        let Some((bytes, vector_spills)) = emitted else { continue };
+        let shape = frame_shape(kernel, isa, tiling, lowered.frame_bytes);
         return Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills });
     }
     None
@@ -193,7 +232,7 @@ fn features(isa: Isa) -> String {
     }
 }
 
-fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling) -> FrameShape {
+fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> FrameShape {
     let (shared_at, shared_bytes, locals_at, lane_bytes) = lower::frame(kernel);
     let vectors = match tiling.layout {
         Layout::Rows => tiling.vectors * tiling.rows,
@@ -215,6 +254,7 @@ fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling) -> FrameShape {
         arrays,
         lane_bytes,
         locals_bytes: (vectors * isa.lanes()) as usize * lane_bytes as usize,
+        frame_bytes: frame_bytes as usize,
     }
 }
 
@@ -264,6 +304,7 @@ impl Native {
         }
         out.word(shape.lane_bytes);
         out.word(shape.locals_bytes as u32);
+        out.word(shape.frame_bytes as u32);
         out.bytes(&self.bytes);
     }
 
@@ -292,9 +333,9 @@ impl Native {
         for _ in 0..count {
             arrays.push((input.word()?, input.word()?, input.word()? != 0));
         }
-        let (lane_bytes, locals_bytes) = (input.word()?, input.word()? as usize);
+        let (lane_bytes, locals_bytes, frame_bytes) = (input.word()?, input.word()? as usize, input.word()? as usize);
         let bytes = input.bytes()?.to_vec();
-        let shape = FrameShape { shared_at, shared_sizes, shared_bytes, arrays, lane_bytes, locals_bytes };
+        let shape = FrameShape { shared_at, shared_sizes, shared_bytes, arrays, lane_bytes, locals_bytes, frame_bytes };
         let tiling = Tiling { layout, vectors, rows };
         Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills })
     }
@@ -303,7 +344,8 @@ impl Native {
     pub(crate) fn describe(&self) -> String {
         let layout = match self.tiling.layout {
             Layout::Rows => format!("blocks of {} x {} vectors along rows", self.tiling.vectors, self.tiling.rows),
-            Layout::Group | Layout::Line => "one workgroup a block".to_owned(),
+            _ if self.tiling.vectors == 0 => "one workgroup a block".to_owned(),
+            _ => format!("workgroups in pieces of {} x {} vectors", self.tiling.vectors, self.tiling.rows),
         };
         format!(
             "{} vectors of {} lanes, {layout}, {} bytes of code, {} vector registers on the stack",
@@ -330,7 +372,8 @@ impl Native {
         let shape = &self.shape;
         let shared_at = context::SCRATCH_BYTES + 64;
         let locals_at = (shared_at + shape.shared_bytes as usize).next_multiple_of(64);
-        let memory = Arena::new(locals_at + shape.locals_bytes + 64)?;
+        let frame_at = (locals_at + shape.locals_bytes).next_multiple_of(64);
+        let memory = Arena::new(frame_at + shape.frame_bytes + 64)?;
         let shared = shape
             .shared_at
             .iter()
@@ -355,6 +398,7 @@ impl Native {
         words[context::ZEROS as usize / 8] = address(memory.span(context::SCRATCH_BYTES, 64));
         words[context::SHARED as usize / 8] = address(memory.span(shared_at, 0));
         words[context::LOCALS as usize / 8] = address(memory.span(locals_at, 0));
+        words[context::FRAME as usize / 8] = address(memory.span(frame_at, 0));
         words[context::HELPER as usize / 8] = helper::help as *const () as u64;
         words[context::LAUNCH as usize / 8] = std::ptr::from_ref(&*frame) as u64;
         for (index, (buffer, &length)) in buffers.iter().zip(&grid.lengths).enumerate() {

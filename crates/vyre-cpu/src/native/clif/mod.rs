@@ -31,6 +31,11 @@ use super::mir::{Class, M, R};
 /// Instructions beyond which compiling would take too long.
 const MAX_INSTRUCTIONS: usize = 60_000;
 
+/// Bytes of stack from which on code for riscv64 is refused. To give more back than an immediate holds, Cranelift keeps the size in
+/// a register over several instructions; where a jump of the function is too far for its reach, the way past what it puts between
+/// them goes through the same register, and the function returns with a wrong stack pointer (cranelift-codegen 0.135).
+const RISCV_STACK: u32 = 2048;
+
 /// Compiles a lowering; `None` when it uses an instruction that has no form here, or is too long.
 pub(super) fn compile(lowered: &Lowered, target: &Target) -> Option<Vec<u8>> {
     if lowered.code.len() > MAX_INSTRUCTIONS {
@@ -45,6 +50,9 @@ pub(super) fn compile(lowered: &Lowered, target: &Target) -> Option<Vec<u8>> {
     }
     emitter.finish();
     let compiled = context.compile(target.isa(), &mut ControlPlane::default()).ok()?;
+    if target.is_riscv() && compiled.buffer.frame_layout().is_none_or(|frame| frame.frame_to_fp_offset >= RISCV_STACK) {
+        return None;
+    }
     // Bytes that have to be changed to where they lie would not survive in a cache.
     compiled.buffer.relocs().is_empty().then(|| compiled.code_buffer().to_vec())
 }

@@ -69,6 +69,10 @@ impl Target {
         matches!(self.isa.triple().architecture, target_lexicon::Architecture::X86_64)
     }
 
+    pub(super) fn is_riscv(&self) -> bool {
+        matches!(self.isa.triple().architecture, target_lexicon::Architecture::Riscv64(_))
+    }
+
     pub(super) fn has_fma(&self) -> bool {
         self.fma
     }

@@ -9,7 +9,7 @@ use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
 use super::known::compares;
-use super::value::Rep;
+use super::value::{Lin, Rep};
 
 /// Bits of a float constant as the vector form holds it: f16 is computed as f32.
 fn float_bits(scalar: Scalar, bits: u64) -> u64 {
@@ -138,6 +138,10 @@ impl<'k> Lower<'k> {
             _ => lane / (size[0] * size[1]),
         };
         let subgroup = crate::launch::SUBGROUP_SIZE;
+        if !self.line.reg.is_none() {
+            return self.builtin_of_line(builtin, c);
+        }
+        let first = first + self.line.add as u32;
         let constants = |f: &dyn Fn(u32) -> u32| -> Vec<u32> { (0..lanes).map(|lane| f(first + lane)).collect() };
         let r = match builtin {
             Builtin::LocalId(axis) => self.lanes_constant(&constants(&|lane| of(lane, axis))),
@@ -161,6 +165,63 @@ impl<'k> Lower<'k> {
             }
         };
         Rep::Vector(r, R::NONE)
+    }
+
+    /// As `builtin_lanes`, where only the running code knows which piece of the workgroup this is.
+    fn builtin_of_line(&mut self, builtin: vyre_foundation::ir::Builtin, c: usize) -> Rep {
+        use vyre_foundation::ir::Builtin;
+        let size = self.kernel.workgroup_size;
+        let line = self.builtin(Builtin::LocalIndex, c);
+        let line = self.ramp(line, 1);
+        let subgroup = crate::launch::SUBGROUP_SIZE;
+        let r = match builtin {
+            Builtin::LocalId(axis) | Builtin::GlobalId(axis) => {
+                let row = self.divided(line, size[0]);
+                let layer = self.divided(line, size[0] * size[1]);
+                let local = match axis {
+                    0 => self.less_rows(line, row, size[0]),
+                    1 => self.less_rows(row, layer, size[1]),
+                    _ => layer,
+                };
+                let origin = match (builtin, axis) {
+                    (Builtin::LocalId(_), _) => Lin::imm(0),
+                    (_, 0) => self.origin_x,
+                    (_, 1) => self.origin_y,
+                    _ => self.origin_z,
+                };
+                let origin = self.materialise(origin);
+                let origin = self.spread(origin, false);
+                self.vec(ops::VPADDD, origin, Src::R(local))
+            }
+            Builtin::SubgroupLane => {
+                let most = self.constant(subgroup - 1);
+                self.vec(ops::VPANDD, line, Src::R(most))
+            }
+            Builtin::SubgroupId => self.divided(line, subgroup),
+            _ => {
+                let lin = self.builtin(builtin, c);
+                let r = self.materialise(lin);
+                self.spread(r, false)
+            }
+        };
+        Rep::Vector(r, R::NONE)
+    }
+
+    /// Numbers of invocations of a workgroup, divided: below 2¹⁰, so that a product with the rounded up inverse is exact.
+    fn divided(&mut self, v: R, by: u32) -> R {
+        if by == 1 {
+            return v;
+        }
+        let inverse = self.constant((1u32 << 20).div_ceil(by));
+        let product = self.vec(ops::VPMULLD, v, Src::R(inverse));
+        self.vec_imm(ops::VPSRLD, R::NONE, Src::R(product), 20)
+    }
+
+    /// `v - rows · width`.
+    fn less_rows(&mut self, v: R, rows: R, width: u32) -> R {
+        let width = self.constant(width);
+        let whole = self.vec(ops::VPMULLD, rows, Src::R(width));
+        self.vec(ops::VPSUBD, v, Src::R(whole))
     }
 
     fn unary(&mut self, op: Unary, a: Value, c: usize) -> Rep {

@@ -29,8 +29,29 @@ impl<'k> Lower<'k> {
         let skip = self.label();
         // What is made after a jump to the end of the block is not known there.
         let mut skips: Option<usize> = None;
+        let goes_on = self.emit_steps(block.insts.iter(), block, comps, skip, &mut skips);
+        if goes_on {
+            self.end(block, comps, yields);
+        }
+        if let Some(mark) = skips {
+            self.leave_scope(mark);
+            self.bind(skip);
+        }
+        goes_on && matches!(block.end, End::Yield(_))
+    }
+
+    /// Emits steps of a block. Where no lane is left it goes to `skip`, and what is made after the first such jump is in the scope
+    /// `skips`. False when it is known that nothing comes out.
+    pub(super) fn emit_steps(
+        &mut self,
+        insts: impl Iterator<Item = &'k Inst>,
+        block: &Block,
+        comps: &[usize],
+        skip: super::Label,
+        skips: &mut Option<usize>,
+    ) -> bool {
         let mut run: Vec<&'k Inst> = Vec::new();
-        for inst in &block.insts {
+        for inst in insts {
             match inst {
                 Inst::Let(value, Op::Subgroup(op, operand, argument)) => {
                     self.run(&run, comps);
@@ -72,10 +93,6 @@ impl<'k> Lower<'k> {
                         if self.known_branch(taken, results, comps) {
                             continue;
                         }
-                        if let Some(mark) = skips {
-                            self.leave_scope(mark);
-                            self.bind(skip);
-                        }
                         return false;
                     }
                     if let Some(late) = late {
@@ -105,12 +122,7 @@ impl<'k> Lower<'k> {
             }
         }
         self.run(&run, comps);
-        self.end(block, comps, yields);
-        if let Some(mark) = skips {
-            self.leave_scope(mark);
-            self.bind(skip);
-        }
-        matches!(block.end, End::Yield(_))
+        true
     }
 
     /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then
@@ -266,7 +278,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A straight run of steps, component by component.
-    fn run(&mut self, run: &[&'k Inst], comps: &[usize]) {
+    pub(super) fn run(&mut self, run: &[&'k Inst], comps: &[usize]) {
         if run.is_empty() {
             return;
         }
@@ -410,7 +422,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A register of the right kind for each component that a value needs.
-    fn fresh(&mut self, value: Value, comps: &[usize]) {
+    pub(super) fn fresh(&mut self, value: Value, comps: &[usize]) {
         let scalar = self.scalar_of(value);
         let mut done: Vec<usize> = Vec::new();
         let axes = self.shape_of(value).axes;
@@ -450,7 +462,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Moves values into the registers of others, all at once; only in active lanes when `masked`.
-    fn assign(&mut self, moves: &[(Value, Value)], comps: &[usize], masked: bool) {
+    pub(super) fn assign(&mut self, moves: &[(Value, Value)], comps: &[usize], masked: bool) {
         self.assign_each(moves, comps, &vec![masked; moves.len()]);
     }
 
@@ -1053,7 +1065,7 @@ impl<'k> Lower<'k> {
         self.bind(run);
     }
 
-    fn next_counter(&mut self, counter: &Counter, value: R, start: super::Label, comps: &[usize]) {
+    pub(super) fn next_counter(&mut self, counter: &Counter, value: R, start: super::Label, comps: &[usize]) {
         let c = comps[0];
         let signed = self.scalar_of(counter.value).is_signed();
         if counter.step == 1 {

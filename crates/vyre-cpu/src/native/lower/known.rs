@@ -109,7 +109,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    fn alias_of(&mut self, to: Value, from: Value, c: usize) -> Rep {
+    pub(super) fn alias_of(&mut self, to: Value, from: Value, c: usize) -> Rep {
         // One register goes by two names from here on, so neither has it for itself.
         self.uses[to.index()] += 1;
         self.uses[from.index()] += 1;

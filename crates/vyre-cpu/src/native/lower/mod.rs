@@ -9,6 +9,7 @@ mod flow;
 mod known;
 mod memory;
 mod rare;
+mod regions;
 mod scalar;
 mod subgroup;
 mod value;
@@ -24,6 +25,7 @@ use super::isa::Isa;
 use super::mir::{At, Class, GSrc, M, R};
 use super::shape::{self, Layout, Shape, Shapes};
 pub(super) use rare::{Access, Rare};
+pub(super) use regions::can_split;
 use value::{Lin, Rep};
 
 /// One vector of a block, by its place.
@@ -38,7 +40,7 @@ struct Component {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
     pub(super) layout: Layout,
-    /// Vectors along x and rows of a block, for [`Layout::Rows`].
+    /// Vectors along x and rows of a block. In layouts of workgroups it is a piece of one, and no vectors mean all of it.
     pub(super) vectors: u32,
     pub(super) rows: u32,
 }
@@ -49,6 +51,8 @@ pub(super) struct Lowered {
     pub(super) counts: [u32; 3],
     pub(super) labels: u32,
     pub(super) asm: Asm,
+    /// Bytes of what waits while other parts of a kernel run.
+    pub(super) frame_bytes: u32,
 }
 
 /// What makes a scalar, for finding it again.
@@ -138,6 +142,11 @@ pub(super) struct Lower<'k> {
     origin_y: Lin,
     origin_z: Lin,
     groups: [Lin; 3],
+    /// Where the piece of a workgroup begins along x, y and z, and in the line of its invocations.
+    local: [Lin; 3],
+    line: Lin,
+    regions: Option<regions::Regions<'k>>,
+    frame_bytes: u32,
     block_end: Label,
     stop_label: Label,
     stop_at: R,
@@ -210,6 +219,10 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         origin_y: Lin::imm(0),
         origin_z: Lin::imm(0),
         groups: [Lin::imm(0); 3],
+        local: [Lin::imm(0); 3],
+        line: Lin::imm(0),
+        regions: None,
+        frame_bytes: 0,
         block_end,
         stop_label,
         stop_at: R::NONE,
@@ -220,7 +233,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     };
     lower.function();
     lower.drop_writes();
-    let done = Lowered { code: lower.code, counts: lower.counts, labels: lower.labels, asm: lower.asm };
+    let Lower { code, counts, labels, asm, frame_bytes, .. } = lower;
+    let done = Lowered { code, counts, labels, asm, frame_bytes };
     (!lower.failed).then_some(done)
 }
 
@@ -230,37 +244,40 @@ fn count_uses(block: &Block, uses: &mut [u32]) {
 
 /// Shows every use of a value in a block and the blocks in it.
 fn visit_values(block: &Block, f: &mut dyn FnMut(Value)) {
-    for inst in &block.insts {
-        match inst {
-            Inst::Let(_, op) => visit_operands(op, f),
-            Inst::Store { address, value, guard, .. } => {
-                address.terms.iter().for_each(|&(index, _)| f(index));
-                f(*value);
-                guard.iter().for_each(|&guard| f(guard));
-            }
-            Inst::Atomic { address, value, compare, guard, .. } => {
-                address.terms.iter().for_each(|&(index, _)| f(index));
-                [value, compare, guard].into_iter().flatten().for_each(|&value| f(value));
-            }
-            Inst::Barrier(_) => {}
-            Inst::If { cond, then, otherwise, .. } => {
-                f(*cond);
-                visit_values(then, f);
-                visit_values(otherwise, f);
-            }
-            Inst::Loop(inner) => {
-                inner.init.iter().for_each(|&value| f(value));
-                if let Some(counter) = &inner.counter {
-                    f(counter.from);
-                    f(counter.to);
-                }
-                visit_values(&inner.body, f);
-            }
-        }
-    }
+    block.insts.iter().for_each(|inst| visit_inst_values(inst, f));
     match &block.end {
         End::Yield(values) | End::Continue(values) | End::Break(values) => values.iter().for_each(|&value| f(value)),
         End::Return | End::Unreachable => {}
+    }
+}
+
+/// Shows every use of a value in a step and the blocks in it.
+fn visit_inst_values(inst: &Inst, f: &mut dyn FnMut(Value)) {
+    match inst {
+        Inst::Let(_, op) => visit_operands(op, f),
+        Inst::Store { address, value, guard, .. } => {
+            address.terms.iter().for_each(|&(index, _)| f(index));
+            f(*value);
+            guard.iter().for_each(|&guard| f(guard));
+        }
+        Inst::Atomic { address, value, compare, guard, .. } => {
+            address.terms.iter().for_each(|&(index, _)| f(index));
+            [value, compare, guard].into_iter().flatten().for_each(|&value| f(value));
+        }
+        Inst::Barrier(_) => {}
+        Inst::If { cond, then, otherwise, .. } => {
+            f(*cond);
+            visit_values(then, f);
+            visit_values(otherwise, f);
+        }
+        Inst::Loop(inner) => {
+            inner.init.iter().for_each(|&value| f(value));
+            if let Some(counter) = &inner.counter {
+                f(counter.from);
+                f(counter.to);
+            }
+            visit_values(&inner.body, f);
+        }
     }
 }
 
@@ -532,7 +549,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// One workgroup after the other, each as one block.
+    /// One workgroup after the other, each as one block or in pieces.
     fn groups(&mut self) {
         let size = self.kernel.workgroup_size;
         let lanes = self.lanes();
@@ -549,6 +566,12 @@ impl<'k> Lower<'k> {
         self.origin_x = self.scaled(Lin::reg(group), size[0]);
         self.clear_private();
         let total = size[0] * size[1] * size[2];
+        if self.tiling.vectors > 0 {
+            let Tiling { vectors, rows, .. } = self.tiling;
+            self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+            self.regions();
+            return self.next_group(group, again, done, mark);
+        }
         let components = match self.tiling.layout {
             Layout::Group => (0..size[2])
                 .flat_map(|z| (0..size[1]).flat_map(move |y| (0..size[0] / lanes).map(move |x| Component { x, y, z })))
@@ -564,6 +587,10 @@ impl<'k> Lower<'k> {
             self.exec[last] = Some(mask);
         }
         self.body();
+        self.next_group(group, again, done, mark);
+    }
+
+    fn next_group(&mut self, group: R, again: Label, done: Label, mark: usize) {
         self.push(M::Alu { op: Alu::Add, wide: false, dst: group, a: group, b: GSrc::Imm(1) });
         self.push(M::Jump(again));
         self.leave_scope(mark);
@@ -577,11 +604,12 @@ impl<'k> Lower<'k> {
         let lanes = self.lanes();
         let rows = self.tiling.layout == Layout::Rows;
         // In one line of a workgroup without extent along x, every lane is at 0.
-        let x = if self.tiling.layout == Layout::Line && (size[1] > 1 || size[2] > 1) { 0 } else { x };
+        let folded = self.tiling.layout == Layout::Line && (size[1] > 1 || size[2] > 1);
+        let x = if folded { 0 } else { x };
         match builtin {
             Builtin::LocalIndex if !rows => {
                 let x = self.components[c].x;
-                Lin::imm((x * lanes + size[0] * y + size[0] * size[1] * z) as i32)
+                self.line.plus((x * lanes + size[0] * y + size[0] * size[1] * z) as i32)
             }
             Builtin::GlobalId(0) => self.origin_x.plus((x * lanes) as i32),
             Builtin::GlobalId(1) => self.origin_y.plus(y as i32),
@@ -592,7 +620,8 @@ impl<'k> Lower<'k> {
                 Lin::reg(self.alu(Alu::And, false, at, GSrc::Imm(size[0] as i32 - 1)))
             }
             Builtin::LocalIndex => self.builtin(Builtin::LocalId(0), c),
-            Builtin::LocalId(0) => Lin::imm((x * lanes) as i32),
+            Builtin::LocalId(_) if folded => Lin::imm(0),
+            Builtin::LocalId(0) => self.local[0].plus((x * lanes) as i32),
             Builtin::LocalId(1) if rows => {
                 // The row within the workgroup: rows of a block never leave it.
                 let at = self.origin_y.plus(y as i32);
@@ -601,8 +630,8 @@ impl<'k> Lower<'k> {
                 let first = self.materialise(first);
                 Lin::reg(self.alu(Alu::Sub, false, at, GSrc::R(first)))
             }
-            Builtin::LocalId(1) => Lin::imm(y as i32),
-            Builtin::LocalId(_) => Lin::imm(z as i32),
+            Builtin::LocalId(1) => self.local[1].plus(y as i32),
+            Builtin::LocalId(_) => self.local[2].plus(z as i32),
             Builtin::WorkgroupId(0) if rows => {
                 let at = self.origin_x.plus((x * lanes) as i32);
                 let at = self.materialise(at);

@@ -217,7 +217,7 @@ impl<'k> Lower<'k> {
     }
 
     /// `base + lane·stride` in a register.
-    fn ramp(&mut self, base: Lin, stride: i32) -> R {
+    pub(super) fn ramp(&mut self, base: Lin, stride: i32) -> R {
         let lanes: Vec<u32> =
             (0..self.lanes()).map(|lane| (lane as i32).wrapping_mul(stride).wrapping_add(base.add) as u32).collect();
         if base.reg.is_none() {
