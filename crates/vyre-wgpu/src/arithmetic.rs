@@ -3,7 +3,7 @@
 use vyre_driver::backend::{Binding, CompileOptions, Launch};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
-use vyre_foundation::kernel::{Binary, Block, Features, Inst, Kernel, Op, Unary};
+use vyre_foundation::kernel::{Binary, Block, Features, Inst, Kernel, Memory, Op, Unary, Value};
 
 use crate::backend::WgpuBackend;
 use crate::emit::Arithmetic;
@@ -16,6 +16,14 @@ pub(crate) fn matters(kernel: &Kernel) -> bool {
             Inst::Let(value, Op::Const(literal)) => {
                 let scalar = kernel.values[value.index()].ty.scalar;
                 scalar.is_float() && literal.bits() & !(1 << (scalar.bits() - 1)) == 0
+            }
+            // Zeros that the driver's compiler may find by itself.
+            Inst::Let(value, Op::Cast(from) | Op::BitCast(from)) => {
+                let is_float = |value: &Value| kernel.values[value.index()].ty.scalar.is_float();
+                is_float(value) && !is_float(from)
+            }
+            Inst::Let(value, Op::Load { address, .. }) => {
+                matches!(address.memory, Memory::Local(_)) && kernel.values[value.index()].ty.scalar.is_float()
             }
             Inst::Let(_, Op::Binary(Binary::Div | Binary::Rem, left, _)) => {
                 kernel.values[left.index()].ty.scalar.is_float()

@@ -42,10 +42,11 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 18] = [
+    let tests: [(&str, Test); 19] = [
         ("adapters are described", described),
         ("conformance suite", conformance),
         ("random programs", random),
+        ("programs that once went wrong", once_wrong),
         ("random functions", random_functions),
         ("random programs with timeouts", random_interruptible),
         ("random programs with subgroups", random_subgroups),
@@ -160,6 +161,20 @@ fn random_with(on: &dyn VyreBackend, backend: &WgpuBackend, share: u64, options:
 
 fn random(backend: &WgpuBackend) -> Result<(), Failed> {
     random_with(backend, backend, 1, &GenOptions::default())
+}
+
+/// Zeros that a driver's compiler finds by itself, from a shifted integer or an array that nothing was stored to.
+fn once_wrong(backend: &WgpuBackend) -> Result<(), Failed> {
+    let subgroups = GenOptions { subgroups: Subgroups::AnySize, ..GenOptions::default() };
+    let plain = GenOptions::default();
+    if !rules(backend).exact {
+        println!("left out: this adapter is not compared bit for bit");
+        return Ok(());
+    }
+    for (seed, options) in [(1383, &plain), (1586, &plain), (1859, &plain), (201, &subgroups)] {
+        judge(backend, &random_programs(backend, seed..seed + 1, options, &Rules::exact()))?;
+    }
+    Ok(())
 }
 
 fn random_functions(backend: &WgpuBackend) -> Result<(), Failed> {

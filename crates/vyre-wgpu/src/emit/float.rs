@@ -74,6 +74,47 @@ impl Emitter<'_> {
         })
     }
 
+    /// The same integer, in a way that the driver's compiler does not know it where it is about to become a float zero.
+    pub(super) fn hide_integer(
+        &mut self,
+        out: &mut NagaBlock,
+        scalar: Scalar,
+        expr: Handle<Expression>,
+    ) -> Result<Handle<Expression>, Diagnostic> {
+        if self.target.arithmetic.zeros {
+            return Ok(expr);
+        }
+        let mut zero = self.fact(out, Facts::ZERO)?;
+        if scalar != Scalar::U32 {
+            let convert = (scalar.bits() == 64).then_some(8);
+            let kind = if scalar.is_signed() { ScalarKind::Sint } else { ScalarKind::Uint };
+            zero = self.add(out, Expression::As { expr: zero, kind, convert });
+        }
+        Ok(self.binary(out, BinaryOperator::InclusiveOr, expr, zero))
+    }
+
+    /// The same float, in a way that the driver's compiler does not know it where it is zero.
+    pub(super) fn hide_float(
+        &mut self,
+        out: &mut NagaBlock,
+        scalar: Scalar,
+        expr: Handle<Expression>,
+    ) -> Result<Handle<Expression>, Diagnostic> {
+        if self.target.arithmetic.zeros {
+            return Ok(expr);
+        }
+        let (holder, integer) = match scalar {
+            Scalar::F64 => (Scalar::F64, Scalar::U64),
+            _ => (Scalar::F32, Scalar::U32),
+        };
+        // There are no 16-bit integers here, but every f16 is an f32.
+        let wide = if scalar == holder { expr } else { self.add(out, float(holder, expr)) };
+        let bits = self.bits(out, wide);
+        let bits = self.hide_integer(out, integer, bits)?;
+        let wide = self.add(out, Expression::As { expr: bits, kind: ScalarKind::Float, convert: None });
+        Ok(if scalar == holder { wide } else { self.add(out, float(scalar, wide)) })
+    }
+
     pub(super) fn divide(
         &mut self,
         out: &mut NagaBlock,

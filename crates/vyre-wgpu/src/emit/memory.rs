@@ -426,11 +426,10 @@ impl Emitter<'_> {
         guard: Option<Value>,
     ) -> Result<(), Diagnostic> {
         let ty = self.ty(value);
-        let components = match guard {
+        let mut components = match guard {
             None => self.load_unguarded(out, ty, address, element)?,
             Some(guard) => {
-                let zero = type_of(&mut self.module, ty.scalar.into());
-                let zero = self.add(out, Expression::ZeroValue(zero));
+                let zero = self.zero(out, ty.scalar)?;
                 let variables: Vec<_> = (0..ty.width).map(|_| self.variable(ty.scalar.into())).collect();
                 for &variable in &variables {
                     self.set(out, variable, zero);
@@ -445,6 +444,12 @@ impl Emitter<'_> {
                 variables.iter().map(|&variable| self.get(out, variable)).collect()
             }
         };
+        // An array that starts as zero, and where it was stored to is known.
+        if matches!(address.memory, Memory::Local(_)) && ty.scalar.is_float() {
+            for component in &mut components {
+                *component = self.hide_float(out, ty.scalar, *component)?;
+            }
+        }
         match components[..] {
             [only] => self.values[value.index()] = Some(only),
             _ => _ = self.wide.insert(value, components),

@@ -22,6 +22,14 @@ impl Emitter<'_> {
         self.add(out, Expression::Literal(literal))
     }
 
+    /// Zero, hidden from the driver's compiler where it can't handle one.
+    pub(super) fn zero(&mut self, out: &mut NagaBlock, scalar: Scalar) -> Result<Handle<Expression>, Diagnostic> {
+        if scalar.is_float() && !self.target.arithmetic.zeros {
+            return self.hidden_zero(out, scalar, false);
+        }
+        Ok(self.number(out, scalar, 0))
+    }
+
     fn constant(&mut self, out: &mut NagaBlock, literal: &IrLiteral) -> Result<Handle<Expression>, Diagnostic> {
         if !self.target.arithmetic.zeros {
             let zero = match *literal {
@@ -107,13 +115,15 @@ impl Emitter<'_> {
                 self.choose(out, cond, yes, no)
             }
             Op::Cast(operand) => {
-                let from = self.ty(*operand).scalar;
+                let (from, to) = (self.ty(*operand).scalar, self.ty(value).scalar);
                 let expr = self.value(*operand)?;
-                self.cast(out, from, self.ty(value).scalar, expr)
+                let expr = self.hide_before_float(out, from, to, expr)?;
+                self.cast(out, from, to, expr)?
             }
             Op::BitCast(operand) => {
                 let (from, to) = (self.ty(*operand).scalar, self.ty(value).scalar);
                 let expr = self.value(*operand)?;
+                let expr = self.hide_before_float(out, from, to, expr)?;
                 match (from, to) {
                     (Scalar::F16, _) => {
                         let bits = self.half_to_bits(out, expr);
@@ -331,30 +341,49 @@ impl Emitter<'_> {
         self.add(out, Expression::As { expr: high, kind: ScalarKind::Sint, convert: None })
     }
 
-    fn cast(&mut self, out: &mut NagaBlock, from: Scalar, to: Scalar, expr: Handle<Expression>) -> Handle<Expression> {
+    fn hide_before_float(
+        &mut self,
+        out: &mut NagaBlock,
+        from: Scalar,
+        to: Scalar,
+        expr: Handle<Expression>,
+    ) -> Result<Handle<Expression>, Diagnostic> {
+        if from.is_float() || from == Scalar::Bool || !to.is_float() {
+            return Ok(expr);
+        }
+        self.hide_integer(out, from, expr)
+    }
+
+    fn cast(
+        &mut self,
+        out: &mut NagaBlock,
+        from: Scalar,
+        to: Scalar,
+        expr: Handle<Expression>,
+    ) -> Result<Handle<Expression>, Diagnostic> {
         if from == to {
-            return expr;
+            return Ok(expr);
         }
         let target = scalar_of(to);
         if to == Scalar::Bool {
             let zero = self.number(out, from, 0);
             let expr = self.binary(out, BinaryOperator::Equal, expr, zero);
-            return self.add(out, Expression::Unary { op: UnaryOperator::LogicalNot, expr });
+            return Ok(self.add(out, Expression::Unary { op: UnaryOperator::LogicalNot, expr }));
         }
         if from == Scalar::Bool {
-            let (one, zero) = (self.number(out, to, 1), self.number(out, to, 0));
-            return self.choose(out, expr, one, zero);
+            let (one, zero) = (self.number(out, to, 1), self.zero(out, to)?);
+            return Ok(self.choose(out, expr, one, zero));
         }
         if from.is_float() && !to.is_float() {
-            return self.saturate(out, from, to, expr);
+            return Ok(self.saturate(out, from, to, expr));
         }
         let source = scalar_of(from);
         if !to.is_float() && source.kind != target.kind && source.width < target.width {
             // The sign of the operand decides how it is extended; naga takes that of the result.
             let wide = self.add(out, Expression::As { expr, kind: source.kind, convert: Some(target.width) });
-            return self.add(out, Expression::As { expr: wide, kind: target.kind, convert: None });
+            return Ok(self.add(out, Expression::As { expr: wide, kind: target.kind, convert: None }));
         }
-        self.add(out, Expression::As { expr, kind: target.kind, convert: Some(target.width) })
+        Ok(self.add(out, Expression::As { expr, kind: target.kind, convert: Some(target.width) }))
     }
 
     /// Float to integer: saturates, and NaN gives 0. naga brings the float into the range of the integer, but to the largest
