@@ -113,6 +113,10 @@ fn out_of_memory(bytes: u64) -> BackendError {
     BackendError::with_code(&codes::backend::OUT_OF_MEMORY, format!("there is no memory for {bytes} bytes"))
 }
 
+fn mismatch(what: String) -> BackendError {
+    BackendError::with_code(&codes::backend::BINDINGS, format!("{what}, which is not what the launch was planned for"))
+}
+
 fn timed_out() -> BackendError {
     BackendError::with_code(&codes::backend::TIMEOUT, "the dispatch was stopped at its timeout")
 }
@@ -131,6 +135,60 @@ impl Bytes<'_> {
             Bytes::Copy(arena, bytes) => arena.span(0, *bytes),
         }
     }
+}
+
+/// Runs a launch on the caller's bytes, copying only what the kernel changes.
+fn run_in_place(
+    pipeline: &CpuPipeline,
+    dispatch: &HostDispatch,
+    inputs: &[&[u8]],
+    timeout: Option<Duration>,
+) -> Result<Vec<Vec<u8>>, BackendError> {
+    // What a kernel writes is known of the program that it was made from, so that one is asked.
+    let (program, sizes) = (pipeline.program(), &dispatch.plan);
+    let fits = |input: &[u8], bytes: usize| {
+        (input.len() == bytes).then_some(()).ok_or_else(|| mismatch(format!("an input has {} bytes", input.len())))
+    };
+    if sizes.buffer_bytes.len() != pipeline.bindings() {
+        return Err(mismatch(format!("{} buffers are planned", sizes.buffer_bytes.len())));
+    }
+    let mut given = inputs.iter();
+    let mut memory = Vec::with_capacity(sizes.buffer_bytes.len());
+    for (&index, &bytes) in program.binding_order().iter().zip(&sizes.buffer_bytes) {
+        let kind = program.buffers()[index].kind;
+        let input = if kind.is_input() { given.next().copied() } else { None };
+        let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
+        input.map_or(Ok(()), |input| fits(input, size))?;
+        memory.push(match input {
+            Some(input) if !kind.is_result() && input.as_ptr().addr().is_multiple_of(8) => Bytes::Given(input),
+            _ => {
+                let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
+                if let Some(input) = input {
+                    arena.fill(0, input);
+                }
+                Bytes::Copy(arena, size)
+            }
+        });
+    }
+    let spans: Vec<Span> = memory.iter().map(Bytes::span).collect();
+    let lengths = pipeline.lengths(sizes.buffer_bytes.iter().copied());
+    let grid = Grid { workgroups: sizes.grid, lengths };
+    let stop = Stop::after(timeout);
+    pipeline.run(&spans, &grid, &stop)?;
+    if stop.is_set() {
+        return Err(timed_out());
+    }
+    let mut results = Vec::new();
+    for (&index, memory) in program.binding_order().iter().zip(memory) {
+        if program.buffers()[index].kind.is_result()
+            && let Bytes::Copy(arena, bytes) = memory
+        {
+            let mut out = vec![0; bytes];
+            arena.copy_to(0, &mut out);
+            results.push(out);
+        }
+    }
+    Ok(results)
 }
 
 impl VyreBackend for CpuBackend {
@@ -156,43 +214,17 @@ impl VyreBackend for CpuBackend {
         let dispatch = HostDispatch::check(self, program, inputs, config)?;
         let pipeline =
             self.kept.get_or_make(&dispatch, |program, options| Ok(Arc::new(self.build(program, options)?)))?;
-        let sizes = dispatch.plan;
-        let mut given = inputs.iter();
-        let mut memory = Vec::with_capacity(sizes.buffer_bytes.len());
-        for (&index, &bytes) in program.binding_order().iter().zip(&sizes.buffer_bytes) {
-            let kind = program.buffers()[index].kind;
-            let input = if kind.is_input() { given.next().copied() } else { None };
-            let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
-            memory.push(match input {
-                Some(input) if !kind.is_result() && input.as_ptr().addr().is_multiple_of(8) => Bytes::Given(input),
-                _ => {
-                    let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
-                    if let Some(input) = input {
-                        arena.fill(0, input);
-                    }
-                    Bytes::Copy(arena, size)
-                }
-            });
-        }
-        let spans: Vec<Span> = memory.iter().map(Bytes::span).collect();
-        let lengths = pipeline.lengths(sizes.buffer_bytes.iter().copied());
-        let grid = Grid { workgroups: sizes.grid, lengths };
-        let stop = Stop::after(config.timeout);
-        pipeline.run(&spans, &grid, &stop)?;
-        if stop.is_set() {
-            return Err(timed_out());
-        }
-        let mut results = Vec::new();
-        for (&index, memory) in program.binding_order().iter().zip(memory) {
-            if program.buffers()[index].kind.is_result()
-                && let Bytes::Copy(arena, bytes) = memory
-            {
-                let mut out = vec![0; bytes];
-                arena.copy_to(0, &mut out);
-                results.push(out);
-            }
-        }
-        Ok(results)
+        run_in_place(&pipeline, &dispatch, inputs, config.timeout)
+    }
+
+    fn dispatch_compiled(
+        &self,
+        pipeline: &Arc<dyn Pipeline>,
+        dispatch: &HostDispatch,
+        inputs: &[&[u8]],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        run_in_place(self.pipeline_of(pipeline)?, dispatch, inputs, timeout)
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -185,6 +185,11 @@ impl CpuPipeline {
         self.native.as_ref().map(Native::bytes)
     }
 
+    /// The program that it was made from.
+    pub(crate) fn program(&self) -> &ValidProgram {
+        &self.program
+    }
+
     /// Buffers that have to be bound.
     pub(crate) fn bindings(&self) -> usize {
         self.buffers.len()

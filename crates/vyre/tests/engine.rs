@@ -508,3 +508,31 @@ fn a_table_of_decisions_that_cant_be_read_is_a_notice() {
         "{notices:?}"
     );
 }
+
+#[test]
+#[cfg(feature = "cpu")]
+fn code_for_the_processor_is_compiled_once_and_then_read_from_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = numbers(300);
+    let run = || {
+        let engine = Engine::builder().cache_at(folder.path()).open().unwrap();
+        engine.metrics().start_trace();
+        let results = engine.run_on("cpu", &double(), &[to_bytes(&input)], &DispatchConfig::default()).unwrap();
+        assert_eq!(from_bytes::<u32>(&results[0]), input.iter().map(|n| n * 2).collect::<Vec<_>>());
+        engine.flush().unwrap();
+        let stages = engine.metrics().finish_trace();
+        let count = |counter| engine.metrics().counter(counter);
+        (
+            count(Counter::Compiles),
+            count(Counter::DiskHits),
+            stages.contains("\"compile\""),
+            stages.contains("\"load\""),
+        )
+    };
+    assert_eq!(run(), (1, 0, true, false));
+    // A processor that no code is made for has nothing to store.
+    let stored = Engine::builder().cache_at(folder.path()).open().unwrap();
+    if stored.pipelines().disk().unwrap().usage().unwrap().entries > 0 {
+        assert_eq!(run(), (0, 1, false, true));
+    }
+}

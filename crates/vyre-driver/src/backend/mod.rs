@@ -79,6 +79,18 @@ pub trait VyreBackend: Send + Sync {
         Err(self.not_resident("load"))
     }
 
+    /// Runs a pipeline on host bytes, as [`dispatch_borrowed`](Self::dispatch_borrowed) runs a program. The default goes
+    /// through buffers; a backend that shares memory with the host works on the caller's bytes instead.
+    fn dispatch_compiled(
+        &self,
+        pipeline: &Arc<dyn Pipeline>,
+        dispatch: &HostDispatch,
+        inputs: &[&[u8]],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        dispatch_through(self, dispatch, pipeline, inputs, timeout)
+    }
+
     /// A new buffer, all zeros. It is freed when its last handle is dropped and the work that uses it is done.
     fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
         let _ = bytes;

@@ -116,11 +116,12 @@ impl EngineBuilder {
             problem.severity = problem.severity.min(Severity::Warning);
             problem
         }));
+        let metrics = Arc::new(Metrics::new());
         Ok(Engine {
             inner: Arc::new(Inner {
                 registry: self.registry,
-                pipelines: PipelineCache::new(MEMORY_CAPACITY, disk),
-                metrics: Metrics::new(),
+                pipelines: PipelineCache::with_metrics(MEMORY_CAPACITY, disk, metrics.clone()),
+                metrics,
                 routes,
                 tuning: Tuning::new(mode, tuner),
                 pools: Mutex::default(),

@@ -12,7 +12,7 @@ mod tuning;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use vyre_driver::backend::{Binding, BufferPool, Capabilities, Launch, Pipeline};
+use vyre_driver::backend::{Binding, BufferPool, Capabilities, HostDispatch, Launch, Pipeline};
 use vyre_driver::metrics::{Counter, Metrics, Stage};
 use vyre_driver::pipeline::{PipelineCache, PipelineSource};
 use vyre_driver::registry::Registry;
@@ -43,7 +43,7 @@ pub struct Engine {
 struct Inner {
     registry: Registry,
     pipelines: PipelineCache,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     routes: Routes,
     tuning: Tuning,
     /// Device buffers of one-off runs, by backend.
@@ -341,17 +341,23 @@ impl Inner {
         }
         let config = &self.tuning.config_for(backend, program, plan, config);
         let able = backend.capabilities();
-        // Where host and device share memory, the backend works on the caller's bytes and nothing is copied.
-        if !able.resident || able.unified_memory {
-            let started = Instant::now();
-            let results = backend.dispatch_borrowed(program, inputs, config)?;
+        let finished = |started: Instant, results| {
             let compute_ns = started.elapsed().as_nanos() as u64;
             self.metrics.record(Stage::Wait, compute_ns);
-            return Ok((results, Some(Timing { compute_ns, ..Timing::default() })));
+            Ok((results, Some(Timing { compute_ns, ..Timing::default() })))
+        };
+        if !able.resident {
+            let started = Instant::now();
+            return finished(started, backend.dispatch_borrowed(program, inputs, config)?);
         }
-        let plan = &vyre_driver::launch::plan(program, inputs, config)?;
-        let options = vyre_driver::launch::compile_options(program, config)?;
-        let pipeline = self.pipeline(&**backend, program, &options)?;
+        let dispatch = HostDispatch::check(&**backend, program, inputs, config)?;
+        let pipeline = self.pipeline(&**backend, program, &dispatch.options)?;
+        // Where host and device share memory, the backend works on the caller's bytes and nothing is copied.
+        if able.unified_memory {
+            let started = Instant::now();
+            return finished(started, backend.dispatch_compiled(&pipeline, &dispatch, inputs, config.timeout)?);
+        }
+        let plan = &dispatch.plan;
         let pool = self.pool(backend);
         let order = program.binding_order();
         let mut given = inputs.iter();
@@ -414,19 +420,13 @@ impl Inner {
         program: &ValidProgram,
         options: &vyre_driver::backend::CompileOptions,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
-        let started = Instant::now();
         let found = self.pipelines.get(backend, program, options)?;
-        let elapsed = started.elapsed().as_nanos() as u64;
         match found.source {
             PipelineSource::Memory => self.metrics.add(Counter::MemoryHits, 1),
-            PipelineSource::Disk => {
-                self.metrics.add(Counter::DiskHits, 1);
-                self.metrics.record(Stage::Load, elapsed);
-            }
+            PipelineSource::Disk => self.metrics.add(Counter::DiskHits, 1),
             PipelineSource::Compiled(reason) => {
                 self.metrics.add(Counter::of_miss(reason), 1);
                 self.metrics.add(Counter::Compiles, 1);
-                self.metrics.record(Stage::Compile, elapsed);
             }
         }
         Ok(found.pipeline)
