@@ -90,7 +90,8 @@ fn lowering(options: &CompileOptions) -> Options {
     Options {
         specialization: options.specialization.clone(),
         workgroup_size: options.workgroup_size,
-        passes: Passes::all(),
+        // A round of a loop is made for several vectors, so that few of its instructions are for the loop itself.
+        passes: Passes::all().without(Passes::UNROLL),
         expand_math: true,
         ..Options::default()
     }

@@ -4,6 +4,9 @@
 //! `--code FILE` writes the machine code to `FILE.WORK`. The peers are compiled for the
 //! instruction set that the backend uses, and written so that LLVM vectorises them. Times are of the fastest round, as wall
 //! time and as processor time of the whole process; ratios over 1 mean that the backend is faster.
+//!
+//! `--compile N` only compiles, every work and a kernel of two hundred lines N times: the median of the whole, from the
+//! validated program to code that can run, and of the part before the backend's own, the lowering to the kernel form.
 
 mod kernels;
 mod peers;
@@ -14,13 +17,15 @@ use std::time::{Duration, Instant};
 use vyre_cpu::{CpuBackend, CpuPath};
 use vyre_driver::VyreBackend;
 use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Pipeline};
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::{self, Passes};
 
 const ROUNDS: usize = 9;
 
 /// One work: what to launch, and the peer on the same inputs.
 struct Work {
     name: &'static str,
-    program: vyre_foundation::ir::Program,
+    program: Program,
     /// Contents of the buffers in binding order.
     buffers: Vec<Vec<f32>>,
     grid: [u32; 3],
@@ -98,23 +103,42 @@ fn main() {
     let mut json = None;
     let mut only: Option<String> = None;
     let mut code: Option<String> = None;
+    let mut compiles: Option<usize> = None;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--json" => json = args.next(),
             "--only" => only = args.next(),
             "--code" => code = args.next(),
+            "--compile" => compiles = args.next().and_then(|count| count.parse().ok()),
             _ => {}
         }
     }
-    let path = CpuPath::from_env().expect("a path of this machine");
+    let path = if std::env::var_os("F512").is_some() {
+        CpuPath::Avx512
+    } else {
+        CpuPath::from_env().expect("a path of this machine")
+    };
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| name == only);
+    if let Some(count) = compiles {
+        println!("path {path}, median of {count} compilations");
+        println!("{:<18}{:>12}{:>12}{:>12}", "work", "least us", "median us", "lowering us");
+        let long = kernels::long();
+        let works = kernels::works();
+        let programs = works.iter().map(|work| (work.name, &work.program)).chain([("two hundred lines", &long)]);
+        for (name, program) in programs.filter(|(name, _)| is_wanted(name)) {
+            let [least, all, lowering] = repeated_compiles(path, program, count).map(|time| time.as_secs_f64() * 1e6);
+            println!("{name:<18}{least:>12.0}{all:>12.0}{lowering:>12.0}");
+        }
+        return;
+    }
     println!("path {path}, {} threads, {ROUNDS} interleaved rounds", rayon::current_num_threads());
     println!(
         "{:<14}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}",
         "work", "vyre ms", "peer ms", "median x", "best x", "cpu x", "compile us", "reload us"
     );
     let mut rows = Vec::new();
-    for work in kernels::works().into_iter().filter(|work| only.as_ref().is_none_or(|only| work.name == only)) {
+    for work in kernels::works().into_iter().filter(|work| is_wanted(work.name)) {
         let device = Device::new(path, &work);
         if let Some(file) = &code {
             println!("{}: {}", work.name, device.backend.explain(&device.pipeline).expect("its own pipeline"));
@@ -190,6 +214,25 @@ fn compile_times(path: CpuPath, work: &Work) -> (f64, f64) {
         }
     }
     least
+}
+
+/// How long it takes to compile a program: the least, the median, and the median of the lowering that is a part of it.
+fn repeated_compiles(path: CpuPath, program: &Program, count: usize) -> [Duration; 3] {
+    let backend = CpuBackend::with_path(path);
+    let valid = program.validate().expect("valid");
+    let passes = Passes::all().without(Passes::UNROLL);
+    let options = kernel::Options { expand_math: true, passes, ..kernel::Options::default() };
+    let (mut all, mut lowering) = (Vec::new(), Vec::new());
+    for _ in 0..count.max(1) {
+        let start = Instant::now();
+        backend.compile(&valid, &CompileOptions::default()).expect("it compiles");
+        all.push(start.elapsed());
+        let start = Instant::now();
+        kernel::lower(&valid, &options).expect("it lowers");
+        lowering.push(start.elapsed());
+    }
+    let all_median = median(&mut all);
+    [all[0], all_median, median(&mut lowering)]
 }
 
 /// One small workgroup from call to end.

@@ -29,27 +29,22 @@ pub(super) struct Emitted {
     pub(super) vector_spills: u32,
 }
 
-fn available(isa: Isa, spill: [bool; 3]) -> Available {
+/// Registers that are given out; fewer vectors and masks when some are needed for values on the stack.
+fn available(isa: Isa, spare: bool) -> Available {
     let vectors = match isa {
         Isa::Avx512 => 32,
         Isa::Avx2 => 16,
         Isa::Simd128 if cfg!(target_arch = "x86_64") => 16,
         Isa::Simd128 => 32,
     };
-    let vectors = if spill[1] { vectors - 3 } else { vectors };
-    let masks = if spill[2] { 6 } else { 8 };
+    let (vectors, masks) = if spare { (vectors - 3, 6) } else { (vectors, 8) };
     Available { regs: [GENERAL.to_vec(), (0..vectors).collect(), (1..masks).collect()] }
 }
 
-/// Allocates registers; gives the number of vector registers that don't fit, without emitting anything.
+/// Allocates registers, without emitting anything.
 pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, isa: Isa) -> Allocation {
     let (intervals, total) = regalloc::intervals(code, counts, labels);
-    let first = regalloc::allocate(intervals.clone(), total, &available(isa, [true, false, false]));
-    let spill = [true, first.slots[1] > 0, first.slots[2] > 0];
-    if !spill[1] && !spill[2] {
-        return first;
-    }
-    regalloc::allocate(intervals, total, &available(isa, spill))
+    regalloc::allocate(intervals, total, &available(isa, false), &available(isa, true))
 }
 
 /// Emits a whole function; `None` when its frame would be too large.

@@ -63,6 +63,9 @@ const MOST_VECTORS: u32 = 16;
 /// Steps of all vectors of a piece.
 const PIECE_STEPS: usize = 1 << 10;
 
+/// Steps of all vectors of a block along rows; the more steps a kernel has, the fewer vectors.
+const MOST_BLOCK_STEPS: usize = 1 << 11;
+
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
 
@@ -175,12 +178,17 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             };
             // Lanes that leave a loop one by one wait for the whole block, so it is not a large one.
             let most = if shapes.any_parts() { 4 } else { 8 };
+            // Neither is one of a long kernel, which would be much code for little gain.
+            let mut steps = 0;
+            visit(&kernel.body, &mut |_| steps += 1);
+            let room = (MOST_BLOCK_STEPS / steps.max(1)).max(1) as u32;
+            let most = room.min(most);
             let mut all: Vec<Tiling> = [8, 4, 2]
                 .iter()
                 .filter(|&&n| n > rows / 2 && n <= most)
                 .map(|&n| Tiling { layout, vectors: (n / rows).max(1), rows })
                 .collect();
-            if rows > 1 {
+            if rows > 1 && 4 * rows <= room {
                 all.insert(0, Tiling { layout, vectors: 4, rows });
             }
             all.push(Tiling { layout, vectors: 1, rows: 1 });

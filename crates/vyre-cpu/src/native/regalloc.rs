@@ -84,32 +84,12 @@ impl Allocation {
 /// Computes the intervals of all virtual registers; `counts` says how many there are of each class.
 /// Gives them with the weight of all instructions.
 pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<Interval>; 3], f32) {
-    let mut bound = vec![u32::MAX; labels as usize];
-    let mut loops: Vec<(u32, u32)> = Vec::new();
-    for (at, m) in code.iter().enumerate() {
-        match m {
-            M::Label(Label(label)) => bound[*label as usize] = at as u32,
-            M::Jump(Label(label)) | M::JumpIf(_, Label(label)) if bound[*label as usize] != u32::MAX => {
-                let start = bound[*label as usize];
-                match loops.iter_mut().find(|(s, _)| *s == start) {
-                    Some((_, end)) => *end = at as u32,
-                    None => loops.push((start, at as u32)),
-                }
-            }
-            _ => {}
-        }
-    }
-    // Depth of each instruction, capped: more says nothing more.
-    let mut change = vec![0i32; code.len() + 1];
-    for &(start, end) in &loops {
-        change[start as usize] += 1;
-        change[end as usize + 1] -= 1;
-    }
+    let loops = Loops::of(code, labels);
     let mut all: [Vec<Interval>; 3] = counts.map(|count| vec![EMPTY; count as usize]);
-    let (mut depth, mut total) = (0, 0.0);
+    let mut total = 0.0;
     for (at, m) in code.iter_mut().enumerate() {
-        depth += change[at];
-        let weight = [1.0, 10.0, 100.0, 1000.0][depth.clamp(0, 3) as usize];
+        // Depth is capped: more says nothing more.
+        let weight = [1.0, 10.0, 100.0, 1000.0][loops.depth(at).min(3)];
         total += weight;
         let at = at as u32 * 2;
         m.visit(&mut |r, role| {
@@ -124,80 +104,180 @@ pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<
             interval.end = interval.end.max(to);
         });
     }
-    // Inner loops end first, so one pass from the innermost outwards widens over all of them.
-    loops.sort_unstable_by_key(|&(start, end)| (end, std::cmp::Reverse(start)));
-    for class in &mut all {
-        for interval in class.iter_mut() {
-            for &(start, end) in &loops {
-                let (start, end) = (start * 2, end * 2 + 1);
-                if interval.start < start && interval.end >= start && interval.end < end {
-                    interval.end = end;
-                }
-            }
-        }
+    for interval in all.iter_mut().flatten().filter(|interval| interval.start != u32::MAX) {
+        interval.end = loops.widened(interval.start, interval.end);
     }
     (all, total)
 }
 
-/// Gives registers to the intervals; those with the least use for their length go to the stack.
-pub(super) fn allocate(intervals: [Vec<Interval>; 3], total_cost: f32, available: &Available) -> Allocation {
+/// The loops of some code, each in the one around it.
+struct Loops {
+    /// First and last instruction, and number of the loop around it.
+    loops: Vec<(u32, u32, u32)>,
+    /// For each instruction the innermost loop that it is in.
+    inside: Vec<u32>,
+    depths: Vec<u8>,
+}
+
+/// In no loop.
+const OUTSIDE: u32 = u32::MAX;
+
+impl Loops {
+    fn of(code: &[M], labels: u32) -> Loops {
+        let mut bound = vec![u32::MAX; labels as usize];
+        let mut ends: Vec<(u32, u32)> = Vec::new();
+        for (at, m) in code.iter().enumerate() {
+            match m {
+                M::Label(Label(label)) => bound[*label as usize] = at as u32,
+                M::Jump(Label(label)) | M::JumpIf(_, Label(label)) if bound[*label as usize] != u32::MAX => {
+                    let start = bound[*label as usize];
+                    match ends.iter_mut().rev().find(|(s, _)| *s == start) {
+                        Some((_, end)) => *end = at as u32,
+                        None => ends.push((start, at as u32)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        ends.sort_unstable();
+        let mut loops: Vec<(u32, u32, u32)> = Vec::with_capacity(ends.len());
+        let mut inside = vec![OUTSIDE; code.len()];
+        let mut depths: Vec<u8> = Vec::with_capacity(ends.len());
+        for (start, end) in ends {
+            let around = inside[start as usize];
+            // Code is made of blocks in blocks, so an inner loop ends before the outer one.
+            debug_assert!(around == OUTSIDE || loops[around as usize].1 >= end, "loops cross");
+            let number = loops.len() as u32;
+            inside[start as usize..=end as usize].fill(number);
+            depths.push(if around == OUTSIDE { 1 } else { depths[around as usize].saturating_add(1) });
+            loops.push((start, end, around));
+        }
+        Loops { loops, inside, depths }
+    }
+
+    fn depth(&self, at: usize) -> usize {
+        match self.inside[at] {
+            OUTSIDE => 0,
+            number => usize::from(self.depths[number as usize]),
+        }
+    }
+
+    /// The end of a range of positions: what lives into a loop lives to its end.
+    fn widened(&self, start: u32, mut end: u32) -> u32 {
+        let mut number = self.inside[end as usize / 2];
+        while number != OUTSIDE {
+            let (first, last, around) = self.loops[number as usize];
+            if start >= first * 2 {
+                break;
+            }
+            end = last * 2 + 1;
+            number = around;
+        }
+        end
+    }
+}
+
+/// Gives registers to the intervals of all classes. `spare` is what is left of a class when some of its registers are kept for
+/// values on the stack; it is taken where not all intervals fit into the whole.
+pub(super) fn allocate(
+    intervals: [Vec<Interval>; 3],
+    total_cost: f32,
+    whole: &Available,
+    spare: &Available,
+) -> Allocation {
     let mut places: [Vec<Place>; 3] = Default::default();
     let mut slots = [0; 3];
     let mut vector_cost = 0.0;
-    for class in 0..3 {
-        let ranges = &intervals[class];
-        places[class] = vec![Place::Nowhere; ranges.len()];
-        let mut order: Vec<usize> = (0..ranges.len()).filter(|&i| ranges[i].start != u32::MAX).collect();
-        order.sort_unstable_by_key(|&i| ranges[i].start);
-        let mut free: Vec<u8> = available.regs[class].iter().rev().copied().collect();
-        let mut active: Vec<(usize, u8)> = Vec::new();
-        let mut spilled: Vec<usize> = Vec::new();
-        for i in order {
-            active.retain(|&(j, reg)| {
-                let keep = ranges[j].end >= ranges[i].start;
-                if !keep {
+    for (class, ranges) in intervals.iter().enumerate() {
+        let mut given = Given::to(ranges, &whole.regs[class]);
+        if !given.spilled.is_empty() && spare.regs[class] != whole.regs[class] {
+            given = Given::to(ranges, &spare.regs[class]);
+        }
+        if class == Class::Vector as usize {
+            vector_cost = given.spilled.iter().map(|&i| ranges[i as usize].weight).sum();
+        }
+        slots[class] = given.share_slots(ranges);
+        places[class] = given.places;
+    }
+    Allocation { places, intervals, slots, vector_cost, total_cost }
+}
+
+/// Registers given to the intervals of one class.
+struct Given {
+    places: Vec<Place>,
+    spilled: Vec<u32>,
+}
+
+/// The end of a list of intervals.
+const LAST: u32 = u32::MAX;
+
+impl Given {
+    /// Walks over all positions; where registers run out, the interval with the least use for its length goes to the stack.
+    fn to(ranges: &[Interval], regs: &[u8]) -> Given {
+        let positions = ranges.iter().map(|range| range.end + 2).max().unwrap_or(0) as usize;
+        // The intervals that start at a position, and those that end before it, as lists.
+        let (mut starting, mut ending) = (vec![LAST; positions], vec![LAST; positions]);
+        let (mut next_starting, mut next_ending) = (vec![LAST; ranges.len()], vec![LAST; ranges.len()]);
+        for (i, range) in ranges.iter().enumerate().rev().filter(|(_, range)| range.start != u32::MAX) {
+            next_starting[i] = std::mem::replace(&mut starting[range.start as usize], i as u32);
+            next_ending[i] = std::mem::replace(&mut ending[range.end as usize + 1], i as u32);
+        }
+        let mut given = Given { places: vec![Place::Nowhere; ranges.len()], spilled: Vec::new() };
+        let mut free: Vec<u8> = regs.iter().rev().copied().collect();
+        // For each register that is given out, to whom, and what it would cost to have that on the stack.
+        let mut owners = [(LAST, 0.0f32); 32];
+        for position in 0..positions {
+            let mut i = ending[position];
+            while i != LAST {
+                if let Place::Reg(reg) = given.places[i as usize] {
                     free.push(reg);
                 }
-                keep
-            });
-            if let Some(reg) = free.pop() {
-                active.push((i, reg));
-                places[class][i] = Place::Reg(reg);
-                continue;
+                i = next_ending[i as usize];
             }
-            let cost = |j: usize| ranges[j].weight / (ranges[j].end - ranges[j].start + 1) as f32;
-            let cheapest = active
-                .iter()
-                .enumerate()
-                .min_by(|(_, a), (_, b)| cost(a.0).total_cmp(&cost(b.0)))
-                .map(|(position, &(j, reg))| (position, j, reg));
-            match cheapest {
-                Some((position, j, reg)) if cost(j) < cost(i) => {
-                    active[position] = (i, reg);
-                    places[class][i] = Place::Reg(reg);
-                    spilled.push(j);
+            let mut i = starting[position];
+            while i != LAST {
+                let range = &ranges[i as usize];
+                let cost = range.weight / (range.end - range.start + 1) as f32;
+                let cheapest = || {
+                    regs.iter().copied().min_by(|&a, &b| owners[usize::from(a)].1.total_cmp(&owners[usize::from(b)].1))
+                };
+                let reg = match free.pop() {
+                    Some(reg) => Some(reg),
+                    None => cheapest().filter(|&reg| owners[usize::from(reg)].1 < cost).inspect(|&reg| {
+                        let (old, _) = owners[usize::from(reg)];
+                        given.places[old as usize] = Place::Nowhere;
+                        given.spilled.push(old);
+                    }),
+                };
+                match reg {
+                    Some(reg) => {
+                        owners[usize::from(reg)] = (i, cost);
+                        given.places[i as usize] = Place::Reg(reg);
+                    }
+                    None => given.spilled.push(i),
                 }
-                _ => spilled.push(i),
+                i = next_starting[i as usize];
             }
         }
-        // Slots are shared by intervals that don't meet.
-        spilled.sort_unstable_by_key(|&i| ranges[i].start);
+        given
+    }
+
+    /// Gives stack slots to the others; intervals that don't meet share one. Gives the number of slots.
+    fn share_slots(&mut self, ranges: &[Interval]) -> u32 {
+        self.spilled.sort_unstable_by_key(|&i| ranges[i as usize].start);
         let mut ends: Vec<u32> = Vec::new();
-        for i in spilled {
-            if class == Class::Vector as usize {
-                vector_cost += ranges[i].weight;
-            }
-            let slot = match ends.iter().position(|&end| end < ranges[i].start) {
+        for &i in &self.spilled {
+            let range = &ranges[i as usize];
+            let slot = match ends.iter().position(|&end| end < range.start) {
                 Some(slot) => slot,
                 None => {
                     ends.push(0);
                     ends.len() - 1
                 }
             };
-            ends[slot] = ranges[i].end;
-            places[class][i] = Place::Slot(slot as u32);
+            ends[slot] = range.end;
+            self.places[i as usize] = Place::Slot(slot as u32);
         }
-        slots[class] = ends.len() as u32;
+        ends.len() as u32
     }
-    Allocation { places, intervals, slots, vector_cost, total_cost }
 }

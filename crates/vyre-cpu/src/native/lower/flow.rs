@@ -1,6 +1,6 @@
 //! Control flow: uniform branches stay branches, others become masks.
 
-use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Op, Scalar, Value};
+use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Memory, Op, Scalar, Value};
 
 use super::super::asm::{Alu, Cond};
 use super::super::mir::{At, GSrc, M, R, Role, Src, Vec3};
@@ -51,7 +51,12 @@ impl<'k> Lower<'k> {
         skips: &mut Option<usize>,
     ) -> bool {
         let mut run: Vec<&'k Inst> = Vec::new();
+        // Memories that the run reads or writes.
+        let mut touched: Vec<(Memory, bool)> = Vec::new();
         for inst in insts {
+            if run.is_empty() {
+                touched.clear();
+            }
             match inst {
                 Inst::Let(value, Op::Subgroup(op, operand, argument)) => {
                     self.run(&run, comps);
@@ -59,9 +64,16 @@ impl<'k> Lower<'k> {
                     self.subgroup(*value, *op, *operand, *argument, comps);
                 }
                 Inst::Let(..) | Inst::Store { .. } | Inst::Atomic { .. } => {
-                    if run.iter().any(|earlier| conflicts(earlier, inst)) {
-                        self.run(&run, comps);
-                        run.clear();
+                    if let Some((memory, writes)) = accesses(inst) {
+                        // It reads or writes what the run wrote, or writes what it read.
+                        if touched.iter().any(|&(other, wrote)| other == memory && (wrote || writes)) {
+                            self.run(&run, comps);
+                            run.clear();
+                            touched.clear();
+                        }
+                        if !touched.contains(&(memory, writes)) {
+                            touched.push((memory, writes));
+                        }
                     }
                     run.push(inst);
                 }
@@ -1235,16 +1247,12 @@ impl<'k> Lower<'k> {
     }
 }
 
-/// A later step reads or writes what an earlier one wrote, or writes what it read.
-fn conflicts(earlier: &Inst, later: &Inst) -> bool {
-    let memory = |inst: &Inst| match inst {
+/// The memory that a step reads, or writes (true).
+fn accesses(inst: &Inst) -> Option<(Memory, bool)> {
+    match inst {
         Inst::Let(_, Op::Load { address, .. }) => Some((address.memory, false)),
         Inst::Store { address, .. } | Inst::Atomic { address, .. } => Some((address.memory, true)),
         _ => None,
-    };
-    match (memory(earlier), memory(later)) {
-        (Some((a, wrote)), Some((b, writes))) => a == b && (wrote || writes),
-        _ => false,
     }
 }
 
