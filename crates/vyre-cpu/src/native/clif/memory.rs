@@ -1,8 +1,9 @@
 //! Masked, gathered and scattered accesses, lane by lane. No branch depends on a lane: lanes that are not active read zeros and
 //! write to a place that nobody reads.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8X16, I16X8, I32, I32X4, I64, I64X2};
-use cranelift_codegen::ir::{InstBuilder, Type, Value};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Type, Value, ValueDef};
 
 use super::super::asm::VOp;
 use super::super::mir::{At, R};
@@ -32,7 +33,7 @@ impl Emitter<'_> {
     ) -> Option<Value> {
         let [whole, part, done] = [0; 3].map(|_| self.builder.create_block());
         let value = result.map(|ty| self.builder.append_block_param(done, ty));
-        let test = self.builder.ins().vall_true(mask);
+        let test = self.all_set(mask);
         self.builder.ins().brif(test, whole, &[], part, &[]);
         // Only the edges of the work have lanes that are not active.
         self.builder.set_cold_block(part);
@@ -46,11 +47,78 @@ impl Emitter<'_> {
         value
     }
 
+    /// The lanes of a mask that is a constant.
+    fn known_lanes(&self, mask: Value) -> Option<Vec<u8>> {
+        let dfg = &self.builder.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(mask) else { return None };
+        match dfg.insts[inst] {
+            InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } => {
+                let bytes = usize::from(dfg.value_type(mask).lane_type().bytes() as u8);
+                let lanes = dfg.constants.get(constant_handle).as_slice().chunks_exact(bytes).enumerate();
+                Some(lanes.filter(|(_, lane)| lane[0] != 0).map(|(at, _)| at as u8).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether every lane of a mask is set.
+    fn all_set(&mut self, mask: Value) -> Value {
+        if let Some((count, most)) = self.below(mask) {
+            // The lanes are those below a count, so the last one says it.
+            let most = self.builder.ins().iconst(I32, i64::from(most));
+            return self.builder.ins().icmp(IntCC::SignedGreaterThan, count, most);
+        }
+        if !self.target.is_x86() {
+            return self.builder.ins().vall_true(mask);
+        }
+        // Lanes of a mask are all ones or all zeros, so their signs do, which are one instruction there.
+        let ty = self.builder.func.dfg.value_type(mask);
+        let signs = self.builder.ins().vhigh_bits(I32, mask);
+        let all = self.builder.ins().iconst(I32, (1 << ty.lane_count()) - 1);
+        self.builder.ins().icmp(IntCC::Equal, signs, all)
+    }
+
+    /// The scalar count and the largest of the constants, where a mask is of the lanes whose constants are less than a count.
+    fn below(&self, mask: Value) -> Option<(Value, i32)> {
+        let dfg = &self.builder.func.dfg;
+        let made = |value: Value| match dfg.value_def(value) {
+            ValueDef::Result(inst, _) => Some(dfg.insts[inst]),
+            _ => None,
+        };
+        let InstructionData::IntCompare { cond: IntCC::SignedGreaterThan, args: [count, lanes], .. } = made(mask)?
+        else {
+            return None;
+        };
+        let InstructionData::Unary { opcode: Opcode::Splat, arg } = made(count)? else { return None };
+        let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = made(lanes)? else { return None };
+        let words = dfg.constants.get(constant_handle).as_slice().chunks_exact(4);
+        let most = words.filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?))).max()?;
+        (dfg.value_type(arg) == I32).then_some((arg, most))
+    }
+
     pub(super) fn masked_load(&mut self, ty: Type, at: At, mask: R) -> Option<Value> {
         let address = self.address(at)?;
         let Some(mask) = self.mask_lanes(mask, ty)? else {
             return Some(self.builder.ins().load(ty, access(), address, at.disp));
         };
+        if let Some(lanes) = self.known_lanes(mask) {
+            if lanes == [0, 1] && ty == I32X4 {
+                let both = self.builder.ins().load(I64, access(), address, at.disp);
+                let both = self.builder.ins().scalar_to_vector(I64X2, both);
+                return Some(self.cast(ty, both));
+            }
+            if lanes == [0] {
+                return self.load_first(ty, at);
+            }
+            let mut value = self.constant(&[0; 16]);
+            value = self.cast(ty, value);
+            for lane in lanes {
+                let disp = i32::try_from(at.lane(ty, lane)).ok()?;
+                let element = self.builder.ins().load(ty.lane_type(), access(), address, disp);
+                value = self.builder.ins().insertlane(value, element, lane);
+            }
+            return Some(value);
+        }
         self.if_all(
             mask,
             Some(ty),
@@ -101,6 +169,20 @@ impl Emitter<'_> {
             self.builder.ins().store(access(), value, address, at.disp);
             return Some(());
         };
+        if let Some(lanes) = self.known_lanes(mask) {
+            if lanes == [0, 1] && ty == I32X4 {
+                let both = self.cast(I64X2, value);
+                let both = self.builder.ins().extractlane(both, 0);
+                self.builder.ins().store(access(), both, address, at.disp);
+                return Some(());
+            }
+            for lane in lanes {
+                let disp = i32::try_from(at.lane(ty, lane)).ok()?;
+                let element = self.builder.ins().extractlane(value, lane);
+                self.builder.ins().store(access(), element, address, disp);
+            }
+            return Some(());
+        }
         self.if_all(
             mask,
             None,
