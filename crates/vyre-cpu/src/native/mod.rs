@@ -57,9 +57,9 @@ struct FrameShape {
 /// Steps of all vectors of a workgroup that may make one block. More would be a great deal of code.
 const MAX_STEPS: usize = 1 << 16;
 
-/// Most vectors of a workgroup that are one block where a piece at a time would do as well, and the most of such a piece. They are
+/// Most vectors of a workgroup that are one block where a piece at a time would do as well. That is
 /// for the instruction set with the smallest vectors, of which a workgroup has many.
-const MOST_VECTORS: u32 = 16;
+const MOST_VECTORS: u32 = 8;
 /// Steps of all vectors of a piece.
 const PIECE_STEPS: usize = 1 << 10;
 
