@@ -35,8 +35,10 @@ impl Emitter<'_> {
         let value = result.map(|ty| self.builder.append_block_param(done, ty));
         let test = self.all_set(mask);
         self.builder.ins().brif(test, whole, &[], part, &[]);
-        // Only the edges of the work have lanes that are not active.
-        self.builder.set_cold_block(part);
+        // Only the edges of the work have lanes that are not active. On riscv64 branches to the end of the code would be too far.
+        if !self.target.is_riscv() {
+            self.builder.set_cold_block(part);
+        }
         self.enter(whole);
         let made = all(self);
         self.builder.ins().jump(done, &made.map(Into::into).into_iter().collect::<Vec<_>>());

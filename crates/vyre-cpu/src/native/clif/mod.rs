@@ -31,11 +31,6 @@ use super::mir::{Class, M, R};
 /// Instructions beyond which compiling would take too long.
 const MAX_INSTRUCTIONS: usize = 60_000;
 
-/// Bytes of stack from which on code for riscv64 is refused. To give more back than an immediate holds, Cranelift keeps the size in
-/// a register over several instructions; where a jump of the function is too far for its reach, the way past what it puts between
-/// them goes through the same register, and the function returns with a wrong stack pointer (cranelift-codegen 0.135).
-const RISCV_STACK: u32 = 2048;
-
 /// Compiles a lowering; `None` when it uses an instruction that has no form here, or is too long.
 pub(super) fn compile(lowered: &Lowered, target: &Target) -> Option<Vec<u8>> {
     if lowered.code.len() > MAX_INSTRUCTIONS {
@@ -50,11 +45,28 @@ pub(super) fn compile(lowered: &Lowered, target: &Target) -> Option<Vec<u8>> {
     }
     emitter.finish();
     let compiled = context.compile(target.isa(), &mut ControlPlane::default()).ok()?;
-    if target.is_riscv() && compiled.buffer.frame_layout().is_none_or(|frame| frame.frame_to_fp_offset >= RISCV_STACK) {
+    if target.is_riscv() && !returns_its_stack(compiled.code_buffer()) {
         return None;
     }
     // Bytes that have to be changed to where they lie would not survive in a cache.
     compiled.buffer.relocs().is_empty().then(|| compiled.code_buffer().to_vec())
+}
+
+/// Code for riscv64 gives the stack back that it took. To add more than an immediate holds, Cranelift puts the size into `t6` with
+/// two instructions before the one that adds it; where jumps of a long function are too far for their reach it may place longer
+/// ones right between these, whose way around goes through `t6` as well (cranelift-codegen 0.135). Such code is found here.
+fn returns_its_stack(code: &[u8]) -> bool {
+    let half = |at: usize| code.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
+    let loads = |end: usize| end >= 4 && word(end - 4) & 0xfff == 0xfb7 || end >= 2 && half(end - 2) & 0xef83 == 0x6f81;
+    (0..code.len()).step_by(2).all(|at| {
+        // add sp, sp, t6
+        if half(at) != 0x917e && word(at) != 0x01f1_0133 {
+            return true;
+        }
+        // lui t6, or lui t6 and addi t6, t6
+        loads(at) || at >= 4 && word(at - 4) & 0xf_ffff == 0xf_8f93 && loads(at - 4)
+    })
 }
 
 fn entry(target: &Target) -> Signature {
@@ -352,5 +364,27 @@ impl<'a> Emitter<'a> {
             return value;
         }
         self.builder.ins().bitcast(ty, little(), value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::returns_its_stack;
+
+    fn code(halves: &[u16]) -> Vec<u8> {
+        halves.iter().flat_map(|half| half.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_stack_pointer_that_goes_astray_is_seen() {
+        // lui t6, 1; addi t6, t6, -1168; add sp, sp, t6; ret
+        assert!(returns_its_stack(&code(&[0x6f85, 0x8f93, 0xb70f, 0x917e, 0x8082])));
+        // The same with `auipc t6, 0; jalr zero, t6, 8` before the addition, as Cranelift made it.
+        let astray = [0x6f85, 0x8f93, 0xb70f, 0x0f97, 0x0000, 0x8067, 0x008f, 0x917e, 0x8082];
+        assert!(!returns_its_stack(&code(&astray)));
+        let astray = [0x6f85, 0x0f97, 0x0000, 0x8067, 0x008f, 0x8f93, 0xb70f, 0x917e, 0x8082];
+        assert!(!returns_its_stack(&code(&astray)));
+        // Nothing but a whole number of pages: lui t6, 2; add sp, sp, t6
+        assert!(returns_its_stack(&code(&[0x6f89, 0x917e, 0x8082])));
     }
 }
