@@ -57,14 +57,16 @@ struct FrameShape {
 /// Steps of all vectors of a workgroup that may make one block. More would be a great deal of code.
 const MAX_STEPS: usize = 1 << 16;
 
-/// Most vectors of a workgroup that are one block where a piece at a time would do as well. That is
-/// for the instruction set with the smallest vectors, of which a workgroup has many.
+/// Most vectors of a workgroup that are one block where a piece at a time would do as well. That is for the instruction set with
+/// the smallest vectors, of which a workgroup has many.
 const MOST_VECTORS: u32 = 8;
 /// Steps of all vectors of a piece.
-const PIECE_STEPS: usize = 1 << 10;
+const PIECE_STEPS: usize = 1 << 9;
 
 /// Steps of all vectors of a block along rows; the more steps a kernel has, the fewer vectors.
 const MOST_BLOCK_STEPS: usize = 1 << 11;
+/// The same for Cranelift, which takes ten times as long for a step.
+const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
@@ -181,7 +183,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             // Neither is one of a long kernel, which would be much code for little gain.
             let mut steps = 0;
             visit(&kernel.body, &mut |_| steps += 1);
-            let room = (MOST_BLOCK_STEPS / steps.max(1)).max(1) as u32;
+            let most_steps = if isa == Isa::Simd128 { MOST_BLOCK_STEPS_128 } else { MOST_BLOCK_STEPS };
+            let room = (most_steps / steps.max(1)).max(1) as u32;
             let most = room.min(most);
             let mut all: Vec<Tiling> = [8, 4, 2]
                 .iter()

@@ -51,24 +51,28 @@ impl Emitter<'_> {
 
     /// The lanes of a mask that is a constant.
     fn known_lanes(&self, mask: Value) -> Option<Vec<u8>> {
+        let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = self.made_by(mask)? else {
+            return None;
+        };
         let dfg = &self.builder.func.dfg;
-        let ValueDef::Result(inst, _) = dfg.value_def(mask) else { return None };
-        match dfg.insts[inst] {
-            InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } => {
-                let bytes = usize::from(dfg.value_type(mask).lane_type().bytes() as u8);
-                let lanes = dfg.constants.get(constant_handle).as_slice().chunks_exact(bytes).enumerate();
-                Some(lanes.filter(|(_, lane)| lane[0] != 0).map(|(at, _)| at as u8).collect())
-            }
-            _ => None,
-        }
+        let bytes = dfg.value_type(mask).lane_type().bytes() as usize;
+        let lanes = dfg.constants.get(constant_handle).as_slice().chunks_exact(bytes).enumerate();
+        Some(lanes.filter(|(_, lane)| lane[0] != 0).map(|(at, _)| at as u8).collect())
     }
 
     /// Whether every lane of a mask is set.
     fn all_set(&mut self, mask: Value) -> Value {
-        if let Some((count, most)) = self.below(mask) {
-            // The lanes are those below a count, so the last one says it.
-            let most = self.builder.ins().iconst(I32, i64::from(most));
-            return self.builder.ins().icmp(IntCC::SignedGreaterThan, count, most);
+        match self.made_by(mask) {
+            Some(InstructionData::Binary { opcode: Opcode::Band, args: [a, b] }) => {
+                let (a, b) = (self.all_set(a), self.all_set(b));
+                return self.builder.ins().band(a, b);
+            }
+            Some(InstructionData::IntCompare { cond, args: [a, b], .. }) => {
+                if let Some(test) = self.all_hold(cond, a, b) {
+                    return test;
+                }
+            }
+            _ => {}
         }
         if !self.target.is_x86() {
             return self.builder.ins().vall_true(mask);
@@ -80,22 +84,66 @@ impl Emitter<'_> {
         self.builder.ins().icmp(IntCC::Equal, signs, all)
     }
 
-    /// The scalar count and the largest of the constants, where a mask is of the lanes whose constants are less than a count.
-    fn below(&self, mask: Value) -> Option<(Value, i32)> {
+    /// Whether a comparison holds in all lanes, as a comparison of scalars.
+    fn all_hold(&mut self, cond: IntCC, a: Value, b: Value) -> Option<Value> {
+        if self.builder.func.dfg.value_type(a) != I32X4 {
+            return None;
+        }
+        match cond {
+            // Constants less than one number: the largest says it.
+            IntCC::SignedGreaterThan => {
+                let (count, lanes) = (self.splatted(a)?, self.words(b)?);
+                let most = self.builder.ins().iconst(I32, i64::from(lanes.into_iter().max()?));
+                Some(self.builder.ins().icmp(IntCC::SignedGreaterThan, count, most))
+            }
+            IntCC::UnsignedGreaterThan => self.all_hold(IntCC::UnsignedLessThan, b, a),
+            // A number and small constants added to it: none wraps and is still less than the limit when the first is less than
+            // the limit less the largest distance.
+            IntCC::UnsignedLessThan => {
+                let limit = self.splatted(b)?;
+                let Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [base, steps] }) = self.made_by(a)
+                else {
+                    return None;
+                };
+                let (base, steps) = (self.splatted(base)?, self.words(steps)?);
+                let (least, most) = (*steps.iter().min()?, *steps.iter().max()?);
+                let distance = most.checked_sub(least).filter(|&distance| distance < 1 << 20)?;
+                let by = self.builder.ins().iconst(I32, i64::from(least as u32));
+                let first = self.builder.ins().iadd(base, by);
+                let distance = self.builder.ins().iconst(I32, i64::from(distance));
+                let zero = self.builder.ins().iconst(I32, 0);
+                let room = self.builder.ins().isub(limit, distance);
+                let any = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, limit, distance);
+                let room = self.builder.ins().select(any, room, zero);
+                Some(self.builder.ins().icmp(IntCC::UnsignedLessThan, first, room))
+            }
+            _ => None,
+        }
+    }
+
+    fn made_by(&self, value: Value) -> Option<InstructionData> {
         let dfg = &self.builder.func.dfg;
-        let made = |value: Value| match dfg.value_def(value) {
+        match dfg.value_def(value) {
             ValueDef::Result(inst, _) => Some(dfg.insts[inst]),
             _ => None,
-        };
-        let InstructionData::IntCompare { cond: IntCC::SignedGreaterThan, args: [count, lanes], .. } = made(mask)?
-        else {
+        }
+    }
+
+    /// The word that all lanes hold.
+    fn splatted(&self, value: Value) -> Option<Value> {
+        match self.made_by(value)? {
+            InstructionData::Unary { opcode: Opcode::Splat, arg } => Some(arg),
+            _ => None,
+        }
+    }
+
+    /// The lanes of a constant.
+    fn words(&self, value: Value) -> Option<Vec<i32>> {
+        let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = self.made_by(value)? else {
             return None;
         };
-        let InstructionData::Unary { opcode: Opcode::Splat, arg } = made(count)? else { return None };
-        let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = made(lanes)? else { return None };
-        let words = dfg.constants.get(constant_handle).as_slice().chunks_exact(4);
-        let most = words.filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?))).max()?;
-        (dfg.value_type(arg) == I32).then_some((arg, most))
+        let words = self.builder.func.dfg.constants.get(constant_handle).as_slice().chunks_exact(4);
+        Some(words.filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?))).collect())
     }
 
     pub(super) fn masked_load(&mut self, ty: Type, at: At, mask: R) -> Option<Value> {

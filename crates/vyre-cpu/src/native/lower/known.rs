@@ -15,6 +15,8 @@ use super::{LoopFrame, Lower};
 const MOST_ROUNDS: u32 = 32;
 /// Most steps of all rounds and vectors together.
 const MOST_STEPS: usize = 1 << 13;
+/// The same where a workgroup is taken in pieces, so that code stays short.
+const MOST_STEPS_OF_PIECES: usize = 1 << 11;
 
 /// Constants of the values that a loop makes; `None` for those that are not.
 type Known = Map<Value, Option<u64>>;
@@ -137,6 +139,7 @@ impl<'k> Lower<'k> {
             return None;
         }
         let steps = self.tests_of_place(&inner.body)?;
+        let most = if self.regions.is_some() { MOST_STEPS_OF_PIECES } else { MOST_STEPS };
         let c = comps[0];
         let mut known = Known::default();
         let mut counted = match &inner.counter {
@@ -159,7 +162,7 @@ impl<'k> Lower<'k> {
                 known.insert(counter.value, Some(u64::from(*now as u32)));
                 *now += i64::from(counter.step);
             }
-            if (rounds as usize + 1) * steps * comps.len() > MOST_STEPS {
+            if (rounds as usize + 1) * steps * comps.len() > most {
                 return None;
             }
             for (&param, &value) in inner.params.iter().zip(&carried) {
