@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+pub mod device;
 mod execute;
 mod filetest;
 mod generate;

@@ -3,14 +3,14 @@
 //! `VYRE_RANDOM` sets how many random programs of each kind are compared with the reference, `VYRE_SEED` where they start.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use vyre_conform::device::{DEVICE_CHECKS, Patient, add_one, words, works};
 use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite};
 use vyre_cuda::CudaBackend;
 use vyre_driver::backend::{Binding, CompileOptions, Launch};
-use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, MathOp, Node, Program};
+use vyre_driver::{DispatchConfig, VyreBackend};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
 use vyre_spec::codes;
 
 type Test = fn(&CudaBackend) -> Result<(), Failed>;
@@ -26,27 +26,28 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 9] = [
         ("conformance suite", conformance),
         ("random programs", random),
         ("random functions", random_functions),
         ("random programs with timeouts", random_interruptible),
-        ("large grids are split", split_grid),
         ("workgroups run together", together),
         ("what ptxas gets wrong", compiler_bugs),
-        ("artifacts load again", artifact),
-        ("launches are timed and chained", chained),
         ("sequences replay", sequences),
-        ("large copies arrive", large_copies),
-        ("four threads submit", threads),
         ("out of memory, then normal work", out_of_memory),
-        ("endless loops and faults end", faults),
+        ("faults end", faults),
     ];
-    let trials = tests.into_iter().map(|(name, test)| {
+    let checks = DEVICE_CHECKS.into_iter().map(|(name, check)| {
+        let on = backend.clone();
+        let run = move || Ok(on.as_deref().map_or_else(|| Err("no device".into()), |backend| check(backend))?);
+        Trial::test(name, run).with_ignored_flag(backend.is_none())
+    });
+    // The last test may leave no usable device behind.
+    let trials = checks.chain(tests.into_iter().map(|(name, test)| {
         let on = backend.clone();
         let run = move || on.as_deref().map_or_else(|| Err("no device".into()), test);
         Trial::test(name, run).with_ignored_flag(backend.is_none())
-    });
+    }));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
@@ -80,65 +81,8 @@ fn random_functions(backend: &CudaBackend) -> Result<(), Failed> {
     random_with(backend, 4, &GenOptions { math: true, ..GenOptions::default() })
 }
 
-/// The same device, with a timeout that is never reached on every dispatch.
-struct Patient<'a>(&'a CudaBackend);
-
-impl VyreBackend for Patient<'_> {
-    fn id(&self) -> &'static str {
-        self.0.id()
-    }
-
-    fn dispatch(
-        &self,
-        program: &Program,
-        inputs: &[Vec<u8>],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let mut config = config.clone();
-        config.timeout = Some(Duration::from_secs(60));
-        self.0.dispatch(program, inputs, &config)
-    }
-}
-
 fn random_interruptible(backend: &CudaBackend) -> Result<(), Failed> {
     random_with(&Patient(backend), 8, &GenOptions::default())
-}
-
-/// Adds one to every element, as many times as there are invocations for it.
-fn add_one() -> Program {
-    Program::wrapped(
-        vec![BufferDecl::read_write("data", 0, DataType::U32)],
-        [64, 1, 1],
-        vec![Node::store("data", Expr::global_id(0), Expr::load("data", Expr::global_id(0)) + Expr::u32(1))],
-    )
-}
-
-fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
-    values.into_iter().flat_map(u32::to_le_bytes).collect()
-}
-
-fn split_grid(backend: &CudaBackend) -> Result<(), Failed> {
-    let count = Program::wrapped(
-        vec![BufferDecl::read_write("seen", 0, DataType::U32).with_count(3)],
-        [1, 1, 1],
-        vec![
-            Node::atomic(AtomicOp::Add, "seen", Expr::u32(0), Expr::u32(1)),
-            Node::atomic(AtomicOp::Max, "seen", Expr::u32(1), Expr::global_id(1)),
-            Node::atomic(AtomicOp::Max, "seen", Expr::u32(2), Expr::global_id(2)),
-        ],
-    );
-    for grid in [[1, 200_000, 1], [1, 2, 70_000], [3, 65_536, 2], [0, 5, 5]] {
-        let mut config = DispatchConfig::default();
-        config.grid_override = Some(grid);
-        let results = backend.dispatch(&count, &[vec![0; 12]], &config)?;
-        let last = |size: u32| size.saturating_sub(1);
-        let expected = match grid.iter().product::<u32>() {
-            0 => [0; 3],
-            total => [total, last(grid[1]), last(grid[2])],
-        };
-        expect(results == [words(expected)], || format!("{grid:?}: {results:?} instead of {expected:?}"))?;
-    }
-    Ok(())
 }
 
 /// Grids that are and are not whole multiples of what a block can run.
@@ -199,48 +143,6 @@ fn compiler_bugs(backend: &CudaBackend) -> Result<(), Failed> {
     expect(results == expected, || format!("{results:?} instead of {expected:?}"))
 }
 
-fn artifact(backend: &CudaBackend) -> Result<(), Failed> {
-    let program = add_one();
-    let valid = program.validate().map_err(|problems| problems[0].to_string())?;
-    let options = CompileOptions::default();
-    let bytes = backend.compile(&valid, &options)?.artifact().ok_or("no artifact")?;
-    let pipeline = backend.load(&valid, &options, &bytes)?;
-    let buffer = backend.allocate(400)?;
-    let pending = backend
-        .submit(&pipeline, &Launch { bindings: &[Binding::from(buffer.clone())], grid: [2, 1, 1], timed: false })?;
-    backend.wait(pending, None)?;
-    let mut out = vec![0; 400];
-    backend.download(&buffer, 0, &mut out)?;
-    expect(out == words([1; 100]), || format!("{out:?}"))?;
-    for damaged in [&bytes[..20], &bytes[..bytes.len() / 2], b"something else"] {
-        let error = backend.load(&valid, &options, damaged).err().ok_or("a damaged artifact was loaded")?;
-        expect(error.code() == codes::backend::BAD_ARTIFACT.id, || error.to_string())?;
-    }
-    Ok(())
-}
-
-fn chained(backend: &CudaBackend) -> Result<(), Failed> {
-    let program = add_one();
-    let valid = program.validate().map_err(|problems| problems[0].to_string())?;
-    let pipeline = backend.compile(&valid, &CompileOptions::default())?;
-    let (buffer, other) = (backend.allocate(4 << 20)?, backend.allocate(4 << 20)?);
-    let bindings = [Binding::from(buffer.clone())];
-    let mut last = None;
-    for round in 0..100 {
-        let launch = Launch { bindings: &bindings, grid: [1 << 14, 1, 1], timed: round % 2 == 1 };
-        last = Some(backend.submit(&pipeline, &launch)?);
-    }
-    let completion = backend.wait(last.ok_or("nothing was submitted")?, Some(Duration::from_secs(20)))?;
-    expect(completion.device_ns.is_some_and(|ns| ns > 0), || format!("{completion:?}"))?;
-    backend.copy(&buffer, 0, &other, 0, 4 << 20)?;
-    backend.clear(&buffer, 4, 8)?;
-    let mut out = vec![0; 4 << 20];
-    backend.download(&other, 0, &mut out)?;
-    expect(out == words(std::iter::repeat_n(100, 1 << 20)), || "a round was lost".to_owned())?;
-    backend.download(&buffer, 0, &mut out[..16])?;
-    expect(out[..16] == words([100, 0, 0, 100]), || format!("{:?}", &out[..16]))
-}
-
 fn sequences(backend: &CudaBackend) -> Result<(), Failed> {
     let program = add_one();
     let valid = program.validate().map_err(|problems| problems[0].to_string())?;
@@ -257,50 +159,6 @@ fn sequences(backend: &CudaBackend) -> Result<(), Failed> {
     let mut out = vec![0; 4096];
     backend.download(&buffer, 0, &mut out)?;
     expect(out == words([35; 1024]), || format!("{:?}", &out[..16]))
-}
-
-fn large_copies(backend: &CudaBackend) -> Result<(), Failed> {
-    for size in [(256 << 10) + 4, (4 << 20) + 12, 37 << 20] {
-        let bytes: Vec<u8> = (0..size).map(|i| (i * 7 + i / 1000) as u8).collect();
-        let buffer = backend.allocate(size as u64 + 64)?;
-        backend.upload(&buffer, 32, &bytes)?;
-        let mut out = vec![0; size];
-        backend.download(&buffer, 32, &mut out)?;
-        expect(out == bytes, || format!("{size} bytes changed on the way"))?;
-    }
-    Ok(())
-}
-
-fn threads(backend: &CudaBackend) -> Result<(), Failed> {
-    let program = add_one();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..4u32)
-            .map(|worker| {
-                let program = &program;
-                scope.spawn(move || -> Result<bool, BackendError> {
-                    for round in 0..100 {
-                        let input = words((0..500).map(|i| i * worker + round));
-                        let expected = words((0..500).map(|i| i * worker + round + 1));
-                        let results = backend.dispatch_borrowed(program, &[&input], &DispatchConfig::default())?;
-                        if results != [expected] {
-                            return Ok(false);
-                        }
-                    }
-                    Ok(true)
-                })
-            })
-            .collect();
-        for worker in workers {
-            let same = worker.join().map_err(|_| "a thread panicked")??;
-            expect(same, || "a thread got another's results".to_owned())?;
-        }
-        Ok(())
-    })
-}
-
-fn works(backend: &CudaBackend) -> Result<(), Failed> {
-    let results = backend.dispatch(&add_one(), &[words(0..200)], &DispatchConfig::default())?;
-    expect(results == [words(1..201)], || "a small dispatch is wrong".to_owned())
 }
 
 fn out_of_memory(backend: &CudaBackend) -> Result<(), Failed> {
@@ -325,20 +183,6 @@ fn out_of_memory(backend: &CudaBackend) -> Result<(), Failed> {
 }
 
 fn faults(backend: &CudaBackend) -> Result<(), Failed> {
-    let endless = Program::wrapped(
-        vec![BufferDecl::read_write("data", 0, DataType::U32)],
-        [64, 1, 1],
-        vec![Node::forever(vec![Node::atomic(AtomicOp::Add, "data", Expr::u32(0), Expr::u32(1))])],
-    );
-    let mut config = DispatchConfig::default();
-    config.timeout = Some(Duration::from_millis(50));
-    // More workgroups than run at once: those that start late must end too.
-    config.grid_override = Some([1 << 20, 1, 1]);
-    let start = Instant::now();
-    let error = backend.dispatch(&endless, &[words([0; 64])], &config).err().ok_or("an endless loop ended")?;
-    println!("an endless loop with a timeout of 50 ms ended after {:?}", start.elapsed());
-    expect(error.code() == codes::backend::TIMEOUT.id, || error.to_string())?;
-    works(backend)?;
     // A pipeline whose code traps: what is loaded is PTX text in the place of the cubin.
     let program = add_one();
     let valid = program.validate().map_err(|problems| problems[0].to_string())?;

@@ -1,0 +1,228 @@
+//! What a backend with device-resident buffers must do besides giving right answers: move bytes, chain launches, split grids,
+//! store pipelines, serve threads, and end at a timeout.
+
+use std::error::Error;
+use std::time::Duration;
+
+use vyre_driver::backend::{Binding, CompileOptions, Launch};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, Builtin, DataType, Expr, Node, Program};
+use vyre_spec::codes;
+
+/// One check of a backend; the error says what went wrong.
+pub type DeviceCheck = fn(&dyn VyreBackend) -> Result<(), Box<dyn Error>>;
+
+/// Every check, with its name.
+pub const DEVICE_CHECKS: [(&str, DeviceCheck); 7] = [
+    ("large grids are split", split_grid),
+    ("unaligned copies arrive", unaligned_copies),
+    ("large copies arrive", large_copies),
+    ("artifacts load again", artifact),
+    ("launches are timed and chained", chained),
+    ("threads submit at once", threads),
+    ("endless loops end", endless),
+];
+
+/// The same backend with a timeout that is never reached on every dispatch, so that kernels are compiled to be stopped.
+pub struct Patient<'a>(pub &'a dyn VyreBackend);
+
+impl VyreBackend for Patient<'_> {
+    fn id(&self) -> &'static str {
+        self.0.id()
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let mut config = config.clone();
+        config.timeout = Some(Duration::from_secs(60));
+        self.0.dispatch(program, inputs, &config)
+    }
+}
+
+fn expect(good: bool, what: impl FnOnce() -> String) -> Result<(), Box<dyn Error>> {
+    if good { Ok(()) } else { Err(what().into()) }
+}
+
+/// Fails unless the result is an error with this code.
+pub fn refused<T>(result: Result<T, BackendError>, code: &codes::CodeEntry, what: &str) -> Result<(), Box<dyn Error>> {
+    let error = result.err().ok_or_else(|| format!("{what} was not refused"))?;
+    println!("{what}: {error}");
+    expect(error.code() == code.id, || format!("{what}: {error}"))
+}
+
+/// A program that adds one to every element of its buffer `data`.
+pub fn add_one() -> Program {
+    Program::wrapped(
+        vec![BufferDecl::read_write("data", 0, DataType::U32)],
+        [64, 1, 1],
+        vec![Node::store("data", Expr::global_id(0), Expr::load("data", Expr::global_id(0)) + Expr::u32(1))],
+    )
+}
+
+/// The bytes of u32 values.
+pub fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    values.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// A small dispatch gives what it should.
+pub fn works(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let results = backend.dispatch(&add_one(), &[words(0..200)], &DispatchConfig::default())?;
+    expect(results == [words(1..201)], || "a small dispatch is wrong".to_owned())
+}
+
+fn split_grid(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let seen = |at, value| Node::atomic(AtomicOp::Max, "seen", Expr::u32(at), value);
+    let count = Program::wrapped(
+        vec![BufferDecl::read_write("seen", 0, DataType::U32).with_count(5)],
+        [1, 1, 1],
+        vec![
+            Node::atomic(AtomicOp::Add, "seen", Expr::u32(0), Expr::u32(1)),
+            seen(1, Expr::global_id(0)),
+            seen(2, Expr::global_id(1)),
+            seen(3, Expr::global_id(2)),
+            seen(4, Expr::Builtin(Builtin::NumWorkgroups(1))),
+        ],
+    );
+    for grid in [[70_000, 1, 1], [2, 66_000, 1], [3, 1, 65_536], [1, 200_000, 1], [3, 65_536, 2], [0, 5, 5]] {
+        let mut config = DispatchConfig::default();
+        config.grid_override = Some(grid);
+        let results = backend.dispatch(&count, &[vec![0; 20]], &config)?;
+        let expected = match grid.iter().product::<u32>() {
+            0 => [0; 5],
+            total => [total, grid[0] - 1, grid[1] - 1, grid[2] - 1, grid[1]],
+        };
+        expect(results == [words(expected)], || format!("{grid:?}: {results:?} instead of {expected:?}"))?;
+    }
+    Ok(())
+}
+
+fn unaligned_copies(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let size = 1021;
+    let mut expected: Vec<u8> = (0..size).map(|i| (i * 7) as u8).collect();
+    let (buffer, other) = (backend.allocate(size as u64)?, backend.allocate(size as u64)?);
+    backend.upload(&buffer, 0, &expected)?;
+    for (offset, length) in [(0, 1), (1, 1), (3, 2), (5, 11), (1000, 21), (1020, 1), (7, 0)] {
+        let bytes: Vec<u8> = (0..length).map(|i| 200 + i as u8).collect();
+        backend.upload(&buffer, offset as u64, &bytes)?;
+        expected[offset..offset + length].copy_from_slice(&bytes);
+        let mut part = vec![0; length];
+        backend.download(&buffer, offset as u64, &mut part)?;
+        expect(part == bytes, || format!("{length} bytes at {offset} changed on the way"))?;
+    }
+    backend.copy(&buffer, 0, &other, 0, size as u64)?;
+    backend.copy(&buffer, 3, &other, 101, 33)?;
+    backend.copy(&buffer, 0, &buffer, 512, 64)?;
+    backend.clear(&buffer, 2, 3)?;
+    backend.clear(&buffer, 1000, 21)?;
+    let mut copied = expected.clone();
+    copied[101..134].copy_from_slice(&expected[3..36]);
+    let first = expected[..64].to_vec();
+    expected[512..576].copy_from_slice(&first);
+    expected[2..5].fill(0);
+    expected[1000..].fill(0);
+    let (mut one, mut two) = (vec![0; size], vec![0; size]);
+    backend.download(&buffer, 0, &mut one)?;
+    backend.download(&other, 0, &mut two)?;
+    expect(one == expected && two == copied, || "copies are wrong".to_owned())
+}
+
+fn large_copies(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    for size in [(256 << 10) + 4, (4 << 20) + 12, 70 << 20] {
+        let bytes: Vec<u8> = (0..size).map(|i| (i * 7 + i / 1000) as u8).collect();
+        let buffer = backend.allocate(size as u64 + 64)?;
+        backend.upload(&buffer, 32, &bytes)?;
+        let mut out = vec![0; size];
+        backend.download(&buffer, 32, &mut out)?;
+        expect(out == bytes, || format!("{size} bytes changed on the way"))?;
+    }
+    Ok(())
+}
+
+/// Damage that nothing authenticated must be noticed at least where it makes the artifact shorter or something else.
+fn artifact(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let valid = add_one().validate().map_err(|problems| problems[0].to_string())?;
+    let options = CompileOptions::default();
+    let Some(bytes) = backend.compile(&valid, &options)?.artifact() else {
+        println!("this backend stores nothing");
+        return Ok(());
+    };
+    println!("{} bytes", bytes.len());
+    let pipeline = backend.load(&valid, &options, &bytes)?;
+    let buffer = backend.allocate(400)?;
+    let bindings = [Binding::from(buffer.clone())];
+    let pending = backend.submit(&pipeline, &Launch { bindings: &bindings, grid: [2, 1, 1], timed: false })?;
+    backend.wait(pending, None)?;
+    let mut out = vec![0; 400];
+    backend.download(&buffer, 0, &mut out)?;
+    expect(out == words([1; 100]), || format!("{out:?}"))?;
+    for damaged in [&bytes[..20], &bytes[..bytes.len() / 2], b"something else"] {
+        refused(backend.load(&valid, &options, damaged), &codes::backend::BAD_ARTIFACT, "a damaged artifact")?;
+    }
+    Ok(())
+}
+
+fn chained(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let valid = add_one().validate().map_err(|problems| problems[0].to_string())?;
+    let pipeline = backend.compile(&valid, &CompileOptions::default())?;
+    let (buffer, other) = (backend.allocate(1 << 20)?, backend.allocate(1 << 20)?);
+    let bindings = [Binding::from(buffer.clone())];
+    let mut last = None;
+    for round in 0..100 {
+        let launch = Launch { bindings: &bindings, grid: [1 << 12, 1, 1], timed: round % 2 == 1 };
+        last = Some(backend.submit(&pipeline, &launch)?);
+    }
+    let completion = backend.wait(last.ok_or("nothing was submitted")?, Some(Duration::from_secs(60)))?;
+    let timed = backend.capabilities().timestamps;
+    expect(completion.device_ns.is_some_and(|ns| ns > 0) == timed, || format!("{completion:?}"))?;
+    backend.copy(&buffer, 0, &other, 0, 1 << 20)?;
+    backend.clear(&buffer, 4, 8)?;
+    let mut out = vec![0; 1 << 20];
+    backend.download(&other, 0, &mut out)?;
+    expect(out == words(std::iter::repeat_n(100, 1 << 18)), || "a round was lost".to_owned())?;
+    backend.download(&buffer, 0, &mut out[..16])?;
+    expect(out[..16] == words([100, 0, 0, 100]), || format!("{:?}", &out[..16]))
+}
+
+fn threads(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let program = add_one();
+    let work = |worker: u32| -> Result<bool, BackendError> {
+        for round in 0..50 {
+            let input = words((0..500).map(|i| i * worker + round));
+            let expected = words((0..500).map(|i| i * worker + round + 1));
+            if backend.dispatch_borrowed(&program, &[&input], &DispatchConfig::default())? != [expected] {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4).map(|worker| scope.spawn(move || work(worker))).collect();
+        for worker in workers {
+            let same = worker.join().map_err(|_| "a thread panicked")??;
+            expect(same, || "a thread got another's results".to_owned())?;
+        }
+        Ok(())
+    })
+}
+
+fn endless(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let endless = Program::wrapped(
+        vec![BufferDecl::read_write("data", 0, DataType::U32)],
+        [64, 1, 1],
+        vec![Node::forever(vec![Node::atomic(AtomicOp::Add, "data", Expr::u32(0), Expr::u32(1))])],
+    );
+    let mut config = DispatchConfig::default();
+    config.timeout = Some(Duration::from_millis(50));
+    // More workgroups than run at once: those that start late must end too.
+    config.grid_override = Some([1 << 14, 1, 1]);
+    refused(
+        backend.dispatch(&endless, &[words([0; 64])], &config),
+        &codes::backend::TIMEOUT,
+        "an endless loop with a timeout of 50 ms",
+    )?;
+    works(backend)
+}
