@@ -68,14 +68,16 @@ impl<'k> Lower<'k> {
             return;
         }
         let left = self.general();
-        self.push(M::Imm { dst: left, value: u64::from(bytes.next_multiple_of(64)) });
+        let bytes = bytes.next_multiple_of(64);
+        let round = if bytes.is_multiple_of(256) { 256 } else { 64 };
+        self.push(M::Imm { dst: left, value: u64::from(bytes) });
         let again = self.label();
         self.bind(again);
-        for at in (first..first + 64).step_by(step as usize) {
+        for at in (first..first + round).step_by(step as usize) {
             self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src: zero, at: At::new(base, at), mask: R::NONE });
         }
-        self.push(M::Alu { op: Alu::Add, wide: true, dst: base, a: base, b: GSrc::Imm(64) });
-        self.push(M::Alu { op: Alu::Sub, wide: true, dst: left, a: left, b: GSrc::Imm(64) });
+        self.push(M::Alu { op: Alu::Add, wide: true, dst: base, a: base, b: GSrc::Imm(round) });
+        self.push(M::Alu { op: Alu::Sub, wide: true, dst: left, a: left, b: GSrc::Imm(round) });
         self.push(M::JumpIf(Cond::NotEqual, again));
     }
 
