@@ -128,8 +128,9 @@ pub(crate) fn spread<W: Send>(
     if total == 0 {
         return Ok(());
     }
-    let threads = rayon::current_num_threads() as u64;
-    let small = threads == 1 || total == 1 || total.saturating_mul(steps) < SMALL_LAUNCH;
+    // Asking for the number of threads starts them, so that comes last.
+    let threads = || rayon::current_num_threads() as u64;
+    let small = total == 1 || total.saturating_mul(steps) < SMALL_LAUNCH || threads() == 1;
     let row = |row: u64| ((row % u64::from(y)) as u32, (row / u64::from(y)) as u32);
     if small {
         let mut worker = worker().ok_or(OutOfMemory)?;
@@ -146,7 +147,7 @@ pub(crate) fn spread<W: Send>(
         return Ok(());
     }
     // Several tasks for each thread, so that those who finish early can take over.
-    let wanted = (threads * 16).min(total);
+    let wanted = (threads() * 16).min(total);
     let pieces = wanted.div_ceil(rows).clamp(1, u64::from(x));
     let rows_each = (rows / wanted).max(1);
     let tasks = rows.div_ceil(rows_each) * pieces;

@@ -17,11 +17,8 @@ fn paths() -> Vec<CpuPath> {
 }
 
 fn agree(options: &GenOptions, share: u64) {
-    let (count, first) = (number("VYRE_RANDOM", 400) / share, number("VYRE_SEED", 0));
-    let forced = std::env::var_os("VYRE_CPU").is_some();
+    let (count, first) = (number("VYRE_RANDOM", 2000) / share, number("VYRE_SEED", 0));
     for path in paths() {
-        // Compiling is most of the time on this path.
-        let count = if path == CpuPath::Cranelift && !forced { count.div_ceil(4) } else { count };
         let report = random_programs(&CpuBackend::with_path(path), first..first + count, options, &Rules::exact());
         assert!(report.is_good(), "{path}: {report}");
         assert!(report.skipped.is_empty(), "{path}: {report}");
