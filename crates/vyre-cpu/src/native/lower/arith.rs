@@ -23,6 +23,9 @@ impl<'k> Lower<'k> {
     /// Defines a value for a component.
     pub(super) fn define(&mut self, value: Value, op: &'k Op, c: usize) {
         let scalar = self.scalar_of(value);
+        if let Some(rep) = self.settled_rep(value) {
+            return self.set_rep(value, 0, c, rep);
+        }
         if let Op::Load { address, element, guard } = op {
             return self.load(value, address, *element, *guard, c);
         }
@@ -798,7 +801,8 @@ impl<'k> Lower<'k> {
     }
 }
 
-fn swapped(op: Binary) -> Binary {
+/// The comparison with its operands exchanged.
+pub(super) fn swapped(op: Binary) -> Binary {
     match op {
         Binary::Lt => Binary::Gt,
         Binary::Gt => Binary::Lt,

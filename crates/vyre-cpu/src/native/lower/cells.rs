@@ -103,15 +103,16 @@ impl<'k> Lower<'k> {
         Some(self.vec_imm(ops::VSHUFPS, r, Src::R(r), order as u8))
     }
 
-    /// Takes out what only writes memories that nobody reads.
+    /// Takes out what only writes memories that nobody reads, and begins anew.
     pub(super) fn drop_writes(&mut self) {
-        let unread = |write: &SharedWrite| !self.shared_read[write.memory as usize];
-        let mut dead = self.shared_writes.iter().filter(|write| unread(write)).map(|write| write.at).peekable();
-        if dead.peek().is_none() {
+        let writes = std::mem::take(&mut self.shared_writes);
+        let read = std::mem::replace(&mut self.shared_read, vec![false; self.kernel.shared.len()]);
+        let dead: Vec<usize> =
+            writes.iter().filter(|write| !read[write.memory as usize]).map(|write| write.at).collect();
+        if dead.is_empty() {
             return;
         }
         let mut at = 0;
-        let dead: Vec<usize> = dead.collect();
         let mut next = dead.iter().peekable();
         self.code.retain(|_| {
             let drop = next.next_if(|&&dead| dead == at).is_some();

@@ -100,7 +100,7 @@ impl<'k> Lower<'k> {
                     }
                     self.run(&run, comps);
                     run.clear();
-                    let taken = self.constant_of(*cond, comps[0]).map(|bits| if bits != 0 { then } else { otherwise });
+                    let taken = self.known_way_of(*cond, comps).map(|holds| if holds { then } else { otherwise });
                     if let Some(taken) = taken.filter(|taken| !self.leaves_apart(taken)) {
                         if self.known_branch(taken, results, comps) {
                             continue;
@@ -235,6 +235,7 @@ impl<'k> Lower<'k> {
         let Some(Inst::Let(value, op @ Op::Binary(Binary::Lt, a, b))) = run.last().copied() else { return None };
         let (left, right) = (self.shape_of(*a), self.shape_of(*b));
         let fits = *value == cond
+            && self.settled_rep(cond).is_none()
             && self.uses[cond.index()] == 1
             && !self.is_scalar(cond)
             && comps.len() > 1
@@ -301,6 +302,7 @@ impl<'k> Lower<'k> {
         for &c in comps {
             for (number, inst) in run.iter().enumerate() {
                 match inst {
+                    Inst::Let(value, _) if self.ready[value.index()] => {}
                     Inst::Let(value, op) => {
                         let axes = self.shape_of(*value).axes;
                         let place = number * count + self.shared[usize::from(axes)][c];
@@ -1276,7 +1278,7 @@ fn breaks_only(block: &Block) -> bool {
 }
 
 /// Does nothing and gives nothing.
-fn falls_through(block: &Block) -> bool {
+pub(super) fn falls_through(block: &Block) -> bool {
     block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty())
 }
 

@@ -4,6 +4,7 @@
 //! several vectors is emitted once.
 
 mod arith;
+mod assume;
 mod cells;
 mod flow;
 mod known;
@@ -26,6 +27,7 @@ use super::mir::{At, Class, GSrc, M, R};
 use super::shape::{self, Layout, Shape, Shapes};
 pub(super) use rare::{Access, Rare};
 pub(super) use regions::can_split;
+use assume::Plan;
 use value::{Lin, Rep};
 
 /// One vector of a block, by its place.
@@ -135,6 +137,10 @@ pub(super) struct Lower<'k> {
     deferrable: Vec<Value>,
     /// A comparison takes the lanes for which it holds out of this mask; none when it makes a mask of its own.
     compare_under: R,
+    /// Bools that are the same for all lanes of the block, tested before it.
+    settled: Vec<Option<bool>>,
+    /// Values that were made before the block.
+    ready: Vec<bool>,
     /// Components of the current run.
     current: Vec<usize>,
     /// First invocation of the block along x, or first of the workgroup.
@@ -214,6 +220,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         locals_base: R::NONE,
         deferrable: Vec::new(),
         compare_under: R::NONE,
+        settled: vec![None; kernel.values.len()],
+        ready: vec![false; kernel.values.len()],
         current: Vec::new(),
         origin_x: Lin::imm(0),
         origin_y: Lin::imm(0),
@@ -513,6 +521,7 @@ impl<'k> Lower<'k> {
         self.push(M::Mov { dst: x, src: first });
         self.origin_x = Lin::reg(x);
         let (main, tail, done) = (self.label(), self.label(), self.label());
+        let plan = if vectors > 1 { self.plan() } else { Plan::default() };
         if vectors > 1 {
             let step = (vectors * lanes) as i32;
             self.bind(main);
@@ -522,7 +531,10 @@ impl<'k> Lower<'k> {
             self.push(M::Cmp { wide: false, a: next, b: GSrc::R(end) });
             self.push(M::JumpIf(Cond::Above, tail));
             self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+            // A block at the edge goes vector by vector.
+            self.assume(&plan, tail);
             self.body();
+            self.assume_nothing();
             self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(step) });
             self.push(M::Jump(main));
             self.leave_scope(inner);
@@ -538,7 +550,7 @@ impl<'k> Lower<'k> {
         self.exec = vec![Some(mask); rows as usize];
         self.body();
         self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(lanes as i32) });
-        self.push(M::Jump(tail));
+        self.push(M::Jump(if plan.is_empty() { tail } else { main }));
         self.leave_scope(inner);
         self.bind(done);
         self.leave_scope(mark);
@@ -564,9 +576,9 @@ impl<'k> Lower<'k> {
         self.push(M::JumpIf(Cond::AboveEqual, done));
         self.groups[0] = Lin::reg(group);
         self.origin_x = self.scaled(Lin::reg(group), size[0]);
-        self.clear_private();
         let total = size[0] * size[1] * size[2];
         if self.tiling.vectors > 0 {
+            self.clear_private();
             let Tiling { vectors, rows, .. } = self.tiling;
             self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
             self.regions();
@@ -578,15 +590,36 @@ impl<'k> Lower<'k> {
                 .collect(),
             _ => (0..total.div_ceil(lanes)).map(|x| Component { x, y: 0, z: 0 }).collect::<Vec<_>>(),
         };
-        self.set_components(components);
-        if !total.is_multiple_of(lanes) {
-            let last = self.exec.len() - 1;
-            let bits = self.general();
-            self.push(M::Imm { dst: bits, value: u64::from(total % lanes) });
-            let mask = self.mask_below(bits);
-            self.exec[last] = Some(mask);
+        let plan = if self.isa == Isa::Simd128 { Plan::default() } else { self.plan() };
+        let next = self.label();
+        for settled in [true, false] {
+            if settled && !plan.is_worth_two(components.len()) {
+                continue;
+            }
+            self.set_components(components.clone());
+            let inner = self.enter_scope();
+            if !total.is_multiple_of(lanes) {
+                let last = self.exec.len() - 1;
+                let bits = self.general();
+                self.push(M::Imm { dst: bits, value: u64::from(total % lanes) });
+                let mask = self.mask_below(bits);
+                self.exec[last] = Some(mask);
+            }
+            let edge = self.label();
+            if settled {
+                self.assume(&plan, edge);
+            }
+            self.clear_private();
+            self.body();
+            self.leave_scope(inner);
+            if settled {
+                self.assume_nothing();
+                self.drop_writes();
+                self.push(M::Jump(next));
+            }
+            self.bind(edge);
         }
-        self.body();
+        self.bind(next);
         self.next_group(group, again, done, mark);
     }
 

@@ -1,0 +1,348 @@
+//! One test for a whole block instead of one for each lane.
+//!
+//! Nearly every block of a launch is inside the bounds of all buffers, and inside the limits that a kernel sets itself: `if x <
+//! width`. What such a comparison says of all lanes is known from the first and the last of them. So a block begins with a test
+//! of those, and its code takes the comparisons as settled; where the test fails, other code does the work lane by lane.
+
+use vyre_foundation::ir::Builtin;
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Memory, Op, Scalar, Unary, Value};
+
+use super::super::MOST_BLOCK_STEPS;
+use super::super::asm::{Cond, Label};
+use super::super::mir::{At, GSrc, M, R};
+use super::super::shape::Lane;
+use super::arith::swapped;
+use super::flow::falls_through;
+use super::known::compares;
+use super::value::{Lin, Rep};
+use super::{Lower, visit_operands};
+
+/// Most comparisons that are tested before a block.
+const MOST_TESTS: usize = 16;
+
+/// What a block may take as settled.
+#[derive(Default)]
+pub(super) struct Plan<'k> {
+    /// What the comparisons are made of, in order.
+    slice: Vec<(Value, &'k Op)>,
+    tests: Vec<Test>,
+    /// How often the comparisons are needed, and all that something is guarded by; those in loops count more.
+    weight: (u32, u32),
+    /// Steps of the kernel.
+    steps: usize,
+}
+
+impl Plan<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tests.is_empty()
+    }
+
+    /// Little is left to compare lane by lane, and a second version for the edge is not much code.
+    pub(super) fn is_worth_two(&self, vectors: usize) -> bool {
+        !self.is_empty() && 2 * self.weight.0 >= self.weight.1 && self.steps * vectors <= MOST_BLOCK_STEPS
+    }
+}
+
+/// `a` compares so with `b`, which is the same for all lanes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Test {
+    op: Binary,
+    a: Value,
+    b: Value,
+    /// The bool that says so, or the contrary.
+    value: Value,
+    holds: bool,
+}
+
+/// What is found on the way through a kernel.
+struct Search<'k> {
+    ops: Vec<Option<&'k Op>>,
+    /// Bools, what they should be, and how often they are needed.
+    wanted: Vec<(Value, bool, u32)>,
+    steps: usize,
+    /// How much an access counts here.
+    weight: u32,
+}
+
+impl<'k> Lower<'k> {
+    /// Finds the comparisons that guard accesses, or most of the kernel, and that can be made at the start of a block.
+    pub(super) fn plan(&self) -> Plan<'k> {
+        let kernel = self.kernel;
+        let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
+        let mut search = Search { ops, wanted: Vec::new(), steps, weight: 2 };
+        search.block(&kernel.body);
+        let mut plan = Plan { steps, ..Plan::default() };
+        plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
+        let mut needed = vec![false; kernel.values.len()];
+        // Only a comparison that differs from lane to lane costs so much that it is worth it.
+        let mut apart = false;
+        while let Some((value, holds, weight)) = search.wanted.pop() {
+            match search.ops[value.index()] {
+                Some(Op::Binary(Binary::And, a, b)) if holds => {
+                    search.wanted.extend([(*a, true, weight / 2), (*b, true, weight / 2)]);
+                }
+                Some(Op::Binary(Binary::Or, a, b)) if !holds => {
+                    search.wanted.extend([(*a, false, weight / 2), (*b, false, weight / 2)]);
+                }
+                Some(Op::Unary(Unary::Not, a)) => search.wanted.push((*a, !holds, weight)),
+                Some(Op::Binary(op, a, b)) if compares(*op) => {
+                    let Some(test) = self.test(value, holds, *op, *a, *b) else { continue };
+                    let known = |operand: Value| self.evaluable(&search.ops, operand, 0);
+                    if !known(test.a) || !known(test.b) {
+                        continue;
+                    }
+                    // Were the same bool wanted both ways, no block could have it.
+                    if let Some(other) = plan.tests.iter().find(|other| other.value == value) {
+                        plan.weight.0 += if other.holds == holds { weight } else { 0 };
+                        continue;
+                    }
+                    plan.weight.0 += weight;
+                    apart |= !self.shape_of(value).is_uniform();
+                    plan.tests.push(test);
+                    let mut open = vec![test.a, test.b];
+                    while let Some(value) = open.pop() {
+                        if !std::mem::replace(&mut needed[value.index()], true)
+                            && let Some(op) = search.ops[value.index()]
+                        {
+                            visit_operands(op, &mut |operand| open.push(operand));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !apart || plan.tests.len() > MOST_TESTS {
+            return Plan::default();
+        }
+        // Values are numbered as they are made, or later than what they are made of.
+        let mut order: Vec<Value> = Vec::new();
+        collect(&kernel.body, &needed, &mut order);
+        plan.slice = order.into_iter().filter_map(|value| Some((value, search.ops[value.index()]?))).collect();
+        plan
+    }
+
+    /// A comparison as one that can be tested for a whole block.
+    fn test(&self, value: Value, holds: bool, op: Binary, a: Value, b: Value) -> Option<Test> {
+        let op = if holds { op } else { negated(op)? };
+        let (op, a, b) = if self.shape_of(b).is_uniform() { (op, a, b) } else { (swapped(op), b, a) };
+        let (left, right) = (self.shape_of(a), self.shape_of(b));
+        let small = |max: u32| max < 1 << 31;
+        let fits = match self.scalar_of(a) {
+            Scalar::U32 => true,
+            // As numbers without a sign.
+            Scalar::I32 => small(left.max) && small(right.max),
+            _ => false,
+        };
+        let op = match op {
+            // More than nothing.
+            Binary::Ne if right.max == 0 => Binary::Gt,
+            op => op,
+        };
+        let goes = match op {
+            Binary::Lt | Binary::Le => true,
+            // The greatest lane does not wrap.
+            Binary::Gt | Binary::Ge => small(left.max),
+            _ => false,
+        };
+        let fits = fits && goes && left.lane != Lane::Vary && right.is_uniform();
+        fits.then_some(Test { op, a, b, value, holds })
+    }
+
+    /// The value can be made at the start of a block.
+    fn evaluable(&self, ops: &[Option<&'k Op>], value: Value, depth: u32) -> bool {
+        let Some(op) = ops[value.index()] else { return false };
+        let known = |operand: Value| self.evaluable(ops, operand, depth + 1);
+        if depth > 16 || !self.is_scalar(value) {
+            return false;
+        }
+        match op {
+            Op::Const(_) | Op::Length(_) => true,
+            Op::Builtin(builtin) => !matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId),
+            Op::Unary(_, a) | Op::Cast(a) => known(*a),
+            Op::Binary(_, a, b) => known(*a) && known(*b),
+            Op::Select(cond, yes, no) => known(*cond) && known(*yes) && known(*no),
+            // What nobody writes is the same at the start.
+            Op::Load { address, guard, .. } => {
+                let Memory::Buffer(index) = address.memory else { return false };
+                let buffer = &self.kernel.buffers[index as usize];
+                !buffer.written
+                    && self.shape_of(value).is_uniform()
+                    && address.terms.iter().all(|&(index, _)| known(index))
+                    && guard.is_none_or(known)
+            }
+            _ => false,
+        }
+    }
+
+    /// Emits the tests of a plan for all components; where one fails, the code goes to `otherwise`. From here on the comparisons
+    /// are settled.
+    pub(super) fn assume(&mut self, plan: &Plan<'k>, otherwise: Label) {
+        let comps: Vec<usize> = (0..self.components.len()).collect();
+        self.current.clone_from(&comps);
+        for &(value, op) in &plan.slice {
+            let shared = &self.shared[usize::from(self.shape_of(value).axes)];
+            for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
+                self.define(value, op, c);
+            }
+            self.ready[value.index()] = true;
+        }
+        // Ranges of lanes that are compared with the same limit are one range.
+        let mut ranges: Vec<(Binary, Lin, R, i64, i64)> = Vec::new();
+        for test in &plan.tests {
+            let limit = self.lin(test.b, 0);
+            let reach = match self.shape_of(test.a).lane {
+                Lane::Affine(stride) => i64::from(stride) * i64::from(self.lanes() - 1),
+                _ => 0,
+            };
+            for &c in &comps {
+                let lin = self.lin(test.a, c);
+                let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
+                let same = |range: &&mut (Binary, Lin, R, i64, i64)| {
+                    (range.0, range.1, range.2) == (test.op, limit, lin.reg)
+                };
+                match ranges.iter_mut().find(same) {
+                    Some(range) => (range.3, range.4) = (range.3.min(low), range.4.max(high)),
+                    None => ranges.push((test.op, limit, lin.reg, low, high)),
+                }
+            }
+        }
+        for (op, limit, r, low, high) in ranges {
+            let (Ok(first), Ok(span)) = (i32::try_from(low), i32::try_from(high - low)) else {
+                self.push(M::Jump(otherwise));
+                continue;
+            };
+            let first = self.materialise(Lin { reg: r, add: first });
+            let limit = match limit.constant() {
+                Some(constant) if constant >= 0 => GSrc::Imm(constant),
+                _ => GSrc::R(self.materialise(limit)),
+            };
+            // Below: the last lane, as a sum that can't wrap. Above: the first.
+            let (of, fails) = match op {
+                Binary::Lt => (self.beyond(first, span), Cond::AboveEqual),
+                Binary::Le => (self.beyond(first, span), Cond::Above),
+                Binary::Gt => (first, Cond::BelowEqual),
+                _ => (first, Cond::Below),
+            };
+            self.push(M::Cmp { wide: true, a: of, b: limit });
+            self.push(M::JumpIf(fails, otherwise));
+        }
+        for test in &plan.tests {
+            self.settled[test.value.index()] = Some(test.holds);
+        }
+    }
+
+    fn beyond(&mut self, first: R, span: i32) -> R {
+        if span == 0 {
+            return first;
+        }
+        let r = self.general();
+        self.push(M::Lea { wide: true, dst: r, at: At::new(first, span) });
+        r
+    }
+
+    /// Nothing is settled any more.
+    pub(super) fn assume_nothing(&mut self) {
+        self.ready.fill(false);
+        self.settled.fill(None);
+    }
+
+    /// What a settled bool is.
+    pub(super) fn settled_rep(&self, value: Value) -> Option<Rep> {
+        let holds = self.settled[value.index()]?;
+        Some(match self.is_scalar(value) {
+            true => Rep::General(Lin::imm(i32::from(holds))),
+            false => Rep::Lanes(if holds { self.all_lanes() } else { 0 }),
+        })
+    }
+
+    /// The way that all components take at a branch, when that is known.
+    pub(super) fn known_way_of(&self, cond: Value, comps: &[usize]) -> Option<bool> {
+        if let Some(bits) = self.constant_of(cond, comps[0]) {
+            return Some(bits != 0);
+        }
+        let all = self.all_lanes();
+        let first = self.known_mask(cond, comps[0]).filter(|&bits| bits == 0 || bits == all)?;
+        comps.iter().all(|&c| self.known_mask(cond, c) == Some(first)).then_some(first == all)
+    }
+}
+
+impl<'k> Search<'k> {
+    /// A block that every invocation goes through, or the settled way of a branch.
+    fn block(&mut self, block: &'k Block) {
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => {
+                    self.ops[value.index()] = Some(op);
+                    self.guard(inst);
+                }
+                Inst::If { cond, then, otherwise, results } if results.is_empty() && falls_through(otherwise) => {
+                    if then.insts.is_empty() && then.end == End::Return {
+                        self.wanted.push((*cond, false, 0));
+                    } else if matches!(then.end, End::Yield(_)) && 2 * steps(then) >= self.steps {
+                        // Where it does not hold there is little to do.
+                        self.wanted.push((*cond, true, 0));
+                        self.block(then);
+                    } else {
+                        self.guards(then);
+                    }
+                }
+                inst => self.inner(inst),
+            }
+        }
+    }
+
+    fn inner(&mut self, inst: &'k Inst) {
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                self.guards(then);
+                self.guards(otherwise);
+            }
+            Inst::Loop(inner) => {
+                self.weight = self.weight.saturating_mul(8).min(1 << 12);
+                self.guards(&inner.body);
+                self.weight = (self.weight / 8).max(2);
+            }
+            inst => self.guard(inst),
+        }
+    }
+
+    fn guards(&mut self, block: &'k Block) {
+        block.insts.iter().for_each(|inst| self.inner(inst));
+    }
+
+    fn guard(&mut self, inst: &Inst) {
+        let guard = match inst {
+            Inst::Let(_, Op::Load { guard, .. }) | Inst::Store { guard, .. } | Inst::Atomic { guard, .. } => *guard,
+            _ => None,
+        };
+        self.wanted.extend(guard.map(|guard| (guard, true, self.weight)));
+    }
+}
+
+/// The values of a block that are needed, in the order in which they are made.
+fn collect(block: &Block, needed: &[bool], order: &mut Vec<Value>) {
+    for inst in &block.insts {
+        match inst {
+            Inst::Let(value, _) if needed[value.index()] => order.push(*value),
+            Inst::If { then, .. } => collect(then, needed, order),
+            _ => {}
+        }
+    }
+}
+
+fn steps(block: &Block) -> usize {
+    let mut count = 0;
+    super::super::visit(block, &mut |_| count += 1);
+    count
+}
+
+fn negated(op: Binary) -> Option<Binary> {
+    Some(match op {
+        Binary::Lt => Binary::Ge,
+        Binary::Le => Binary::Gt,
+        Binary::Gt => Binary::Le,
+        Binary::Ge => Binary::Lt,
+        Binary::Eq => Binary::Ne,
+        _ => return None,
+    })
+}
