@@ -85,9 +85,6 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     }
     let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at };
     for (at, m) in code.iter().enumerate() {
-        if m.makes().is_some_and(|r| allocation.is_unused(r)) {
-            continue;
-        }
         emitter.instruction(m, at);
     }
     let mut asm = emitter.asm;

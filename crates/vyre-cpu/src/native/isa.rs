@@ -1,5 +1,7 @@
 //! Instruction sets that code is made for.
 
+use super::asm::Len;
+
 /// What vectors code is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Isa {
@@ -18,6 +20,15 @@ impl Isa {
             Isa::Avx2 => 8,
             Isa::Avx512 => 16,
             Isa::Simd128 => 4,
+        }
+    }
+
+    /// Width of a vector.
+    pub(super) fn len(self) -> Len {
+        match self {
+            Isa::Avx512 => Len::L512,
+            Isa::Avx2 => Len::L256,
+            Isa::Simd128 => Len::L128,
         }
     }
 

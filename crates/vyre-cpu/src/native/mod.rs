@@ -1,7 +1,7 @@
 //! Machine code.
 //!
 //! `shape` finds how values change over lanes, `lower` turns the kernel form into machine instructions for a block of vectors,
-//! `regalloc` and `emit` make bytes of them for x86-64 and `clif` for other processors, `code` holds the bytes in executable
+//! `tidy` takes out what is not needed, `regalloc` and `emit` make bytes of them for x86-64 and `clif` for other processors, `code` holds the bytes in executable
 //! memory, and `helper` is what they call.
 
 mod asm;
@@ -18,6 +18,7 @@ mod mir;
 mod ops;
 mod regalloc;
 mod shape;
+mod tidy;
 
 use vyre_foundation::ir::Builtin;
 use vyre_foundation::kernel::{Block, Inst, Kernel, Op};
@@ -206,6 +207,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     let last = candidates.len() - 1;
     for (position, tiling) in candidates.into_iter().enumerate() {
         let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
+        tidy::tidy(&mut lowered, isa);
         let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         // The largest block whose values fit into registers, but for a few that are rarely used.
         if allocation.vector_cost > MOST_SPILLED * allocation.total_cost && position != last {

@@ -56,12 +56,6 @@ impl Allocation {
         }
     }
 
-    /// Nothing reads the register.
-    pub(super) fn is_unused(&self, r: R) -> bool {
-        let interval = &self.intervals[r.class() as usize][r.index()];
-        interval.start == interval.end
-    }
-
     /// Physical registers of a class that hold values across an instruction.
     pub(super) fn live_across(&self, class: Class, instruction: usize) -> Vec<u8> {
         let at = instruction as u32 * 2;

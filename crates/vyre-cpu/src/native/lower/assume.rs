@@ -197,9 +197,8 @@ impl<'k> Lower<'k> {
             for &c in &comps {
                 let lin = self.lin(test.a, c);
                 let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
-                let same = |range: &&mut (Binary, Lin, R, i64, i64)| {
-                    (range.0, range.1, range.2) == (test.op, limit, lin.reg)
-                };
+                let same =
+                    |range: &&mut (Binary, Lin, R, i64, i64)| (range.0, range.1, range.2) == (test.op, limit, lin.reg);
                 match ranges.iter_mut().find(same) {
                     Some(range) => (range.3, range.4) = (range.3.min(low), range.4.max(high)),
                     None => ranges.push((test.op, limit, lin.reg, low, high)),

@@ -25,9 +25,9 @@ use super::hash::{Map, Set};
 use super::isa::Isa;
 use super::mir::{At, Class, GSrc, M, R};
 use super::shape::{self, Layout, Shape, Shapes};
+use assume::Plan;
 pub(super) use rare::{Access, Rare};
 pub(super) use regions::can_split;
-use assume::Plan;
 use value::{Lin, Rep};
 
 /// One vector of a block, by its place.
@@ -321,11 +321,7 @@ impl<'k> Lower<'k> {
     }
 
     fn len(&self) -> Len {
-        match self.isa {
-            Isa::Avx512 => Len::L512,
-            Isa::Avx2 => Len::L256,
-            Isa::Simd128 => Len::L128,
-        }
+        self.isa.len()
     }
 
     fn scalar_of(&self, value: Value) -> Scalar {

@@ -1,0 +1,168 @@
+//! Small repairs of machine instructions before they get registers: what nobody reads goes, and a vector that is loaded for one
+//! instruction is loaded where that is, by the instruction itself where it can.
+
+use super::isa::Isa;
+use super::lower::Lowered;
+use super::mir::{Class, M, R, Role, Src, Vec3};
+use super::ops;
+
+/// How often each register is read and written, per class.
+struct Counts {
+    reads: [Vec<u32>; 3],
+    writes: [Vec<u32>; 3],
+}
+
+impl Counts {
+    fn of(code: &mut [M], counts: [u32; 3]) -> Counts {
+        let none = counts.map(|count| vec![0; count as usize]);
+        let mut all = Counts { reads: none.clone(), writes: none };
+        for m in code {
+            m.visit(&mut |r, role| {
+                let (class, index) = (r.class() as usize, r.index());
+                all.reads[class][index] += u32::from(role != Role::Def);
+                all.writes[class][index] += u32::from(matches!(role, Role::Def | Role::Both));
+            });
+        }
+        all
+    }
+
+    fn reads(&mut self, r: R) -> &mut u32 {
+        &mut self.reads[r.class() as usize][r.index()]
+    }
+
+    fn writes(&self, r: R) -> u32 {
+        self.writes[r.class() as usize][r.index()]
+    }
+}
+
+/// Repairs the code of a kernel.
+pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
+    if isa == Isa::Simd128 {
+        return;
+    }
+    let mut counts = Counts::of(&mut lowered.code, lowered.counts);
+    let dead = unread(&mut lowered.code, &mut counts);
+    let code = std::mem::take(&mut lowered.code);
+    let mut late = Late { out: Vec::with_capacity(code.len()), waiting: Vec::new(), counts, isa };
+    for (m, dead) in code.into_iter().zip(dead) {
+        if !dead {
+            late.push(m);
+        }
+    }
+    late.flush();
+    lowered.code = late.out;
+}
+
+/// The instructions that only make what nobody reads.
+fn unread(code: &mut [M], counts: &mut Counts) -> Vec<bool> {
+    let mut dead = vec![false; code.len()];
+    for (m, dead) in code.iter_mut().zip(&mut dead).rev() {
+        let Some(made) = m.makes() else { continue };
+        // Its own reads don't count: a register is cleared by an instruction that reads it.
+        let mut own = 0;
+        m.visit(&mut |r, role| own += u32::from(*r == made && role != Role::Def));
+        if *counts.reads(made) > own {
+            continue;
+        }
+        *dead = true;
+        m.visit(&mut |r, role| {
+            if role != Role::Def {
+                *counts.reads(*r) -= 1;
+            }
+        });
+    }
+    dead
+}
+
+/// Code whose loads wait for their use.
+struct Late {
+    out: Vec<M>,
+    waiting: Vec<(R, M)>,
+    counts: Counts,
+    isa: Isa,
+}
+
+/// Loads that wait at most.
+const MOST_WAITING: usize = 64;
+
+impl Late {
+    fn flush(&mut self) {
+        self.out.extend(self.waiting.drain(..).map(|(_, load)| load));
+    }
+
+    fn push(&mut self, mut m: M) {
+        if let Some(r) = self.can_wait(&m) {
+            if self.waiting.len() == MOST_WAITING {
+                self.flush();
+            }
+            return self.waiting.push((r, m));
+        }
+        if self.waiting.is_empty() {
+            return self.out.push(m);
+        }
+        if self.ends_waiting(&mut m) {
+            self.flush();
+            return self.out.push(m);
+        }
+        if let M::Vec(v) = &mut m {
+            self.fold(v);
+        }
+        let (waiting, out) = (&mut self.waiting, &mut self.out);
+        m.visit(&mut |r, role| {
+            if role != Role::Def
+                && r.class() == Class::Vector
+                && let Some(place) = waiting.iter().position(|(other, _)| other == r)
+            {
+                out.push(waiting.remove(place).1);
+            }
+        });
+        self.out.push(m);
+    }
+
+    /// A whole vector is loaded for one use.
+    fn can_wait(&mut self, m: &M) -> Option<R> {
+        let M::Vec(Vec3 { op: ops::VMOVUPS, len, dst, b: Src::At(_), mask, .. }) = m else { return None };
+        let alone = mask.is_none() && *len == self.isa.len() && dst.fixed().is_none() && self.counts.writes(*dst) == 1;
+        (alone && *self.counts.reads(*dst) == 1).then_some(*dst)
+    }
+
+    /// The instruction may change memory, or an address, or where the code goes on.
+    fn ends_waiting(&self, m: &mut M) -> bool {
+        let mut changes = matches!(
+            m,
+            M::VStore { .. }
+                | M::Scatter { .. }
+                | M::Store { .. }
+                | M::Label(_)
+                | M::Jump(_)
+                | M::JumpIf(..)
+                | M::Call { .. }
+        );
+        m.visit(&mut |r, role| {
+            let writes = matches!(role, Role::Def | Role::Both);
+            changes |= writes && r.class() == Class::General && self.counts.writes(*r) > 1;
+        });
+        changes
+    }
+
+    /// Makes a load that waits an operand of the instruction that needs it.
+    fn fold(&mut self, v: &mut Vec3) {
+        let place = |waiting: &[(R, M)], wanted: R| waiting.iter().position(|(r, _)| *r == wanted);
+        let Src::R(b) = v.b else { return };
+        if !v.mask.is_none() || !v.folds() || v.len != self.isa.len() {
+            return;
+        }
+        let mut found = place(&self.waiting, b);
+        if found.is_none() && !v.a.is_none() && matches!(v.op, ops::VADDPS | ops::VMULPS | ops::VPADDD) {
+            found = place(&self.waiting, v.a);
+            if found.is_some() {
+                v.a = b;
+            }
+        }
+        if let Some(found) = found
+            && let (_, M::Vec(load)) = self.waiting.remove(found)
+        {
+            v.b = load.b;
+        }
+    }
+}

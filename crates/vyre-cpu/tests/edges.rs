@@ -1,0 +1,175 @@
+//! A block of many lanes is tested as a whole before it runs. At the edges of buffers, and of what kernels set as limits
+//! themselves, every lane still gets what the reference gives it.
+
+use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
+use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+
+/// Around one vector, one block of eight and several of them, on every path.
+const SIZES: [u32; 13] = [1, 7, 16, 17, 63, 64, 65, 127, 128, 129, 250, 256, 700];
+
+fn words(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+fn agree(what: &str, case: &Case) {
+    let expected = run_reference(case).expect("the reference runs it");
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let outcome = check_against(&CpuBackend::with_path(path), case, &expected, &Rules::exact());
+        assert!(matches!(outcome, Outcome::Same), "{what} on {path}: {outcome:?}");
+    }
+}
+
+fn var(name: &str) -> Expr {
+    Expr::var(name)
+}
+
+/// A kernel of one line over `a` and `out` of the given lengths, in workgroups of 64.
+fn line(a: u32, out: u32, groups: u32, body: Vec<Node>) -> Case {
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("a", 0, DataType::U32),
+            BufferDecl::read("limits", 1, DataType::U32),
+            BufferDecl::output("out", 2, DataType::U32).with_count(out),
+        ],
+        [64, 1, 1],
+        body,
+    );
+    let limits = [out / 2, out, 0, 3].into_iter().flat_map(u32::to_le_bytes).collect();
+    Case { grid: Some([groups, 1, 1]), ..Case::new(program, vec![words(a), limits]) }
+}
+
+#[test]
+fn buffers_that_end_inside_a_block() {
+    let i = || Expr::global_id(0);
+    for a in SIZES {
+        for out in [a, a + 1, a.div_ceil(2), 700] {
+            let groups = a.max(out).div_ceil(64) + 1;
+            let near = vec![Node::store("out", i(), Expr::load("a", i()) + 1u32)];
+            agree(&format!("{a} in, {out} out"), &line(a, out, groups, near));
+            // Before the first and behind the last element.
+            let shifted = vec![
+                Node::let_bind("left", Expr::load("a", i() - 3u32)),
+                Node::let_bind("right", Expr::load("a", i() + 5u32)),
+                Node::store("out", i() + 2u32, var("left") ^ var("right")),
+            ];
+            agree(&format!("{a} shifted, {out} out"), &line(a, out, groups, shifted));
+            let apart = vec![Node::store("out", i() * 2u32 + 1u32, Expr::load("a", i() * 3u32) + 1u32)];
+            agree(&format!("{a} apart, {out} out"), &line(a, out, groups, apart));
+            let signed = vec![
+                Node::let_bind("at", i().cast(DataType::I32) - Expr::i32(20)),
+                Node::store("out", i(), Expr::load("a", var("at").cast(DataType::U32))),
+            ];
+            agree(&format!("{a} signed, {out} out"), &line(a, out, groups, signed));
+        }
+    }
+}
+
+#[test]
+fn limits_that_a_kernel_sets() {
+    let i = || Expr::global_id(0);
+    let limit = |at: u32| Expr::load("limits", at);
+    for n in SIZES {
+        let groups = n.div_ceil(64) + 2;
+        let work = |to: Expr| Node::store("out", i(), Expr::load("a", i()) * 3u32 + to);
+        let bodies = [
+            ("an early return", vec![Node::if_then(i().ge(limit(0)), vec![Node::Return(None)]), work(i())]),
+            ("a late return", vec![Node::if_then(limit(1).le(i()), vec![Node::Return(None)]), work(i())]),
+            ("nobody", vec![Node::if_then(i().lt(limit(2)), vec![work(i())])]),
+            ("inside", vec![Node::if_then(i().gt(limit(3)) & i().lt(limit(0)), vec![work(i())])]),
+            ("all but the first", vec![Node::if_then(i().ne(0u32), vec![work(i())])]),
+            ("outside", vec![Node::if_then(i().ge(limit(0)), vec![work(i())]), Node::store("out", i() / 2u32, i())]),
+            (
+                "a loop after a return",
+                vec![
+                    Node::if_then(i().ge(limit(0)), vec![Node::Return(None)]),
+                    Node::var("sum", DataType::U32, 0u32),
+                    Node::for_range(
+                        "k",
+                        0u32,
+                        i() % 5u32,
+                        vec![Node::assign("sum", var("sum") + Expr::load("a", i() + var("k")))],
+                    ),
+                    Node::store("out", i(), var("sum")),
+                ],
+            ),
+        ];
+        for (what, body) in bodies {
+            agree(&format!("{what}, {n}"), &line(n + 3, n, groups, body));
+        }
+    }
+}
+
+/// Five points of a plane, in blocks of several rows and one.
+#[test]
+fn the_inside_of_a_plane() {
+    for (width, height, size) in
+        [(200u32, 9u32, [32, 8, 1]), (130, 16, [64, 4, 1]), (33, 5, [16, 1, 1]), (5, 40, [8, 8, 1])]
+    {
+        let at = |x: Expr, y: Expr| Expr::load("a", y * width + x);
+        let (x, y) = (|| var("x"), || var("y"));
+        let inside = x().gt(0u32) & x().lt(width - 1) & y().gt(0u32) & y().lt(height - 1);
+        let sum = at(x(), y()) * 5u32 + at(x() - 1u32, y()) + at(x() + 1u32, y()) + at(x(), y() - 1u32);
+        let sum = sum + at(x(), y() + 1u32);
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(width * height - 7),
+            ],
+            size,
+            vec![
+                Node::let_bind("x", Expr::global_id(0)),
+                Node::let_bind("y", Expr::global_id(1)),
+                Node::if_then(inside, vec![Node::store("out", y() * width + x(), sum)]),
+            ],
+        );
+        let grid = Some([width.div_ceil(size[0]), height.div_ceil(size[1]), 1]);
+        for missing in [0, 1, 50, width * 2] {
+            let case = Case { grid, ..Case::new(program.clone(), vec![words(width * height - missing)]) };
+            agree(&format!("{width} x {height} without {missing}"), &case);
+        }
+    }
+}
+
+/// Sums of a workgroup, the last of which is not full.
+#[test]
+fn a_workgroup_at_the_edge() {
+    let lid = || Expr::local_id(0);
+    for (count, size) in
+        [(1u32, 256u32), (255, 256), (256, 256), (257, 256), (1000, 256), (1024, 256), (500, 96), (90, 40)]
+    {
+        let half = size.next_power_of_two() / 2;
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(count.div_ceil(size)),
+                BufferDecl::workgroup("part", 0, DataType::U32).with_count(half * 2),
+            ],
+            [size, 1, 1],
+            vec![
+                Node::store("part", lid(), Expr::load("a", Expr::global_id(0))),
+                Node::barrier(),
+                Node::var("half", DataType::U32, half),
+                Node::forever(vec![
+                    Node::if_then(var("half").eq(0u32), vec![Node::Break]),
+                    Node::if_then(
+                        lid().lt(var("half")),
+                        vec![Node::store(
+                            "part",
+                            lid(),
+                            Expr::load("part", lid()) + Expr::load("part", lid() + var("half")),
+                        )],
+                    ),
+                    Node::barrier(),
+                    Node::assign("half", var("half") / 2u32),
+                ]),
+                Node::if_then(
+                    lid().eq(0u32),
+                    vec![Node::store("out", Expr::workgroup_id(0), Expr::load("part", 0u32))],
+                ),
+            ],
+        );
+        let case = Case { grid: Some([count.div_ceil(size) + 1, 1, 1]), ..Case::new(program, vec![words(count)]) };
+        agree(&format!("{count} in workgroups of {size}"), &case);
+    }
+}
