@@ -280,7 +280,6 @@ impl<'k> Lower<'k> {
             let inner = self.enter_scope();
             self.current = vec![c];
             self.define(cond, op, c);
-            self.exec.clone_from(&before);
             self.divergent_ways(cond, then, otherwise, results, &[], &[c]);
             self.leave_scope(inner);
             self.bind(next);
@@ -296,13 +295,17 @@ impl<'k> Lower<'k> {
             return;
         }
         self.find_deferrable(run);
-        self.current = comps.to_vec();
+        self.current.clear();
+        self.current.extend_from_slice(comps);
         let count = self.components.len();
-        let mut done = vec![false; run.len() * count];
+        // One component shares nothing.
+        let alone = comps.len() == 1;
+        let mut done = if alone { Vec::new() } else { vec![false; run.len() * count] };
         for &c in comps {
             for (number, inst) in run.iter().enumerate() {
                 match inst {
                     Inst::Let(value, _) if self.ready[value.index()] => {}
+                    Inst::Let(value, op) if alone => self.define(*value, op, c),
                     Inst::Let(value, op) => {
                         let axes = self.shape_of(*value).axes;
                         let place = number * count + self.shared[usize::from(axes)][c];
@@ -665,8 +668,8 @@ impl<'k> Lower<'k> {
         if needs_all(then) || needs_all(otherwise) {
             self.divergent_ways(cond, then, otherwise, results, &out, comps);
         } else {
+            // None of them changes what another one's lanes are.
             for &c in comps {
-                self.exec.clone_from(&before);
                 self.divergent_ways(cond, then, otherwise, results, &out, &[c]);
             }
         }
@@ -689,7 +692,7 @@ impl<'k> Lower<'k> {
         out: &[R],
         comps: &[usize],
     ) {
-        let before = self.exec.clone();
+        let before: Vec<Option<R>> = comps.iter().map(|&c| self.exec[c]).collect();
         for (block, is_then) in [(then, true), (otherwise, false)] {
             let empty = block.insts.is_empty()
                 && matches!(&block.end, End::Yield(values) if values.is_empty() && out.is_empty());
@@ -701,15 +704,16 @@ impl<'k> Lower<'k> {
             {
                 let lanes = if is_then { bits } else { !bits & self.all_lanes() };
                 if lanes != 0 {
-                    self.known_way(block, lanes, before[c], results, out, c);
+                    self.known_way(block, lanes, before[0], results, out, c);
                 }
                 continue;
             }
             let masks: Vec<R> = comps
                 .iter()
-                .map(|&c| {
+                .zip(&before)
+                .map(|(&c, &before)| {
                     let cond = self.mask_of(cond, c);
-                    match (before[c], is_then) {
+                    match (before, is_then) {
                         (Some(exec), true) => self.mask_and(exec, cond),
                         (Some(exec), false) => self.mask_minus(exec, cond),
                         (None, true) => cond,

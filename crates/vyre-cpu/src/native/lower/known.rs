@@ -88,9 +88,20 @@ impl<'k> Lower<'k> {
             }
         };
         let ((a, by), (b, with)) = (lane(a)?, lane(b)?);
-        let at =
-            |base: i32, stride: i32, lane: u32| u64::from(base.wrapping_add(stride.wrapping_mul(lane as i32)) as u32);
-        let holds = |lane: &u32| eval::binary(op, scalar, at(a, by, *lane), at(b, with, *lane)) != 0;
+        let sign = if scalar.is_signed() { 1 << 31 } else { 0 };
+        // Numbers with a sign keep their order as numbers without one when the highest bit is turned over.
+        let at = |base: i32, stride: i32, lane: u32| base.wrapping_add(stride.wrapping_mul(lane as i32)) as u32 ^ sign;
+        let holds = |lane: &u32| {
+            let order = at(a, by, *lane).cmp(&at(b, with, *lane));
+            match op {
+                Binary::Eq => order.is_eq(),
+                Binary::Ne => order.is_ne(),
+                Binary::Lt => order.is_lt(),
+                Binary::Le => order.is_le(),
+                Binary::Gt => order.is_gt(),
+                _ => order.is_ge(),
+            }
+        };
         Some((0..self.lanes()).filter(holds).fold(0, |bits, lane| bits | 1 << lane))
     }
 

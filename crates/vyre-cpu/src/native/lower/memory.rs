@@ -369,7 +369,8 @@ impl<'k> Lower<'k> {
     fn exec_of_sharers(&mut self, value: Value, c: usize) -> Option<R> {
         let axes = usize::from(self.shape_of(value).axes);
         let mut masks: Vec<R> = Vec::new();
-        for other in self.current.clone() {
+        for at in 0..self.current.len() {
+            let other = self.current[at];
             if self.shared[axes][other] == self.shared[axes][c] {
                 masks.push(self.exec[other]?);
             }
