@@ -49,11 +49,9 @@ impl CpuPath {
         }
     }
 
-    /// The fastest path of this machine that holds the conformance suite. On riscv64 that is the interpreter: there code made by
-    /// Cranelift ran random programs right, but crashed in the suite, and is only taken when asked for.
+    /// The fastest path of this machine.
     pub fn best() -> CpuPath {
-        let sound = |path: CpuPath| path != CpuPath::Cranelift || cfg!(not(target_arch = "riscv64"));
-        CpuPath::ALL.into_iter().find(|&path| path.is_here() && sound(path)).unwrap_or(CpuPath::Interpret)
+        CpuPath::ALL.into_iter().find(|path| path.is_here()).unwrap_or(CpuPath::Interpret)
     }
 
     /// The path that `VYRE_CPU` names, else the fastest. A word that names none, or one that this machine can't take, is an
