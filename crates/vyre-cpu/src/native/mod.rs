@@ -1,8 +1,8 @@
 //! Machine code.
 //!
 //! `shape` finds how values change over lanes, `lower` turns the kernel form into machine instructions for a block of vectors,
-//! `tidy` takes out what is not needed, `regalloc` and `emit` make bytes of them for x86-64 and `clif` for other processors, `code` holds the bytes in executable
-//! memory, and `helper` is what they call.
+//! `tidy` takes out what is not needed, `regalloc` and `emit` make bytes of them for x86-64 and `clif` for other processors,
+//! `code` holds the bytes in executable memory, and `helper` is what they call.
 
 mod asm;
 #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
@@ -192,6 +192,11 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
                 .filter(|&&n| n > rows / 2 && n <= most)
                 .map(|&n| Tiling { layout, vectors: (n / rows).max(1), rows })
                 .collect();
+            // Eight short chains of instructions don't fill the three units that AVX2 has on many processors.
+            let chains = isa == Isa::Avx2 && uses(&kernel.body, &|inst| matches!(inst, Inst::Loop(_)));
+            if chains && rows == 1 && most == 8 && 12 <= room {
+                all.insert(0, Tiling { layout, vectors: 12, rows });
+            }
             if rows > 1 && 4 * rows <= room {
                 all.insert(0, Tiling { layout, vectors: 4, rows });
             }
