@@ -19,6 +19,8 @@ fn float_bits(scalar: Scalar, bits: u64) -> u64 {
     }
 }
 
+const TWO_TO_31: f64 = 2_147_483_648.0;
+
 impl<'k> Lower<'k> {
     /// Defines a value for a component.
     pub(super) fn define(&mut self, value: Value, op: &'k Op, c: usize) {
@@ -380,7 +382,7 @@ impl<'k> Lower<'k> {
             }
             (Binary::Shl | Binary::Shr, _) => self.shift(op, a, b, c),
             (Binary::MulHigh, false) => self.multiply_high(a, b, c),
-            (Binary::Div | Binary::Rem, false) if self.isa == Isa::Avx512 => self.divide(op, a, b, c),
+            (Binary::Div | Binary::Rem, false) if self.isa != Isa::Simd128 => self.divide(op, a, b, c),
             _ => self.rare_binary(op, a, b, c),
         }
     }
@@ -445,30 +447,57 @@ impl<'k> Lower<'k> {
     /// 32-bit division through f64, which is exact: no quotient of 32-bit integers rounds up to the next integer.
     fn divide(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
         let signed = self.scalar_of(a).is_signed();
-        let (widen, narrow) = match signed {
-            true => (ops::VCVTDQ2PD, ops::VCVTTPD2DQ),
-            false => (ops::VCVTUDQ2PD, ops::VCVTTPD2UDQ),
-        };
         let (x, y) = (self.vector_of(a, c), self.vector_of(b, c));
         let mut halves = [R::NONE; 2];
         for (part, half) in halves.iter_mut().enumerate() {
             let (x, y) = if part == 0 { (x, y) } else { (self.upper_half(x), self.upper_half(y)) };
-            let x = self.vec(widen, R::NONE, Src::R(x));
-            let y = self.vec(widen, R::NONE, Src::R(y));
+            let (x, y) = (self.as_doubles(x, signed), self.as_doubles(y, signed));
             let quotient = self.vec(ops::VDIVPD, x, Src::R(y));
-            *half = self.vec(narrow, R::NONE, Src::R(quotient));
+            *half = self.from_doubles(quotient, signed);
         }
-        let quotient = self.join_halves(halves[0], halves[1]);
+        let mut quotient = self.join_halves(halves[0], halves[1]);
+        if self.isa == Isa::Avx2 && !signed {
+            let turned = self.constant(1 << 31);
+            quotient = self.vec(ops::VPXORD, quotient, Src::R(turned));
+        }
         let zero = self.constant(0);
-        let by_zero = self.new_mask();
-        let v = Vec3 { imm: Some(0), ..self.vec3(ops::VPCMPD, by_zero, y, Src::R(zero)) };
-        self.push(M::Vec(v));
+        let by_zero = if self.isa == Isa::Avx2 {
+            self.vec(ops::VPCMPEQD, y, Src::R(zero))
+        } else {
+            let by_zero = self.new_mask();
+            let v = Vec3 { imm: Some(0), ..self.vec3(ops::VPCMPD, by_zero, y, Src::R(zero)) };
+            self.push(M::Vec(v));
+            by_zero
+        };
         if op == Binary::Div {
             return Rep::Vector(self.blend(Scalar::U32, by_zero, Src::R(x), false, quotient), R::NONE);
         }
         let product = self.vec(ops::VPMULLD, quotient, Src::R(y));
         let rem = self.vec(ops::VPSUBD, x, Src::R(product));
         Rep::Vector(self.blend(Scalar::U32, by_zero, Src::R(zero), false, rem), R::NONE)
+    }
+
+    /// Half of the lanes as doubles. AVX2 only knows signed ones: others are shifted by 2³¹ and back.
+    fn as_doubles(&mut self, half: R, signed: bool) -> R {
+        if signed || self.isa != Isa::Avx2 {
+            return self.vec(if signed { ops::VCVTDQ2PD } else { ops::VCVTUDQ2PD }, R::NONE, Src::R(half));
+        }
+        let turned = self.constant(1 << 31);
+        let half = self.vec(ops::VPXORD, half, Src::R(turned));
+        let shifted = self.vec(ops::VCVTDQ2PD, R::NONE, Src::R(half));
+        let by = self.constant64(TWO_TO_31.to_bits());
+        self.vec(ops::VADDPD, shifted, Src::R(by))
+    }
+
+    /// The whole part of doubles as half of the lanes; under AVX2, less 2³¹ when they have no sign.
+    fn from_doubles(&mut self, v: R, signed: bool) -> R {
+        if signed || self.isa != Isa::Avx2 {
+            return self.vec(if signed { ops::VCVTTPD2DQ } else { ops::VCVTTPD2UDQ }, R::NONE, Src::R(v));
+        }
+        let whole = self.vec_imm(ops::VROUNDPD, R::NONE, Src::R(v), 11);
+        let by = self.constant64(TWO_TO_31.to_bits());
+        let shifted = self.vec(ops::VSUBPD, whole, Src::R(by));
+        self.vec(ops::VCVTTPD2DQ, R::NONE, Src::R(shifted))
     }
 
     fn compare(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
