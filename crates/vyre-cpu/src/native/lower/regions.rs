@@ -471,7 +471,9 @@ impl<'k> Lower<'k> {
                     let mut ready = !matches!(op, Op::Subgroup(..) | Op::Matrix(_));
                     visit_operands(op, &mut |operand| ready &= !made.contains(&operand));
                     if let Op::Load { address, .. } = op {
-                        ready &= !writes(insts, address.memory);
+                        // What is between may be why the place is known to be inside.
+                        let ways = kept.iter().any(|inst| matches!(inst, Inst::If { .. } | Inst::Loop(_)));
+                        ready &= !ways && !writes(insts, address.memory);
                     }
                     ready
                 }
