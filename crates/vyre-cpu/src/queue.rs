@@ -1,5 +1,5 @@
 //! Launches in the order of submission. Small ones run at once on the caller's thread; the others on a thread of the queue,
-//! which spreads them over the cores.
+//! which spreads them over the cores, unless somebody waits for them before that thread is there.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -74,11 +74,17 @@ impl Shared {
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             };
-            state.running = Some((job.number, job.stop.clone()));
-            drop(state);
-            let outcome = if job.stop.is_set() { Ok(()) } else { (job.work)(&job.stop) };
-            self.finish(job.number, outcome);
+            drop(self.start(state, job));
         }
+    }
+
+    /// Runs a launch that is the next one.
+    fn start<'a>(&'a self, mut state: MutexGuard<'a, State>, job: Job) -> MutexGuard<'a, State> {
+        state.running = Some((job.number, job.stop.clone()));
+        drop(state);
+        let outcome = if job.stop.is_set() { Ok(()) } else { (job.work)(&job.stop) };
+        self.finish(job.number, outcome);
+        self.lock()
     }
 }
 
@@ -127,6 +133,16 @@ impl Queue {
         }
         let mut late = false;
         while state.completed < number {
+            // Whoever has nothing else to do need not wake up the queue's thread, which takes longer than many a launch.
+            if timeout.is_none()
+                && state.running.is_none()
+                && state.waiting.front().is_some_and(|job| job.number <= number)
+            {
+                if let Some(job) = state.waiting.pop_front() {
+                    state = self.0.start(state, job);
+                }
+                continue;
+            }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = match left {
                 Some(left) if !late => {
@@ -195,6 +211,34 @@ mod tests {
         }
         queue.wait(last, None).unwrap();
         assert_eq!(*seen.lock().unwrap(), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn many_who_wait_run_every_launch_once_and_in_order() {
+        let queue = Queue::default();
+        let seen = Mutex::new(Vec::new());
+        let running = Arc::new(AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let running = Arc::clone(&running);
+                        let work = move |_: &Stop| {
+                            assert_eq!(running.fetch_add(1, SeqCst), 0, "one at a time");
+                            std::thread::yield_now();
+                            running.fetch_sub(1, SeqCst);
+                            Ok(())
+                        };
+                        let number = queue.submit(false, Box::new(work)).unwrap();
+                        queue.wait(number, None).unwrap();
+                        seen.lock().unwrap().push(number);
+                    }
+                });
+            }
+        });
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen, (1..=800).collect::<Vec<_>>());
     }
 
     #[test]

@@ -453,7 +453,7 @@ impl<'k> Lower<'k> {
             let (x, y) = if part == 0 { (x, y) } else { (self.upper_half(x), self.upper_half(y)) };
             let (x, y) = (self.as_doubles(x, signed), self.as_doubles(y, signed));
             let quotient = self.vec(ops::VDIVPD, x, Src::R(y));
-            *half = self.from_doubles(quotient, signed);
+            *half = self.doubles_to_words(quotient, signed);
         }
         let mut quotient = self.join_halves(halves[0], halves[1]);
         if self.isa == Isa::Avx2 && !signed {
@@ -490,7 +490,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The whole part of doubles as half of the lanes; under AVX2, less 2³¹ when they have no sign.
-    fn from_doubles(&mut self, v: R, signed: bool) -> R {
+    fn doubles_to_words(&mut self, v: R, signed: bool) -> R {
         if signed || self.isa != Isa::Avx2 {
             return self.vec(if signed { ops::VCVTTPD2DQ } else { ops::VCVTTPD2UDQ }, R::NONE, Src::R(v));
         }

@@ -3,6 +3,7 @@
 use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Memory, Op, Scalar, Value};
 
 use super::super::asm::{Alu, Cond};
+use super::super::hash::{Map, Set};
 use super::super::mir::{At, GSrc, M, R, Role, Src, Vec3};
 use super::super::ops;
 use super::super::shape::{Lane, collect_ends};
@@ -441,14 +442,12 @@ impl<'k> Lower<'k> {
     /// A register of the right kind for each component that a value needs.
     pub(super) fn fresh(&mut self, value: Value, comps: &[usize]) {
         let scalar = self.scalar_of(value);
-        let mut done: Vec<usize> = Vec::new();
+        let mut done = vec![false; self.components.len()];
         let axes = self.shape_of(value).axes;
         for &c in comps {
-            let shared = self.shared[usize::from(axes)][c];
-            if done.contains(&shared) {
+            if std::mem::replace(&mut done[self.shared[usize::from(axes)][c]], true) {
                 continue;
             }
-            done.push(shared);
             let rep = if self.is_scalar(value) {
                 Rep::General(Lin::reg(self.general()))
             } else if scalar == Scalar::Bool {
@@ -487,20 +486,18 @@ impl<'k> Lower<'k> {
     fn assign_each(&mut self, moves: &[(Value, Value)], comps: &[usize], masked: &[bool]) {
         // Register by register: (destination, source, mask, what it is).
         let mut pending: Vec<(R, R, Option<R>, Scalar)> = Vec::new();
-        let mut single: Vec<R> = Vec::new();
+        let mut single: Set<R> = Set::default();
         for (&(to, from), &masked) in moves.iter().zip(masked) {
             if self.uses[to.index()] == 0 {
                 continue;
             }
             let scalar = self.scalar_of(to);
             let axes = self.shape_of(to).axes;
-            let mut done: Vec<usize> = Vec::new();
+            let mut done = vec![false; self.components.len()];
             for &c in comps {
-                let shared = self.shared[usize::from(axes)][c];
-                if done.contains(&shared) {
+                if std::mem::replace(&mut done[self.shared[usize::from(axes)][c]], true) {
                     continue;
                 }
-                done.push(shared);
                 let mask = if masked { self.exec[c] } else { None };
                 match self.rep(to, 0, c) {
                     Rep::General(target) => {
@@ -518,7 +515,7 @@ impl<'k> Lower<'k> {
                         for (part, target) in [low, high].into_iter().enumerate().take(Self::parts(scalar)) {
                             let source = self.vector_part(from, 0, c, part);
                             if self.uses[from.index()] == 1 && matches!(self.rep(from, 0, c), Rep::Vector(..)) {
-                                single.push(source);
+                                single.insert(source);
                             }
                             let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
                             pending.push((target, source, mask, scalar));
@@ -529,17 +526,19 @@ impl<'k> Lower<'k> {
             }
         }
         pending.retain(|(to, from, ..)| to != from);
-        // A source that is about to be overwritten is kept aside.
-        for position in 0..pending.len() {
-            let source = pending[position].1;
-            if pending[..position].iter().any(|(to, ..)| *to == source) {
+        // A source that is about to be overwritten is kept aside. Those copies come before the moves, because they are pushed first.
+        let mut written: Set<R> = Set::default();
+        let mut readers: Map<R, u32> = Map::default();
+        for (to, source, ..) in &mut pending {
+            if written.contains(source) {
                 let kept = self.reg(source.class());
-                self.push(M::Mov { dst: kept, src: source });
-                pending[position].1 = kept;
+                self.push(M::Mov { dst: kept, src: *source });
+                *source = kept;
             }
+            written.insert(*to);
+            *readers.entry(*source).or_default() += 1;
         }
-        // Those copies come before the moves, because they were pushed first.
-        single.retain(|r| pending.iter().filter(|(_, from, ..)| from == r).count() == 1);
+        single.retain(|r| readers.get(r) == Some(&1));
         for (to, from, mask, scalar) in pending {
             let whole = mask.is_none() || scalar.bits() != 64;
             if whole && single.contains(&from) && self.compute_into(to, from, mask) {
@@ -572,6 +571,13 @@ impl<'k> Lower<'k> {
         for at in (0..self.code.len()).rev().take(96) {
             if matches!(self.code[at], M::Label(_) | M::Jump(_) | M::JumpIf(..) | M::Call { .. }) {
                 return false;
+            }
+            // Most instructions are of this kind and have nothing to do with either.
+            if let M::Vec(Vec3 { dst, a, b, mask, .. }) = &self.code[at]
+                && [dst, a, mask].into_iter().all(|r| *r != to && *r != from)
+                && !matches!(b, Src::R(r) if *r == to || *r == from)
+            {
+                continue;
             }
             let (mut makes, mut touches_to, mut touches_from) = (false, false, false);
             let mut reads_to_only = true;
