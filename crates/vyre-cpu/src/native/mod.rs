@@ -72,17 +72,53 @@ const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
 
+/// What decides how a kernel is compiled.
+#[derive(Default)]
+struct Survey {
+    steps: usize,
+    loops: bool,
+    matrices: bool,
+    subgroups: bool,
+    /// The invocation's place in its workgroup along x, or the workgroup's.
+    place: bool,
+    /// The place in the workgroup as one number.
+    line: bool,
+}
+
+impl Survey {
+    fn of(kernel: &Kernel) -> Survey {
+        let mut survey = Survey::default();
+        visit(&kernel.body, &mut |inst| {
+            survey.steps += 1;
+            match inst {
+                Inst::Loop(_) => survey.loops = true,
+                Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
+                Inst::Let(_, Op::Subgroup(..)) => survey.subgroups = true,
+                Inst::Let(_, Op::Builtin(builtin)) => match builtin {
+                    Builtin::LocalId(0) | Builtin::WorkgroupId(0) => survey.place = true,
+                    Builtin::LocalIndex => survey.line = true,
+                    Builtin::SubgroupLane | Builtin::SubgroupId => survey.subgroups = true,
+                    _ => {}
+                },
+                _ => {}
+            }
+        });
+        survey
+    }
+}
+
 /// Why a kernel can't be compiled; the interpreter then runs it.
 pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
-    if uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Matrix(_)))) {
+    let survey = Survey::of(kernel);
+    if survey.matrices {
         return Some("it has matrix operations".to_owned());
     }
     let total: u32 = kernel.workgroup_size.iter().product();
     let vectors = total.div_ceil(isa.lanes()) as usize;
-    let mut steps = 0;
-    visit(&kernel.body, &mut |_| steps += 1);
-    let layout = layout(kernel, isa);
-    let whole = layout != Layout::Rows && pieces(kernel, isa, layout, &shape::analyse(kernel, layout)).is_empty();
+    let layout = layout(kernel, isa, &survey);
+    let steps = survey.steps;
+    let whole = layout != Layout::Rows
+        && (isa != Isa::Simd128 || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout)).is_empty());
     // Cranelift takes long for such blocks, and their code was not seen to hold on every processor.
     if whole && isa == Isa::Simd128 && vectors > 64 {
         return Some(format!("{vectors} vectors of a workgroup are too much code"));
@@ -94,17 +130,6 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
         return Some("it has too many memories".to_owned());
     }
     None
-}
-
-fn uses(block: &Block, what: &dyn Fn(&Inst) -> bool) -> bool {
-    block.insts.iter().any(|inst| {
-        what(inst)
-            || match inst {
-                Inst::If { then, otherwise, .. } => uses(then, what) || uses(otherwise, what),
-                Inst::Loop(inner) => uses(&inner.body, what),
-                _ => false,
-            }
-    })
 }
 
 fn visit(block: &Block, f: &mut dyn FnMut(&Inst)) {
@@ -122,35 +147,26 @@ fn visit(block: &Block, f: &mut dyn FnMut(&Inst)) {
 }
 
 /// How a kernel is laid over vectors.
-fn layout(kernel: &Kernel, isa: Isa) -> Layout {
+fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     let size = kernel.workgroup_size;
     let whole_rows = size[0].is_multiple_of(isa.lanes());
-    let asks = |wanted: &dyn Fn(Builtin) -> bool| {
-        uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Builtin(builtin)) if wanted(*builtin)))
-    };
-    let place_in_group = asks(&|builtin| matches!(builtin, Builtin::LocalId(0) | Builtin::WorkgroupId(0)));
-    let line = asks(&|builtin| matches!(builtin, Builtin::LocalIndex));
-    let subgroup = asks(&|builtin| matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId))
-        || uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Subgroup(..))));
-    let free = !kernel.has_barrier && kernel.shared.is_empty() && !subgroup && size[2] == 1;
-    let simple = !place_in_group || (whole_rows && size[0].is_power_of_two());
-    if free && simple && (!line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
+    let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && size[2] == 1;
+    let simple = !survey.place || (whole_rows && size[0].is_power_of_two());
+    if free && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
         return Layout::Rows;
     }
     if whole_rows { Layout::Group } else { Layout::Line }
 }
 
 /// The pieces that a workgroup can be taken in, the best first; none where it should be one block.
-fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, shapes: &shape::Shapes) -> Vec<Tiling> {
+fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
     let size = kernel.workgroup_size;
     let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
     if isa != Isa::Simd128 || vectors <= MOST_VECTORS || !lower::can_split(&kernel.body, shapes) {
         return Vec::new();
     }
     let along = if layout == Layout::Group { size[0] / isa.lanes() } else { vectors };
-    let subgroups = uses(&kernel.body, &|inst| matches!(inst, Inst::Let(_, Op::Subgroup(..))));
-    let mut steps = 0;
-    visit(&kernel.body, &mut |_| steps += 1);
+    let (subgroups, steps) = (survey.subgroups, survey.steps);
     let largest = |count: u32, most: u32| (1..=most.min(count)).rev().find(|&n| count.is_multiple_of(n)).unwrap_or(1);
     let mut all: Vec<Tiling> = Vec::new();
     for most in [16, 8, 4, 2, 1] {
@@ -169,14 +185,15 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, shapes: &shape::Shapes) -> 
 
 /// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
 pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
-    let layout = layout(kernel, isa);
+    let survey = Survey::of(kernel);
+    let layout = layout(kernel, isa, &survey);
     let shapes = shape::analyse(kernel, layout);
     let size = kernel.workgroup_size;
     let candidates: Vec<Tiling> = match layout {
         Layout::Rows => {
             // Rows share what does not depend on them, when a loop makes that worth it.
             let rows = match size[1] {
-                n if n.is_multiple_of(4) && uses(&kernel.body, &|inst| matches!(inst, Inst::Loop(_))) => 4,
+                n if n.is_multiple_of(4) && survey.loops => 4,
                 _ => 1,
             };
             // Lanes that leave a loop one by one wait for the whole block, so it is not a large one.
@@ -193,8 +210,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
                 .map(|&n| Tiling { layout, vectors: (n / rows).max(1), rows })
                 .collect();
             // Eight short chains of instructions don't fill the three units that AVX2 has on many processors.
-            let chains = isa == Isa::Avx2 && uses(&kernel.body, &|inst| matches!(inst, Inst::Loop(_)));
-            if chains && rows == 1 && most == 8 && 12 <= room {
+            if isa == Isa::Avx2 && survey.loops && rows == 1 && most == 8 && 12 <= room {
                 all.insert(0, Tiling { layout, vectors: 12, rows });
             }
             if rows > 1 && 4 * rows <= room {
@@ -205,7 +221,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             all
         }
         _ => {
-            let pieces = pieces(kernel, isa, layout, &shapes);
+            let pieces = pieces(kernel, isa, layout, &survey, &shapes);
             if pieces.is_empty() { vec![Tiling { layout, vectors: 0, rows: 0 }] } else { pieces }
         }
     };
