@@ -100,6 +100,34 @@ fn limits_that_a_kernel_sets() {
     }
 }
 
+/// What is loaded behind a condition may be inside only because of it, so it is not loaded before.
+#[test]
+fn a_limit_that_is_loaded_behind_a_condition() {
+    let (i, row) = (|| Expr::global_id(0), || Expr::workgroup_id(1));
+    let sum = (0..8u32).fold(i(), |sum, by| sum * 5u32 ^ Expr::load("a", i() + by));
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("a", 0, DataType::U32),
+            BufferDecl::read("limits", 1, DataType::U32),
+            BufferDecl::output("out", 2, DataType::U32).with_count(300),
+        ],
+        [64, 1, 1],
+        vec![
+            // Very far away in all but the first row.
+            Node::let_bind("at", row() << 28u32),
+            Node::if_then(
+                var("at").lt(Expr::len("limits")),
+                vec![
+                    Node::let_bind("limit", Expr::load("limits", var("at"))),
+                    Node::if_then(i().lt(var("limit")), vec![Node::store("out", i(), sum)]),
+                ],
+            ),
+        ],
+    );
+    let inputs = vec![words(300), [290u32, 0, 0, 0].into_iter().flat_map(u32::to_le_bytes).collect()];
+    agree("a limit behind a return", &Case { grid: Some([5, 3, 1]), ..Case::new(program, inputs) });
+}
+
 /// Five points of a plane, in blocks of several rows and one.
 #[test]
 fn the_inside_of_a_plane() {

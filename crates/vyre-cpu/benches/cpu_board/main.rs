@@ -20,7 +20,7 @@ use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Pipeline};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{self, Passes};
 
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 25;
 
 /// One work: what to launch, and the peer on the same inputs.
 struct Work {

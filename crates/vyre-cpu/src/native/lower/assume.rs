@@ -62,6 +62,8 @@ struct Search<'k> {
     steps: usize,
     /// How much an access counts here.
     weight: u32,
+    /// No condition has been passed: one may be why a load needs no guard, and then it can't come before.
+    unconditional: bool,
 }
 
 impl<'k> Lower<'k> {
@@ -69,7 +71,7 @@ impl<'k> Lower<'k> {
     pub(super) fn plan(&self) -> Plan<'k> {
         let kernel = self.kernel;
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
-        let mut search = Search { ops, wanted: Vec::new(), steps, weight: 2 };
+        let mut search = Search { ops, wanted: Vec::new(), steps, weight: 2, unconditional: true };
         search.block(&kernel.body);
         let mut plan = Plan { steps, ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
@@ -271,10 +273,13 @@ impl<'k> Search<'k> {
         for inst in &block.insts {
             match inst {
                 Inst::Let(value, op) => {
-                    self.ops[value.index()] = Some(op);
+                    if self.unconditional || !matches!(op, Op::Load { .. }) {
+                        self.ops[value.index()] = Some(op);
+                    }
                     self.guard(inst);
                 }
                 Inst::If { cond, then, otherwise, results } if results.is_empty() && falls_through(otherwise) => {
+                    self.unconditional = false;
                     if then.insts.is_empty() && then.end == End::Return {
                         self.wanted.push((*cond, false, 0));
                     } else if matches!(then.end, End::Yield(_)) && 2 * steps(then) >= self.steps {
@@ -285,7 +290,10 @@ impl<'k> Search<'k> {
                         self.guards(then);
                     }
                 }
-                inst => self.inner(inst),
+                inst => {
+                    self.unconditional &= !matches!(inst, Inst::If { .. } | Inst::Loop(_));
+                    self.inner(inst);
+                }
             }
         }
     }
