@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use vyre_driver::backend::{Binding, CompileOptions, Launch};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{AtomicOp, BufferDecl, Builtin, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
 use vyre_spec::codes;
 
 /// One check of a backend; the error says what went wrong.
 pub type DeviceCheck = fn(&dyn VyreBackend) -> Result<(), Box<dyn Error>>;
 
 /// Every check, with its name.
-pub const DEVICE_CHECKS: [(&str, DeviceCheck); 7] = [
+pub const DEVICE_CHECKS: [(&str, DeviceCheck); 8] = [
     ("large grids are split", split_grid),
     ("unaligned copies arrive", unaligned_copies),
     ("large copies arrive", large_copies),
     ("artifacts load again", artifact),
     ("launches are timed and chained", chained),
     ("threads submit at once", threads),
+    ("what compilers get wrong", compiler_bugs),
     ("endless loops end", endless),
 ];
 
@@ -207,6 +208,48 @@ fn threads(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
         }
         Ok(())
     })
+}
+
+/// Combinations that driver compilers were seen to get wrong when they are written the plain way.
+fn compiler_bugs(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let at = || Expr::global_id(0);
+    let math = |op: MathOp, args: Vec<Expr>| Expr::Math { op, args };
+    let int = |name: &str| Expr::load(name, at());
+    let minimum = |negated: Expr| {
+        let low = math(MathOp::Max, vec![Expr::i32(0), int("a")]);
+        math(MathOp::Min, vec![Expr::i32(0), math(MathOp::Min, vec![low, negated])])
+    };
+    let one_if = |cond: Expr| Expr::select(cond, Expr::i32(1), Expr::i32(0));
+    let float = || math(MathOp::Abs, vec![Expr::load("f", at())]);
+    let bounded = math(MathOp::Clamp, vec![Expr::i32(0), Expr::i32(0), math(MathOp::Abs, vec![int("a")])]);
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("a", 0, DataType::I32),
+            BufferDecl::read("b", 1, DataType::I32),
+            BufferDecl::read("f", 2, DataType::F32),
+            BufferDecl::output("negated", 3, DataType::I32),
+            BufferDecl::output("from_zero", 4, DataType::I32),
+            BufferDecl::output("absolute", 5, DataType::I32),
+            BufferDecl::output("number", 6, DataType::I32),
+            BufferDecl::output("bounded", 7, DataType::I32),
+        ],
+        [64, 1, 1],
+        vec![
+            Node::store("negated", at(), minimum(-int("b"))),
+            Node::store("from_zero", at(), minimum(Expr::i32(0) - int("b"))),
+            Node::store("absolute", at(), one_if(math(MathOp::Abs, vec![int("a")]).ge(Expr::i32(0)))),
+            Node::store("number", at(), one_if(Expr::f32(-3.0).lt(float()))),
+            Node::store("bounded", at(), bounded),
+        ],
+    );
+    let (a, b): (Vec<i32>, Vec<i32>) = ([33, -5, 5, i32::MIN].to_vec(), [33, 7, -7, 1].to_vec());
+    let floats = [f32::NAN, -1.0, 0.0, f32::INFINITY];
+    let bytes = |values: &[i32]| words(values.iter().map(|&value| value as u32));
+    let inputs = [bytes(&a), bytes(&b), words(floats.map(f32::to_bits))];
+    let results = backend.dispatch(&program, &inputs, &DispatchConfig::default())?;
+    let expected = [[-33, -7, 0, -1], [-33, -7, 0, -1], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, i32::MIN]]
+        .map(|values| bytes(&values));
+    expect(results == expected, || format!("{results:?} instead of {expected:?}"))
 }
 
 fn endless(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {

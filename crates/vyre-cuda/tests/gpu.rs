@@ -10,7 +10,7 @@ use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite}
 use vyre_cuda::CudaBackend;
 use vyre_driver::backend::{Binding, CompileOptions, Launch};
 use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_spec::codes;
 
 type Test = fn(&CudaBackend) -> Result<(), Failed>;
@@ -26,13 +26,12 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 8] = [
         ("conformance suite", conformance),
         ("random programs", random),
         ("random functions", random_functions),
         ("random programs with timeouts", random_interruptible),
         ("workgroups run together", together),
-        ("what ptxas gets wrong", compiler_bugs),
         ("sequences replay", sequences),
         ("out of memory, then normal work", out_of_memory),
         ("faults end", faults),
@@ -103,44 +102,6 @@ fn together(backend: &CudaBackend) -> Result<(), Failed> {
         expect(results == [expected], || format!("{workgroups} workgroups are wrong"))?;
     }
     Ok(())
-}
-
-/// Combinations that driver compilers were seen to get wrong when they are written the plain way.
-fn compiler_bugs(backend: &CudaBackend) -> Result<(), Failed> {
-    let at = || Expr::global_id(0);
-    let math = |op: MathOp, args: Vec<Expr>| Expr::Math { op, args };
-    let int = |name: &str| Expr::load(name, at());
-    let minimum = |negated: Expr| {
-        let low = math(MathOp::Max, vec![Expr::i32(0), int("a")]);
-        math(MathOp::Min, vec![Expr::i32(0), math(MathOp::Min, vec![low, negated])])
-    };
-    let one_if = |cond: Expr| Expr::select(cond, Expr::i32(1), Expr::i32(0));
-    let float = || math(MathOp::Abs, vec![Expr::load("f", at())]);
-    let program = Program::wrapped(
-        vec![
-            BufferDecl::read("a", 0, DataType::I32),
-            BufferDecl::read("b", 1, DataType::I32),
-            BufferDecl::read("f", 2, DataType::F32),
-            BufferDecl::output("negated", 3, DataType::I32),
-            BufferDecl::output("from_zero", 4, DataType::I32),
-            BufferDecl::output("absolute", 5, DataType::I32),
-            BufferDecl::output("number", 6, DataType::I32),
-        ],
-        [64, 1, 1],
-        vec![
-            Node::store("negated", at(), minimum(-int("b"))),
-            Node::store("from_zero", at(), minimum(Expr::i32(0) - int("b"))),
-            Node::store("absolute", at(), one_if(math(MathOp::Abs, vec![int("a")]).ge(Expr::i32(0)))),
-            Node::store("number", at(), one_if(Expr::f32(-3.0).lt(float()))),
-        ],
-    );
-    let (a, b): (Vec<i32>, Vec<i32>) = ([33, -5, 5, i32::MIN].to_vec(), [33, 7, -7, 1].to_vec());
-    let floats = [f32::NAN, -1.0, 0.0, f32::INFINITY];
-    let bytes = |values: &[i32]| words(values.iter().map(|&value| value as u32));
-    let inputs = [bytes(&a), bytes(&b), words(floats.map(f32::to_bits))];
-    let results = backend.dispatch(&program, &inputs, &DispatchConfig::default())?;
-    let expected = [[-33, -7, 0, -1], [-33, -7, 0, -1], [1, 1, 1, 0], [0, 1, 1, 1]].map(|values| bytes(&values));
-    expect(results == expected, || format!("{results:?} instead of {expected:?}"))
 }
 
 fn sequences(backend: &CudaBackend) -> Result<(), Failed> {

@@ -288,11 +288,18 @@ impl Expand {
         let sign_bit = self.i(Scalar::U32, format.sign.into());
         let magnitude_mask = self.i(Scalar::U32, i64::from(format.sign) - 1);
         let magnitude = self.bin(Binary::And, code, magnitude_mask);
-        // As the bits of an f32 the number is too small by a power of two, subnormal ones too.
         let up = self.i(Scalar::U32, i64::from(23 - format.mantissa));
         let bits = self.bin(Binary::Shl, magnitude, up);
-        let tiny = self.bits(bits, Scalar::F32);
-        let mut value = self.mul_c(tiny, 2f64.powi(127 - format.bias));
+        let bias = self.i(Scalar::U32, i64::from(127 - format.bias) << 23);
+        let bits = self.bin(Binary::Add, bits, bias);
+        let normal = self.bits(bits, Scalar::F32);
+        // Subnormal ones are multiples of one step. No f32 on the way is subnormal: devices take those for zero, processors are slow
+        // with them.
+        let steps = self.cast(magnitude, Scalar::F32);
+        let subnormal = self.mul_c(steps, 2f64.powi(1 - format.bias - format.mantissa as i32));
+        let smallest = self.i(Scalar::U32, 1 << format.mantissa);
+        let is_subnormal = self.bin(Binary::Lt, magnitude, smallest);
+        let mut value = self.select(is_subnormal, subnormal, normal);
         if format.nan > format.max {
             let most = self.i(Scalar::U32, format.max.into());
             let special = self.bin(Binary::Gt, magnitude, most);

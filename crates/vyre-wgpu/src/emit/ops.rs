@@ -175,6 +175,17 @@ impl Emitter<'_> {
                 return Ok(self.choose(out, below, minus, made));
             }
             Unary::Abs if !scalar.is_float() && !scalar.is_signed() => return Ok(expr),
+            Unary::Abs if !scalar.is_float() => {
+                // Not `abs`: compilers take its result for never negative, but the smallest number stays what it is.
+                let kind = |kind| move |expr| Expression::As { expr, kind, convert: None };
+                let count = self.literal(out, scalar.bits() - 1);
+                let sign = self.binary(out, BinaryOperator::ShiftRight, expr, count);
+                let flipped = self.binary(out, BinaryOperator::ExclusiveOr, expr, sign);
+                let (flipped, sign) =
+                    (self.add(out, kind(ScalarKind::Uint)(flipped)), self.add(out, kind(ScalarKind::Uint)(sign)));
+                let made = self.binary(out, BinaryOperator::Subtract, flipped, sign);
+                return Ok(self.add(out, kind(ScalarKind::Sint)(made)));
+            }
             Unary::Abs => MathFunction::Abs,
             Unary::Floor => MathFunction::Floor,
             Unary::Ceil => MathFunction::Ceil,
