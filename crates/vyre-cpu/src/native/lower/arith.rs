@@ -7,9 +7,9 @@ use super::super::isa::Isa;
 use super::super::mir::{M, R, Src, Vec3};
 use super::super::ops;
 use super::super::shape::Lane;
-use super::Lower;
 use super::known::compares;
 use super::value::{Lin, Rep};
+use super::{Lower, visit_operands};
 
 /// Bits of a float constant as the vector form holds it: f16 is computed as f32.
 fn float_bits(scalar: Scalar, bits: u64) -> u64 {
@@ -24,6 +24,30 @@ const TWO_TO_31: f64 = 2_147_483_648.0;
 impl<'k> Lower<'k> {
     /// Defines a value for a component.
     pub(super) fn define(&mut self, value: Value, op: &'k Op, c: usize) {
+        self.define_anew(value, op, c);
+        // A register that others use too must stay what it is, whatever becomes of this value.
+        if self.uses[value.index()] != 1 {
+            return;
+        }
+        let mut shared = false;
+        visit_operands(op, &mut |operand| {
+            shared |= self.uses[operand.index()] > 1
+                && self.registers(operand, c).any(|r| self.registers(value, c).any(|own| own == r));
+        });
+        if shared {
+            self.uses[value.index()] += 1;
+        }
+    }
+
+    /// The vector registers that a value is in.
+    fn registers(&self, value: Value, c: usize) -> impl Iterator<Item = R> {
+        (0..self.width_of(value)).filter_map(move |component| match self.rep(value, component, c) {
+            Rep::Vector(r, _) => Some(r),
+            _ => None,
+        })
+    }
+
+    fn define_anew(&mut self, value: Value, op: &'k Op, c: usize) {
         let scalar = self.scalar_of(value);
         if let Some(rep) = self.settled_rep(value) {
             return self.set_rep(value, 0, c, rep);
