@@ -104,7 +104,7 @@ fn limits_that_a_kernel_sets() {
 #[test]
 fn a_limit_that_is_loaded_behind_a_condition() {
     let (i, row) = (|| Expr::global_id(0), || Expr::workgroup_id(1));
-    let sum = (0..8u32).fold(i(), |sum, by| sum * 5u32 ^ Expr::load("a", i() + by));
+    let sum = (0..8u32).fold(i(), |sum, by| (sum * 5u32) ^ Expr::load("a", i() + by));
     let program = Program::wrapped(
         vec![
             BufferDecl::read("a", 0, DataType::U32),
