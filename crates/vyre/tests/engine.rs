@@ -521,6 +521,7 @@ fn code_for_the_processor_is_compiled_once_and_then_read_from_disk() {
         assert_eq!(from_bytes::<u32>(&results[0]), input.iter().map(|n| n * 2).collect::<Vec<_>>());
         engine.flush().unwrap();
         let stages = engine.metrics().finish_trace();
+        assert!(stages.contains("\"wait\""), "{stages}");
         let count = |counter| engine.metrics().counter(counter);
         (
             count(Counter::Compiles),

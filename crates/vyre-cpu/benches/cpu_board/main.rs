@@ -9,6 +9,7 @@
 //! validated program to code that can run, and of the part before the backend's own, the lowering to the kernel form.
 
 mod kernels;
+mod long;
 mod peers;
 
 use std::sync::Arc;
@@ -123,7 +124,7 @@ fn main() {
     if let Some(count) = compiles {
         println!("path {path}, median of {count} compilations");
         println!("{:<18}{:>12}{:>12}{:>12}", "work", "least us", "median us", "lowering us");
-        let long = kernels::long();
+        let long = long::long();
         let works = kernels::works();
         let programs = works.iter().map(|work| (work.name, &work.program)).chain([("two hundred lines", &long)]);
         for (name, program) in programs.filter(|(name, _)| is_wanted(name)) {

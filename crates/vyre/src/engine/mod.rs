@@ -341,21 +341,20 @@ impl Inner {
         }
         let config = &self.tuning.config_for(backend, program, plan, config);
         let able = backend.capabilities();
-        let finished = |started: Instant, results| {
-            let compute_ns = started.elapsed().as_nanos() as u64;
-            self.metrics.record(Stage::Wait, compute_ns);
-            Ok((results, Some(Timing { compute_ns, ..Timing::default() })))
+        let timed = |work: &dyn Fn() -> Result<Vec<Vec<u8>>, BackendError>| {
+            let _span = self.metrics.time(Stage::Wait);
+            let started = Instant::now();
+            let results = work()?;
+            Ok((results, Some(Timing { compute_ns: started.elapsed().as_nanos() as u64, ..Timing::default() })))
         };
         if !able.resident {
-            let started = Instant::now();
-            return finished(started, backend.dispatch_borrowed(program, inputs, config)?);
+            return timed(&|| backend.dispatch_borrowed(program, inputs, config));
         }
         let dispatch = HostDispatch::check(&**backend, program, inputs, config)?;
         let pipeline = self.pipeline(&**backend, program, &dispatch.options)?;
         // Where host and device share memory, the backend works on the caller's bytes and nothing is copied.
         if able.unified_memory {
-            let started = Instant::now();
-            return finished(started, backend.dispatch_compiled(&pipeline, &dispatch, inputs, config.timeout)?);
+            return timed(&|| backend.dispatch_compiled(&pipeline, &dispatch, inputs, config.timeout));
         }
         let plan = &dispatch.plan;
         let pool = self.pool(backend);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use vyre_driver::backend::{Binding, Buffer, Completion, Launch, Pending, Pipeline};
-use vyre_driver::metrics::{Counter, Stage};
+use vyre_driver::metrics::{Counter, Stage, Timer};
 use vyre_driver::routing::Timing;
 use vyre_driver::tuner::{Decision, Mode};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
@@ -168,6 +168,7 @@ impl Prepared {
 
     /// Waits until a dispatch and all before it are done.
     pub fn wait(&self, pending: Pending) -> Result<Completion, BackendError> {
+        let _span = self.traced(Stage::Wait);
         match &*self.ready.load() {
             Some(ready) => {
                 let done = ready.backend.wait(pending, self.config.timeout);
@@ -176,6 +177,11 @@ impl Prepared {
             // A backend without a device-resident path is done when the dispatch returns.
             None => Ok(Completion::default()),
         }
+    }
+
+    /// A span of the hot path, only while somebody looks.
+    fn traced(&self, stage: Stage) -> Option<Timer<'_>> {
+        self.engine.metrics.is_tracing().then(|| self.engine.metrics.time(stage))
     }
 
     /// Dispatches and waits. While the launch is being learnt every run teaches something; afterwards some runs are timed, so that
@@ -202,6 +208,7 @@ impl Prepared {
         let started = timed.then(Instant::now);
         self.engine.metrics.add(Counter::Dispatches, 1);
         let launch = Launch { bindings: &ready.bindings, grid: ready.grid, timed };
+        let _span = self.traced(Stage::Wait);
         let submitted = ready.backend.submit(&ready.pipeline, &launch);
         let done = submitted.and_then(|pending| ready.backend.wait(pending, self.config.timeout));
         let completion = done.map_err(|error| self.failed(ready, error))?;
