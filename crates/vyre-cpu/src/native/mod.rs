@@ -58,9 +58,11 @@ struct FrameShape {
 /// Steps of all vectors of a workgroup that may make one block. More would be a great deal of code.
 const MAX_STEPS: usize = 1 << 16;
 
-/// Most vectors of a workgroup that are one block where a piece at a time would do as well. That is for the instruction set with
-/// the smallest vectors, of which a workgroup has many.
-const MOST_VECTORS: u32 = 8;
+/// Most vectors of a workgroup that are one block where a piece at a time would do as well, and most steps of all of them.
+const MOST_VECTORS: u32 = 64;
+const MOST_GROUP_STEPS: usize = 1 << 13;
+/// Most vectors for Cranelift, which takes ten times as long for a step.
+const MOST_VECTORS_128: u32 = 8;
 /// Steps of all vectors of a piece.
 const PIECE_STEPS: usize = 1 << 9;
 
@@ -162,7 +164,11 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
 fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
     let size = kernel.workgroup_size;
     let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
-    if isa != Isa::Simd128 || vectors <= MOST_VECTORS || !lower::can_split(&kernel.body, shapes) {
+    let is_small = match isa {
+        Isa::Simd128 => vectors <= MOST_VECTORS_128,
+        _ => vectors <= MOST_VECTORS && vectors as usize * survey.steps <= MOST_GROUP_STEPS,
+    };
+    if is_small || !lower::can_split(&kernel.body, shapes) {
         return Vec::new();
     }
     let along = if layout == Layout::Group { size[0] / isa.lanes() } else { vectors };
