@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use vyre_driver::BackendError;
 use vyre_driver::backend::{CompileOptions, Pipeline};
 use vyre_foundation::ValidProgram;
+use vyre_foundation::ir::{BufferKind, Node, Program};
 use vyre_foundation::kernel::{self, Block, Inst, Kernel, KernelBuffer, Memory, Op, Options, Passes};
 use vyre_spec::codes;
 
@@ -86,15 +87,44 @@ impl Pipeline for CpuPipeline {
     }
 }
 
-fn lowering(options: &CompileOptions) -> Options {
+fn lowering(program: &Program, options: &CompileOptions) -> Options {
+    let passes = Passes::all();
     Options {
         specialization: options.specialization.clone(),
         workgroup_size: options.workgroup_size,
-        // A round of a loop is made for several vectors, so that few of its instructions are for the loop itself.
-        passes: Passes::all().without(Passes::UNROLL),
+        passes: if gains_by_unrolling(program) { passes } else { passes.without(Passes::UNROLL) },
         expand_math: true,
         ..Options::default()
     }
+}
+
+/// Loops up to which a program may grow by unrolling them.
+const FEW_LOOPS: usize = 4;
+
+/// A few short loops are better repeated, because then one test does for the bounds of all their accesses. With workgroup memory
+/// a round is for all vectors of a workgroup, and has few instructions for the loop itself; many loops would be much code.
+fn gains_by_unrolling(program: &Program) -> bool {
+    let mut loops = 0;
+    let mut open: Vec<&[Node]> = program.functions().iter().map(|function| function.body.as_slice()).collect();
+    open.push(program.body());
+    while let Some(nodes) = open.pop() {
+        for node in nodes {
+            match node {
+                Node::If { then, otherwise, .. } => open.extend([then.as_slice(), otherwise.as_slice()]),
+                Node::Switch { cases, .. } => open.extend(cases.iter().map(|case| case.body.as_slice())),
+                Node::For { body, .. } => {
+                    loops += 1;
+                    open.push(body);
+                }
+                Node::Loop { body, continuing, .. } => {
+                    loops += 1;
+                    open.extend([body.as_slice(), continuing.as_slice()]);
+                }
+                _ => {}
+            }
+        }
+    }
+    loops <= FEW_LOOPS && !program.buffers().iter().any(|buffer| buffer.kind == BufferKind::Workgroup)
 }
 
 impl CpuPipeline {
@@ -105,7 +135,7 @@ impl CpuPipeline {
         path: CpuPath,
         check: impl FnOnce(&Kernel) -> Result<(), BackendError>,
     ) -> Result<CpuPipeline, BackendError> {
-        let options = lowering(options);
+        let options = lowering(program, options);
         let kernel = kernel::lower(program, &options)?;
         check(&kernel)?;
         let invocations: u64 = kernel.workgroup_size.iter().map(|&n| u64::from(n)).product();
@@ -161,7 +191,7 @@ impl CpuPipeline {
         let native = Native::read(&mut input, path.isa()?)?;
         input.is_empty().then_some(CpuPipeline {
             program: program.clone(),
-            options: lowering(options),
+            options: lowering(program, options),
             workgroup_size,
             buffers,
             native: Some(native),
