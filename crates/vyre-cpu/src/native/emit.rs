@@ -12,7 +12,7 @@ const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
 /// General registers that are given out: all but rax, rcx and rdx (scratch), rsp and r15 (the context).
 const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14];
 /// The largest stack frame; code that needs more is refused.
-const MAX_FRAME: u32 = 256 << 10;
+pub(super) const MAX_FRAME: u32 = 256 << 10;
 
 /// Arguments, saved at the start of the frame: first workgroup along x (moves), end along x, y and z.
 pub(super) const ARG_X: i32 = 0;

@@ -25,13 +25,14 @@ pub(super) use target::Target;
 
 use super::asm::{Cond, Label};
 use super::context;
+use super::emit::MAX_FRAME;
 use super::lower::Lowered;
 use super::mir::{Class, M, R};
 
 /// Instructions beyond which compiling would take too long.
 const MAX_INSTRUCTIONS: usize = 60_000;
 
-/// Compiles a lowering; `None` when it uses an instruction that has no form here, or is too long.
+/// Compiles a lowering; `None` when it uses an instruction that has no form here, is too long, or needs too much stack.
 pub(super) fn compile(lowered: &Lowered, target: &Target) -> Option<Vec<u8>> {
     if lowered.code.len() > MAX_INSTRUCTIONS {
         return None;
@@ -45,6 +46,9 @@ pub(super) fn compile(lowered: &Lowered, target: &Target) -> Option<Vec<u8>> {
     }
     emitter.finish();
     let compiled = context.compile(target.isa(), &mut ControlPlane::default()).ok()?;
+    if compiled.buffer.frame_layout().is_none_or(|frame| frame.frame_to_fp_offset > MAX_FRAME) {
+        return None;
+    }
     if target.is_riscv() && !returns_its_stack(compiled.code_buffer()) {
         return None;
     }
