@@ -186,6 +186,13 @@ impl Emitter<'_> {
                 let made = self.binary(out, BinaryOperator::Subtract, flipped, sign);
                 return Ok(self.add(out, kind(ScalarKind::Sint)(made)));
             }
+            Unary::Abs if scalar == Scalar::F32 => {
+                // Not `abs`: compilers take its result for a number, and so get comparisons with NaN wrong.
+                let bits = self.as_uint(out, expr);
+                let mask = self.literal(out, u32::MAX >> 1);
+                let bits = self.binary(out, BinaryOperator::And, bits, mask);
+                return Ok(self.add(out, Expression::As { expr: bits, kind: ScalarKind::Float, convert: None }));
+            }
             Unary::Abs => MathFunction::Abs,
             Unary::Floor => MathFunction::Floor,
             Unary::Ceil => MathFunction::Ceil,
