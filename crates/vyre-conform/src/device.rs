@@ -13,7 +13,7 @@ use vyre_spec::codes;
 pub type DeviceCheck = fn(&dyn VyreBackend) -> Result<(), Box<dyn Error>>;
 
 /// Every check, with its name.
-pub const DEVICE_CHECKS: [(&str, DeviceCheck); 8] = [
+pub const DEVICE_CHECKS: [(&str, DeviceCheck); 9] = [
     ("large grids are split", split_grid),
     ("unaligned copies arrive", unaligned_copies),
     ("large copies arrive", large_copies),
@@ -21,6 +21,7 @@ pub const DEVICE_CHECKS: [(&str, DeviceCheck); 8] = [
     ("launches are timed and chained", chained),
     ("threads submit at once", threads),
     ("what compilers get wrong", compiler_bugs),
+    ("counters pass zero", counters),
     ("endless loops end", endless),
 ];
 
@@ -250,6 +251,44 @@ fn compiler_bugs(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     let expected = [[-33, -7, 0, -1], [-33, -7, 0, -1], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, i32::MIN]]
         .map(|values| bytes(&values));
     expect(results == expected, || format!("{results:?} instead of {expected:?}"))
+}
+
+/// Loops whose counter would pass zero or the largest number with one more step, around a loop that ends by itself.
+fn counters(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let sum = |value: Expr| Node::assign("sum", Expr::var("sum") * Expr::u32(3) + value);
+    let turn = |name: &str| {
+        let again = Expr::var(name).lt(Expr::load("rounds", Expr::u32(0)));
+        let step = Node::assign(name, Expr::var(name) + Expr::u32(1));
+        vec![
+            Node::var(name, DataType::U32, Expr::u32(0)),
+            Node::forever(vec![step, Node::if_then(!again, vec![Node::Break])]),
+            sum(Expr::var(name)),
+        ]
+    };
+    let with = |value: Expr, name: &str| [turn(name), vec![sum(value)]].concat();
+    let signed = Expr::var("i").cast(DataType::U32);
+    let program = Program::wrapped(
+        vec![BufferDecl::read("rounds", 0, DataType::U32), BufferDecl::output("out", 1, DataType::U32).with_count(4)],
+        [4, 1, 1],
+        vec![
+            Node::var("sum", DataType::U32, Expr::u32(0)),
+            Node::For { var: "i".into(), from: Expr::i32(-4), to: Expr::i32(-1), step: 2, body: with(signed, "a") },
+            Node::For {
+                var: "j".into(),
+                from: Expr::u32(u32::MAX - 3),
+                to: Expr::u32(u32::MAX),
+                step: 2,
+                body: with(Expr::var("j"), "b"),
+            },
+            Node::store("out", Expr::local_id(0), Expr::var("sum")),
+        ],
+    );
+    let mut expected = 0u32;
+    for value in [-4i32 as u32, -2i32 as u32, u32::MAX - 3, u32::MAX - 1] {
+        expected = (expected.wrapping_mul(3).wrapping_add(5)).wrapping_mul(3).wrapping_add(value);
+    }
+    let results = backend.dispatch(&program, &[words([5])], &DispatchConfig::default())?;
+    expect(results == [words([expected; 4])], || format!("{results:?} instead of {expected}"))
 }
 
 fn endless(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {

@@ -165,6 +165,14 @@ struct LoopVariables {
     results: Vec<Handle<LocalVariable>>,
 }
 
+/// How a loop is counted.
+struct Counting {
+    variable: Handle<LocalVariable>,
+    one: naga::Literal,
+    /// There is another round.
+    goes_on: Handle<Expression>,
+}
+
 struct Emitter<'k> {
     kernel: &'k Kernel,
     target: Target,
@@ -382,70 +390,72 @@ impl<'k> Emitter<'k> {
         self.set_all(out, &params, &repeat.init)?;
         let mut body = NagaBlock::new();
         self.bound(repeat, out, &mut body)?;
-        let counter = match repeat.counter {
-            Some(counter) => {
-                let variable = self.variable(self.ty(counter.value));
-                let from = self.value(counter.from)?;
-                self.set(out, variable, from);
-                let now = self.get(&mut body, variable);
-                self.values[counter.value.index()] = Some(now);
-                Some((counter, variable))
-            }
+        let counting = match repeat.counter {
+            Some(counter) => Some(self.count(&counter, out, &mut body)?),
             None => None,
         };
         for (&param, &variable) in repeat.params.iter().zip(&params) {
             let loaded = self.get(&mut body, variable);
             self.values[param.index()] = Some(loaded);
         }
-        self.loops.push(LoopVariables { params: params.clone(), results: results.clone() });
+        let mut continuing = NagaBlock::new();
+        if let Some(Counting { variable, one, goes_on }) = counting {
+            let mut reject = NagaBlock::new();
+            self.set_all(&mut reject, &results, &repeat.params)?;
+            reject.push(Statement::Break, Span::UNDEFINED);
+            body.push(Statement::If { condition: goes_on, accept: NagaBlock::new(), reject }, Span::UNDEFINED);
+            let now = self.get(&mut continuing, variable);
+            let one = self.add(&mut continuing, Expression::Literal(one));
+            let next = self.binary(&mut continuing, BinaryOperator::Add, now, one);
+            self.set(&mut continuing, variable, next);
+        }
+        self.loops.push(LoopVariables { params, results: results.clone() });
         self.block(&repeat.body, &mut body, &[])?;
         self.loops.pop();
-        let Some((counter, variable)) = counter else {
-            let continuing = NagaBlock::new();
-            out.push(Statement::Loop { body, continuing, break_if: None }, Span::UNDEFINED);
-            self.define_all(out, &repeat.results, &results);
-            return Ok(());
-        };
-        // The counter stays below the limit; what is left of the way decides, so that it never wraps.
-        let mut continuing = NagaBlock::new();
-        let to = self.value(counter.to)?;
-        let now = self.get(&mut continuing, variable);
-        let signed = self.ty(counter.value).scalar == Scalar::I32;
-        let step = if signed {
-            self.add(&mut continuing, Expression::Literal(naga::Literal::I32(counter.step as i32)))
-        } else {
-            self.literal(&mut continuing, counter.step)
-        };
-        let next = self.binary(&mut continuing, BinaryOperator::Add, now, step);
-        self.set(&mut continuing, variable, next);
-        let done = if counter.step == 1 {
-            // The counter was below the limit, so this can't have wrapped.
-            self.binary(&mut continuing, BinaryOperator::GreaterEqual, next, to)
-        } else {
-            let mut left = self.binary(&mut continuing, BinaryOperator::Subtract, to, now);
-            if signed {
-                left = self.as_uint(&mut continuing, left);
-            }
-            let step = self.literal(&mut continuing, counter.step);
-            self.binary(&mut continuing, BinaryOperator::LessEqual, left, step)
-        };
-        // Without a break the results are the carried values of the last round.
-        for (&param, &result) in params.iter().zip(&results) {
-            let last = self.get(&mut continuing, param);
-            self.set(&mut continuing, result, last);
-        }
-        // Nothing runs when the count is empty; then the results are the first values.
-        for (&init, &result) in repeat.init.iter().zip(&results) {
-            let init = self.value(init)?;
-            self.set(out, result, init);
-        }
-        let from = self.value(counter.from)?;
-        let condition = self.binary(out, BinaryOperator::Less, from, to);
-        let mut accept = NagaBlock::new();
-        accept.push(Statement::Loop { body, continuing, break_if: Some(done) }, Span::UNDEFINED);
-        out.push(Statement::If { condition, accept, reject: NagaBlock::new() }, Span::UNDEFINED);
+        out.push(Statement::Loop { body, continuing, break_if: None }, Span::UNDEFINED);
         self.define_all(out, &repeat.results, &results);
         Ok(())
+    }
+
+    /// Counts the rounds of a loop one by one from below to a limit above, and makes the counter from that: NVIDIA's compiler for Vulkan
+    /// takes it that a counter passes neither zero nor the largest number, and makes endless loops of those that do.
+    fn count(&mut self, counter: &Counter, out: &mut NagaBlock, body: &mut NagaBlock) -> Result<Counting, Diagnostic> {
+        let (from, to) = (self.value(counter.from)?, self.value(counter.to)?);
+        let signed = self.ty(counter.value).scalar == Scalar::I32;
+        let starts_above = !signed || self.constants.get(&counter.from).is_some_and(|&from| from >= 0);
+        if counter.step == 1 && starts_above {
+            let variable = self.variable(self.ty(counter.value));
+            self.set(out, variable, from);
+            let now = self.get(body, variable);
+            self.values[counter.value.index()] = Some(now);
+            let goes_on = self.binary(body, BinaryOperator::Less, now, to);
+            let one = if signed { naga::Literal::I32(1) } else { naga::Literal::U32(1) };
+            return Ok(Counting { variable, one, goes_on });
+        }
+        let none = self.literal(out, 0);
+        let first = if signed { self.as_uint(out, from) } else { from };
+        let last = if signed { self.as_uint(out, to) } else { to };
+        let mut rounds = self.binary(out, BinaryOperator::Subtract, last, first);
+        if counter.step > 1 {
+            let (one, step) = (self.literal(out, 1), self.literal(out, counter.step));
+            rounds = self.binary(out, BinaryOperator::Subtract, rounds, one);
+            rounds = self.binary(out, BinaryOperator::Divide, rounds, step);
+            rounds = self.binary(out, BinaryOperator::Add, rounds, one);
+        }
+        let any = self.binary(out, BinaryOperator::Less, from, to);
+        let rounds = self.choose(out, any, rounds, none);
+        let variable = self.variable(Scalar::U32.into());
+        self.set(out, variable, none);
+        let round = self.get(body, variable);
+        let goes_on = self.binary(body, BinaryOperator::Less, round, rounds);
+        let step = self.literal(body, counter.step);
+        let way = self.binary(body, BinaryOperator::Multiply, round, step);
+        let mut now = self.binary(body, BinaryOperator::Add, first, way);
+        if signed {
+            now = self.add(body, Expression::As { expr: now, kind: naga::ScalarKind::Sint, convert: None });
+        }
+        self.values[counter.value.index()] = Some(now);
+        Ok(Counting { variable, one: naga::Literal::U32(1), goes_on })
     }
 
     /// Makes a loop end when the host wants it to, or at least keeps compilers from taking it for one that never ends, from
