@@ -20,8 +20,8 @@ use crate::emit::{self, Arithmetic, Facts, Spirv, Target};
 use crate::pipeline::WgpuPipeline;
 use crate::raw::Code;
 
-/// How long a launch that was told to end may take to do so.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long a launch that was told to end may take to do so, and an answer that another thread is about to give.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// Room behind the last element: bindings are never empty, and narrow elements are changed by whole words.
 const ROOM: u64 = 16;

@@ -15,8 +15,9 @@ use crate::adapter::{Adapter, ready};
 use crate::pipeline::Made;
 use crate::raw::StopWord;
 
-/// Launches that are recorded before they are given to the queue while it has others to do.
-const BATCH: u64 = 32;
+/// Launches that are recorded before they are given to the queue while it has others to do: few at first, so that it soon has, then
+/// twice as many each time, as every submission costs.
+const BATCH: std::ops::RangeInclusive<u64> = 32..=256;
 
 /// Bind groups that are kept for the next launch on the same buffers.
 const KEPT_GROUPS: usize = 256;
@@ -75,6 +76,8 @@ pub(crate) struct Work {
     /// Those up to this one that were not done were lost with their device.
     pub(crate) lost: u64,
     open: Option<Open>,
+    /// Launches that the next submission waits for.
+    batch: u64,
     /// The last launch of each submission.
     submissions: VecDeque<(u64, wgpu::SubmissionIndex)>,
     groups: HashMap<(u64, Parts), wgpu::BindGroup>,
@@ -90,6 +93,8 @@ struct Open {
     encoder: wgpu::CommandEncoder,
     /// Pipeline and bind group that the pass has set.
     set: Option<(u64, Parts)>,
+    /// What the latest launch with these was told.
+    told: Words,
     launches: u64,
 }
 
@@ -293,6 +298,7 @@ impl Context {
             pass: None,
             encoder: self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()),
             set: None,
+            told: Words::new(),
             launches: 0,
         })
     }
@@ -336,7 +342,9 @@ impl Context {
         let mut guard = self.work();
         let work = &mut *guard;
         let number = work.submitted + 1;
-        launch.facts[crate::emit::Facts::LAUNCH as usize] = number as u32;
+        if launch.interruptible {
+            launch.facts[crate::emit::Facts::LAUNCH as usize] = number as u32;
+        }
         if launch.grid.iter().all(|&size| size > 0) {
             let group = self.group(work, &launch)?;
             let clock = if launch.timed { Some(self.take_clock(work)?) } else { None };
@@ -362,8 +370,11 @@ impl Context {
             }
         }
         work.submitted = number;
-        let idle = work.flushed <= work.completed;
-        if idle || work.open.as_ref().is_some_and(|open| open.launches >= BATCH) {
+        if work.flushed <= work.completed {
+            work.batch = *BATCH.start();
+            self.flush(work)?;
+        } else if work.open.as_ref().is_some_and(|open| open.launches >= work.batch) {
+            work.batch = (work.batch * 2).min(*BATCH.end());
             self.flush(work)?;
         }
         Ok(number)
@@ -493,18 +504,17 @@ impl Context {
     ) -> Result<(), BackendError> {
         let failed = |why: String| BackendError::with_code(&codes::wgpu::CALL_FAILED, why);
         let size = bytes.len().next_multiple_of(8) as u64;
-        let answer = Arc::new(Mutex::new(None));
-        buffer.map_async(wgpu::MapMode::Read, 0..size, {
-            let answer = Arc::clone(&answer);
-            move |result| *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(result)
-        });
+        let (sender, answer) = std::sync::mpsc::channel();
+        // Nobody listens any more when the wait below failed.
+        buffer.map_async(wgpu::MapMode::Read, 0..size, move |result| drop(sender.send(result)));
         let polled = self.device.poll(PollType::Wait { submission_index: index, timeout: None });
         polled.map_err(|error| failed(error.to_string()))?;
         self.check()?;
-        match answer.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(failed(error.to_string())),
-            None => return Err(failed("a buffer was not mapped in time".to_owned())),
+        // Another thread's poll may be the one that answers, a moment later.
+        match answer.recv_timeout(crate::backend::GRACE) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(failed(error.to_string())),
+            Err(_) => return Err(failed("a buffer was not mapped in time".to_owned())),
         }
         let view = buffer.get_mapped_range(0..size).map_err(|error| failed(error.to_string()))?;
         bytes.copy_from_slice(&view[..bytes.len()]);
@@ -591,7 +601,7 @@ impl Open {
     /// Records the parts of a launch; no group means that everything is set.
     fn launch(&mut self, mut launch: Prepared<'_>, group: Option<(u64, Parts, wgpu::BindGroup)>, max_grid: u32) {
         use crate::emit::Facts;
-        let Open { pass, encoder, set, launches } = self;
+        let Open { pass, encoder, set, told, launches } = self;
         let pass = pass.get_or_insert_with(|| {
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
         });
@@ -601,6 +611,7 @@ impl Open {
             }
             pass.set_bind_group(0, &group, &[]);
             *set = Some((pipeline, parts));
+            told.clear();
         }
         let grid = launch.grid;
         let parts = |axis: usize| (0..grid[axis]).step_by(max_grid as usize);
@@ -609,7 +620,10 @@ impl Open {
                 for x in parts(0) {
                     let base = [x, y, z];
                     launch.facts[Facts::BASE as usize..][..3].copy_from_slice(&base);
-                    pass.set_immediates(0, bytemuck::cast_slice(&launch.facts));
+                    if *told != launch.facts {
+                        pass.set_immediates(0, bytemuck::cast_slice(&launch.facts));
+                        told.clone_from(&launch.facts);
+                    }
                     let size = |axis: usize| (grid[axis] - base[axis]).min(max_grid);
                     pass.dispatch_workgroups(size(0), size(1), size(2));
                 }
