@@ -1,6 +1,6 @@
 //! Makes values and blocks.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::fold;
 use super::{Binary, Block, End, Inst, Op, Scalar, Type, Unary, Value, ValueInfo};

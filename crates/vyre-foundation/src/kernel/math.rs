@@ -7,9 +7,9 @@
 //! f64 sine, cosine and tangent reduce their argument by π/2 in three parts, which is good for |x| up to 2³⁰.
 #![allow(clippy::excessive_precision)] // constants with the digits that were computed or published
 
-use std::collections::HashMap;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::walk::{each_use_mut, end_values_mut};

@@ -12,8 +12,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
-
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 use vyre_spec::{Diagnostic, codes};
 

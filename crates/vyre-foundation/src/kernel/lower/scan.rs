@@ -1,6 +1,6 @@
 //! What must be known about statements before they are lowered.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 use super::literal;
 use crate::ir::{Access, Expr, Node};
