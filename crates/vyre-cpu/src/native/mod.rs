@@ -205,10 +205,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             // Lanes that leave a loop one by one wait for the whole block, so it is not a large one.
             let most = if shapes.any_parts() { 4 } else { 8 };
             // Neither is one of a long kernel, which would be much code for little gain.
-            let mut steps = 0;
-            visit(&kernel.body, &mut |_| steps += 1);
             let most_steps = if isa == Isa::Simd128 { MOST_BLOCK_STEPS_128 } else { MOST_BLOCK_STEPS };
-            let room = (most_steps / steps.max(1)).max(1) as u32;
+            let room = (most_steps / survey.steps.max(1)).max(1) as u32;
             let most = room.min(most);
             let mut all: Vec<Tiling> = [8, 4, 2]
                 .iter()

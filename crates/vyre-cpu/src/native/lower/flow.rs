@@ -949,16 +949,11 @@ impl<'k> Lower<'k> {
         let plain = parts && !may_return && inner.counter.is_none() && is_plain_loop(&inner.body);
         let frame = LoopFrame {
             plain,
-            params: &inner.params,
-            results: &inner.results,
             live: live.clone(),
             left: left.clone(),
-            next,
-            exit,
             parts,
             shared: shared.clone(),
-            body: std::ptr::from_ref(&inner.body),
-            rounds: None,
+            ..LoopFrame::together(inner, next, exit)
         };
         self.loops.push(frame);
         self.divergent += u32::from(parts);

@@ -273,19 +273,7 @@ impl<'k> Lower<'k> {
             self.alias(param, init, comps);
         }
         let (next, exit) = (self.label(), self.label());
-        self.loops.push(LoopFrame {
-            params: &inner.params,
-            results: &inner.results,
-            live: Vec::new(),
-            left: Vec::new(),
-            next,
-            exit,
-            parts: false,
-            plain: false,
-            shared: vec![false; inner.params.len()],
-            body: std::ptr::from_ref(&inner.body),
-            rounds: Some(false),
-        });
+        self.loops.push(LoopFrame { rounds: Some(false), ..LoopFrame::together(inner, next, exit) });
         let mut now = inner.counter.as_ref().and_then(|counter| self.constant_of(counter.from, comps[0]));
         for _ in 0..rounds {
             if let (Some(counter), Some(value)) = (&inner.counter, &mut now) {

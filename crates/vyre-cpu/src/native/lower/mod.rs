@@ -16,7 +16,7 @@ mod subgroup;
 mod value;
 
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Block, End, Inst, Kernel, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 
 use super::asm::{Alu, Asm, Cond, Label, Len};
 use super::context;
@@ -93,6 +93,25 @@ struct LoopFrame<'k> {
     body: *const Block,
     /// Its rounds are emitted one after the other; true once one of them leaves.
     rounds: Option<bool>,
+}
+
+impl<'k> LoopFrame<'k> {
+    /// A loop whose lanes stay together, with results of its own.
+    fn together(inner: &'k Loop, next: Label, exit: Label) -> LoopFrame<'k> {
+        LoopFrame {
+            params: &inner.params,
+            results: &inner.results,
+            live: Vec::new(),
+            left: Vec::new(),
+            next,
+            exit,
+            parts: false,
+            plain: false,
+            shared: vec![false; inner.params.len()],
+            body: std::ptr::from_ref(&inner.body),
+            rounds: None,
+        }
+    }
 }
 
 pub(super) struct Lower<'k> {

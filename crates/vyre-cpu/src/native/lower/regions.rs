@@ -366,17 +366,9 @@ impl<'k> Lower<'k> {
         }
         let (next, exit) = (self.label(), self.label());
         let frame = LoopFrame {
-            params: &inner.params,
-            results: &inner.results,
-            live: Vec::new(),
-            left: Vec::new(),
-            next,
-            exit,
-            parts: false,
-            plain: false,
             shared: shared.clone(),
-            body: std::ptr::from_ref(&inner.body),
             rounds: rounds.map(|_| false),
+            ..LoopFrame::together(inner, next, exit)
         };
         if let Some(rounds) = rounds {
             self.hand_over_names(&inner.params, &inner.init, rest);
