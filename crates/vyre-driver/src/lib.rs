@@ -18,7 +18,7 @@
 //! assert_eq!(results, vec![vec![0; 16]]);
 //! # Ok::<(), vyre_driver::BackendError>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod backend;
 pub mod diagnostics;

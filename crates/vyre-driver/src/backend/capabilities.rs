@@ -132,6 +132,12 @@ pub struct Capabilities {
     pub limits: Limits,
     /// The device-resident path works.
     pub resident: bool,
+    /// Queues that work can be submitted to; one where it is not said.
+    pub queues: u32,
+    /// Parts of one buffer may be bound to one launch to be read and to be written, so that many arrays can share a buffer.
+    pub shares_buffers: bool,
+    /// Steps can be recorded and replayed as one.
+    pub recordings: bool,
     /// Launches can be timed on the device.
     pub timestamps: bool,
     /// Device memory is host memory, so nothing is moved.

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use vyre_spec::codes::{self, Code};
+use vyre_spec::codes::{self, Class, Code};
 use vyre_spec::{Diagnostic, Severity};
 
 /// Why a backend refused or failed: a diagnostic with a stable code and a cure.
@@ -43,6 +43,11 @@ impl BackendError {
     /// The stable code, `V` and four digits.
     pub fn code(&self) -> &'static str {
         self.diagnostic.code.id
+    }
+
+    /// Whom the failure concerns.
+    pub fn class(&self) -> Class {
+        self.diagnostic.code.class
     }
 
     /// What happened, without the cure.

@@ -2,13 +2,16 @@
 //! backend has a device-resident one.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::LaunchPlan;
 use vyre_spec::codes;
 
-use super::{BackendError, Binding, Buffer, CompileOptions, DispatchConfig, Launch, Pipeline, VyreBackend};
+use super::{
+    BackendError, Binding, Buffer, CompileOptions, DispatchConfig, Launch, Order, Pipeline, Ticket, VyreBackend,
+};
 use crate::launch;
 use crate::pipeline::{SingleFlight, options_policy_string};
 
@@ -71,39 +74,67 @@ impl<P: ?Sized> KeptPipelines<P> {
 }
 
 /// Runs a compiled program on host bytes through a backend's device-resident path: allocate, upload, submit, wait, download.
-/// A backend's own `dispatch_borrowed` can be this, after [checking](HostDispatch::check) and compiling.
+/// A backend's own `dispatch_borrowed` can be this, after [checking](HostDispatch::check) and compiling. At the deadline the launch is
+/// cancelled, and nobody else's.
 pub fn dispatch_through(
     backend: &(impl VyreBackend + ?Sized),
     dispatch: &HostDispatch,
     pipeline: &Arc<dyn Pipeline>,
     inputs: &[&[u8]],
-    timeout: Option<std::time::Duration>,
+    deadline: Option<Instant>,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
     let HostDispatch { program, plan, .. } = dispatch;
-    let order = program.binding_order();
+    let order = Order { deadline, ..Order::default() };
+    let binding_order = program.binding_order();
     let mut given = inputs.iter();
-    let mut bindings = Vec::with_capacity(order.len());
-    for (&index, &bytes) in order.iter().zip(&plan.buffer_bytes) {
+    let mut bindings = Vec::with_capacity(binding_order.len());
+    for (&index, &bytes) in binding_order.iter().zip(&plan.buffer_bytes) {
         let buffer: Buffer = backend.allocate(bytes)?;
         if program.buffers()[index].kind.is_input() {
             let input = given.next().ok_or_else(|| {
                 BackendError::with_code(&codes::backend::BINDINGS, "there are fewer inputs than input buffers")
             })?;
-            backend.upload(&buffer, 0, input)?;
+            let uploaded = backend.upload(&buffer, 0, input, &order)?;
+            backend.forget(uploaded);
         }
         bindings.push(Binding::new(buffer, bytes));
     }
-    let pending = backend.submit(pipeline, &Launch { bindings: &bindings, grid: plan.grid, timed: false })?;
-    backend.wait(pending, timeout)?;
+    let ticket = backend.submit(pipeline, &Launch { order, ..Launch::new(&bindings, plan.grid) })?;
+    let outcome = wait_until(backend, ticket, deadline);
+    backend.forget(ticket);
+    outcome?;
     let mut results = Vec::new();
-    for (&index, binding) in order.iter().zip(&bindings) {
+    for (&index, binding) in binding_order.iter().zip(&bindings) {
         if program.buffers()[index].kind.is_result() {
             let mut bytes = vec![0; host_size(binding.bytes)?];
-            backend.download(&binding.buffer, binding.offset, &mut bytes)?;
+            backend.download(&binding.buffer, binding.offset, &mut bytes, &order)?;
             results.push(bytes);
         }
     }
     Ok(results)
+}
+
+/// Waits for a launch, cancels it when the time is over, and waits for its end. A launch that can't be told to end is left behind.
+fn wait_until(
+    backend: &(impl VyreBackend + ?Sized),
+    ticket: Ticket,
+    deadline: Option<Instant>,
+) -> Result<(), BackendError> {
+    /// How long a launch that was told to end may take to do so.
+    const GRACE: Duration = Duration::from_secs(5);
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    if backend.wait(ticket, left)?.is_some() {
+        return Ok(());
+    }
+    let late = || BackendError::with_code(&codes::backend::TIMEOUT, "the dispatch was stopped at its timeout");
+    backend.cancel(ticket)?;
+    match backend.wait(ticket, Some(GRACE)) {
+        // It was done before it noticed.
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(late()),
+        Err(error) if error.code() == codes::backend::STOPPED.id => Err(late()),
+        Err(error) => Err(error),
+    }
 }
 
 /// A size as the host counts, or an error where the host can't hold it.

@@ -1,4 +1,5 @@
-//! What a backend is: the [`VyreBackend`] trait, what it is asked with and answers with, and a null backend to start from.
+//! What a backend is: the [`VyreBackend`] trait, what it is asked with and answers with, what backends share, and a null backend
+//! to start from.
 //!
 //! A backend has two ways to run a program. The *host-bytes* way takes and gives bytes and is all that a backend must have:
 //! inputs are the bytes of every `read`, `uniform` and `read_write` buffer in binding order; results are the bytes of every
@@ -6,33 +7,45 @@
 //! device: [`compile`](VyreBackend::compile), [`allocate`](VyreBackend::allocate), [`submit`](VyreBackend::submit),
 //! [`wait`](VyreBackend::wait). Its methods are answered with "unsupported" until a backend overrides them and says so in its
 //! [`Capabilities`].
+//!
+//! # The order of work
+//! A device has one or more queues. Work that is submitted to one queue runs in the order of submission, each piece after the one
+//! before it is over, and sees what that wrote. Work on different queues runs in any order, and at once where the device can, but for
+//! what [`Order::after`] names. Every piece of work has its own [`Ticket`] and its own fate: it is done, or it failed. A launch that
+//! fails or is [cancelled](VyreBackend::cancel) ends alone; work behind it runs all the same, on whatever is in the buffers, and it
+//! is for the caller to know whose results are worthless. Only when the device itself is lost does everything fail that is not over.
 
+mod artifact;
 mod capabilities;
 mod config;
 mod error;
 mod host;
+mod host_memory;
+mod ledger;
 mod null;
-mod pool;
 mod resident;
+mod shapes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use artifact::{Reader, Writer};
 pub use capabilities::{Capabilities, DeviceKind, Limits, TypeSet};
 pub use config::{CompileOptions, DispatchConfig};
 pub use error::BackendError;
 pub use host::{HostDispatch, KeptPipelines, borrowed, dispatch_through};
+pub use host_memory::HostMemory;
+pub use ledger::Ledger;
 pub use null::NullBackend;
-pub use pool::{BufferPool, PooledBuffer};
-pub use resident::{Binding, Buffer, Completion, DeviceBuffer, Launch, Pending, Pipeline};
+pub use resident::{
+    Binding, Buffer, Completion, DeviceBuffer, Launch, Order, Pipeline, Recording, Step, Ticket, foreign,
+};
+pub use shapes::BoundShape;
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
 use vyre_spec::codes;
 
 /// Something that runs programs. `id` and `dispatch` make a complete backend; the rest has defaults.
-///
-/// Work that is submitted to one backend runs in the order of submission, and sees what earlier work and earlier uploads and
-/// copies wrote: chaining is submitting again before waiting.
 pub trait VyreBackend: Send + Sync {
     /// The name by which it is registered and asked for.
     fn id(&self) -> &'static str;
@@ -79,72 +92,94 @@ pub trait VyreBackend: Send + Sync {
         Err(self.not_resident("load"))
     }
 
-    /// Runs a pipeline on host bytes, as [`dispatch_borrowed`](Self::dispatch_borrowed) runs a program. The default goes
-    /// through buffers; a backend that shares memory with the host works on the caller's bytes instead.
-    fn dispatch_compiled(
-        &self,
-        pipeline: &Arc<dyn Pipeline>,
-        dispatch: &HostDispatch,
-        inputs: &[&[u8]],
-        timeout: Option<Duration>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        dispatch_through(self, dispatch, pipeline, inputs, timeout)
-    }
-
-    /// A new buffer, all zeros. It is freed when its last handle is dropped and the work that uses it is done.
+    /// A new buffer, all zeros for whatever work uses it. Its memory is given back when its last handle is dropped and the work that
+    /// uses it is over.
     fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
         let _ = bytes;
         Err(self.not_resident("allocate"))
     }
 
-    /// Writes host bytes to a buffer, in order with submitted work. The bytes may be reused when it returns.
-    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
-        let _ = (buffer, offset, bytes);
+    /// Memory of the host as a buffer, without a copy. Only backends whose capabilities say `unified_memory` can.
+    fn adopt(&self, memory: &Arc<HostMemory>) -> Result<Buffer, BackendError> {
+        let _ = memory;
+        Err(self.not_resident("adopt"))
+    }
+
+    /// Writes host bytes to a buffer. The bytes may be reused when it returns.
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8], order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let _ = (buffer, offset, bytes, order);
         Err(self.not_resident("upload"))
     }
 
-    /// Waits for the work submitted so far and reads a buffer.
-    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
-        let _ = (buffer, offset, bytes);
+    /// Reads a buffer once the work that `order` names, and what is before it on its queue, is over. Whether that work succeeded is
+    /// for the caller to ask.
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], order: &Order<'_>) -> Result<(), BackendError> {
+        let _ = (buffer, offset, bytes, order);
         Err(self.not_resident("download"))
     }
 
-    /// Copies between two buffers of this backend, in order with submitted work. The ranges don't overlap.
-    fn copy(
-        &self,
-        from: &Buffer,
-        from_offset: u64,
-        to: &Buffer,
-        to_offset: u64,
-        bytes: u64,
-    ) -> Result<(), BackendError> {
-        let _ = (from, from_offset, to, to_offset, bytes);
+    /// Copies between two parts of the same size that don't overlap.
+    fn copy(&self, from: &Binding, to: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let _ = (from, to, order);
         Err(self.not_resident("copy"))
     }
 
-    /// Makes a part of a buffer zero, in order with submitted work. The default uploads zeros.
-    fn clear(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(), BackendError> {
-        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-        buffer.check_range(offset, bytes)?;
-        let mut done = 0;
-        while done < bytes {
-            let part = (bytes - done).min(ZEROS.len() as u64);
-            self.upload(buffer, offset + done, &ZEROS[..part as usize])?;
-            done += part;
-        }
-        Ok(())
+    /// Makes a part of a buffer zero.
+    fn clear(&self, part: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let _ = (part, order);
+        Err(self.not_resident("clear"))
     }
 
     /// Queues one launch and returns at once. Needs no heap memory in the steady state.
-    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Ticket, BackendError> {
         let _ = (pipeline, launch);
         Err(self.not_resident("submit"))
     }
 
-    /// Waits until a launch and all work before it is done. A launch that failed, or that is not done in time, is an error.
-    fn wait(&self, pending: Pending, timeout: Option<Duration>) -> Result<Completion, BackendError> {
-        let _ = (pending, timeout);
+    /// What became of a piece of work: `None` while it is not over, what is known of it when it is done, or the error that it ended
+    /// with. The answer stays the same until it is [forgotten](Self::forget). Never waits.
+    fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        let _ = ticket;
+        Err(self.not_resident("poll"))
+    }
+
+    /// [`poll`](Self::poll) that waits until the work is over, or for so long. Giving up does not end the work. Work that comes after
+    /// this ticket is not waited for.
+    fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
+        let _ = (ticket, timeout);
         Err(self.not_resident("wait"))
+    }
+
+    /// Tells one launch to end, and no other: one that has not begun does not begin, one that was compiled as interruptible ends
+    /// soon, any other goes on to its end. Unless it did all its work, it then has failed with
+    /// [`STOPPED`](vyre_spec::codes::backend::STOPPED). Never waits.
+    fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
+        let _ = ticket;
+        Err(self.not_resident("cancel"))
+    }
+
+    /// Nobody will ask about this work again, so its fate need not be kept. The work itself goes on.
+    fn forget(&self, ticket: Ticket) {
+        let _ = ticket;
+    }
+
+    /// Records steps that [`replay`](Self::replay) runs as one piece of work. Only backends whose capabilities say `recordings` can.
+    fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
+        let _ = steps;
+        Err(self.not_resident("record"))
+    }
+
+    /// Puts other steps in place of some, by position, from the next replay on; each is of the kind that it replaces, and a launch is of
+    /// the same pipeline.
+    fn revise(&self, recording: &Arc<dyn Recording>, steps: &[(usize, Step)]) -> Result<(), BackendError> {
+        let _ = (recording, steps);
+        Err(self.not_resident("revise"))
+    }
+
+    /// Queues a recording. It has one ticket and one fate, and can't be cancelled once it has begun.
+    fn replay(&self, recording: &Arc<dyn Recording>, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let _ = (recording, order);
+        Err(self.not_resident("replay"))
     }
 
     /// The error that the default methods give.

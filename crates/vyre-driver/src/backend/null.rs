@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use vyre_foundation::ValidProgram;
@@ -11,7 +10,7 @@ use vyre_spec::codes;
 use super::host::{HostDispatch, borrowed, host_size};
 use super::{
     BackendError, Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, DeviceKind, DispatchConfig,
-    Launch, Limits, Pending, Pipeline, TypeSet, VyreBackend,
+    Launch, Ledger, Limits, Order, Pipeline, Ticket, TypeSet, VyreBackend,
 };
 use crate::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
 
@@ -25,7 +24,7 @@ use crate::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
 #[derive(Debug)]
 pub struct NullBackend {
     capabilities: Capabilities,
-    submitted: AtomicU64,
+    ledger: Ledger,
 }
 
 /// Remembers only what a launch is checked against.
@@ -68,20 +67,24 @@ impl NullBackend {
             subgroup_sizes: Some([1, 1]),
             limits: Limits::unlimited(),
             resident: true,
+            queues: 1,
+            shares_buffers: true,
+            recordings: false,
             timestamps: false,
-            unified_memory: true,
+            unified_memory: false,
             fingerprint: PipelineDeviceFingerprint::from_parts(0, 0, "null", env!("CARGO_PKG_VERSION")),
         };
-        NullBackend { capabilities, submitted: AtomicU64::new(0) }
+        NullBackend { capabilities, ledger: Ledger::new(1) }
     }
 
-    fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a NullPipeline, BackendError> {
-        pipeline.downcast_ref::<NullPipeline>().ok_or_else(|| {
-            BackendError::with_code(
-                &codes::backend::FOREIGN_HANDLE,
-                "a pipeline was passed to backend `null`, which did not make it",
-            )
-        })
+    /// Everything is over at once.
+    fn done(&self, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        for &ticket in order.after {
+            self.ledger.check(ticket)?;
+        }
+        let ticket = self.ledger.submit(order.queue)?;
+        self.ledger.complete(ticket);
+        Ok(ticket)
     }
 }
 
@@ -149,51 +152,55 @@ impl VyreBackend for NullBackend {
         Ok(Buffer::new(NullBuffer { bytes }))
     }
 
-    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8], order: &Order<'_>) -> Result<Ticket, BackendError> {
         buffer.of::<NullBuffer>(self.id())?;
-        buffer.check_range(offset, bytes.len() as u64)
+        buffer.check_range(offset, bytes.len() as u64)?;
+        self.done(order)
     }
 
-    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], _order: &Order<'_>) -> Result<(), BackendError> {
         buffer.of::<NullBuffer>(self.id())?;
         buffer.check_range(offset, bytes.len() as u64)?;
         bytes.fill(0);
         Ok(())
     }
 
-    fn copy(
-        &self,
-        from: &Buffer,
-        from_offset: u64,
-        to: &Buffer,
-        to_offset: u64,
-        bytes: u64,
-    ) -> Result<(), BackendError> {
-        from.of::<NullBuffer>(self.id())?;
-        to.of::<NullBuffer>(self.id())?;
-        from.check_range(from_offset, bytes)?;
-        to.check_range(to_offset, bytes)
+    fn copy(&self, from: &Binding, to: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        for part in [from, to] {
+            part.buffer.of::<NullBuffer>(self.id())?;
+            part.buffer.check_range(part.offset, part.bytes)?;
+        }
+        self.done(order)
     }
 
-    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
-        let pipeline = self.pipeline_of(pipeline)?;
-        if launch.bindings.len() != pipeline.bindings {
-            return Err(BackendError::with_code(
-                &codes::backend::BINDINGS,
-                format!("{} buffers are bound; the program has {}", launch.bindings.len(), pipeline.bindings),
-            ));
-        }
-        for Binding { buffer, offset, bytes } in launch.bindings {
+    fn clear(&self, part: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        part.buffer.of::<NullBuffer>(self.id())?;
+        part.buffer.check_range(part.offset, part.bytes)?;
+        self.done(order)
+    }
+
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Ticket, BackendError> {
+        let pipeline = pipeline.of::<NullPipeline>(self.id())?;
+        for Binding { buffer, .. } in launch.bindings {
             buffer.of::<NullBuffer>(self.id())?;
-            buffer.check_range(*offset, *bytes)?;
         }
-        Ok(Pending(self.submitted.fetch_add(1, Ordering::Relaxed) + 1))
+        Binding::check_all(launch.bindings, pipeline.bindings, self.capabilities.limits.binding_alignment)?;
+        self.done(&launch.order)
     }
 
-    fn wait(&self, pending: Pending, _timeout: Option<Duration>) -> Result<Completion, BackendError> {
-        if pending.0 > self.submitted.load(Ordering::Relaxed) {
-            return Err(BackendError::new(format!("launch {} was never submitted", pending.0)));
-        }
-        Ok(Completion::default())
+    fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        self.ledger.outcome(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket, _timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
+        self.ledger.outcome(ticket)
+    }
+
+    fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
+        self.ledger.check(ticket)
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        self.ledger.forget(ticket);
     }
 }

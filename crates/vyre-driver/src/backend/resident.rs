@@ -1,6 +1,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use vyre_spec::codes;
 
@@ -23,6 +24,24 @@ impl dyn Pipeline {
     pub fn downcast_ref<T: Pipeline>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
+
+    /// The backend's own pipeline, or an error that names the backend which was asked.
+    pub fn of<T: Pipeline>(&self, backend: &str) -> Result<&T, BackendError> {
+        self.downcast_ref().ok_or_else(|| foreign("pipeline", backend))
+    }
+}
+
+/// Launches and copies that a backend has recorded to be replayed as a whole.
+pub trait Recording: Any + Send + Sync {
+    /// Steps that were recorded.
+    fn steps(&self) -> usize;
+}
+
+impl dyn Recording {
+    /// The backend's own recording, or an error that names the backend which was asked.
+    pub fn of<T: Recording>(&self, backend: &str) -> Result<&T, BackendError> {
+        (self as &dyn Any).downcast_ref().ok_or_else(|| foreign("recording", backend))
+    }
 }
 
 /// Memory on a device.
@@ -36,6 +55,14 @@ impl dyn DeviceBuffer {
     pub fn downcast_ref<T: DeviceBuffer>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
+}
+
+/// The error of a handle that another backend made.
+pub fn foreign(what: &str, backend: &str) -> BackendError {
+    BackendError::with_code(
+        &codes::backend::FOREIGN_HANDLE,
+        format!("a {what} was passed to backend `{backend}`, which did not make it"),
+    )
 }
 
 /// A shared handle of device memory; the memory lives as long as a handle or work that uses it.
@@ -55,12 +82,7 @@ impl Buffer {
 
     /// The backend's own buffer, or an error that names the backend which was asked.
     pub fn of<T: DeviceBuffer>(&self, backend: &str) -> Result<&T, BackendError> {
-        self.0.downcast_ref::<T>().ok_or_else(|| {
-            BackendError::with_code(
-                &codes::backend::FOREIGN_HANDLE,
-                format!("a buffer was passed to backend `{backend}`, which did not make it"),
-            )
-        })
+        self.0.downcast_ref::<T>().ok_or_else(|| foreign("buffer", backend))
     }
 
     /// Refuses a range that is not within the buffer.
@@ -72,11 +94,6 @@ impl Buffer {
             &codes::backend::BAD_RANGE,
             format!("{bytes} bytes at offset {offset} lie outside a buffer of {} bytes", self.bytes()),
         ))
-    }
-
-    /// This is the only handle; work under way may still use the memory.
-    pub(super) fn is_unshared(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
     }
 
     /// Both are handles of one buffer.
@@ -107,6 +124,26 @@ impl Binding {
     pub fn new(buffer: Buffer, bytes: u64) -> Self {
         Binding { buffer, offset: 0, bytes }
     }
+
+    /// Refuses bindings that are not as many as the program has, lie outside their buffers, or start where the device can't.
+    pub fn check_all(bindings: &[Binding], expected: usize, alignment: u32) -> Result<(), BackendError> {
+        if bindings.len() != expected {
+            return Err(BackendError::with_code(
+                &codes::backend::BINDINGS,
+                format!("{} buffers are bound; the program has {expected}", bindings.len()),
+            ));
+        }
+        for Binding { buffer, offset, bytes } in bindings {
+            buffer.check_range(*offset, *bytes)?;
+            if !offset.is_multiple_of(u64::from(alignment.max(1))) {
+                return Err(BackendError::with_code(
+                    &codes::backend::BAD_RANGE,
+                    format!("a binding starts at byte {offset}, which is not a multiple of {alignment}"),
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl From<Buffer> for Binding {
@@ -114,6 +151,29 @@ impl From<Buffer> for Binding {
         let bytes = buffer.bytes();
         Binding::new(buffer, bytes)
     }
+}
+
+/// Work that was submitted: the queue of the backend that it is on, and its number there, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[must_use = "work may still be running; wait for it"]
+pub struct Ticket {
+    /// The queue.
+    pub queue: u32,
+    /// Position in the order of submission to that queue.
+    pub number: u64,
+}
+
+/// Where a piece of work stands in the order of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Order<'a> {
+    /// The queue that it goes to, below [`Capabilities::queues`](super::Capabilities::queues).
+    pub queue: u32,
+    /// Work on any queue of the same backend that has to be over before it begins. Work before it on its own queue is over
+    /// anyway and need not be named.
+    pub after: &'a [Ticket],
+    /// When a call that has to wait on the host for what comes before gives up, with
+    /// [`TIMEOUT`](vyre_spec::codes::backend::TIMEOUT) and nothing done.
+    pub deadline: Option<Instant>,
 }
 
 /// One launch of a pipeline.
@@ -125,16 +185,54 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Measure the time on the device, where the capabilities say it can be.
     pub timed: bool,
+    /// When it runs.
+    pub order: Order<'a>,
 }
 
-/// A launch that was submitted: its number in the order of submission. Waiting for one waits for all before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[must_use = "work may still be running; wait for it"]
-pub struct Pending(pub u64);
+impl<'a> Launch<'a> {
+    /// A launch on the first queue, after everything that is there.
+    pub fn new(bindings: &'a [Binding], grid: [u32; 3]) -> Self {
+        Launch { bindings, grid, timed: false, order: Order::default() }
+    }
 
-/// What is known about a launch when it is done.
+    /// The same launch, measured.
+    pub fn timed(self) -> Self {
+        Launch { timed: true, ..self }
+    }
+}
+
+/// What is known about work when it is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// Time on the device in nanoseconds, where the launch asked for it and the device has timestamps.
     pub device_ns: Option<u64>,
+}
+
+/// One step of a [`Recording`]. Steps run one after another.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A launch.
+    Launch {
+        /// What runs.
+        pipeline: Arc<dyn Pipeline>,
+        /// As in [`Launch::bindings`].
+        bindings: Vec<Binding>,
+        /// As in [`Launch::grid`].
+        grid: [u32; 3],
+    },
+    /// A copy between two parts of the same size that don't overlap.
+    Copy {
+        /// Where the bytes are.
+        from: Binding,
+        /// Where they go.
+        to: Binding,
+    },
+    /// Makes a part of a buffer zero.
+    Clear(Binding),
+}
+
+impl fmt::Debug for dyn Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pipeline({:?})", self.workgroup_size())
+    }
 }

@@ -14,14 +14,30 @@ pub struct CodeEntry {
     pub meaning: &'static str,
     /// What to do in general; a diagnostic may carry a more exact cure.
     pub cure: &'static str,
+    /// Whom a failure with this code concerns.
+    pub class: Class,
+}
+
+/// Whom a failure concerns, and so what may be tried next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The caller: inputs, configuration or the program itself. No other device would do better.
+    Caller,
+    /// This program on this device: another device may have what it needs.
+    Program,
+    /// This much work on this device now: less of it, or later, may do.
+    Busy,
+    /// The device: it is not to be trusted with more work until it has shown otherwise.
+    Device,
 }
 
 /// A code is a reference to its entry.
 pub type Code = &'static CodeEntry;
 
-/// Defines codes: `NAME = "V0101", Error, "meaning", "cure";`
+/// Defines codes: `NAME = "V0101", Error, "meaning", "cure";`, with the class of a failure behind the severity where it is not the
+/// caller's: `NAME = "V0701", Error (Device), "meaning", "cure";`
 macro_rules! codes {
-    ($($name:ident = $id:literal, $severity:ident, $meaning:literal, $cure:literal;)*) => {
+    ($($name:ident = $id:literal, $severity:ident $(($class:ident))?, $meaning:literal, $cure:literal;)*) => {
         $(
             #[doc = concat!("`", $id, "`: ", $meaning)]
             pub static $name: $crate::codes::CodeEntry = $crate::codes::CodeEntry {
@@ -29,10 +45,13 @@ macro_rules! codes {
                 severity: $crate::Severity::$severity,
                 meaning: $meaning,
                 cure: $cure,
+                class: codes!(@class $($class)?),
             };
         )*
         pub(super) static ENTRIES: &[(&str, $crate::codes::Code)] = &[$((stringify!($name), &$name)),*];
     };
+    (@class) => { $crate::codes::Class::Caller };
+    (@class $class:ident) => { $crate::codes::Class::$class };
 }
 
 pub mod backend;

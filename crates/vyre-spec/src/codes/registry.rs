@@ -7,10 +7,10 @@ codes! {
     UNKNOWN = "V1202", Error,
         "No backend of that name is registered.",
         "Use one of the registered names, or register the backend first.";
-    NONE_PRESENT = "V1203", Error,
+    NONE_PRESENT = "V1203", Error (Device),
         "No backend works on this machine.",
         "Register the CPU backend, which works everywhere, or correct what the reasons name.";
-    PROBE_FAILED = "V1204", Error,
+    PROBE_FAILED = "V1204", Error (Device),
         "The probe of a backend panicked or gave another backend.",
         "Report it to the backend's author; the other backends are not affected.";
 }

@@ -1,16 +1,16 @@
 //! `V15xx`: the wgpu backend.
 
 codes! {
-    NO_ADAPTER = "V1501", Error,
+    NO_ADAPTER = "V1501", Error (Device),
         "There is no adapter that wgpu can use.",
         "Install a driver for Vulkan, Metal or DX12 (on Debian `apt-get install mesa-vulkan-drivers` gives one in software), or use another backend.";
-    MALFORMED = "V1502", Error,
+    MALFORMED = "V1502", Error (Program),
         "A kernel reached the emitter in a form that it can't have.",
         "Report this with the program; running on another backend may help meanwhile.";
-    CALL_FAILED = "V1503", Error,
+    CALL_FAILED = "V1503", Error (Device),
         "wgpu or the driver below it refused a call.",
         "Read the answer; an old driver or another program that fills the device's memory are common causes.";
-    COMPILE_FAILED = "V1504", Error,
+    COMPILE_FAILED = "V1504", Error (Program),
         "The driver did not compile a kernel.",
         "Update the driver; if that does not help, report this with the program.";
 }

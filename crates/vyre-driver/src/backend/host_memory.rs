@@ -1,0 +1,101 @@
+//! Memory of the host that kernels and copies work on through raw addresses.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+
+/// Bytes of the host, aligned to a cache line, that live until their last owner is gone.
+///
+/// Several launches may work on parts of it at once, so nobody holds a Rust reference to the bytes: they are reached by copying in
+/// and out, and by address. Who may touch which part when is decided by the order of the work (see [`Order`](super::Order)).
+pub struct HostMemory {
+    start: *mut u8,
+    bytes: usize,
+    /// How it is given back; `None` where it belongs to somebody else.
+    layout: Option<Layout>,
+}
+
+// SAFETY: the bytes are owned, or promised to outlive this by whoever made it; they have no thread of their own.
+unsafe impl Send for HostMemory {}
+// SAFETY: shared use goes through copies and raw addresses, whose users keep to the order of the work.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// Alignment of memory that is made here.
+    pub const ALIGN: usize = 64;
+
+    /// So many zero bytes; `None` when there is no memory for them.
+    pub fn new(bytes: usize) -> Option<HostMemory> {
+        let layout = Layout::from_size_align(bytes.max(1), Self::ALIGN).ok()?;
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        (!start.is_null()).then_some(HostMemory { start, bytes, layout: Some(layout) })
+    }
+
+    /// Memory that belongs to somebody else.
+    ///
+    /// # Safety
+    /// The bytes stay allocated, and nobody else reads what work on this memory writes or writes what it reads, until every owner
+    /// of this value is gone and all work on it is over. Memory that may not be written is only bound to be read.
+    pub unsafe fn foreign(start: *mut u8, bytes: usize) -> HostMemory {
+        HostMemory { start, bytes, layout: None }
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it starts.
+    pub fn address(&self) -> *mut u8 {
+        self.start
+    }
+
+    fn check(&self, at: usize, bytes: usize) {
+        assert!(at <= self.bytes && bytes <= self.bytes - at, "{bytes} bytes at {at} of {}", self.bytes);
+    }
+
+    /// Copies bytes in.
+    pub fn fill(&self, at: usize, from: &[u8]) {
+        self.check(at, from.len());
+        // SAFETY: inside the memory; `from` is a reference, so it can't overlap memory that is only reached by address.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(at), from.len()) }
+    }
+
+    /// Copies bytes out.
+    pub fn copy_to(&self, at: usize, to: &mut [u8]) {
+        self.check(at, to.len());
+        // SAFETY: as in `fill`.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.add(at), to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Copies bytes from other memory, or from another part of this.
+    pub fn copy_from(&self, at: usize, other: &HostMemory, from: usize, bytes: usize) {
+        self.check(at, bytes);
+        other.check(from, bytes);
+        // SAFETY: both parts are inside; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(other.start.add(from), self.start.add(at), bytes) }
+    }
+
+    /// Makes part of it zero.
+    pub fn clear(&self, at: usize, bytes: usize) {
+        self.check(at, bytes);
+        // SAFETY: inside the memory.
+        unsafe { std::ptr::write_bytes(self.start.add(at), 0, bytes) }
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if let Some(layout) = self.layout {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.start, layout) }
+        }
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemory({} bytes)", self.bytes)
+    }
+}

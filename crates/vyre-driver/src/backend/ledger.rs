@@ -1,0 +1,187 @@
+//! What became of submitted work: the part of a device-resident backend that is the same for all of them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vyre_spec::codes;
+
+use super::{BackendError, Completion, Ticket};
+
+/// The work of every queue of one backend: how much was submitted, how much is over, and what was unusual about it.
+///
+/// Work on a queue ends in the order of its numbers. Failures and times are kept until they are [forgotten](Ledger::forget), so that
+/// whoever asks gets the same answer however late; all else takes no memory.
+#[derive(Debug)]
+pub struct Ledger {
+    queues: Box<[Queue]>,
+    /// Entries in `notes`, so that the usual question needs no lock.
+    noted: AtomicUsize,
+    notes: Mutex<HashMap<Ticket, Note>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    submitted: AtomicU64,
+    completed: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+enum Note {
+    Failed(BackendError),
+    Took(u64),
+}
+
+impl Ledger {
+    /// A ledger of so many queues.
+    pub fn new(queues: u32) -> Ledger {
+        let queues = (0..queues.max(1)).map(|_| Queue::default()).collect();
+        Ledger { queues, noted: AtomicUsize::new(0), notes: Mutex::default() }
+    }
+
+    fn queue(&self, queue: u32) -> Result<&Queue, BackendError> {
+        self.queues.get(queue as usize).ok_or_else(|| {
+            BackendError::with_code(
+                &codes::backend::LIMIT,
+                format!("there is no queue {queue}; the backend has {}", self.queues.len()),
+            )
+        })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, HashMap<Ticket, Note>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, ticket: Ticket, note: Note) {
+        let mut notes = self.notes();
+        // The first failure is the cause of later ones.
+        if !matches!(notes.get(&ticket), Some(Note::Failed(_))) {
+            notes.insert(ticket, note);
+        }
+        self.noted.store(notes.len(), Ordering::Release);
+    }
+
+    /// The next number of a queue. Whoever calls it holds what keeps two submissions to one queue apart, so that numbers are in the
+    /// order in which the device gets the work.
+    pub fn submit(&self, queue: u32) -> Result<Ticket, BackendError> {
+        let number = self.queue(queue)?.submitted.fetch_add(1, Ordering::AcqRel) + 1;
+        Ok(Ticket { queue, number })
+    }
+
+    /// Refuses work that was never submitted.
+    pub fn check(&self, ticket: Ticket) -> Result<(), BackendError> {
+        if (1..=self.submitted(ticket.queue)?).contains(&ticket.number) {
+            return Ok(());
+        }
+        Err(BackendError::with_code(
+            &codes::backend::UNKNOWN_TICKET,
+            format!("work {} was never submitted to queue {}", ticket.number, ticket.queue),
+        ))
+    }
+
+    /// The last number that a queue has given.
+    pub fn submitted(&self, queue: u32) -> Result<u64, BackendError> {
+        Ok(self.queue(queue)?.submitted.load(Ordering::Acquire))
+    }
+
+    /// The last number that is over, with all before it.
+    pub fn completed(&self, queue: u32) -> u64 {
+        self.queues.get(queue as usize).map_or(0, |queue| queue.completed.load(Ordering::Acquire))
+    }
+
+    /// Work is over, and with it all before it on its queue. Failures and times of that work are told before this.
+    pub fn complete(&self, ticket: Ticket) {
+        if let Some(queue) = self.queues.get(ticket.queue as usize) {
+            queue.completed.fetch_max(ticket.number, Ordering::AcqRel);
+        }
+    }
+
+    /// Work is over.
+    pub fn is_over(&self, ticket: Ticket) -> bool {
+        self.completed(ticket.queue) >= ticket.number
+    }
+
+    /// Work failed. Told before the work is over.
+    pub fn fail(&self, ticket: Ticket, error: BackendError) {
+        self.note(ticket, Note::Failed(error));
+    }
+
+    /// Work took so long on the device. Told before the work is over.
+    pub fn took(&self, ticket: Ticket, device_ns: u64) {
+        self.note(ticket, Note::Took(device_ns));
+    }
+
+    /// What became of work: `None` while it is not over, the error that it ended with, or that it is done.
+    pub fn outcome(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        if !self.is_over(ticket) {
+            self.check(ticket)?;
+            return Ok(None);
+        }
+        if self.noted.load(Ordering::Acquire) == 0 {
+            return Ok(Some(Completion::default()));
+        }
+        match self.notes().get(&ticket) {
+            Some(Note::Failed(error)) => Err(error.clone()),
+            Some(Note::Took(ns)) => Ok(Some(Completion { device_ns: Some(*ns) })),
+            None => Ok(Some(Completion::default())),
+        }
+    }
+
+    /// Nobody will ask about this work again.
+    pub fn forget(&self, ticket: Ticket) {
+        if self.noted.load(Ordering::Acquire) > 0 {
+            let mut notes = self.notes();
+            notes.remove(&ticket);
+            self.noted.store(notes.len(), Ordering::Release);
+        }
+    }
+
+    /// The device is gone: everything that is not over fails with this error, and is over.
+    pub fn lose_all(&self, error: &BackendError) {
+        for (index, queue) in self.queues.iter().enumerate() {
+            let submitted = queue.submitted.load(Ordering::Acquire);
+            let completed = queue.completed.load(Ordering::Acquire);
+            for number in completed + 1..=submitted {
+                self.fail(Ticket { queue: index as u32, number }, error.clone());
+            }
+            queue.completed.fetch_max(submitted, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_over_in_order_and_failures_stay_until_they_are_forgotten() {
+        let ledger = Ledger::new(2);
+        let (first, second) = (ledger.submit(0).unwrap(), ledger.submit(0).unwrap());
+        let other = ledger.submit(1).unwrap();
+        assert_eq!(ledger.outcome(first), Ok(None));
+        ledger.fail(first, BackendError::new("as planned"));
+        ledger.took(second, 7);
+        ledger.complete(second);
+        for _ in 0..2 {
+            assert_eq!(ledger.outcome(first).unwrap_err().message(), "as planned");
+        }
+        assert_eq!(ledger.outcome(second), Ok(Some(Completion { device_ns: Some(7) })));
+        assert_eq!(ledger.outcome(other), Ok(None));
+        ledger.forget(first);
+        assert_eq!(ledger.outcome(first), Ok(Some(Completion::default())));
+        assert!(ledger.outcome(Ticket { queue: 0, number: 3 }).is_err());
+        assert!(ledger.outcome(Ticket { queue: 9, number: 1 }).is_err());
+    }
+
+    #[test]
+    fn a_lost_device_fails_what_is_not_over() {
+        let ledger = Ledger::new(1);
+        let (done, open) = (ledger.submit(0).unwrap(), ledger.submit(0).unwrap());
+        ledger.complete(done);
+        ledger.lose_all(&BackendError::new("gone"));
+        assert_eq!(ledger.outcome(done), Ok(Some(Completion::default())));
+        assert_eq!(ledger.outcome(open).unwrap_err().message(), "gone");
+        let next = ledger.submit(0).unwrap();
+        assert_eq!(ledger.outcome(next), Ok(None));
+    }
+}
