@@ -20,12 +20,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "cpu")]
+#[cfg(feature = "disasm")]
 mod asm;
 mod engine;
 mod reference;
 
-#[cfg(feature = "cpu")]
+#[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
     Certified, Choice, Device, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
