@@ -1,6 +1,6 @@
 //! Conway's Game of Life: a glider gun and an acorn on a torus, as an animated picture.
 //!
-//! `cargo run --release --example life -- life.png`
+//! `cargo run --example life -- life.png`
 
 use std::error::Error;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Two galaxies pass through each other: every star is drawn to every other one.
 //!
-//! `cargo run --release --example nbody -- nbody.png`
+//! `cargo run --example nbody -- nbody.png`
 
 use std::error::Error;
 use std::f32::consts::TAU;

@@ -14,7 +14,7 @@ pub enum CpuPath {
     Avx512,
     /// Machine code with AVX2.
     Avx2,
-    /// Machine code with vectors of 128 bits, made by Cranelift for this processor.
+    /// Machine code with vectors of 128 bits, made by Cranelift for this processor. On x86-64 only with the feature `cranelift`.
     Cranelift,
     /// The column interpreter, on any machine.
     Interpret,
@@ -73,6 +73,11 @@ impl CpuPath {
             ));
         };
         if !path.is_here() {
+            if path == CpuPath::Cranelift && cfg!(all(unix, target_arch = "x86_64", not(feature = "cranelift"))) {
+                let message = "`VYRE_CPU` asks for cranelift, which this build of vyre does not contain";
+                return Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, message)
+                    .with_fix("Unset `VYRE_CPU`, or build vyre with the feature `cranelift`."));
+            }
             return Err(Diagnostic::new(
                 &codes::cpu::ABSENT_PATH,
                 format!("`VYRE_CPU` asks for {path}, which this processor does not have"),

@@ -4,6 +4,7 @@
 //! `cargo bench -p vyre-wgpu --bench board` prints a table: medians, and the median of the rounds' ratios with the middle half of
 //! them. Ratios over 1 mean that hand-written code is faster. `VYRE_WGPU_ADAPTER` gives the number of the adapter.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -125,7 +126,7 @@ impl Peer {
         }))??;
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: None,
-            source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
+            source: wgpu::ShaderSource::Naga(Cow::Owned(naga::front::wgsl::parse_str(SOURCE)?)),
         });
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: None,

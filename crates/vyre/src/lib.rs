@@ -23,7 +23,7 @@
 #![deny(unsafe_code)]
 
 mod array;
-#[cfg(feature = "cpu")]
+#[cfg(feature = "disasm")]
 mod asm;
 mod engine;
 mod error;
@@ -33,7 +33,7 @@ mod reference;
 mod runtime;
 
 pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Element, Read, Shape};
-#[cfg(feature = "cpu")]
+#[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
     Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
