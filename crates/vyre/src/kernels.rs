@@ -37,6 +37,10 @@ impl Engine {
 }
 
 impl Kernel {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// The program.
     pub fn program(&self) -> &ValidProgram {
         &self.core.program

@@ -27,6 +27,7 @@ mod array;
 mod asm;
 mod engine;
 mod error;
+mod graph;
 mod kernels;
 mod launches;
 mod reference;
@@ -39,6 +40,7 @@ pub use engine::{
     Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
 };
 pub use error::Error;
+pub use graph::{Graph, Place, RecordedLaunch, Recorder, Replay};
 pub use kernels::{Bindable, Call, Kernel};
 pub use launches::Launch;
 pub use reference::ReferenceBackend;

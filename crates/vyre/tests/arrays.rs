@@ -477,3 +477,39 @@ fn threads_share_kernels_and_values() {
         });
     }
 }
+
+#[test]
+fn graphs_replay_what_was_recorded_on_other_arrays() {
+    for (name, engine) in engines() {
+        let (add, increment) = (kernel(&engine, ADD), kernel(&engine, INCREMENT));
+        let mut recorder = engine.record();
+        let x = recorder.place::<u32>("x", 100);
+        let (between, total) = (recorder.array::<u32>(100), recorder.array::<u32>(100));
+        for _ in 0..3 {
+            recorder.launch(&add).bind("a", x).bind("out", between).add().unwrap();
+            recorder.copy(between, x).unwrap();
+        }
+        recorder.launch(&increment).bind("x", total).add().unwrap();
+        recorder.copy(total, between).unwrap();
+        let graph = recorder.finish().unwrap();
+        assert_eq!(graph.steps(), 8);
+        let (mut one, mut two) = (engine.zeros::<u32>(100).unwrap(), engine.array(&[1000u32; 100]).unwrap());
+        let snapshot = one.clone();
+        for _ in 0..20 {
+            graph.replay().bind("x", &mut one).launch().unwrap();
+            graph.replay().bind("x", &mut two).launch().unwrap();
+        }
+        increment.bind("x", &mut one).launch().unwrap();
+        assert_eq!(one.to_vec().unwrap(), [61; 100], "{name}");
+        assert_eq!(two.to_vec().unwrap(), [1060; 100], "{name}");
+        assert_eq!(snapshot.to_vec().unwrap(), [0; 100], "{name}");
+        let mut short = engine.zeros::<u32>(5).unwrap();
+        assert_eq!(graph.replay().bind("x", &mut short).launch().unwrap_err().code(), codes::engine::SHAPE.id);
+        assert_eq!(graph.replay().launch().unwrap_err().code(), codes::engine::NOT_SET.id);
+        assert_eq!(graph.replay().bind("y", &mut one).launch().unwrap_err().code(), codes::engine::UNKNOWN_BUFFER.id);
+        let mut recorder = engine.record();
+        let y = recorder.array::<u32>(4);
+        let twice = recorder.launch(&add).bind("a", y).bind("out", y).add();
+        assert_eq!(twice.unwrap_err().code(), codes::engine::BOUND_TWICE.id, "{name}");
+    }
+}

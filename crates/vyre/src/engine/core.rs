@@ -73,7 +73,7 @@ pub(crate) struct Slot {
     pub(crate) kind: BufferKind,
     ty: DataType,
     shape: BufferShape,
-    pub(super) access: Access,
+    pub(crate) access: Access,
 }
 
 /// What all launches of one program under one configuration share.
@@ -171,13 +171,24 @@ impl Core {
         ty: Option<&DataType>,
         size: usize,
     ) -> Result<(), Error> {
-        let Slot { name, ty: declared, shape, access, kind } = &self.slots[slot];
+        let Slot { name, access, kind, .. } = &self.slots[slot];
         if access.writes != Writes::None && !arg.can_be_written() {
             let message = format!("the kernel writes `{name}`, but it is bound to be read");
             return Err(Diagnostic::new(&codes::engine::READ_ONLY, message)
                 .with_fix(format!("Bind it with `&mut`: `.bind(\"{name}\", &mut …)`."))
                 .into());
         }
+        self.check_element(slot, ty, size)?;
+        if matches!(arg, Arg::Value(_)) && kind.is_result() {
+            let message = format!("`{name}` is a result of the kernel and takes an array, not a value");
+            return Err(Diagnostic::new(&codes::engine::READ_ONLY, message).into());
+        }
+        Ok(())
+    }
+
+    /// Refuses elements that are not those of a buffer.
+    pub(crate) fn check_element(&self, slot: usize, ty: Option<&DataType>, size: usize) -> Result<(), Error> {
+        let Slot { name, ty: declared, shape, .. } = &self.slots[slot];
         let fits = match ty {
             Some(ty) => {
                 let scalar = |ty: &DataType| ty.as_vector().map_or_else(|| ty.clone(), |(element, _)| element);
@@ -196,10 +207,6 @@ impl Core {
                 shape.stride
             );
             return Err(Diagnostic::new(&codes::engine::WRONG_ELEMENT, message).into());
-        }
-        if matches!(arg, Arg::Value(_)) && kind.is_result() {
-            let message = format!("`{name}` is a result of the kernel and takes an array, not a value");
-            return Err(Diagnostic::new(&codes::engine::READ_ONLY, message).into());
         }
         Ok(())
     }
@@ -321,6 +328,15 @@ impl Ready {
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
         }
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Pipeline and grid, where the device has a resident path.
+    pub(crate) fn launch(&self) -> Option<(&Arc<dyn Pipeline>, [u32; 3])> {
+        self.pipeline.as_ref().map(|pipeline| (pipeline, self.plan.grid))
     }
 
     fn is_for_the_same(&self, other: &Ready) -> bool {

@@ -227,7 +227,7 @@ impl Inner {
         }
         able.check_launch(program, &plan)?;
         let mut decision = tuning.decision(backend, program, &plan, &config);
-        if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() {
+        if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
             let contents = self.contents(core, args, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
             decision = Some(self.tune(backend, program, &contents, &config, None, &mut |_| {})?);
@@ -257,6 +257,50 @@ impl Inner {
         let ready = Arc::new(ready);
         core.keep(ready.clone());
         Ok(ready)
+    }
+
+    /// What a launch of these sizes needs, on a device or else on the one that the router gives.
+    pub(crate) fn ready_for_graph(
+        self: &Arc<Inner>,
+        core: &Core,
+        sizes: &SmallVec<[u64; 8]>,
+        request: &Request,
+        device: Option<&Arc<Device>>,
+    ) -> Result<Arc<Ready>, Error> {
+        let device = match (device, request.on.as_ref().or(core.only.as_ref())) {
+            (Some(device), _) => device.clone(),
+            (None, Some(id)) => self.device(id.as_str())?,
+            (None, None) => {
+                let (config, inputs) = core.config_for(sizes, request);
+                let plan = vyre_driver::launch::plan_sizes(&core.program, &inputs, &config)?;
+                let work = Work::new(&core.program, &config, &plan);
+                let mut passed_over = Vec::new();
+                loop {
+                    let id = self.routes.choose(&work, None, &passed_over)?.backend;
+                    match self.device(&id) {
+                        Ok(device) if device.backend.capabilities().resident => {
+                            if !self.routes.opened(&id, device.backend.capabilities().kind) {
+                                break device;
+                            }
+                        }
+                        _ => passed_over.push(id),
+                    }
+                }
+            }
+        };
+        self.ready(core, &device, sizes, &[], request, None)
+    }
+
+    /// A device for work that needs none in particular.
+    pub(crate) fn any_device(&self) -> Result<Arc<Device>, Error> {
+        for id in self.routes.backends() {
+            if let Ok(device) = self.device(&id)
+                && device.backend.capabilities().resident
+            {
+                return Ok(device);
+            }
+        }
+        Err(unmovable())
     }
 
     /// The bytes of every input.

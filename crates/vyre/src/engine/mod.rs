@@ -27,7 +27,7 @@ use vyre_foundation::ir::Program;
 use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 
 use self::arrays::Arrays;
-pub(crate) use self::core::{Arg, Core, Request};
+pub(crate) use self::core::{Arg, Core, Ready, Request};
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
 pub use explain::{Choice, Explanation};
