@@ -51,6 +51,11 @@ fn probe_failed(error: &CudaError) -> Diagnostic {
     describe(error).into_diagnostic()
 }
 
+fn count(api: &Api) -> Result<usize, Diagnostic> {
+    let count = api.device_count().map_err(|error| probe_failed(&error))?;
+    Ok(usize::try_from(count).unwrap_or(0).min(IDS.len()))
+}
+
 impl CudaBackend {
     /// The first device, or why there is none.
     pub fn probe() -> Result<Arc<dyn VyreBackend>, Diagnostic> {
@@ -64,14 +69,16 @@ impl CudaBackend {
 
     /// How many devices the driver shows.
     pub fn device_count() -> Result<usize, Diagnostic> {
-        let count = Api::get()?.device_count().map_err(|error| probe_failed(&error))?;
-        Ok(usize::try_from(count).unwrap_or(0).min(IDS.len()))
+        count(Api::get()?)
     }
 
     /// Opens a device by its number. The first is `cuda`, the others `cuda:1`, `cuda:2`, ….
     pub fn open(ordinal: usize) -> Result<CudaBackend, Diagnostic> {
-        let api = Api::get()?;
-        let count = CudaBackend::device_count()?;
+        CudaBackend::open_with(Api::get()?, ordinal)
+    }
+
+    pub(crate) fn open_with(api: &'static Api, ordinal: usize) -> Result<CudaBackend, Diagnostic> {
+        let count = count(api)?;
         let Some(id) = IDS.get(ordinal).copied().filter(|_| ordinal < count) else {
             return Err(Diagnostic::new(
                 &codes::cuda::NO_DRIVER,
@@ -321,7 +328,8 @@ impl VyreBackend for CudaBackend {
             if let Some([start, _]) = events {
                 api.record(start, stream)?;
             }
-            let words = Words { mark: turn.word(), number: ticket.number - 1, stop: stop.unwrap_or(device.stops.never) };
+            let words =
+                Words { mark: turn.word(), number: ticket.number - 1, stop: stop.unwrap_or(device.stops.never) };
             launch::for_each_part(pipeline, &mut params, launch.grid, words, |part, params| {
                 api.launch(part, params, stream)?;
                 turn.is_marked_by(ticket);

@@ -89,10 +89,12 @@ mod tests {
 
     #[test]
     fn the_build_of_the_driver_is_found() {
-        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build  (dvs-builder@U22)\nGCC";
+        let text =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build  (dvs-builder@U22)\nGCC";
         assert_eq!(kernel_version(text).as_deref(), Some("580.82.07"));
         assert_eq!(kernel_version(""), None);
-        let maps = "7f00-7f01 r--p 0 08:01 1 /usr/lib/libc.so.6\n7f02-7f03 r-xp 0 08:01 2 /usr/lib/libcuda.so.580.82.07\n";
+        let maps =
+            "7f00-7f01 r--p 0 08:01 1 /usr/lib/libc.so.6\n7f02-7f03 r-xp 0 08:01 2 /usr/lib/libcuda.so.580.82.07\n";
         assert_eq!(library_version(maps).as_deref(), Some("580.82.07"));
     }
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{Ledger, Step, Ticket};
@@ -150,7 +151,18 @@ impl Device {
             until.all(|(queue, &number)| self.words.load(queue) >= number)
         };
         // Giving one back may park others, so the lock is not held meanwhile.
-        let over: Vec<Parked> = locked(&self.parked).extract_if(.., over).collect();
+        let (over, last) = {
+            let mut parked = locked(&self.parked);
+            let over: Vec<Parked> = parked.extract_if(.., over).collect();
+            let last = parked.iter().fold([0; QUEUES as usize], |last: [u64; QUEUES as usize], parked| {
+                std::array::from_fn(|queue| last[queue].max(parked.until[queue]))
+            });
+            (over, last)
+        };
+        for (queue, number) in (0..).zip(last).filter(|(_, number)| *number > 0) {
+            // A fault of earlier work is for the next call to report.
+            drop(self.with(|| self.ask(Ticket { queue, number })));
+        }
         for Parked { left, .. } in over {
             let given_back = self.with(|| {
                 match left {
@@ -173,16 +185,18 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.sweep();
-        let idle = (0..QUEUES).all(|queue| {
-            let submitted = self.ledger.submitted(queue).unwrap_or(0);
-            submitted == 0 || self.words.load(queue as usize) >= submitted
-        });
-        // What is in use stays for as long as the process lives; so does all that a lost context had.
-        if !idle || self.lost.get().is_some() {
-            return;
-        }
+        /// How long work that is nearly over is waited for.
+        const SOON: Duration = Duration::from_millis(20);
+        let soon = Instant::now() + SOON;
         let closed = self.with(|| {
+            for queue in 0..QUEUES {
+                let number = self.ledger.submitted(queue)?;
+                // What is in use stays for as long as the process lives; so does all that a lost context had.
+                if number > 0 && !self.wait_over(Ticket { queue, number }, Some(soon))? || self.is_lost() {
+                    return Err(BackendError::new("the device is in use").into());
+                }
+            }
+            self.sweep();
             self.queues.iter().try_for_each(|queue| queue.close(self.api))?;
             self.memory.close(self.api)?;
             self.stops.close(self.api)?;

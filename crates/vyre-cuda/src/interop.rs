@@ -23,16 +23,13 @@ impl CudaBackend {
     /// The memory, up to a whole multiple of 16 bytes, stays allocated until `owner` is dropped. Foreign work that uses it is in an
     /// order with ours, by [`wait_for_stream`](Self::wait_for_stream) and [`make_stream_wait`](Self::make_stream_wait).
     #[allow(unsafe_code)]
-    pub unsafe fn wrap(
-        &self,
-        pointer: u64,
-        bytes: u64,
-        owner: Box<dyn Any + Send>,
-    ) -> Result<Buffer, BackendError> {
+    pub unsafe fn wrap(&self, pointer: u64, bytes: u64, owner: Box<dyn Any + Send>) -> Result<Buffer, BackendError> {
         let device = self.device();
         let refused = |what: String| BackendError::with_code(&codes::backend::BAD_RANGE, what);
         if !pointer.is_multiple_of(u64::from(ALIGNMENT)) {
-            return Err(refused(format!("foreign memory starts at {pointer:#x}, which is not a multiple of {ALIGNMENT}")));
+            return Err(refused(format!(
+                "foreign memory starts at {pointer:#x}, which is not a multiple of {ALIGNMENT}"
+            )));
         }
         device.with(|| {
             let last = pointer.checked_add(bytes.saturating_sub(1));

@@ -43,10 +43,7 @@ pub(crate) fn pipeline_of<'a>(
     if Arc::ptr_eq(&pipeline.device, device) {
         return Ok(pipeline);
     }
-    Err(BackendError::with_code(
-        &codes::backend::FOREIGN_HANDLE,
-        "a pipeline of one CUDA device was passed to another",
-    ))
+    Err(BackendError::with_code(&codes::backend::FOREIGN_HANDLE, "a pipeline of one CUDA device was passed to another"))
 }
 
 /// The parameters that stand for the bound buffers, and the count at which their memory is ready.

@@ -40,6 +40,8 @@ mod queue;
 mod recording;
 mod staging;
 mod stop;
+#[cfg(test)]
+mod tests;
 
 pub use backend::CudaBackend;
 pub use interop::PinnedMemory;

@@ -26,6 +26,7 @@ impl Memory {
     }
 
     pub(crate) fn close(&self, api: &Api) -> Result<(), CudaError> {
+        api.synchronize(self.stream)?;
         api.destroy_stream(self.stream)
     }
 

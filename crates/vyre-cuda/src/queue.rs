@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
@@ -103,7 +103,7 @@ pub(crate) struct Turn<'a> {
     device: &'a Device,
     pub(crate) queue: &'a Queue,
     index: u32,
-    _submission: MutexGuard<'a, Submission>,
+    submission: MutexGuard<'a, Submission>,
 }
 
 impl Turn<'_> {
@@ -159,17 +159,19 @@ impl Device {
             self.wait_on_host(early, order.deadline)?;
         }
         let queue = &self.queues[order.queue as usize];
-        let mut submission = locked(&queue.submission);
+        let mut turn = Turn { device: self, queue, index: order.queue, submission: locked(&queue.submission) };
         let memory = QUEUES as usize;
         let after = order.after.iter().filter(|ticket| ticket.queue != order.queue);
         let after = after.map(|ticket| (ticket.queue as usize, ticket.number));
         for (word, number) in after.chain([(memory, memory_ready)]) {
-            if submission.waits_for[word] < number && self.words.load(word) < number {
+            if turn.submission.waits_for[word] < number && self.words.load(word) < number {
+                // Whoever asks about what is before must not have to wait for this too.
+                turn.mark()?;
                 self.api.wait_value(self.words.address(word), number, queue.stream)?;
-                submission.waits_for[word] = number;
+                turn.submission.waits_for[word] = number;
             }
         }
-        Ok(Turn { device: self, queue, index: order.queue, _submission: submission })
+        Ok(turn)
     }
 
     /// Makes sure that the queue's word will tell when a piece of work is over. Does nothing where the lock can't be had; then
@@ -183,7 +185,7 @@ impl Device {
         if queue.covered.load(Ordering::Acquire) < ticket.number
             && let Some(submission) = lock()
         {
-            Turn { device: self, queue, index: ticket.queue, _submission: submission }.mark()?;
+            Turn { device: self, queue, index: ticket.queue, submission }.mark()?;
         }
         Ok(())
     }
@@ -219,7 +221,10 @@ impl Device {
         {
             self.ledger.fail(
                 ticket,
-                BackendError::with_code(&codes::backend::STOPPED, "the launch was told to end before its work was done"),
+                BackendError::with_code(
+                    &codes::backend::STOPPED,
+                    "the launch was told to end before its work was done",
+                ),
             );
         } else if let Some([start, end]) = launch.events {
             // The event lies before what told that the launch is over; it may be seen a moment later.
@@ -235,13 +240,18 @@ impl Device {
         if self.ledger.is_over(ticket) || self.is_lost() {
             return Ok(true);
         }
+        self.ask(ticket)?;
+        Ok(false)
+    }
+
+    /// Sees to it that the queue's word will tell when a piece of work is over, unless somebody is submitting right now.
+    pub(crate) fn ask(&self, ticket: Ticket) -> Result<(), Failure> {
         let queue = self.queue(ticket)?;
         self.cover(queue, ticket, || match queue.submission.try_lock() {
             Ok(submission) => Some(submission),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
-        })?;
-        Ok(false)
+        })
     }
 
     /// Asks the driver about the health of the context, which no word tells.
@@ -298,7 +308,7 @@ impl Device {
         if self.is_over_on_device(ticket) {
             return Ok(());
         }
-        self.cover(queue, ticket, || Some(queue.submission.lock().unwrap_or_else(PoisonError::into_inner)))?;
+        self.cover(queue, ticket, || Some(locked(&queue.submission)))?;
         Ok(self.api.wait_value(self.words.address(ticket.queue as usize), ticket.number, stream)?)
     }
 }
@@ -335,11 +345,7 @@ impl Pace {
     fn next(&mut self) -> Next {
         std::hint::spin_loop();
         self.looks += 1;
-        if self.looks.is_multiple_of(Self::EAGER) {
-            self.turn()
-        } else {
-            Next::Look
-        }
+        if self.looks.is_multiple_of(Self::EAGER) { self.turn() } else { Next::Look }
     }
 
     fn turn(&mut self) -> Next {

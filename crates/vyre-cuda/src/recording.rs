@@ -72,7 +72,8 @@ pub(crate) fn check_copy(from: &Binding, to: &Binding) -> Result<(), BackendErro
 
 /// The nodes that do a step, and the count at which its memory is ready.
 fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>, u64), BackendError> {
-    let pieces = |bytes: u64| (0..bytes).step_by(LONGEST_COPY as usize).map(move |at| (at, LONGEST_COPY.min(bytes - at)));
+    let pieces =
+        |bytes: u64| (0..bytes).step_by(LONGEST_COPY as usize).map(move |at| (at, LONGEST_COPY.min(bytes - at)));
     let mut parts = Vec::new();
     let ready = match step {
         Step::Launch { pipeline, bindings, grid } => {
@@ -87,7 +88,8 @@ fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>,
             ready
         }
         Step::Copy { from, to } => {
-            let ((source, from_ready), (target, to_ready)) = (place(from, device, backend)?, place(to, device, backend)?);
+            let ((source, from_ready), (target, to_ready)) =
+                (place(from, device, backend)?, place(to, device, backend)?);
             check_copy(from, to)?;
             let copies = pieces(from.bytes);
             parts.extend(copies.map(|(at, bytes)| Part::Copy { from: source + at, to: target + at, bytes }));
@@ -266,7 +268,8 @@ impl Recording for CudaRecording {
 impl Drop for CudaRecording {
     fn drop(&mut self) {
         let graph = self.graph.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let empty = Graph { graph: 0, ready: 0, nodes: Vec::new(), steps: Vec::new(), memory_ready: 0, is_stale: false };
+        let empty =
+            Graph { graph: 0, ready: 0, nodes: Vec::new(), steps: Vec::new(), memory_ready: 0, is_stale: false };
         std::mem::replace(graph, empty).leave(&self.device, &self.uses);
     }
 }

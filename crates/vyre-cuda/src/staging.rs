@@ -150,13 +150,7 @@ impl Lanes {
     }
 
     /// Copies to the device, and waits until it is there.
-    pub(crate) fn upload(
-        &self,
-        api: &Api,
-        context: Handle,
-        to: DevicePointer,
-        bytes: &[u8],
-    ) -> Result<(), CudaError> {
+    pub(crate) fn upload(&self, api: &Api, context: Handle, to: DevicePointer, bytes: &[u8]) -> Result<(), CudaError> {
         let address = bytes.as_ptr() as usize;
         if is_pinned(api, bytes) {
             return self.direct(api, self.up, |stream| api.upload_async(to, address, bytes.len(), stream));

@@ -9,24 +9,24 @@ use super::{Api, CudaError, DevicePointer, Handle, KernelLaunch, Ptr, call, ptr}
 /// `CUDA_KERNEL_NODE_PARAMS`.
 #[repr(C)]
 pub(crate) struct KernelParams {
-    function: Ptr,
-    grid: [c_uint; 3],
-    block: [c_uint; 3],
-    shared: c_uint,
-    params: *mut Ptr,
-    extra: *mut Ptr,
+    pub(super) function: Ptr,
+    pub(super) grid: [c_uint; 3],
+    pub(super) block: [c_uint; 3],
+    pub(super) shared: c_uint,
+    pub(super) params: *mut Ptr,
+    pub(super) extra: *mut Ptr,
 }
 
 /// One side of `CUDA_MEMCPY3D`.
 #[repr(C)]
-struct CopySide {
+pub(super) struct CopySide {
     x: usize,
     y: usize,
     z: usize,
     level: usize,
     memory_type: c_uint,
     host: Ptr,
-    device: DevicePointer,
+    pub(super) device: DevicePointer,
     array: Ptr,
     reserved: Ptr,
     pitch: usize,
@@ -36,9 +36,9 @@ struct CopySide {
 /// `CUDA_MEMCPY3D`.
 #[repr(C)]
 pub(crate) struct CopyParams {
-    from: CopySide,
-    to: CopySide,
-    width: usize,
+    pub(super) from: CopySide,
+    pub(super) to: CopySide,
+    pub(super) width: usize,
     height: usize,
     depth: usize,
 }
@@ -67,11 +67,11 @@ impl CopyParams {
 /// `CUDA_MEMSET_NODE_PARAMS`.
 #[repr(C)]
 pub(crate) struct FillParams {
-    to: DevicePointer,
+    pub(super) to: DevicePointer,
     pitch: usize,
     value: c_uint,
     element: c_uint,
-    width: usize,
+    pub(super) width: usize,
     height: usize,
 }
 
@@ -121,7 +121,8 @@ impl Api {
         context: Handle,
     ) -> Result<Handle, CudaError> {
         let before = after.map(ptr);
-        let (before, count) = (before.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), usize::from(after.is_some()));
+        let (before, count) =
+            (before.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), usize::from(after.is_some()));
         let (graph, mut made) = (ptr(graph), std::ptr::null_mut());
         match node {
             Node::Kernel(launch, params) => {

@@ -3,6 +3,8 @@
 //! All of this crate's `unsafe` is here, but for the marks of the two methods that take addresses from outside. Handles are plain
 //! numbers.
 
+#[cfg(test)]
+pub(crate) mod fake;
 mod graph;
 mod pinned;
 
@@ -203,6 +205,12 @@ impl Api {
         let api = Api { table };
         call!(&api, cuInit(0)).map_err(|error| absent(error.to_string()))?;
         Ok(api)
+    }
+
+    /// A driver that is a model of one, for tests.
+    #[cfg(test)]
+    pub(crate) fn fake() -> Api {
+        Api { table: Table::fake() }
     }
 
     fn describe(&self, code: c_int) -> String {

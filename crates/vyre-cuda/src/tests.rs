@@ -1,0 +1,190 @@
+//! The backend on a model of the driver: what does not depend on a GPU is held here, on every machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vyre_conform::device::{DEVICE_CHECKS, add_one, words};
+use vyre_driver::VyreBackend;
+use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Order, Pipeline, Step, Ticket};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
+use vyre_spec::codes;
+
+use crate::CudaBackend;
+use crate::api::Api;
+use crate::api::fake::{Fresh, world};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn open() -> CudaBackend {
+    CudaBackend::open_with(Box::leak(Box::new(Api::fake())), 0).expect("the model has a device")
+}
+
+fn compile(backend: &CudaBackend, program: &Program, interruptible: bool) -> Arc<dyn Pipeline> {
+    let mut options = CompileOptions::default();
+    options.interruptible = interruptible;
+    backend.compile(&program.validate().expect("it is valid"), &options).expect("the model compiles everything")
+}
+
+fn endless() -> Program {
+    Program::wrapped(
+        vec![BufferDecl::read_write("data", 0, DataType::U32)],
+        [64, 1, 1],
+        vec![Node::forever(vec![Node::atomic(AtomicOp::Add, "data", Expr::u32(0), Expr::u32(1))])],
+    )
+}
+
+fn read(backend: &CudaBackend, buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.bytes() as usize];
+    backend.download(buffer, 0, &mut bytes, &Order::default()).expect("it is there");
+    bytes
+}
+
+fn calls(name: &str) -> u32 {
+    world().calls.get(name).copied().unwrap_or(0)
+}
+
+/// Nothing was wrong, and nothing is left of the backend.
+fn close(backend: CudaBackend) {
+    drop(backend);
+    let world = world();
+    assert!(world.wrong.is_empty(), "{:?}", world.wrong);
+    assert!(world.left().is_empty(), "{:?} are left", world.left());
+}
+
+#[test]
+fn what_every_device_must_do() {
+    // These run kernels that the model does not know.
+    const REAL: [&str; 3] = ["large grids are split", "what compilers get wrong", "counters pass zero"];
+    for (name, check) in DEVICE_CHECKS.into_iter().filter(|(name, _)| !REAL.contains(name)) {
+        let _fresh = Fresh::new();
+        let backend = open();
+        println!("{name}");
+        if let Err(error) = check(&backend) {
+            panic!("{name}: {error}; {:?}", world().wrong);
+        }
+        close(backend);
+    }
+}
+
+#[test]
+fn launches_cost_nothing_but_themselves_until_somebody_asks() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let pipeline = compile(&backend, &add_one(), false);
+    let bindings = [Binding::from(backend.allocate(256).unwrap())];
+    let launch = Launch::new(&bindings, [1; 3]);
+    let first = backend.submit(&pipeline, &launch).unwrap();
+    assert!(backend.wait(first, Some(LONG)).unwrap().is_some());
+    let before = calls("cuStreamWriteValue64");
+    let tickets: Vec<Ticket> = (0..300).map(|_| backend.submit(&pipeline, &launch).unwrap()).collect();
+    // All but the last are known from the kernels behind them.
+    for &ticket in &tickets[..299] {
+        assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+    }
+    assert_eq!(calls("cuStreamWriteValue64"), before);
+    assert!(backend.wait(tickets[299], Some(LONG)).unwrap().is_some());
+    assert_eq!(calls("cuStreamWriteValue64"), before + 1);
+    assert_eq!((calls("cuEventRecord"), calls("cuLaunchKernel")), (0, 301));
+    drop((bindings, pipeline));
+    close(backend);
+}
+
+#[test]
+fn nobody_waits_for_what_is_behind() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let (add, endless) = (compile(&backend, &add_one(), false), compile(&backend, &endless(), true));
+    let buffer = backend.allocate(256).unwrap();
+    let (bindings, own) = ([Binding::from(buffer.clone())], [Binding::from(backend.allocate(4).unwrap())]);
+    let steps = [Step::Launch { pipeline: Arc::clone(&add), bindings: bindings.to_vec(), grid: [1; 3] }];
+    let recording = backend.record(&steps).unwrap();
+    let launch = Launch::new(&bindings, [1; 3]);
+    // A launch, a copy and a recording before a launch that does not end.
+    let last = [
+        backend.submit(&add, &launch).unwrap(),
+        backend.clear(&bindings[0], &Order::default()).unwrap(),
+        backend.replay(&recording, &Order::default()).unwrap(),
+    ];
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let behind = backend.submit(&add, &launch).unwrap();
+    for ticket in last {
+        assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+    }
+    // Nor does another queue that comes after it, nor one who reads there.
+    let order = Order { queue: 2, after: &last, deadline: None };
+    let beside = backend.submit(&add, &Launch { order, ..launch }).unwrap();
+    assert!(backend.wait(beside, Some(LONG)).unwrap().is_some());
+    // What waits for an endless launch on another queue does not hide what is before it.
+    let after = [blocker];
+    let before = backend.submit(&add, &Launch { order: Order { queue: 3, ..Order::default() }, ..launch }).unwrap();
+    let held = Order { queue: 3, after: &after, deadline: None };
+    let held = backend.submit(&add, &Launch { order: held, ..launch }).unwrap();
+    assert!(backend.wait(before, Some(LONG)).unwrap().is_some());
+    assert_eq!(backend.poll(held), Ok(None));
+    let mut bytes = [0; 4];
+    backend.download(&buffer, 0, &mut bytes, &Order { queue: 2, ..Order::default() }).unwrap();
+    assert_eq!(bytes, [3, 0, 0, 0]);
+    assert_eq!(backend.poll(behind), Ok(None));
+    // A buffer that is dropped stays until the launch that uses it is over, and nobody waits for that.
+    drop((buffer, bindings, own));
+    backend.cancel(blocker).unwrap();
+    let error = backend.wait(blocker, Some(LONG)).unwrap_err();
+    assert_eq!(error.code(), codes::backend::STOPPED.id);
+    for ticket in [behind, held] {
+        assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+    }
+    drop((add, endless, recording, steps));
+    close(backend);
+}
+
+#[test]
+fn a_graph_is_made_anew_where_the_driver_refuses_a_change() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let add = compile(&backend, &add_one(), false);
+    let buffers = [backend.allocate(256).unwrap(), backend.allocate(256).unwrap()];
+    let step = |buffer: &Buffer| Step::Launch {
+        pipeline: Arc::clone(&add),
+        bindings: vec![Binding::from(buffer.clone())],
+        grid: [1; 3],
+    };
+    let recording = backend.record(&[step(&buffers[0]), step(&buffers[0])]).unwrap();
+    world().refuses_changes = true;
+    let made = calls("cuGraphInstantiate");
+    backend.revise(&recording, &[(1, step(&buffers[1]))]).unwrap();
+    assert_eq!(calls("cuGraphInstantiate"), made + 1);
+    let ticket = backend.replay(&recording, &Order::default()).unwrap();
+    assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+    assert_eq!([read(&backend, &buffers[0]), read(&backend, &buffers[1])], [words([1; 64]), words([1; 64])]);
+    drop((recording, buffers));
+    drop(add);
+    close(backend);
+}
+
+#[test]
+fn a_fault_wakes_everybody_and_keeps_what_was_done() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let add = compile(&backend, &add_one(), false);
+    let bytes = add.artifact().unwrap();
+    let text = bytes.windows(8).position(|part| part == b".version").unwrap();
+    let trap = b".version 7.8\n.entry vyre_kernel vyre_kernel_together { trap; }";
+    let bytes = [&bytes[..text - 4], &(trap.len() as u32).to_le_bytes(), trap].concat();
+    let trap = backend.load(&add_one().validate().unwrap(), &CompileOptions::default(), &bytes).unwrap();
+    let bindings = [Binding::from(backend.allocate(256).unwrap())];
+    let launch = Launch::new(&bindings, [1; 3]);
+    let done = backend.submit(&add, &launch).unwrap();
+    assert!(backend.wait(done, Some(LONG)).unwrap().is_some());
+    let other = Launch { order: Order { queue: 1, ..Order::default() }, ..launch };
+    let lost = [backend.submit(&trap, &launch).unwrap(), backend.submit(&add, &launch).unwrap()];
+    let codes = std::thread::scope(|scope| {
+        let backend = &backend;
+        let waits = lost.map(|ticket| scope.spawn(move || backend.wait(ticket, Some(LONG)).unwrap_err().code()));
+        waits.map(|wait| wait.join().unwrap())
+    });
+    assert_eq!(codes, [codes::cuda::FAULT.id; 2]);
+    assert!(backend.poll(done).unwrap().is_some());
+    let error = backend.submit(&add, &other).unwrap_err();
+    assert_eq!(error.code(), codes::backend::DEVICE_LOST.id);
+    assert!(error.fix().contains("anew"), "{error}");
+}
