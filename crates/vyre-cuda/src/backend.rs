@@ -363,7 +363,7 @@ impl VyreBackend for CudaBackend {
         device.ledger.check(ticket)?;
         if !device.ledger.is_over(ticket) {
             let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-            let waited = device.with(|| Ok(device.wait_over(ticket, deadline).map(|_| ())?));
+            let waited = device.with(|| device.wait_over(ticket, deadline).map(|_| ()));
             self.unless_over(ticket, waited)?;
         }
         device.ledger.outcome(ticket)

@@ -58,6 +58,9 @@ pub(crate) struct Device {
     pub(crate) stops: Stops,
     pub(crate) lanes: Lanes,
     parked: Mutex<Vec<Parked>>,
+    pub(crate) opened: Instant,
+    /// When the driver was last asked how the context is, in nanoseconds since it was opened.
+    pub(crate) asked: AtomicU64,
     /// What ended the context.
     lost: OnceLock<BackendError>,
 }
@@ -86,6 +89,8 @@ impl Device {
             stops: Stops::open(api)?,
             lanes: Lanes::open(api)?,
             parked: Mutex::default(),
+            opened: Instant::now(),
+            asked: AtomicU64::new(0),
             lost: OnceLock::new(),
         }))
     }

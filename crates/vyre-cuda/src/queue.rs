@@ -254,8 +254,16 @@ impl Device {
         })
     }
 
-    /// Asks the driver about the health of the context, which no word tells.
+    /// Asks the driver about the health of the context, which no word tells; not more often than is of use, whoever calls.
     pub(crate) fn check_health(&self, queue: u32) -> Result<(), CudaError> {
+        const BETWEEN_QUESTIONS: u64 = 100_000;
+        let now = self.opened.elapsed().as_nanos() as u64;
+        let asked = self.asked.load(Ordering::Relaxed);
+        if now < asked + BETWEEN_QUESTIONS
+            || self.asked.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return Ok(());
+        }
         self.api.is_well(self.queues[queue as usize].stream)
     }
 
@@ -326,7 +334,6 @@ enum Next {
 /// How a wait goes on: short work is noticed at once, and long work does not keep a core busy.
 struct Pace {
     began: Instant,
-    asked: Instant,
     deadline: Option<Instant>,
     looks: u32,
 }
@@ -334,12 +341,12 @@ struct Pace {
 impl Pace {
     /// Looks before the clock is asked for the first time.
     const EAGER: u32 = 32;
+    /// From when on others may have the core in between, and from when on it is left alone for a while.
+    const ALONE: Duration = Duration::from_micros(50);
     const SPIN: Duration = Duration::from_millis(2);
-    const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
 
     fn new(deadline: Option<Instant>) -> Pace {
-        let began = Instant::now();
-        Pace { began, asked: began, deadline, looks: 0 }
+        Pace { began: Instant::now(), deadline, looks: 0 }
     }
 
     fn next(&mut self) -> Next {
@@ -355,16 +362,15 @@ impl Pace {
             return Next::GiveUp;
         }
         let waited = now - self.began;
+        if waited > Self::ALONE {
+            std::thread::yield_now();
+        }
         if waited > Self::SPIN {
             let pause = (waited / 64).min(Duration::from_millis(1));
             std::thread::sleep(left.map_or(pause, |left| pause.min(left)));
             // The next look is followed by the clock again.
             self.looks = Self::EAGER - 1;
         }
-        if now - self.asked < Self::BETWEEN_QUESTIONS {
-            return Next::Look;
-        }
-        self.asked = now;
         Next::AskDriver
     }
 }

@@ -8,7 +8,7 @@ use vyre_spec::codes;
 
 use crate::api::{DevicePointer, Handle, KernelLaunch, Node};
 use crate::device::{Device, Failure, Leftover, Uses, locked};
-use crate::launch::{self, Params, Words};
+use crate::launch::{self, Words};
 use crate::memory::CudaBuffer;
 
 /// Copies in a graph are at most this long; the driver counts a row's bytes with 31 bits.
@@ -36,7 +36,7 @@ struct Graph {
 
 /// What a node of a step does.
 enum Part {
-    Kernel(KernelLaunch, Params),
+    Kernel(KernelLaunch, Vec<u64>),
     Copy { from: DevicePointer, to: DevicePointer, bytes: u64 },
     Clear { at: DevicePointer, bytes: u64 },
 }
@@ -82,7 +82,7 @@ fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>,
             // Nobody asks when one launch of a recording began, and nobody stops one.
             let words = Words { mark: 0, number: 0, stop: device.stops.never };
             launch::for_each_part(pipeline, &mut params, *grid, words, |launch, params| {
-                parts.push(Part::Kernel(*launch, Params::from_slice(params)));
+                parts.push(Part::Kernel(*launch, params.to_vec()));
                 Ok::<_, BackendError>(())
             })?;
             ready

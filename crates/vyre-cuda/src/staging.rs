@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::api::{Api, CudaError, DevicePointer, Handle, Pinned};
 use crate::device::locked;
 
-/// Uploads up to this size go through the driver's own buffers, in order with the queue.
+/// Copies up to this size go through the driver's own buffers; uploads then are in order with their queue and not here.
 pub(crate) const SMALL: usize = 64 << 10;
 
 const PIECE: usize = 4 << 20;
@@ -35,8 +35,22 @@ struct Pool {
     idle_events: Vec<Handle>,
 }
 
-/// What one thread needs.
-struct Lane([Piece; 2]);
+/// What one thread needs: up to two pieces, one to copy while the other is filled or emptied.
+#[derive(Default)]
+struct Lane(Vec<Piece>);
+
+impl Lane {
+    /// The piece of a turn, which no copy uses any more.
+    fn piece(&mut self, api: &Api, turn: usize) -> Result<&mut Piece, CudaError> {
+        let index = turn % 2;
+        if index == self.0.len() {
+            self.0.push(Piece::new(api)?);
+        }
+        let piece = &mut self.0[index];
+        api.wait_event(piece.done)?;
+        Ok(piece)
+    }
+}
 
 struct Piece {
     memory: Pinned,
@@ -87,25 +101,18 @@ impl Lanes {
     }
 
     /// Lanes for a copy of so many bytes: at least one.
-    fn take(&self, api: &Api, bytes: usize) -> Result<Vec<Lane>, CudaError> {
+    fn take(&self, bytes: usize) -> Vec<Lane> {
         let wanted = bytes.div_ceil(2 * PIECE).clamp(1, self.most);
         let mut pool = locked(&self.lanes);
         loop {
             let idle = pool.idle.len();
             let mut lanes = pool.idle.split_off(idle - wanted.min(idle));
             while lanes.len() < wanted && pool.made < 2 * self.most {
-                match Piece::new(api).and_then(|first| Ok(Lane([first, Piece::new(api)?]))) {
-                    Ok(lane) => {
-                        pool.made += 1;
-                        lanes.push(lane);
-                    }
-                    // Fewer will do.
-                    Err(_) if !lanes.is_empty() => break,
-                    Err(error) => return Err(error),
-                }
+                pool.made += 1;
+                lanes.push(Lane::default());
             }
             if !lanes.is_empty() {
-                return Ok(lanes);
+                return lanes;
             }
             pool = self.given_back.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
@@ -124,7 +131,7 @@ impl Lanes {
         bytes: usize,
         work: impl Fn(&mut Lane) -> Result<(), CudaError> + Sync,
     ) -> Result<(), CudaError> {
-        let mut lanes = self.take(api, bytes)?;
+        let mut lanes = self.take(bytes);
         let done = std::thread::scope(|scope| {
             let Some((own, others)) = lanes.split_first_mut() else { return Ok(()) };
             let work = &work;
@@ -163,8 +170,7 @@ impl Lanes {
                     break;
                 }
                 let part = &bytes[first..(first + PIECE).min(bytes.len())];
-                let piece = &mut lane.0[turn % 2];
-                api.wait_event(piece.done)?;
+                let piece = lane.piece(api, turn)?;
                 piece.memory.write(part);
                 api.upload_async(to + first as u64, piece.memory.address(), part.len(), self.up)?;
                 api.record(piece.done, self.up)?;
@@ -182,7 +188,10 @@ impl Lanes {
         from: DevicePointer,
     ) -> Result<(), CudaError> {
         let address = bytes.as_mut_ptr() as usize;
-        if bytes.len() > SMALL && is_pinned(api, bytes) {
+        if bytes.len() <= SMALL {
+            return api.download(bytes, from, self.down);
+        }
+        if is_pinned(api, bytes) {
             return self.direct(api, self.down, |stream| api.download_async(address, from, bytes.len(), stream));
         }
         let size = bytes.len();
@@ -197,8 +206,7 @@ impl Lanes {
                     lane.0[piece].memory.read(part);
                 }
                 let Some((index, part)) = locked(&parts).next() else { break };
-                let piece = &lane.0[turn % 2];
-                api.wait_event(piece.done)?;
+                let piece = lane.piece(api, turn)?;
                 let address = piece.memory.address();
                 api.download_async(address, from + (index * PIECE) as u64, part.len(), self.down)?;
                 api.record(piece.done, self.down)?;

@@ -137,6 +137,104 @@ fn nobody_waits_for_what_is_behind() {
     close(backend);
 }
 
+/// Threads with chains of their own over all queues, beside launches that are cancelled at any time, buffers that are dropped while
+/// they are in use, and recordings. Every chain has all its results.
+#[test]
+fn threads_chain_over_all_queues() {
+    const THREADS: u64 = 6;
+    const ROUNDS: u32 = 300;
+    let _fresh = Fresh::new();
+    let backend = open();
+    let (add, stoppable) = (compile(&backend, &add_one(), false), compile(&backend, &add_one(), true));
+    let endless = compile(&backend, &endless(), true);
+    let work = |thread: u64| {
+        let mut state = thread * 7919 + 1;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % u64::from(below)) as u32
+        };
+        let mut buffer = backend.allocate(256).unwrap();
+        let (mut last, mut expected): (Option<Ticket>, u32) = (None, 0);
+        for _ in 0..ROUNDS {
+            let after = last.as_slice();
+            let order = Order { queue: random(4), after, deadline: None };
+            let bindings = [Binding::from(buffer.clone())];
+            let launch = Launch { order, timed: random(16) == 0, ..Launch::new(&bindings, [1; 3]) };
+            last = match random(12) {
+                0 => {
+                    // Beside the chain, on memory that nobody else has, and told to end at once.
+                    let own = [Binding::from(backend.allocate(4).unwrap())];
+                    let other = backend.submit(&endless, &Launch { order, ..Launch::new(&own, [1; 3]) }).unwrap();
+                    backend.cancel(other).unwrap();
+                    if random(2) == 0 {
+                        assert_eq!(backend.wait(other, Some(LONG)).unwrap_err().code(), codes::backend::STOPPED.id);
+                    }
+                    backend.forget(other);
+                    last
+                }
+                1 => {
+                    let fresh = backend.allocate(256).unwrap();
+                    let copied = backend.copy(&bindings[0], &Binding::from(fresh.clone()), &order).unwrap();
+                    buffer = fresh;
+                    Some(copied)
+                }
+                2 => {
+                    let step = Step::Launch { pipeline: Arc::clone(&add), bindings: bindings.to_vec(), grid: [1; 3] };
+                    let recording = backend.record(&[step.clone(), step]).unwrap();
+                    expected += 2;
+                    Some(backend.replay(&recording, &order).unwrap())
+                }
+                3 => {
+                    let mut bytes = [0; 256];
+                    backend.download(&buffer, 0, &mut bytes, &order).unwrap();
+                    assert_eq!(bytes.to_vec(), words([expected; 64]));
+                    last
+                }
+                4 => {
+                    expected = random(1000);
+                    Some(backend.upload(&buffer, 0, &words([expected; 64]), &order).unwrap())
+                }
+                5 => {
+                    // Cancelled too late or in time: done with all its results, or not at all, for one workgroup.
+                    let ticket = backend.submit(&stoppable, &launch).unwrap();
+                    backend.cancel(ticket).unwrap();
+                    match backend.wait(ticket, Some(LONG)) {
+                        Ok(done) => {
+                            assert!(done.is_some(), "a cancelled launch goes on");
+                            expected += 1;
+                        }
+                        Err(error) => assert_eq!(error.code(), codes::backend::STOPPED.id),
+                    }
+                    backend.forget(ticket);
+                    Some(ticket)
+                }
+                6 => {
+                    let ticket = backend.submit(&add, &launch).unwrap();
+                    assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+                    backend.forget(ticket);
+                    expected += 1;
+                    Some(ticket)
+                }
+                _ => {
+                    let ticket = backend.submit(if random(2) == 0 { &add } else { &stoppable }, &launch).unwrap();
+                    expected += 1;
+                    Some(ticket)
+                }
+            };
+        }
+        let mut bytes = [0; 256];
+        backend.download(&buffer, 0, &mut bytes, &Order { after: last.as_slice(), ..Order::default() }).unwrap();
+        assert_eq!(bytes.to_vec(), words([expected; 64]));
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    drop((add, stoppable, endless));
+    close(backend);
+}
+
 #[test]
 fn a_graph_is_made_anew_where_the_driver_refuses_a_change() {
     let _fresh = Fresh::new();
