@@ -277,6 +277,7 @@ impl VyreBackend for CudaBackend {
         check_copy(from, to)?;
         device.with(|| {
             let turn = device.begin(order, from_ready.max(to_ready))?;
+            turn.mark_before(from.bytes)?;
             let ticket = turn.ticket()?;
             for part in [from, to] {
                 part.buffer.of::<CudaBuffer>(id)?.uses.mark(ticket);
@@ -293,6 +294,7 @@ impl VyreBackend for CudaBackend {
         let (at, ready) = place(part, device, self.id)?;
         device.with(|| {
             let turn = device.begin(order, ready)?;
+            turn.mark_before(part.bytes)?;
             let ticket = turn.ticket()?;
             part.buffer.of::<CudaBuffer>(self.id)?.uses.mark(ticket);
             if part.bytes > 0 {

@@ -68,17 +68,24 @@ pub(crate) struct Device {
 impl Device {
     pub(crate) fn open(api: &'static Api, number: i32, keep: u64) -> Result<Arc<Device>, CudaError> {
         let context = api.retain_context(number)?;
-        let opened = Device::open_in(api, number, context, keep);
-        if opened.is_err() {
-            api.release_context(number)?;
-        }
-        opened
+        let _entered = api.enter(context)?;
+        let device = match Device::open_in(api, number, context, keep) {
+            // From here on it gives the context back itself.
+            Ok(device) => Arc::new(device),
+            Err(error) => {
+                api.release_context(number)?;
+                return Err(error);
+            }
+        };
+        // Drivers load their own kernels, too, when they are first needed, and may wait for everything that runs to do so.
+        let (pointer, _) = device.take_memory(16)?;
+        device.memory.free(api, pointer)?;
+        Ok(device)
     }
 
-    fn open_in(api: &'static Api, number: i32, context: Handle, keep: u64) -> Result<Arc<Device>, CudaError> {
-        let _entered = api.enter(context)?;
+    fn open_in(api: &'static Api, number: i32, context: Handle, keep: u64) -> Result<Device, CudaError> {
         let queues = (0..QUEUES).map(|_| Queue::open(api)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Arc::new(Device {
+        Ok(Device {
             api,
             number,
             context,
@@ -92,7 +99,7 @@ impl Device {
             opened: Instant::now(),
             asked: AtomicU64::new(0),
             lost: OnceLock::new(),
-        }))
+        })
     }
 
     /// Calls of the driver in this device's context.
@@ -151,16 +158,24 @@ impl Device {
 
     /// Gives back what is parked and no longer in use.
     pub(crate) fn sweep(&self) {
+        let idle = (0..QUEUES)
+            .all(|queue| self.ledger.submitted(queue).is_ok_and(|number| self.words.load(queue as usize) >= number));
         let over = |parked: &mut Parked| {
             let mut until = parked.until.iter().enumerate();
-            until.all(|(queue, &number)| self.words.load(queue) >= number)
+            // The driver may wait for all that runs before it unloads a module.
+            let may_go = idle || !matches!(parked.left, Leftover::Module(_));
+            may_go && until.all(|(queue, &number)| self.words.load(queue) >= number)
         };
         // Giving one back may park others, so the lock is not held meanwhile.
         let (over, last) = {
             let mut parked = locked(&self.parked);
             let over: Vec<Parked> = parked.extract_if(.., over).collect();
-            let last = parked.iter().fold([0; QUEUES as usize], |last: [u64; QUEUES as usize], parked| {
-                std::array::from_fn(|queue| last[queue].max(parked.until[queue]))
+            let last: [u64; QUEUES as usize] = std::array::from_fn(|queue| {
+                let until = |parked: &Parked| match parked.left {
+                    Leftover::Module(_) => self.ledger.submitted(queue as u32).unwrap_or(0),
+                    _ => parked.until[queue],
+                };
+                parked.iter().map(until).max().unwrap_or(0)
             });
             (over, last)
         };

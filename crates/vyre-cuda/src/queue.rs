@@ -123,6 +123,12 @@ impl Turn<'_> {
         self.queue.covered.fetch_max(ticket.number - 1, Ordering::AcqRel);
     }
 
+    /// Marks what is before a copy that takes long enough for somebody to notice.
+    pub(crate) fn mark_before(&self, bytes: u64) -> Result<(), CudaError> {
+        const LONG: u64 = 64 << 20;
+        if bytes > LONG { self.mark() } else { Ok(()) }
+    }
+
     /// Makes sure that nobody has to wait for the work that comes now to learn that what is before it is over.
     pub(crate) fn mark(&self) -> Result<(), CudaError> {
         let last = self.device.ledger.submitted(self.index).unwrap_or(0);

@@ -16,7 +16,7 @@ pub(crate) const SMALL: usize = 64 << 10;
 
 const PIECE: usize = 4 << 20;
 /// Threads that work on one copy.
-const MOST_THREADS: usize = 6;
+const MOST_THREADS: usize = 8;
 
 /// Streams for copies, and pinned memory that is made when it is first needed.
 pub(crate) struct Lanes {

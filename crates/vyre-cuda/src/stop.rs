@@ -24,7 +24,8 @@ struct Slots {
 
 /// Bytes between two slots, so that each has a sector of its own.
 const APART: u64 = 32;
-const IN_BLOCK: u64 = 256;
+/// More than can be in flight on all queues, so that a second block is hardly ever needed.
+const IN_BLOCK: u64 = 4096;
 /// Where in a slot the kernel's word is.
 const LEFT: u64 = 4;
 
@@ -49,7 +50,7 @@ impl Stops {
         }
         let block = api.allocate_fixed((IN_BLOCK * APART) as usize)?;
         slots.blocks.push(block);
-        api.upload(block, &[0; (IN_BLOCK * APART) as usize], self.stream)?;
+        api.upload(block, &vec![0; (IN_BLOCK * APART) as usize], self.stream)?;
         api.synchronize(self.stream)?;
         slots.idle.extend((1..IN_BLOCK).map(|index| block + index * APART));
         Ok(block)

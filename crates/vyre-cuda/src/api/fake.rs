@@ -516,7 +516,10 @@ fakes! {
         give(module, handle as Ptr);
         0
     }
-    cuModuleUnload |world| (module: Ptr) { if world.modules.remove(&(module as usize)).is_some() { 0 } else { INVALID } }
+    cuModuleUnload |world| (module: Ptr) {
+        if world.streams.values().any(|stream| stream.iter().any(|op| matches!(op, Op::Kernel(_)))) {
+            world.wrong.push("a module was unloaded while kernels ran, which may wait for them".to_owned());
+        } if world.modules.remove(&(module as usize)).is_some() { 0 } else { INVALID } }
     cuModuleGetFunction |world| (function: Out<Ptr>, module: Ptr, name: *const c_char) {
         // SAFETY: a name ends with a zero byte.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
@@ -526,6 +529,7 @@ fakes! {
         give(function, module);
         0
     }
+    cuFuncGetAttribute |_world| (value: Out<c_int>, _attribute: c_int, _function: Ptr) { give(value, 16); 0 }
     cuFuncSetAttribute |_world| (_function: Ptr, _attribute: c_int, _value: c_int) { 0 }
     cuLaunchKernel |world| (function: Ptr, _gx: c_uint, _gy: c_uint, _gz: c_uint, _bx: c_uint, _by: c_uint, _bz: c_uint, _shared: c_uint, stream: Ptr, params: Out<Ptr>, _extra: Out<Ptr>) {
         let Some(kernel) = world.kernel(function as usize, params) else { return INVALID };

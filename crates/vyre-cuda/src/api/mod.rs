@@ -147,6 +147,7 @@ table! {
     cuModuleUnload = b"cuModuleUnload" (Ptr);
     cuModuleGetFunction = b"cuModuleGetFunction" (Out<Ptr>, Ptr, *const c_char);
     cuFuncSetAttribute = b"cuFuncSetAttribute" (Ptr, c_int, c_int);
+    cuFuncGetAttribute = b"cuFuncGetAttribute" (Out<c_int>, c_int, Ptr);
     cuLaunchKernel = b"cuLaunchKernel" (Ptr, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Ptr, Out<Ptr>, Out<Ptr>);
 }
 
@@ -505,6 +506,11 @@ impl Api {
     pub(crate) fn function(&self, module: Handle, name: &CStr) -> Result<Handle> {
         let mut function = std::ptr::null_mut();
         call!(self, cuModuleGetFunction(&raw mut function, ptr(module), name.as_ptr()))?;
+        // Drivers load a function when it is first needed, and may wait for everything that runs to do so. Asking for its
+        // registers needs it now; the first launch might be one beside a launch that does not end.
+        const REGISTERS: c_int = 4;
+        let mut registers = 0;
+        call!(self, cuFuncGetAttribute(&raw mut registers, REGISTERS, function))?;
         Ok(function as Handle)
     }
 
