@@ -1,7 +1,8 @@
 //! The backend on a model of the driver: what does not depend on a GPU is held here, on every machine.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use vyre_conform::device::{DEVICE_CHECKS, add_one, words};
 use vyre_driver::VyreBackend;
@@ -255,6 +256,101 @@ fn a_graph_is_made_anew_where_the_driver_refuses_a_change() {
     assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
     assert_eq!([read(&backend, &buffers[0]), read(&backend, &buffers[1])], [words([1; 64]), words([1; 64])]);
     drop((recording, buffers));
+    drop(add);
+    close(backend);
+}
+
+/// Memory of others is kept until the work that uses it is over, and their streams wait for ours and ours for theirs.
+#[test]
+#[allow(unsafe_code)]
+fn foreign_memory_and_streams_are_in_order() {
+    struct Owner(Arc<AtomicBool>, #[allow(dead_code)] Buffer);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let _fresh = Fresh::new();
+    let backend = open();
+    let (add, endless) = (compile(&backend, &add_one(), false), compile(&backend, &endless(), true));
+    let api = backend.device().api;
+    let stream = backend.device().with(|| Ok(api.create_stream(false)?)).unwrap();
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let owner = backend.allocate(256).unwrap();
+    let pointer = backend.raw_pointer(&owner).unwrap();
+    // SAFETY: the owner is the buffer whose memory it is.
+    let buffer = unsafe { backend.wrap(pointer, 256, Box::new(Owner(Arc::clone(&is_gone), owner))) }.unwrap();
+    // SAFETY: as above; these addresses are refused.
+    let refused = unsafe { [backend.wrap(pointer + 4, 4, Box::new(())), backend.wrap(16, 16, Box::new(()))] };
+    for error in refused.map(Result::unwrap_err) {
+        assert_eq!(error.code(), codes::backend::BAD_RANGE.id);
+    }
+    let (bindings, own) = ([Binding::from(buffer)], [Binding::from(backend.allocate(4).unwrap())]);
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let added = backend.submit(&add, &Launch::new(&bindings, [1; 3])).unwrap();
+    let order = Order { queue: 1, ..Order::default() };
+    // SAFETY: the stream is one of this context.
+    let behind = unsafe {
+        backend.make_stream_wait(added, stream).unwrap();
+        backend.wait_for_stream(stream, &order).unwrap()
+    };
+    drop(bindings);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!((backend.poll(behind), is_gone.load(Ordering::Relaxed)), (Ok(None), false));
+    backend.cancel(blocker).unwrap();
+    assert!(backend.wait(behind, Some(LONG)).unwrap().is_some());
+    assert!(backend.poll(added).unwrap().is_some(), "what the stream waited for is not over");
+    backend.device().sweep();
+    assert!(is_gone.load(Ordering::Relaxed), "foreign memory is kept for ever");
+    backend.device().with(|| Ok(api.destroy_stream(stream)?)).unwrap();
+    drop((add, endless, own));
+    close(backend);
+}
+
+#[test]
+fn submitting_waits_for_a_place_and_no_longer_than_it_may() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let (add, endless) = (compile(&backend, &add_one(), false), compile(&backend, &endless(), true));
+    let buffer = backend.allocate(256).unwrap();
+    let (bindings, own) = ([Binding::from(buffer.clone())], [Binding::from(backend.allocate(4).unwrap())]);
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let mut submitted = 0;
+    let error = loop {
+        let order = Order { deadline: Some(Instant::now() + Duration::from_millis(20)), ..Order::default() };
+        match backend.submit(&add, &Launch { order, ..Launch::new(&bindings, [1; 3]) }) {
+            Ok(_) => submitted += 1,
+            Err(error) => break error,
+        }
+        assert!(submitted < 10_000, "submitting never waits");
+    };
+    assert_eq!(error.code(), codes::backend::TIMEOUT.id);
+    // Others are not held up, and cancelling needs no place.
+    let other = Launch { order: Order { queue: 1, ..Order::default() }, ..Launch::new(&bindings, [0; 3]) };
+    let beside = backend.submit(&add, &other).unwrap();
+    assert!(backend.wait(beside, Some(LONG)).unwrap().is_some());
+    backend.cancel(blocker).unwrap();
+    assert_eq!(read(&backend, &buffer), words([submitted; 64]));
+    drop((add, endless, bindings, own, buffer));
+    close(backend);
+}
+
+#[test]
+fn what_is_given_back_can_be_had_again() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let add = compile(&backend, &add_one(), false);
+    let used = world().memory_limit.insert(1 << 20).to_owned();
+    for _ in 0..20 {
+        // In use when it is dropped, by the last launch of a queue that nobody asks about.
+        let bindings = [Binding::from(backend.allocate(used as u64 / 2).unwrap())];
+        let launch = Launch { order: Order { queue: 3, ..Order::default() }, ..Launch::new(&bindings, [1; 3]) };
+        let ticket = backend.submit(&add, &launch).unwrap();
+        drop(bindings);
+        assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+    }
+    let error = backend.allocate(used as u64 + 1).unwrap_err();
+    assert_eq!(error.code(), codes::backend::OUT_OF_MEMORY.id);
     drop(add);
     close(backend);
 }

@@ -14,6 +14,7 @@ use super::{DevicePointer, Out, Ptr};
 
 const NOT_FOUND: c_int = 500;
 const INVALID: c_int = 1;
+const OUT_OF_MEMORY: c_int = 2;
 const NOT_READY: c_int = 600;
 const LAUNCH_FAILED: c_int = 719;
 const CONTEXT: usize = 77;
@@ -62,6 +63,8 @@ struct Event {
 pub(crate) struct World {
     streams: HashMap<usize, VecDeque<Op>>,
     events: HashMap<usize, Event>,
+    /// Events that were destroyed; the driver keeps them while something waits.
+    dying: HashMap<usize, Event>,
     memory: BTreeMap<u64, usize>,
     pinned: BTreeMap<u64, usize>,
     texts: HashMap<usize, String>,
@@ -75,6 +78,8 @@ pub(crate) struct World {
     is_faulted: bool,
     /// Changes of nodes are refused.
     pub(crate) refuses_changes: bool,
+    /// Bytes that the pool has.
+    pub(crate) memory_limit: Option<usize>,
     /// Calls that were made, by name, of those that cost something.
     pub(crate) calls: HashMap<&'static str, u32>,
     pub(crate) wrong: Vec<String>,
@@ -199,13 +204,15 @@ impl World {
                 unsafe { std::ptr::write_bytes(*at as *mut u8, 0, *bytes) };
             }
             Op::Record(event, number) => {
-                if let Some(event) = self.events.get_mut(event) {
+                let known = self.events.get_mut(event);
+                if let Some(event) = known.or_else(|| self.dying.get_mut(event)) {
                     event.done = event.done.max(*number);
                     event.at = Some(Instant::now());
                 }
             }
             Op::WaitEvent(event, number) => {
-                return self.events.get(event).is_none_or(|event| event.done >= *number);
+                let known = self.events.get(event).or_else(|| self.dying.get(event));
+                return known.is_some_and(|event| event.done >= *number);
             }
             Op::Free(at) => {
                 if self.memory.remove(at).is_none() {
@@ -431,7 +438,11 @@ fakes! {
         give(event, handle as Ptr);
         0
     }
-    cuEventDestroy |world| (event: Ptr) { if world.events.remove(&(event as usize)).is_some() { 0 } else { INVALID } }
+    cuEventDestroy |world| (event: Ptr) {
+        let Some(known) = world.events.remove(&(event as usize)) else { return INVALID };
+        world.dying.insert(event as usize, known);
+        0
+    }
     cuEventRecord |world| (event: Ptr, stream: Ptr) {
         let Some(known) = world.events.get_mut(&(event as usize)) else { return INVALID };
         known.recorded += 1;
@@ -451,6 +462,9 @@ fakes! {
     cuMemPoolSetAttribute |_world| (_pool: Ptr, _attribute: c_int, _value: Ptr) { 0 }
     cuMemPoolTrimTo |_world| (_pool: Ptr, _keep: usize) { 0 }
     cuMemAllocAsync |world| (pointer: Out<DevicePointer>, bytes: usize, _stream: Ptr) {
+        if world.memory_limit.is_some_and(|limit| world.memory.values().sum::<usize>() + bytes > limit) {
+            return OUT_OF_MEMORY;
+        }
         give(pointer, world.new_memory(bytes, false));
         0
     }
@@ -519,7 +533,8 @@ fakes! {
     cuModuleUnload |world| (module: Ptr) {
         if world.streams.values().any(|stream| stream.iter().any(|op| matches!(op, Op::Kernel(_)))) {
             world.wrong.push("a module was unloaded while kernels ran, which may wait for them".to_owned());
-        } if world.modules.remove(&(module as usize)).is_some() { 0 } else { INVALID } }
+        }
+        if world.modules.remove(&(module as usize)).is_some() { 0 } else { INVALID } }
     cuModuleGetFunction |world| (function: Out<Ptr>, module: Ptr, name: *const c_char) {
         // SAFETY: a name ends with a zero byte.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
