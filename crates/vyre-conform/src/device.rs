@@ -1,10 +1,12 @@
 //! What a backend with device-resident buffers must do besides giving right answers: move bytes, chain launches, split grids,
-//! store pipelines, serve threads, and end at a timeout.
+//! store pipelines, serve threads, keep its order, and end what is cancelled and nothing else.
+
+mod order;
 
 use std::error::Error;
 use std::time::Duration;
 
-use vyre_driver::backend::{Binding, CompileOptions, Launch};
+use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Order};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{AtomicOp, BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
 use vyre_spec::codes;
@@ -13,7 +15,20 @@ use vyre_spec::codes;
 pub type DeviceCheck = fn(&dyn VyreBackend) -> Result<(), Box<dyn Error>>;
 
 /// Every check, with its name.
-pub const DEVICE_CHECKS: [(&str, DeviceCheck); 9] = [
+pub const DEVICE_CHECKS: [(&str, DeviceCheck); BASIC_CHECKS.len() + order::ORDER_CHECKS.len()] = {
+    let mut all = [BASIC_CHECKS[0]; BASIC_CHECKS.len() + order::ORDER_CHECKS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = match at < BASIC_CHECKS.len() {
+            true => BASIC_CHECKS[at],
+            false => order::ORDER_CHECKS[at - BASIC_CHECKS.len()],
+        };
+        at += 1;
+    }
+    all
+};
+
+const BASIC_CHECKS: [(&str, DeviceCheck); 9] = [
     ("large grids are split", split_grid),
     ("unaligned copies arrive", unaligned_copies),
     ("large copies arrive", large_copies),
@@ -106,20 +121,26 @@ fn unaligned_copies(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     let size = 1021;
     let mut expected: Vec<u8> = (0..size).map(|i| (i * 7) as u8).collect();
     let (buffer, other) = (backend.allocate(size as u64)?, backend.allocate(size as u64)?);
-    backend.upload(&buffer, 0, &expected)?;
+    let order = Order::default();
+    let part = |of: &Buffer, offset, bytes| Binding { buffer: of.clone(), offset, bytes };
+    let upload =
+        |offset, bytes: &[u8]| backend.upload(&buffer, offset, bytes, &order).map(|ticket| backend.forget(ticket));
+    let copy = |from, to| backend.copy(&from, &to, &order).map(|ticket| backend.forget(ticket));
+    let clear = |part| backend.clear(&part, &order).map(|ticket| backend.forget(ticket));
+    upload(0, &expected)?;
     for (offset, length) in [(0, 1), (1, 1), (3, 2), (5, 11), (1000, 21), (1020, 1), (7, 0)] {
         let bytes: Vec<u8> = (0..length).map(|i| 200 + i as u8).collect();
-        backend.upload(&buffer, offset as u64, &bytes)?;
+        upload(offset as u64, &bytes)?;
         expected[offset..offset + length].copy_from_slice(&bytes);
-        let mut part = vec![0; length];
-        backend.download(&buffer, offset as u64, &mut part)?;
-        expect(part == bytes, || format!("{length} bytes at {offset} changed on the way"))?;
+        let mut found = vec![0; length];
+        backend.download(&buffer, offset as u64, &mut found, &order)?;
+        expect(found == bytes, || format!("{length} bytes at {offset} changed on the way"))?;
     }
-    backend.copy(&buffer, 0, &other, 0, size as u64)?;
-    backend.copy(&buffer, 3, &other, 101, 33)?;
-    backend.copy(&buffer, 0, &buffer, 512, 64)?;
-    backend.clear(&buffer, 2, 3)?;
-    backend.clear(&buffer, 1000, 21)?;
+    copy(part(&buffer, 0, size as u64), part(&other, 0, size as u64))?;
+    copy(part(&buffer, 3, 33), part(&other, 101, 33))?;
+    copy(part(&buffer, 0, 64), part(&buffer, 512, 64))?;
+    clear(part(&buffer, 2, 3))?;
+    clear(part(&buffer, 1000, 21))?;
     let mut copied = expected.clone();
     copied[101..134].copy_from_slice(&expected[3..36]);
     let first = expected[..64].to_vec();
@@ -127,8 +148,8 @@ fn unaligned_copies(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     expected[2..5].fill(0);
     expected[1000..].fill(0);
     let (mut one, mut two) = (vec![0; size], vec![0; size]);
-    backend.download(&buffer, 0, &mut one)?;
-    backend.download(&other, 0, &mut two)?;
+    backend.download(&buffer, 0, &mut one, &order)?;
+    backend.download(&other, 0, &mut two, &order)?;
     expect(one == expected && two == copied, || "copies are wrong".to_owned())
 }
 
@@ -136,9 +157,10 @@ fn large_copies(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     for size in [(256 << 10) + 4, (4 << 20) + 12, 70 << 20] {
         let bytes: Vec<u8> = (0..size).map(|i| (i * 7 + i / 1000) as u8).collect();
         let buffer = backend.allocate(size as u64 + 64)?;
-        backend.upload(&buffer, 32, &bytes)?;
+        let order = Order::default();
+        backend.upload(&buffer, 32, &bytes, &order).map(|ticket| backend.forget(ticket))?;
         let mut out = vec![0; size];
-        backend.download(&buffer, 32, &mut out)?;
+        backend.download(&buffer, 32, &mut out, &order)?;
         expect(out == bytes, || format!("{size} bytes changed on the way"))?;
     }
     Ok(())
@@ -156,10 +178,10 @@ fn artifact(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     let pipeline = backend.load(&valid, &options, &bytes)?;
     let buffer = backend.allocate(400)?;
     let bindings = [Binding::from(buffer.clone())];
-    let pending = backend.submit(&pipeline, &Launch { bindings: &bindings, grid: [2, 1, 1], timed: false })?;
-    backend.wait(pending, None)?;
+    let ticket = backend.submit(&pipeline, &Launch::new(&bindings, [2, 1, 1]))?;
+    backend.wait(ticket, None)?;
     let mut out = vec![0; 400];
-    backend.download(&buffer, 0, &mut out)?;
+    backend.download(&buffer, 0, &mut out, &Order::default())?;
     expect(out == words([1; 100]), || format!("{out:?}"))?;
     for damaged in [&bytes[..20], &bytes[..bytes.len() / 2], b"something else"] {
         refused(backend.load(&valid, &options, damaged), &codes::backend::BAD_ARTIFACT, "a damaged artifact")?;
@@ -174,18 +196,22 @@ fn chained(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     let bindings = [Binding::from(buffer.clone())];
     let mut last = None;
     for round in 0..100 {
-        let launch = Launch { bindings: &bindings, grid: [1 << 12, 1, 1], timed: round % 2 == 1 };
+        let launch = Launch { timed: round % 2 == 1, ..Launch::new(&bindings, [1 << 12, 1, 1]) };
         last = Some(backend.submit(&pipeline, &launch)?);
     }
-    let completion = backend.wait(last.ok_or("nothing was submitted")?, Some(Duration::from_secs(60)))?;
+    let last = last.ok_or("nothing was submitted")?;
+    let completion = backend.wait(last, Some(Duration::from_secs(60)))?.ok_or("the launches are not over")?;
     let timed = backend.capabilities().timestamps;
     expect(completion.device_ns.is_some_and(|ns| ns > 0) == timed, || format!("{completion:?}"))?;
-    backend.copy(&buffer, 0, &other, 0, 1 << 20)?;
-    backend.clear(&buffer, 4, 8)?;
+    let order = Order::default();
+    let all = |buffer: &Buffer| Binding::from(buffer.clone());
+    backend.copy(&all(&buffer), &all(&other), &order).map(|ticket| backend.forget(ticket))?;
+    let part = Binding { buffer: buffer.clone(), offset: 4, bytes: 8 };
+    backend.clear(&part, &order).map(|ticket| backend.forget(ticket))?;
     let mut out = vec![0; 1 << 20];
-    backend.download(&other, 0, &mut out)?;
+    backend.download(&other, 0, &mut out, &order)?;
     expect(out == words(std::iter::repeat_n(100, 1 << 18)), || "a round was lost".to_owned())?;
-    backend.download(&buffer, 0, &mut out[..16])?;
+    backend.download(&buffer, 0, &mut out[..16], &order)?;
     expect(out[..16] == words([100, 0, 0, 100]), || format!("{:?}", &out[..16]))
 }
 

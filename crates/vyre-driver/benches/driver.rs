@@ -116,9 +116,8 @@ fn null_dispatch() -> Vec<f64> {
     let round = |_| {
         let start = Instant::now();
         for _ in 0..10_000 {
-            let launch = Launch { bindings: &bindings, grid: [16, 1, 1], timed: false };
-            let pending = backend.submit(&pipeline, &launch).expect("a launch");
-            black_box(backend.wait(pending, None).expect("a result"));
+            let ticket = backend.submit(&pipeline, &Launch::new(&bindings, [16, 1, 1])).expect("a launch");
+            black_box(backend.wait(ticket, None).expect("a result"));
         }
         per(start.elapsed(), 10_000)
     };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vyre_driver::backend::{
-    Binding, BufferPool, Capabilities, CompileOptions, HostDispatch, KeptPipelines, Launch, NullBackend, Pending,
-    dispatch_through,
+    Binding, Capabilities, CompileOptions, HostDispatch, HostMemory, KeptPipelines, Launch, NullBackend, Order,
+    Recording, Step, Ticket, dispatch_through,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -24,6 +24,14 @@ impl VyreBackend for Echo {
 
     fn dispatch(&self, _: &Program, inputs: &[Vec<u8>], _: &DispatchConfig) -> Result<Vec<Vec<u8>>, BackendError> {
         Ok(inputs.to_vec())
+    }
+}
+
+struct Steps;
+
+impl Recording for Steps {
+    fn steps(&self) -> usize {
+        1
     }
 }
 
@@ -46,17 +54,27 @@ fn the_resident_path_is_unsupported_until_a_backend_has_it() {
     let options = CompileOptions::default();
     let pipeline = null.compile(&program, &options).unwrap();
     let buffer = null.allocate(16).unwrap();
-    let launch = Launch { bindings: &[], grid: [1; 3], timed: false };
+    let order = Order::default();
+    let part = Binding::from(buffer.clone());
+    let ticket = Ticket { queue: 0, number: 1 };
+    let steps = [Step::Clear(part.clone())];
+    let recording: Arc<dyn Recording> = Arc::new(Steps);
     let errors = [
         Echo.compile(&program, &options).err(),
         Echo.load(&program, &options, &[]).err(),
         Echo.allocate(1).err(),
-        Echo.upload(&buffer, 0, &[1]).err(),
-        Echo.download(&buffer, 0, &mut [0]).err(),
-        Echo.copy(&buffer, 0, &buffer, 8, 4).err(),
-        Echo.clear(&buffer, 0, 4).err(),
-        Echo.submit(&pipeline, &launch).err(),
-        Echo.wait(Pending(1), None).err(),
+        Echo.adopt(&Arc::new(HostMemory::new(8).unwrap())).err(),
+        Echo.upload(&buffer, 0, &[1], &order).err(),
+        Echo.download(&buffer, 0, &mut [0], &order).err(),
+        Echo.copy(&part, &part, &order).err(),
+        Echo.clear(&part, &order).err(),
+        Echo.submit(&pipeline, &Launch::new(&[], [1; 3])).err(),
+        Echo.poll(ticket).err(),
+        Echo.wait(ticket, None).err(),
+        Echo.cancel(ticket).err(),
+        Echo.record(&steps).err(),
+        Echo.revise(&recording, &[]).err(),
+        Echo.replay(&recording, &order).err(),
     ];
     for error in errors {
         let error = error.unwrap();
@@ -150,19 +168,29 @@ fn the_resident_path_goes_from_compile_to_result() {
     assert_eq!(dispatch_through(&null, &dispatch, &pipeline, &inputs, None).unwrap(), [vec![0; 8], vec![0; 32]]);
     let buffer = null.allocate(16).unwrap();
     let bindings: Vec<Binding> = (0..4).map(|_| buffer.clone().into()).collect();
-    let first = null.submit(&pipeline, &Launch { bindings: &bindings, grid: [1; 3], timed: true }).unwrap();
-    let second = null.submit(&again, &Launch { bindings: &bindings, grid: [1; 3], timed: false }).unwrap();
+    let first = null.submit(&pipeline, &Launch::new(&bindings, [1; 3]).timed()).unwrap();
+    let second = null.submit(&again, &Launch::new(&bindings, [1; 3])).unwrap();
     assert!(first < second, "launches are numbered in order");
-    assert_eq!(null.wait(second, Some(Duration::ZERO)).unwrap().device_ns, None);
-    assert!(null.wait(Pending(second.0 + 1), None).is_err());
-    let few = Launch { bindings: &bindings[1..], grid: [1; 3], timed: false };
-    assert_eq!(null.submit(&pipeline, &few).unwrap_err().code(), "V0712");
+    assert_eq!(null.wait(second, Some(Duration::ZERO)).unwrap().unwrap().device_ns, None);
+    assert_eq!(null.poll(first), null.poll(second));
+    let unknown = Ticket { number: second.number + 1, ..second };
+    for result in [null.wait(unknown, None).err(), null.poll(unknown).err(), null.cancel(unknown).err()] {
+        assert_eq!(result.unwrap().code(), codes::backend::UNKNOWN_TICKET.id);
+    }
+    let order = Order { after: &[unknown], ..Order::default() };
+    let launch = Launch { order, ..Launch::new(&bindings, [1; 3]) };
+    assert_eq!(null.submit(&pipeline, &launch).unwrap_err().code(), codes::backend::UNKNOWN_TICKET.id);
+    let order = Order { queue: 9, ..Order::default() };
+    let launch = Launch { order, ..Launch::new(&bindings, [1; 3]) };
+    assert_eq!(null.submit(&pipeline, &launch).unwrap_err().code(), "V0705");
+    assert_eq!(null.submit(&pipeline, &Launch::new(&bindings[1..], [1; 3])).unwrap_err().code(), "V0712");
     let mut outside = bindings.clone();
     outside[2].offset = 8;
-    let launch = Launch { bindings: &outside, grid: [1; 3], timed: false };
-    assert_eq!(null.submit(&pipeline, &launch).unwrap_err().code(), "V0709");
-    assert_eq!(null.upload(&buffer, u64::MAX, &[1]).unwrap_err().code(), "V0709");
-    assert_eq!(null.copy(&buffer, 0, &buffer, 9, 8).unwrap_err().code(), "V0709");
+    assert_eq!(null.submit(&pipeline, &Launch::new(&outside, [1; 3])).unwrap_err().code(), "V0709");
+    let order = Order::default();
+    assert_eq!(null.upload(&buffer, u64::MAX, &[1], &order).unwrap_err().code(), "V0709");
+    let part = |offset| Binding { buffer: buffer.clone(), offset, bytes: 8 };
+    assert_eq!(null.copy(&part(0), &part(9), &order).unwrap_err().code(), "V0709");
 }
 
 #[test]
@@ -180,11 +208,11 @@ fn handles_of_another_backend_are_refused() {
     }
     let null = NullBackend::new();
     let buffer = vyre_driver::backend::Buffer::new(Foreign);
-    assert_eq!(null.upload(&buffer, 0, &[1]).unwrap_err().code(), "V0708");
-    assert_eq!(null.download(&buffer, 0, &mut [1]).unwrap_err().code(), "V0708");
+    let order = Order::default();
+    assert_eq!(null.upload(&buffer, 0, &[1], &order).unwrap_err().code(), "V0708");
+    assert_eq!(null.download(&buffer, 0, &mut [1], &order).unwrap_err().code(), "V0708");
     let pipeline: Arc<dyn vyre_driver::backend::Pipeline> = Arc::new(Foreign);
-    let launch = Launch { bindings: &[], grid: [1; 3], timed: false };
-    assert_eq!(null.submit(&pipeline, &launch).unwrap_err().code(), "V0708");
+    assert_eq!(null.submit(&pipeline, &Launch::new(&[], [1; 3])).unwrap_err().code(), "V0708");
 }
 
 #[test]
@@ -233,29 +261,6 @@ fn type_sets_know_vectors_by_their_components() {
     assert!(set.contains(&DataType::vector(DataType::F32, 3)));
     assert!(!set.contains(&DataType::F16) && !set.contains(&DataType::vector(DataType::F16, 2)));
     assert!(!TypeSet::all().contains(&DataType::Tensor));
-}
-
-#[test]
-fn pooled_buffers_are_used_again() {
-    let pool = BufferPool::new(Arc::new(NullBackend::new()), 4096);
-    let first = pool.take(1000).unwrap();
-    assert_eq!(first.bytes(), 1024);
-    let handle = first.clone();
-    drop(first);
-    assert_eq!(pool.idle_bytes(), 0, "someone still has a handle");
-    drop(handle);
-    let second = pool.take(600).unwrap();
-    let kept = (*second).clone();
-    assert_eq!(pool.idle_bytes(), 0);
-    drop(kept);
-    drop(second);
-    assert_eq!(pool.idle_bytes(), 1024);
-    let third = pool.take(1024).unwrap();
-    assert_eq!(pool.idle_bytes(), 0, "the idle one was taken");
-    drop(third);
-    drop(pool.take(1 << 20).unwrap());
-    assert_eq!(pool.idle_bytes(), 1024, "too large to keep");
-    assert_eq!(pool.trim(), 1024);
 }
 
 #[test]
