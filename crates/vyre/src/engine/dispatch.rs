@@ -10,6 +10,7 @@ use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::routing::Timing;
 use vyre_driver::tuner::Mode;
+use vyre_foundation::launch::Writes;
 use vyre_spec::codes::Class;
 use vyre_spec::{Diagnostic, codes};
 
@@ -145,6 +146,8 @@ impl Inner {
                 Ok(Attempt::Elsewhere) => unmovable(),
                 Err(error) => error,
             };
+            // What the launch needs is lost, which is no fault of the device that was to run it.
+            self.check_lost(core, args)?;
             if is_last {
                 return Err(first_error.unwrap_or(error));
             }
@@ -158,6 +161,27 @@ impl Inner {
             core.leave(&device);
             passed_over.push(id);
             first_error.get_or_insert(error);
+        }
+    }
+
+    /// Refuses a launch on something lost.
+    fn check_lost(&self, core: &Core, args: &[Arg<'_>]) -> Result<(), Error> {
+        for (slot, arg) in core.slots.iter().zip(args) {
+            let overwritten = !slot.access.reads && slot.access.writes == Writes::All;
+            match arg {
+                Arg::Read(storage, range) => storage.check_lost(range)?,
+                Arg::Part(storage, range) if !overwritten => storage.check_lost(range)?,
+                Arg::Write(storage) if !overwritten => storage.check_lost(&(0..storage.bytes))?,
+                Arg::Part(..) | Arg::Write(_) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A device failed while something was read from it.
+    pub(crate) fn device_failed(&self, device: &Device, error: &Error) {
+        if error.class() == Class::Device {
+            self.notice(self.routes.lost(device.id.as_str(), error.message()));
         }
     }
 

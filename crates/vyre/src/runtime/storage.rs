@@ -408,7 +408,8 @@ impl Storage {
         let after: SmallVec<[Ticket; 1]> = moved.iter().copied().collect();
         // A queue of its own keeps the read from waiting for later work.
         let order = Order { queue: device.fresh_queue(), after: &after, deadline };
-        device.backend.download(&block.buffer, block.offset + start, bytes, &order)?;
+        let read = device.backend.download(&block.buffer, block.offset + start, bytes, &order).map_err(Error::from);
+        read.inspect_err(|error| self.engine.device_failed(device, error))?;
         self.engine.metrics.add(Counter::BytesDownloaded, bytes.len() as u64);
         Ok(())
     }
@@ -561,6 +562,11 @@ impl Storage {
                 }
             }
         }
+    }
+
+    /// Refuses a range that is known to be lost.
+    pub(crate) fn check_lost(&self, range: &Range<u64>) -> Result<(), Error> {
+        self.lock().check_lost(range)
     }
 
     /// The latest work that writes a range.

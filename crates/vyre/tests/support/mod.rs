@@ -114,8 +114,11 @@ impl Sim {
     pub(crate) fn lose(&self) {
         self.shared.lost.store(true, Ordering::SeqCst);
         let gone = BackendError::with_code(&codes::backend::DEVICE_LOST, "the simulated device is gone");
+        // Whoever submits holds the same lock, so nothing slips in between.
+        let mut queues = self.shared.queues.lock().unwrap();
         self.shared.ledger.lose_all(&gone);
-        let dropped: Vec<_> = self.shared.queues.lock().unwrap().iter_mut().flat_map(std::mem::take).collect();
+        let dropped: Vec<_> = queues.iter_mut().flat_map(std::mem::take).collect();
+        drop(queues);
         drop(dropped);
         self.shared.changed.notify_all();
     }
