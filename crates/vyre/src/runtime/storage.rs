@@ -10,6 +10,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use vyre_driver::backend::{Binding, Buffer, HostMemory, Order, Ticket};
 use vyre_driver::metrics::Counter;
+use vyre_spec::codes::Class;
 use vyre_spec::{Diagnostic, codes};
 
 use super::host::HostBytes;
@@ -386,7 +387,10 @@ impl Storage {
         let mut bytes = HostBytes::new(memory, start as usize, (end - start) as usize);
         let copied = self.download(state, valid, start, bytes.as_mut(), deps.deadline);
         if let Err(error) = copied {
-            state.segments[index].lost.get_or_insert_with(|| error.clone());
+            // A read that took too long says nothing of the value.
+            if error.class() == Class::Device {
+                state.segments[index].lost.get_or_insert_with(|| error.clone());
+            }
             return Err(error);
         }
         state.segments[index].valid |= 1 << Device::HOST;
@@ -422,9 +426,7 @@ impl Storage {
         end: u64,
         deps: &mut Deps,
     ) -> Result<(), Error> {
-        for user in &state.users(device.place) {
-            deps.come_after(device, user);
-        }
+        state.come_after_all(device, deps);
         let Some(PlaceMemory::Host(memory, _)) = state.places[Device::HOST].as_ref().map(|place| &place.memory) else {
             return Err(gone());
         };
@@ -456,9 +458,7 @@ impl Storage {
             }
             return Ok(());
         }
-        for user in &state.users(device.place) {
-            deps.come_after(device, user);
-        }
+        state.come_after_all(device, deps);
         let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
         let ticket = device.backend.clear(&state.binding(device, &(start..end))?, &deps.order(queue))?;
         deps.queue.get_or_insert(queue);
@@ -644,15 +644,17 @@ impl Storage {
             })
         };
         let copy = Storage::zeros(&self.engine, self.bytes);
-        match device {
-            Some(device) => copy.copy_from(self, 0, 0, self.bytes, &device)?,
-            None => {
-                let from = self.on_host(&whole, true, None)?;
-                let to = copy.on_host(&whole, false, None)?;
-                to.copy_from(0, &from, 0, self.bytes as usize);
-                copy.written_on_host(&whole);
+        if let Some(device) = device {
+            match copy.copy_from(self, 0, 0, self.bytes, &device) {
+                // A full device is no reason not to copy elsewhere.
+                Err(error) if error.code() == codes::backend::OUT_OF_MEMORY.id => {}
+                done => return done.map(|()| copy),
             }
         }
+        let from = self.on_host(&whole, true, None)?;
+        let to = copy.on_host(&whole, false, None)?;
+        to.copy_from(0, &from, 0, self.bytes as usize);
+        copy.written_on_host(&whole);
         Ok(copy)
     }
 
@@ -819,6 +821,18 @@ impl State {
                 place.users.clone()
             }
             _ => SmallVec::new(),
+        }
+    }
+
+    /// A move comes after all that uses the place, earlier moves among it.
+    fn come_after_all(&mut self, device: &Device, deps: &mut Deps) {
+        for user in &self.users(device.place) {
+            deps.come_after(device, user);
+        }
+        if let Some(Some(Place { moved: Some(moved), .. })) = self.places.get(device.place)
+            && matches!(device.backend.poll(*moved), Ok(None))
+        {
+            deps.after_ticket(*moved);
         }
     }
 
