@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use vyre_driver::backend::{Binding, CompileOptions, Launch, Pipeline};
+use vyre_driver::backend::{Binding, CompileOptions, Launch, Order, Pipeline, Ticket};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_wgpu::WgpuBackend;
@@ -199,9 +199,8 @@ impl<'a> Ours<'a> {
         Ok(Ours { backend, pipeline: compiled(backend)?, bindings, groups: count.div_ceil(256) as u32 })
     }
 
-    fn launch(&self) -> Outcome<vyre_driver::backend::Pending> {
-        let launch = Launch { bindings: &self.bindings, grid: [self.groups, 1, 1], timed: false };
-        Ok(self.backend.submit(&self.pipeline, &launch)?)
+    fn launch(&self) -> Outcome<Ticket> {
+        Ok(self.backend.submit(&self.pipeline, &Launch::new(&self.bindings, [self.groups, 1, 1]))?)
     }
 }
 
@@ -259,8 +258,8 @@ fn tiny(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
         LAUNCHES / 10,
         || {
             for _ in 0..LAUNCHES / 10 {
-                let pending = ours.launch()?;
-                backend.wait(pending, None)?;
+                let ticket = ours.launch()?;
+                backend.wait(ticket, None)?;
             }
             Ok(())
         },
@@ -279,8 +278,8 @@ fn map(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
         "map of 16 M elements",
         1,
         || {
-            let pending = ours.launch()?;
-            backend.wait(pending, None)?;
+            let ticket = ours.launch()?;
+            backend.wait(ticket, None)?;
             Ok(())
         },
         || peer.wait(peer.launch(&theirs, 1, false)),
@@ -295,10 +294,11 @@ fn moved(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
         "upload, run, download 4 MB",
         1,
         || {
-            backend.upload(&ours.bindings[0].buffer, 0, &input)?;
-            // Reading waits for it.
-            let _pending = ours.launch()?;
-            backend.download(&ours.bindings[1].buffer, 0, &mut one)?;
+            let order = Order::default();
+            // Reading waits for both.
+            backend.upload(&ours.bindings[0].buffer, 0, &input, &order).map(|ticket| backend.forget(ticket))?;
+            backend.forget(ours.launch()?);
+            backend.download(&ours.bindings[1].buffer, 0, &mut one, &order)?;
             Ok(())
         },
         || {
