@@ -1,5 +1,5 @@
 //! The wgpu board: this backend against hand-written wgpu code for the same work, in one process, on the same adapter, in
-//! interleaved rounds: tiny dispatches (pipelined, and each with a wait), a map of 16 M elements, and upload, run and download of 4 MB.
+//! interleaved rounds: tiny dispatches (pipelined, recorded, and each with a wait), a map of 16 M elements, and upload, run and download of 4 MB.
 //!
 //! `cargo bench -p vyre-wgpu --bench board` prints a table: medians, and the median of the rounds' ratios with the middle half of
 //! them. Ratios over 1 mean that hand-written code is faster. `VYRE_WGPU_ADAPTER` gives the number of the adapter.
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use vyre_driver::backend::{Binding, CompileOptions, Launch, Order, Pipeline, Ticket};
+use vyre_driver::backend::{Binding, CompileOptions, Launch, Order, Pipeline, Step, Ticket};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_wgpu::WgpuBackend;
@@ -249,6 +249,22 @@ fn tiny(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
                 last = ours.launch()?;
             }
             backend.wait(last, None)?;
+            Ok(())
+        },
+        || peer.wait(peer.launch(&theirs, LAUNCHES, false)),
+    )?;
+    let step = Step::Launch {
+        pipeline: Arc::clone(&ours.pipeline),
+        bindings: ours.bindings.to_vec(),
+        grid: [ours.groups, 1, 1],
+    };
+    let recording = backend.record(&vec![step; LAUNCHES as usize])?;
+    compare(
+        "tiny dispatch, recorded and replayed",
+        LAUNCHES,
+        || {
+            let ticket = backend.replay(&recording, &Order::default())?;
+            backend.wait(ticket, None)?;
             Ok(())
         },
         || peer.wait(peer.launch(&theirs, LAUNCHES, false)),
