@@ -349,12 +349,7 @@ impl VyreBackend for CudaBackend {
         device.ledger.check(ticket)?;
         if !device.ledger.is_over(ticket) {
             // What went wrong is in the ledger, for this work and for all that is lost with it.
-            let looked = device.with(|| {
-                if !device.look(ticket)? {
-                    device.check_health(ticket.queue)?;
-                }
-                Ok(())
-            });
+            let looked = device.with(|| device.poll(ticket));
             self.unless_over(ticket, looked)?;
         }
         device.ledger.outcome(ticket)

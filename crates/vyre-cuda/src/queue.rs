@@ -28,6 +28,8 @@ pub(crate) struct Queue {
     submission: Mutex<Submission>,
     /// Something that was put on the stream writes the word when this number, and no kernel behind it, is over.
     covered: AtomicU64,
+    /// Somebody has asked in passing about this number.
+    asked: AtomicU64,
     pub(crate) live: Mutex<Live>,
 }
 
@@ -78,6 +80,7 @@ impl Queue {
             stream: api.create_stream(false)?,
             submission: Mutex::default(),
             covered: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             live: Mutex::default(),
         })
     }
@@ -241,13 +244,26 @@ impl Device {
     }
 
     /// Looks whether work is over, and notes it if so.
-    pub(crate) fn look(&self, ticket: Ticket) -> Result<bool, Failure> {
+    fn look(&self, ticket: Ticket) -> Result<bool, Failure> {
         self.advance(ticket.queue)?;
-        if self.ledger.is_over(ticket) || self.is_lost() {
-            return Ok(true);
+        Ok(self.ledger.is_over(ticket) || self.is_lost())
+    }
+
+    /// Looks whether work is over without waiting for it.
+    pub(crate) fn poll(&self, ticket: Ticket) -> Result<(), Failure> {
+        if !self.look(ticket)? {
+            self.ask_in_passing(ticket)?;
+            self.check_health(ticket.queue)?;
         }
-        self.ask(ticket)?;
-        Ok(false)
+        Ok(())
+    }
+
+    /// Sees to it that the word will tell when somebody asks again: mostly the next launch comes first, and tells it for nothing.
+    pub(crate) fn ask_in_passing(&self, ticket: Ticket) -> Result<(), Failure> {
+        if self.queue(ticket)?.asked.fetch_max(ticket.number, Ordering::AcqRel) >= ticket.number {
+            self.ask(ticket)?;
+        }
+        Ok(())
     }
 
     /// Sees to it that the queue's word will tell when a piece of work is over, unless somebody is submitting right now.
@@ -261,7 +277,7 @@ impl Device {
     }
 
     /// Asks the driver about the health of the context, which no word tells; not more often than is of use, whoever calls.
-    pub(crate) fn check_health(&self, queue: u32) -> Result<(), CudaError> {
+    fn check_health(&self, queue: u32) -> Result<(), CudaError> {
         const BETWEEN_QUESTIONS: u64 = 100_000;
         let now = self.opened.elapsed().as_nanos() as u64;
         let asked = self.asked.load(Ordering::Relaxed);
@@ -280,6 +296,7 @@ impl Device {
             if self.look(ticket)? {
                 return Ok(true);
             }
+            self.ask(ticket)?;
             match pace.next() {
                 Next::Look => {}
                 Next::AskDriver => self.check_health(ticket.queue)?,
@@ -349,7 +366,7 @@ impl Pace {
     const EAGER: u32 = 32;
     /// From when on others may have the core in between, and from when on it is left alone for a while.
     const ALONE: Duration = Duration::from_micros(50);
-    const SPIN: Duration = Duration::from_millis(2);
+    const SPIN: Duration = Duration::from_millis(4);
 
     fn new(deadline: Option<Instant>) -> Pace {
         Pace { began: Instant::now(), deadline, looks: 0 }
