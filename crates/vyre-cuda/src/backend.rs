@@ -248,13 +248,19 @@ impl VyreBackend for CudaBackend {
             return self.passed(order);
         }
         device.with(|| {
-            let turn = device.begin(order, target.ready)?;
-            let ticket = turn.ticket()?;
-            target.uses.mark(ticket);
-            if !bytes.is_empty() {
-                device.api.upload(to, bytes, turn.queue.stream)?;
+            loop {
+                let mut turn = device.begin(order, target.ready)?;
+                match turn.upload(to, bytes)? {
+                    Ok(ticket) => {
+                        target.uses.mark(ticket);
+                        return Ok(ticket);
+                    }
+                    Err(first) => {
+                        drop(turn);
+                        device.wait_on_host(first, order.deadline)?;
+                    }
+                }
             }
-            Ok(ticket)
         })
     }
 

@@ -15,6 +15,7 @@ use vyre_spec::codes;
 
 use crate::api::{Api, CudaError, DevicePointer, Handle};
 use crate::device::{Device, Failure, describe, locked};
+use crate::ring::Ring;
 
 /// Queues of a device. All streams together are not more than the channels that the hardware has for them by default.
 pub(crate) const QUEUES: u32 = 4;
@@ -37,6 +38,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Submission {
     waits_for: [u64; QUEUES as usize + 1],
+    /// Where small uploads wait for their turn.
+    ring: Ring,
 }
 
 /// Launches about which there is something to do when they are over, in order.
@@ -88,6 +91,7 @@ impl Queue {
     pub(crate) fn close(&self, api: &Api) -> Result<(), CudaError> {
         let events = std::mem::take(&mut locked(&self.live).idle_events);
         events.into_iter().flatten().try_for_each(|event| api.destroy_event(event))?;
+        locked(&self.submission).ring.close(api)?;
         api.destroy_stream(self.stream)
     }
 
@@ -107,6 +111,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) queue: &'a Queue,
     index: u32,
     submission: MutexGuard<'a, Submission>,
+    /// The stream was told to wait for something.
+    waits: bool,
 }
 
 impl Turn<'_> {
@@ -114,6 +120,30 @@ impl Turn<'_> {
     /// in use even when only half of it gets there.
     pub(crate) fn ticket(&self) -> Result<Ticket, BackendError> {
         self.device.ledger.submit(self.index)
+    }
+
+    /// Puts a small upload on the stream. It may have to wait for room first; then it says for what.
+    pub(crate) fn upload(&mut self, to: DevicePointer, bytes: &[u8]) -> Result<Result<Ticket, Ticket>, Failure> {
+        let (api, stream) = (self.device.api, self.queue.stream);
+        let (queue, over) = (self.index, self.device.words.load(self.index as usize));
+        let submitted = self.device.ledger.submitted(queue)?;
+        if bytes.is_empty() {
+            return Ok(Ok(self.ticket()?));
+        }
+        if over >= submitted && !self.waits {
+            // There is nothing that the driver could wait for, and its own way is the shortest.
+            let ticket = self.ticket()?;
+            api.upload(to, bytes, stream)?;
+            return Ok(Ok(ticket));
+        }
+        match self.submission.ring.put(api, bytes, submitted + 1, over)? {
+            Some(from) => {
+                let ticket = self.ticket()?;
+                api.upload_async(to, from, bytes.len(), stream)?;
+                Ok(Ok(ticket))
+            }
+            None => Ok(Err(Ticket { queue, number: self.submission.ring.oldest().unwrap_or(submitted) })),
+        }
     }
 
     /// Where a kernel says at its start that what is before it is over.
@@ -168,7 +198,8 @@ impl Device {
             self.wait_on_host(early, order.deadline)?;
         }
         let queue = &self.queues[order.queue as usize];
-        let mut turn = Turn { device: self, queue, index: order.queue, submission: locked(&queue.submission) };
+        let mut turn =
+            Turn { device: self, queue, index: order.queue, submission: locked(&queue.submission), waits: false };
         let memory = QUEUES as usize;
         let after = order.after.iter().filter(|ticket| ticket.queue != order.queue);
         let after = after.map(|ticket| (ticket.queue as usize, ticket.number));
@@ -178,6 +209,7 @@ impl Device {
                 turn.mark()?;
                 self.api.wait_value(self.words.address(word), number, queue.stream)?;
                 turn.submission.waits_for[word] = number;
+                turn.waits = true;
             }
         }
         Ok(turn)
@@ -194,7 +226,7 @@ impl Device {
         if queue.covered.load(Ordering::Acquire) < ticket.number
             && let Some(submission) = lock()
         {
-            Turn { device: self, queue, index: ticket.queue, submission }.mark()?;
+            Turn { device: self, queue, index: ticket.queue, submission, waits: false }.mark()?;
         }
         Ok(())
     }
@@ -305,7 +337,7 @@ impl Device {
         }
     }
 
-    fn wait_on_host(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<(), Failure> {
+    pub(crate) fn wait_on_host(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<(), Failure> {
         if self.wait_over(ticket, deadline)? { Ok(()) } else { Err(late().into()) }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::api::{Api, CudaError, DevicePointer, Handle, Pinned};
 use crate::device::locked;
 
-/// Copies up to this size go through the driver's own buffers; uploads then are in order with their queue and not here.
+/// Copies up to this size don't come here: uploads are in order with their queue, downloads go through the driver's own buffers.
 pub(crate) const SMALL: usize = 64 << 10;
 
 /// Sizes of a piece: as many as keep all threads busy, but not so small that starting a copy is most of it.
@@ -19,6 +19,8 @@ const PIECE: usize = 4 << 20;
 const SMALLEST_PIECE: usize = 512 << 10;
 /// Threads that work on one copy.
 const MOST_THREADS: usize = 8;
+/// Tests need several on every machine.
+const FEWEST_THREADS: usize = if cfg!(test) { 4 } else { 1 };
 
 /// Streams for copies, and pinned memory that is made when it is first needed.
 pub(crate) struct Lanes {
@@ -87,7 +89,7 @@ impl Lanes {
             down: api.create_stream(true)?,
             lanes: Mutex::default(),
             given_back: Condvar::new(),
-            most: (cores / 2).clamp(1, MOST_THREADS),
+            most: (cores / 2).clamp(FEWEST_THREADS, MOST_THREADS),
         })
     }
 
@@ -178,7 +180,7 @@ impl Lanes {
                 }
                 let part = &bytes[first..(first + size).min(bytes.len())];
                 let piece = lane.piece(api, turn)?;
-                piece.memory.write(part);
+                piece.memory.write_at(0, part);
                 api.upload_async(to + first as u64, piece.memory.address(), part.len(), self.up)?;
                 api.record(piece.done, self.up)?;
             }

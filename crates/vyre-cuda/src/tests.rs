@@ -348,6 +348,34 @@ fn submitting_waits_for_a_place_and_no_longer_than_it_may() {
     close(backend);
 }
 
+/// As many small uploads as there is room for wait for their turn without their callers; then a caller waits, as long as it may.
+#[test]
+fn small_uploads_wait_for_their_turn_by_themselves() {
+    const BYTES: usize = 50_000;
+    let _fresh = Fresh::new();
+    let backend = open();
+    let endless = compile(&backend, &endless(), true);
+    let (buffer, own) = (backend.allocate(BYTES as u64).unwrap(), [Binding::from(backend.allocate(4).unwrap())]);
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let mut uploads = 0;
+    let error = loop {
+        let order = Order { deadline: Some(Instant::now() + Duration::from_millis(20)), ..Order::default() };
+        match backend.upload(&buffer, 0, &[uploads; BYTES], &order) {
+            Ok(_) => uploads += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(uploads > 10 && error.code() == codes::backend::TIMEOUT.id, "{uploads}, {error}");
+    backend.cancel(blocker).unwrap();
+    for _ in 0..50 {
+        backend.upload(&buffer, 0, &[uploads; BYTES], &Order::default()).map(|ticket| backend.forget(ticket)).unwrap();
+        uploads += 1;
+    }
+    assert_eq!(read(&backend, &buffer), [uploads - 1; BYTES]);
+    drop((endless, buffer, own));
+    close(backend);
+}
+
 #[test]
 fn what_is_given_back_can_be_had_again() {
     let _fresh = Fresh::new();
