@@ -35,7 +35,6 @@ pub(crate) struct Queue {
 }
 
 /// What a stream waits for already: numbers of the other queues, and behind them of the memory's stream.
-#[derive(Default)]
 struct Submission {
     waits_for: [u64; QUEUES as usize + 1],
     /// Where small uploads wait for their turn.
@@ -81,7 +80,7 @@ impl Queue {
     pub(crate) fn open(api: &Api) -> Result<Queue, CudaError> {
         Ok(Queue {
             stream: api.create_stream(false)?,
-            submission: Mutex::default(),
+            submission: Mutex::new(Submission { waits_for: [0; QUEUES as usize + 1], ring: Ring::open(api)? }),
             covered: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             live: Mutex::default(),
@@ -136,7 +135,7 @@ impl Turn<'_> {
             api.upload(to, bytes, stream)?;
             return Ok(Ok(ticket));
         }
-        match self.submission.ring.put(api, bytes, submitted + 1, over)? {
+        match self.submission.ring.put(bytes, submitted + 1, over) {
             Some(from) => {
                 let ticket = self.ticket()?;
                 api.upload_async(to, from, bytes.len(), stream)?;

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use crate::api::{Api, CudaError, Pinned};
 
-const BYTES: usize = 1 << 20;
+const BYTES: usize = 256 << 10;
 const LINE: usize = 64;
 
 /// Parts are taken one behind another and come back in the same order.
-#[derive(Default)]
 pub(crate) struct Ring {
+    /// `None` when it is closed.
     memory: Option<Pinned>,
     taken: VecDeque<Part>,
     /// Behind the last part.
@@ -23,20 +23,22 @@ struct Part {
 }
 
 impl Ring {
+    /// Pinned at once: drivers may wait for what runs before they pin more.
+    pub(crate) fn open(api: &Api) -> Result<Ring, CudaError> {
+        Ok(Ring { memory: Some(api.pin(BYTES)?), taken: VecDeque::new(), next: 0 })
+    }
+
     /// Copies bytes, and says where they are for the upload of this number, once there is room; uploads up to another are over.
-    pub(crate) fn put(&mut self, api: &Api, bytes: &[u8], number: u64, over: u64) -> Result<Option<usize>, CudaError> {
+    pub(crate) fn put(&mut self, bytes: &[u8], number: u64, over: u64) -> Option<usize> {
         while self.taken.front().is_some_and(|part| part.number <= over) {
             self.taken.pop_front();
         }
-        let Some(start) = self.room(bytes.len().next_multiple_of(LINE)) else { return Ok(None) };
-        let memory = match &mut self.memory {
-            Some(memory) => memory,
-            memory => memory.insert(api.pin(BYTES)?),
-        };
+        let start = self.room(bytes.len().next_multiple_of(LINE))?;
+        let memory = self.memory.as_mut()?;
         memory.write_at(start, bytes);
         self.taken.push_back(Part { number, start });
         self.next = start + bytes.len().next_multiple_of(LINE);
-        Ok(Some(memory.address() + start))
+        Some(memory.address() + start)
     }
 
     /// Where so many bytes in a row are free. The end of the last part never touches the start of the first from behind.
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn parts_that_are_in_use_are_never_given_again() {
-        let mut ring = Ring::default();
+        let mut ring = Ring { memory: None, taken: VecDeque::new(), next: 0 };
         let (mut number, mut over, mut state) = (0u64, 0u64, 1u64);
         let mut live: VecDeque<(u64, usize, usize)> = VecDeque::new();
         for _ in 0..20_000 {

@@ -351,7 +351,7 @@ fn submitting_waits_for_a_place_and_no_longer_than_it_may() {
 /// As many small uploads as there is room for wait for their turn without their callers; then a caller waits, as long as it may.
 #[test]
 fn small_uploads_wait_for_their_turn_by_themselves() {
-    const BYTES: usize = 50_000;
+    const BYTES: usize = 5000;
     let _fresh = Fresh::new();
     let backend = open();
     let endless = compile(&backend, &endless(), true);
