@@ -216,6 +216,15 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
             })
         })?;
         measure(&mut || {
+            (0..LAUNCHES).try_for_each(|number| {
+                let value = u64::from(number) + (round as u64 + 1) * 1_000_000;
+                raw.launch(&mut kernel, 0, stream)?;
+                raw.write_value(word, value, stream)?;
+                raw.spin(word, value);
+                Ok(())
+            })
+        })?;
+        measure(&mut || {
             (0..LAUNCHES).try_for_each(|_| done(backend, backend.submit(&pipeline, &launch)?).map(|_| ()))
         })?;
         measure(&mut || {
@@ -252,6 +261,7 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
         stoppable,
         sampled,
         waited,
+        spun,
         our_wait,
         our_timed,
         across,
@@ -268,6 +278,7 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
     against("  bare, marked by an event", recorded, &bare, "us");
     against("tiny launch + wait", our_wait, &waited, "us");
     against("  timed", our_timed, &waited, "us");
+    against("  bare, a word written behind it", spun, &waited, "us");
     against("tiny launch after one on another queue", across, &bare, "us");
     against("recorded launch", replay, &graph, "us");
     against("  every step changed before", changed, &graph, "us");

@@ -330,7 +330,7 @@ impl VyreBackend for CudaBackend {
                 binding.buffer.of::<CudaBuffer>(self.id)?.uses.mark(ticket);
             }
             if events.is_some() || stop.is_some() {
-                let live = LiveLaunch { number: ticket.number, events, stop, is_cancelled: false };
+                let live = LiveLaunch { number: ticket.number, events, stop, is_cancelled: false, is_forgotten: false };
                 locked(&turn.queue.live).push(live);
             }
             if let Some([start, _]) = events {
@@ -393,7 +393,7 @@ impl VyreBackend for CudaBackend {
     }
 
     fn forget(&self, ticket: Ticket) {
-        self.device.ledger.forget(ticket);
+        self.device.forget(ticket);
     }
 
     fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {

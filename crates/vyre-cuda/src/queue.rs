@@ -56,6 +56,8 @@ pub(crate) struct LiveLaunch {
     /// Where it looks whether it has to end.
     pub(crate) stop: Option<DevicePointer>,
     pub(crate) is_cancelled: bool,
+    /// Nobody will ask what became of it.
+    pub(crate) is_forgotten: bool,
 }
 
 impl Live {
@@ -246,6 +248,9 @@ impl Device {
                 Err(error) if error.is_fault() => return Err(error),
                 Err(error) => self.ledger.fail(ticket, describe(&error)),
             }
+            if launch.is_forgotten {
+                self.ledger.forget(ticket);
+            }
             let events = launch.events;
             live.launches.pop_front();
             live.idle_events.extend(events);
@@ -278,6 +283,17 @@ impl Device {
     fn look(&self, ticket: Ticket) -> Result<bool, Failure> {
         self.advance(ticket.queue)?;
         Ok(self.ledger.is_over(ticket) || self.is_lost())
+    }
+
+    /// Keeps nothing about a piece of work, whether it is over or not.
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        let Ok(queue) = self.queue(ticket) else { return };
+        if !self.ledger.is_over(ticket)
+            && let Some(launch) = locked(&queue.live).find(ticket.number)
+        {
+            launch.is_forgotten = true;
+        }
+        self.ledger.forget(ticket);
     }
 
     /// Looks whether work is over without waiting for it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use vyre_conform::device::{DEVICE_CHECKS, add_one, words};
 use vyre_driver::VyreBackend;
-use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Order, Pipeline, Step, Ticket};
+use vyre_driver::backend::{Binding, Buffer, CompileOptions, Completion, Launch, Order, Pipeline, Step, Ticket};
 use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 use vyre_spec::codes;
 
@@ -148,6 +148,27 @@ fn nobody_waits_for_what_is_behind() {
         assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
     }
     drop((add, endless, recording, steps));
+    close(backend);
+}
+
+#[test]
+fn what_is_forgotten_early_is_not_kept() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let (add, endless) = (compile(&backend, &add_one(), false), compile(&backend, &endless(), true));
+    let (bindings, own) =
+        ([Binding::from(backend.allocate(256).unwrap())], [Binding::from(backend.allocate(4).unwrap())]);
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let timed = backend.submit(&add, &Launch::new(&bindings, [1; 3]).timed()).unwrap();
+    let kept = backend.submit(&add, &Launch::new(&bindings, [1; 3]).timed()).unwrap();
+    backend.cancel(blocker).unwrap();
+    backend.forget(blocker);
+    backend.forget(timed);
+    assert!(backend.wait(kept, Some(LONG)).unwrap().unwrap().device_ns.is_some());
+    for forgotten in [blocker, timed] {
+        assert_eq!(backend.poll(forgotten), Ok(Some(Completion::default())));
+    }
+    drop((add, endless, bindings, own));
     close(backend);
 }
 
