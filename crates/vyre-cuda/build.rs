@@ -1,4 +1,5 @@
-//! Makes a digest of this crate's sources, by which stored code of another state of the emitter is known.
+//! Makes a digest of the sources that kernels go through, by which stored code of another state of them is known: the optimiser's,
+//! where it lies next to this crate, and this crate's own.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -6,7 +7,12 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("not run by cargo"))?);
     let mut files = Vec::new();
-    collect(&root.join("src"), &mut files)?;
+    for folder in ["src", "../vyre-foundation/src/kernel"] {
+        if root.join(folder).is_dir() {
+            collect(&root.join(folder), &mut files)?;
+            println!("cargo::rerun-if-changed={folder}");
+        }
+    }
     files.sort();
     let mut hasher = blake3::Hasher::new();
     for file in files {
@@ -15,7 +21,6 @@ fn main() -> io::Result<()> {
         hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
         hasher.update(&(text.len() as u64).to_le_bytes()).update(&text);
     }
-    println!("cargo::rerun-if-changed=src");
     println!("cargo::rustc-env=VYRE_CUDA_SOURCES={}", hasher.finalize().to_hex());
     Ok(())
 }

@@ -248,13 +248,19 @@ impl VyreBackend for CudaBackend {
             return self.passed(order);
         }
         device.with(|| {
-            let turn = device.begin(order, target.ready)?;
-            let ticket = turn.ticket()?;
-            target.uses.mark(ticket);
-            if !bytes.is_empty() {
-                device.api.upload(to, bytes, turn.queue.stream)?;
+            loop {
+                let mut turn = device.begin(order, target.ready)?;
+                match turn.upload(to, bytes)? {
+                    Ok(ticket) => {
+                        target.uses.mark(ticket);
+                        return Ok(ticket);
+                    }
+                    Err(first) => {
+                        drop(turn);
+                        device.wait_on_host(first, order.deadline)?;
+                    }
+                }
             }
-            Ok(ticket)
         })
     }
 
@@ -324,7 +330,7 @@ impl VyreBackend for CudaBackend {
                 binding.buffer.of::<CudaBuffer>(self.id)?.uses.mark(ticket);
             }
             if events.is_some() || stop.is_some() {
-                let live = LiveLaunch { number: ticket.number, events, stop, is_cancelled: false };
+                let live = LiveLaunch { number: ticket.number, events, stop, is_cancelled: false, is_forgotten: false };
                 locked(&turn.queue.live).push(live);
             }
             if let Some([start, _]) = events {
@@ -349,12 +355,7 @@ impl VyreBackend for CudaBackend {
         device.ledger.check(ticket)?;
         if !device.ledger.is_over(ticket) {
             // What went wrong is in the ledger, for this work and for all that is lost with it.
-            let looked = device.with(|| {
-                if !device.look(ticket)? {
-                    device.check_health(ticket.queue)?;
-                }
-                Ok(())
-            });
+            let looked = device.with(|| device.poll(ticket));
             self.unless_over(ticket, looked)?;
         }
         device.ledger.outcome(ticket)
@@ -392,7 +393,7 @@ impl VyreBackend for CudaBackend {
     }
 
     fn forget(&self, ticket: Ticket) {
-        self.device.ledger.forget(ticket);
+        self.device.forget(ticket);
     }
 
     fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {

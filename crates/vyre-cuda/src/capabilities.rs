@@ -11,7 +11,7 @@ use crate::launch::ALIGNMENT;
 use crate::ptx::TENSOR_CORES;
 use crate::queue::QUEUES;
 
-/// A digest of this crate's sources, so that a change of the emitter makes stored code of earlier ones unknown.
+/// A digest of the sources that make PTX of a program, so that a change of them makes stored code of earlier ones unknown.
 const SOURCES: &str = env!("VYRE_CUDA_SOURCES");
 
 pub(crate) fn capabilities(api: &Api, device: i32, sm: u32) -> Result<Capabilities, CudaError> {

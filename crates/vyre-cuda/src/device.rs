@@ -156,6 +156,19 @@ impl Device {
         self.sweep();
     }
 
+    /// Nothing is parked any more, or what is will be in use for long.
+    pub(crate) fn sweep_all(&self) {
+        const SHORT: Duration = Duration::from_millis(50);
+        let begin = Instant::now();
+        loop {
+            self.sweep();
+            if locked(&self.parked).is_empty() || begin.elapsed() > SHORT {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Gives back what is parked and no longer in use.
     pub(crate) fn sweep(&self) {
         let idle = (0..QUEUES)
@@ -181,7 +194,7 @@ impl Device {
         };
         for (queue, number) in (0..).zip(last).filter(|(_, number)| *number > 0) {
             // A fault of earlier work is for the next call to report.
-            drop(self.with(|| self.ask(Ticket { queue, number })));
+            drop(self.with(|| self.ask_in_passing(Ticket { queue, number })));
         }
         for Parked { left, .. } in over {
             let given_back = self.with(|| {

@@ -38,6 +38,7 @@ mod pipeline;
 pub mod ptx;
 mod queue;
 mod recording;
+mod ring;
 mod staging;
 mod stop;
 #[cfg(test)]

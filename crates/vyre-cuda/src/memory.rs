@@ -43,6 +43,7 @@ impl Device {
         let mut taken = locked(taken);
         let pointer = match self.api.allocate(bytes, stream) {
             Err(error) if error.is_out_of_memory() => {
+                self.sweep_all();
                 // Whatever was given back is free for good when the stream is there.
                 self.api.synchronize(stream)?;
                 self.api.trim_pool(pool)?;

@@ -15,6 +15,7 @@ use vyre_spec::codes;
 
 use crate::api::{Api, CudaError, DevicePointer, Handle};
 use crate::device::{Device, Failure, describe, locked};
+use crate::ring::Ring;
 
 /// Queues of a device. All streams together are not more than the channels that the hardware has for them by default.
 pub(crate) const QUEUES: u32 = 4;
@@ -28,13 +29,16 @@ pub(crate) struct Queue {
     submission: Mutex<Submission>,
     /// Something that was put on the stream writes the word when this number, and no kernel behind it, is over.
     covered: AtomicU64,
+    /// Somebody has asked in passing about this number.
+    asked: AtomicU64,
     pub(crate) live: Mutex<Live>,
 }
 
 /// What a stream waits for already: numbers of the other queues, and behind them of the memory's stream.
-#[derive(Default)]
 struct Submission {
     waits_for: [u64; QUEUES as usize + 1],
+    /// Where small uploads wait for their turn.
+    ring: Ring,
 }
 
 /// Launches about which there is something to do when they are over, in order.
@@ -52,6 +56,8 @@ pub(crate) struct LiveLaunch {
     /// Where it looks whether it has to end.
     pub(crate) stop: Option<DevicePointer>,
     pub(crate) is_cancelled: bool,
+    /// Nobody will ask what became of it.
+    pub(crate) is_forgotten: bool,
 }
 
 impl Live {
@@ -76,8 +82,9 @@ impl Queue {
     pub(crate) fn open(api: &Api) -> Result<Queue, CudaError> {
         Ok(Queue {
             stream: api.create_stream(false)?,
-            submission: Mutex::default(),
+            submission: Mutex::new(Submission { waits_for: [0; QUEUES as usize + 1], ring: Ring::open(api)? }),
             covered: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             live: Mutex::default(),
         })
     }
@@ -85,6 +92,7 @@ impl Queue {
     pub(crate) fn close(&self, api: &Api) -> Result<(), CudaError> {
         let events = std::mem::take(&mut locked(&self.live).idle_events);
         events.into_iter().flatten().try_for_each(|event| api.destroy_event(event))?;
+        locked(&self.submission).ring.close(api)?;
         api.destroy_stream(self.stream)
     }
 
@@ -104,6 +112,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) queue: &'a Queue,
     index: u32,
     submission: MutexGuard<'a, Submission>,
+    /// The stream was told to wait for something.
+    waits: bool,
 }
 
 impl Turn<'_> {
@@ -111,6 +121,30 @@ impl Turn<'_> {
     /// in use even when only half of it gets there.
     pub(crate) fn ticket(&self) -> Result<Ticket, BackendError> {
         self.device.ledger.submit(self.index)
+    }
+
+    /// Puts a small upload on the stream. It may have to wait for room first; then it says for what.
+    pub(crate) fn upload(&mut self, to: DevicePointer, bytes: &[u8]) -> Result<Result<Ticket, Ticket>, Failure> {
+        let (api, stream) = (self.device.api, self.queue.stream);
+        let (queue, over) = (self.index, self.device.words.load(self.index as usize));
+        let submitted = self.device.ledger.submitted(queue)?;
+        if bytes.is_empty() {
+            return Ok(Ok(self.ticket()?));
+        }
+        if over >= submitted && !self.waits {
+            // There is nothing that the driver could wait for, and its own way is the shortest.
+            let ticket = self.ticket()?;
+            api.upload(to, bytes, stream)?;
+            return Ok(Ok(ticket));
+        }
+        match self.submission.ring.put(bytes, submitted + 1, over) {
+            Some(from) => {
+                let ticket = self.ticket()?;
+                api.upload_async(to, from, bytes.len(), stream)?;
+                Ok(Ok(ticket))
+            }
+            None => Ok(Err(Ticket { queue, number: self.submission.ring.oldest().unwrap_or(submitted) })),
+        }
     }
 
     /// Where a kernel says at its start that what is before it is over.
@@ -165,7 +199,8 @@ impl Device {
             self.wait_on_host(early, order.deadline)?;
         }
         let queue = &self.queues[order.queue as usize];
-        let mut turn = Turn { device: self, queue, index: order.queue, submission: locked(&queue.submission) };
+        let mut turn =
+            Turn { device: self, queue, index: order.queue, submission: locked(&queue.submission), waits: false };
         let memory = QUEUES as usize;
         let after = order.after.iter().filter(|ticket| ticket.queue != order.queue);
         let after = after.map(|ticket| (ticket.queue as usize, ticket.number));
@@ -175,6 +210,7 @@ impl Device {
                 turn.mark()?;
                 self.api.wait_value(self.words.address(word), number, queue.stream)?;
                 turn.submission.waits_for[word] = number;
+                turn.waits = true;
             }
         }
         Ok(turn)
@@ -191,7 +227,7 @@ impl Device {
         if queue.covered.load(Ordering::Acquire) < ticket.number
             && let Some(submission) = lock()
         {
-            Turn { device: self, queue, index: ticket.queue, submission }.mark()?;
+            Turn { device: self, queue, index: ticket.queue, submission, waits: false }.mark()?;
         }
         Ok(())
     }
@@ -211,6 +247,9 @@ impl Device {
                 Ok(()) => {}
                 Err(error) if error.is_fault() => return Err(error),
                 Err(error) => self.ledger.fail(ticket, describe(&error)),
+            }
+            if launch.is_forgotten {
+                self.ledger.forget(ticket);
             }
             let events = launch.events;
             live.launches.pop_front();
@@ -241,13 +280,37 @@ impl Device {
     }
 
     /// Looks whether work is over, and notes it if so.
-    pub(crate) fn look(&self, ticket: Ticket) -> Result<bool, Failure> {
+    fn look(&self, ticket: Ticket) -> Result<bool, Failure> {
         self.advance(ticket.queue)?;
-        if self.ledger.is_over(ticket) || self.is_lost() {
-            return Ok(true);
+        Ok(self.ledger.is_over(ticket) || self.is_lost())
+    }
+
+    /// Keeps nothing about a piece of work, whether it is over or not.
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        let Ok(queue) = self.queue(ticket) else { return };
+        if !self.ledger.is_over(ticket)
+            && let Some(launch) = locked(&queue.live).find(ticket.number)
+        {
+            launch.is_forgotten = true;
         }
-        self.ask(ticket)?;
-        Ok(false)
+        self.ledger.forget(ticket);
+    }
+
+    /// Looks whether work is over without waiting for it.
+    pub(crate) fn poll(&self, ticket: Ticket) -> Result<(), Failure> {
+        if !self.look(ticket)? {
+            self.ask_in_passing(ticket)?;
+            self.check_health(ticket.queue)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the word will tell when somebody asks again: mostly the next launch comes first, and tells it for nothing.
+    pub(crate) fn ask_in_passing(&self, ticket: Ticket) -> Result<(), Failure> {
+        if self.queue(ticket)?.asked.fetch_max(ticket.number, Ordering::AcqRel) >= ticket.number {
+            self.ask(ticket)?;
+        }
+        Ok(())
     }
 
     /// Sees to it that the queue's word will tell when a piece of work is over, unless somebody is submitting right now.
@@ -261,7 +324,7 @@ impl Device {
     }
 
     /// Asks the driver about the health of the context, which no word tells; not more often than is of use, whoever calls.
-    pub(crate) fn check_health(&self, queue: u32) -> Result<(), CudaError> {
+    fn check_health(&self, queue: u32) -> Result<(), CudaError> {
         const BETWEEN_QUESTIONS: u64 = 100_000;
         let now = self.opened.elapsed().as_nanos() as u64;
         let asked = self.asked.load(Ordering::Relaxed);
@@ -280,6 +343,7 @@ impl Device {
             if self.look(ticket)? {
                 return Ok(true);
             }
+            self.ask(ticket)?;
             match pace.next() {
                 Next::Look => {}
                 Next::AskDriver => self.check_health(ticket.queue)?,
@@ -288,7 +352,7 @@ impl Device {
         }
     }
 
-    fn wait_on_host(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<(), Failure> {
+    pub(crate) fn wait_on_host(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<(), Failure> {
         if self.wait_over(ticket, deadline)? { Ok(()) } else { Err(late().into()) }
     }
 
@@ -349,7 +413,7 @@ impl Pace {
     const EAGER: u32 = 32;
     /// From when on others may have the core in between, and from when on it is left alone for a while.
     const ALONE: Duration = Duration::from_micros(50);
-    const SPIN: Duration = Duration::from_millis(2);
+    const SPIN: Duration = Duration::from_millis(4);
 
     fn new(deadline: Option<Instant>) -> Pace {
         Pace { began: Instant::now(), deadline, looks: 0 }

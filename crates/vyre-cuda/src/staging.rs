@@ -11,12 +11,16 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::api::{Api, CudaError, DevicePointer, Handle, Pinned};
 use crate::device::locked;
 
-/// Copies up to this size go through the driver's own buffers; uploads then are in order with their queue and not here.
+/// Copies up to this size don't come here: uploads are in order with their queue, downloads go through the driver's own buffers.
 pub(crate) const SMALL: usize = 64 << 10;
 
+/// Sizes of a piece: as many as keep all threads busy, but not so small that starting a copy is most of it.
 const PIECE: usize = 4 << 20;
+const SMALLEST_PIECE: usize = 512 << 10;
 /// Threads that work on one copy.
 const MOST_THREADS: usize = 8;
+/// Tests need several on every machine.
+const FEWEST_THREADS: usize = if cfg!(test) { 4 } else { 1 };
 
 /// Streams for copies, and pinned memory that is made when it is first needed.
 pub(crate) struct Lanes {
@@ -85,7 +89,7 @@ impl Lanes {
             down: api.create_stream(true)?,
             lanes: Mutex::default(),
             given_back: Condvar::new(),
-            most: (cores / 2).clamp(1, MOST_THREADS),
+            most: (cores / 2).clamp(FEWEST_THREADS, MOST_THREADS),
         })
     }
 
@@ -100,9 +104,14 @@ impl Lanes {
         api.destroy_stream(self.down)
     }
 
+    /// How large the pieces of a copy are.
+    fn piece(&self, bytes: usize) -> usize {
+        (bytes / (4 * self.most)).clamp(SMALLEST_PIECE, PIECE)
+    }
+
     /// Lanes for a copy of so many bytes: at least one.
     fn take(&self, bytes: usize) -> Vec<Lane> {
-        let wanted = bytes.div_ceil(2 * PIECE).clamp(1, self.most);
+        let wanted = bytes.div_ceil(2 * self.piece(bytes)).clamp(1, self.most);
         let mut pool = locked(&self.lanes);
         loop {
             let idle = pool.idle.len();
@@ -162,16 +171,16 @@ impl Lanes {
         if is_pinned(api, bytes) {
             return self.direct(api, self.up, |stream| api.upload_async(to, address, bytes.len(), stream));
         }
-        let next = AtomicUsize::new(0);
+        let (size, next) = (self.piece(bytes.len()), AtomicUsize::new(0));
         self.with_lanes(api, context, bytes.len(), |lane| {
             for turn in 0.. {
-                let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE);
+                let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(size);
                 if first >= bytes.len() {
                     break;
                 }
-                let part = &bytes[first..(first + PIECE).min(bytes.len())];
+                let part = &bytes[first..(first + size).min(bytes.len())];
                 let piece = lane.piece(api, turn)?;
-                piece.memory.write(part);
+                piece.memory.write_at(0, part);
                 api.upload_async(to + first as u64, piece.memory.address(), part.len(), self.up)?;
                 api.record(piece.done, self.up)?;
             }
@@ -194,9 +203,9 @@ impl Lanes {
         if is_pinned(api, bytes) {
             return self.direct(api, self.down, |stream| api.download_async(address, from, bytes.len(), stream));
         }
-        let size = bytes.len();
-        let parts = Mutex::new(bytes.chunks_mut(PIECE).enumerate());
-        self.with_lanes(api, context, size, |lane| {
+        let (all, size) = (bytes.len(), self.piece(bytes.len()));
+        let parts = Mutex::new(bytes.chunks_mut(size).enumerate());
+        self.with_lanes(api, context, all, |lane| {
             let mut under_way: VecDeque<(usize, &mut [u8])> = VecDeque::with_capacity(2);
             for turn in 0.. {
                 if under_way.len() == 2
@@ -208,7 +217,7 @@ impl Lanes {
                 let Some((index, part)) = locked(&parts).next() else { break };
                 let piece = lane.piece(api, turn)?;
                 let address = piece.memory.address();
-                api.download_async(address, from + (index * PIECE) as u64, part.len(), self.down)?;
+                api.download_async(address, from + (index * size) as u64, part.len(), self.down)?;
                 api.record(piece.done, self.down)?;
                 under_way.push_back((turn % 2, part));
             }

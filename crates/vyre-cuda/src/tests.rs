@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use vyre_conform::device::{DEVICE_CHECKS, add_one, words};
 use vyre_driver::VyreBackend;
-use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Order, Pipeline, Step, Ticket};
+use vyre_driver::backend::{Binding, Buffer, CompileOptions, Completion, Launch, Order, Pipeline, Step, Ticket};
 use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 use vyre_spec::codes;
 
@@ -86,6 +86,19 @@ fn launches_cost_nothing_but_themselves_until_somebody_asks() {
     assert!(backend.wait(tickets[299], Some(LONG)).unwrap().is_some());
     assert_eq!(calls("cuStreamWriteValue64"), before + 1);
     assert_eq!((calls("cuEventRecord"), calls("cuLaunchKernel")), (0, 301));
+    // Who asks in passing about the last one learns it, too, but has to ask again.
+    let before = calls("cuStreamWriteValue64");
+    for _ in 0..100 {
+        let ticket = backend.submit(&pipeline, &launch).unwrap();
+        backend.poll(ticket).unwrap();
+    }
+    assert_eq!(calls("cuStreamWriteValue64"), before);
+    let ticket = backend.submit(&pipeline, &launch).unwrap();
+    let begin = Instant::now();
+    while backend.poll(ticket).unwrap().is_none() {
+        assert!(begin.elapsed() < LONG, "asking again and again tells nothing");
+    }
+    assert_eq!(calls("cuStreamWriteValue64"), before + 1);
     drop((bindings, pipeline));
     close(backend);
 }
@@ -135,6 +148,27 @@ fn nobody_waits_for_what_is_behind() {
         assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
     }
     drop((add, endless, recording, steps));
+    close(backend);
+}
+
+#[test]
+fn what_is_forgotten_early_is_not_kept() {
+    let _fresh = Fresh::new();
+    let backend = open();
+    let (add, endless) = (compile(&backend, &add_one(), false), compile(&backend, &endless(), true));
+    let (bindings, own) =
+        ([Binding::from(backend.allocate(256).unwrap())], [Binding::from(backend.allocate(4).unwrap())]);
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let timed = backend.submit(&add, &Launch::new(&bindings, [1; 3]).timed()).unwrap();
+    let kept = backend.submit(&add, &Launch::new(&bindings, [1; 3]).timed()).unwrap();
+    backend.cancel(blocker).unwrap();
+    backend.forget(blocker);
+    backend.forget(timed);
+    assert!(backend.wait(kept, Some(LONG)).unwrap().unwrap().device_ns.is_some());
+    for forgotten in [blocker, timed] {
+        assert_eq!(backend.poll(forgotten), Ok(Some(Completion::default())));
+    }
+    drop((add, endless, bindings, own));
     close(backend);
 }
 
@@ -335,6 +369,34 @@ fn submitting_waits_for_a_place_and_no_longer_than_it_may() {
     close(backend);
 }
 
+/// As many small uploads as there is room for wait for their turn without their callers; then a caller waits, as long as it may.
+#[test]
+fn small_uploads_wait_for_their_turn_by_themselves() {
+    const BYTES: usize = 5000;
+    let _fresh = Fresh::new();
+    let backend = open();
+    let endless = compile(&backend, &endless(), true);
+    let (buffer, own) = (backend.allocate(BYTES as u64).unwrap(), [Binding::from(backend.allocate(4).unwrap())]);
+    let blocker = backend.submit(&endless, &Launch::new(&own, [1; 3])).unwrap();
+    let mut uploads = 0;
+    let error = loop {
+        let order = Order { deadline: Some(Instant::now() + Duration::from_millis(20)), ..Order::default() };
+        match backend.upload(&buffer, 0, &[uploads; BYTES], &order) {
+            Ok(_) => uploads += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(uploads > 10 && error.code() == codes::backend::TIMEOUT.id, "{uploads}, {error}");
+    backend.cancel(blocker).unwrap();
+    for _ in 0..50 {
+        backend.upload(&buffer, 0, &[uploads; BYTES], &Order::default()).map(|ticket| backend.forget(ticket)).unwrap();
+        uploads += 1;
+    }
+    assert_eq!(read(&backend, &buffer), [uploads - 1; BYTES]);
+    drop((endless, buffer, own));
+    close(backend);
+}
+
 #[test]
 fn what_is_given_back_can_be_had_again() {
     let _fresh = Fresh::new();
@@ -346,8 +408,7 @@ fn what_is_given_back_can_be_had_again() {
         let bindings = [Binding::from(backend.allocate(used as u64 / 2).unwrap())];
         let launch = Launch { order: Order { queue: 3, ..Order::default() }, ..Launch::new(&bindings, [1; 3]) };
         let ticket = backend.submit(&add, &launch).unwrap();
-        drop(bindings);
-        assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
+        backend.forget(ticket);
     }
     let error = backend.allocate(used as u64 + 1).unwrap_err();
     assert_eq!(error.code(), codes::backend::OUT_OF_MEMORY.id);

@@ -140,6 +140,14 @@ impl Raw {
         Ok(())
     }
 
+    /// Waits until a word of pinned memory has a value.
+    pub(crate) fn spin(&self, word: u64, value: u64) {
+        // SAFETY: the word was pinned here, and the device writes all of it at once.
+        while unsafe { (word as *const u64).read_volatile() } != value {
+            std::hint::spin_loop();
+        }
+    }
+
     pub(crate) fn event(&self) -> Outcome<Ptr> {
         let mut event = std::ptr::null_mut();
         call!(self, cuEventCreate(&raw mut event, 2));

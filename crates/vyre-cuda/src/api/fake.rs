@@ -493,6 +493,11 @@ fakes! {
         world.push(stream, Op::Clear(at, bytes))
     }
     cuMemcpyHtoDAsync |world| (to: DevicePointer, from: *const c_void, bytes: usize, stream: Ptr) {
+        let is_long = |op: &Op| matches!(op, Op::Kernel(_) | Op::Wait(..) | Op::WaitEvent(..));
+        let is_blocked = world.streams.get(&(stream as usize)).is_some_and(|stream| stream.iter().any(is_long));
+        if is_blocked && !world.holds(from as u64, bytes) {
+            world.wrong.push("an upload of ordinary memory behind other work, for which the driver may wait".to_owned());
+        }
         let op = match world.holds(from as u64, bytes) {
             true => Op::Copy(to, from as u64, bytes),
             // SAFETY: the caller gives so many bytes.

@@ -26,10 +26,11 @@ impl Pinned {
         self.memory
     }
 
-    /// Writes to the start; what does not fit is left out.
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        // SAFETY: the memory has that many bytes, and nobody has a reference to them.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory as *mut u8, bytes.len().min(self.bytes)) };
+    /// Writes behind so many bytes; what does not fit is left out.
+    pub(crate) fn write_at(&mut self, start: usize, bytes: &[u8]) {
+        let room = self.bytes.saturating_sub(start).min(bytes.len());
+        // SAFETY: the memory has that many bytes behind `start`, and nobody has a reference to them.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (self.memory + start) as *mut u8, room) };
     }
 
     /// Reads from the start.
