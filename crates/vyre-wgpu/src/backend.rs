@@ -165,10 +165,10 @@ impl WgpuBackend {
         self.device.with(|context| own.check(&self.device, context))
     }
 
-    /// Gives to the queue what was gathered.
+    /// Gives to the queue what was gathered. With Mesa's llvmpipe that can take until what is before it is over.
     pub fn flush(&self) -> Result<(), BackendError> {
         self.device.with(|context| {
-            context.flush(&mut context.work());
+            context.flush_all(&mut context.work());
             Ok(())
         })
     }

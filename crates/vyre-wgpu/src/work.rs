@@ -57,6 +57,7 @@ struct Held {
     before: u64,
     last: u64,
     commands: wgpu::CommandBuffer,
+    weight: u64,
 }
 
 /// What the queue got at once.
@@ -236,6 +237,7 @@ impl Context {
                 work.watched.iter().rev().take_while(new).map(|(_, slot)| slot.page).collect();
             pages.sort_unstable();
             pages.dedup();
+            let weight = open.weight;
             let commands = self.alone(|| {
                 drop(open.pass);
                 // The host reads what the kernels report.
@@ -249,7 +251,7 @@ impl Context {
                 open.encoder.finish()
             });
             match commands {
-                Ok(commands) => work.held.push_back(Held { before, last, commands }),
+                Ok(commands) => work.held.push_back(Held { before, last, commands, weight }),
                 Err(error) => {
                     self.fail(before, last, &error);
                     self.cover(work, last);
@@ -303,24 +305,40 @@ impl Context {
 
     /// Gives closed commands to the queue. Where a submission makes the host wait while the one before it runs, only when there is none.
     fn pump(&self, work: &mut Work) {
+        while !work.held.is_empty() && !self.is_full(work) {
+            self.submit_held(work);
+        }
+    }
+
+    /// Gives everything to the queue, even where that takes until what is before it is over.
+    pub(crate) fn flush_all(&self, work: &mut Work) {
+        self.flush(work);
         while !work.held.is_empty() {
-            if self.is_full(work) {
-                return;
+            self.submit_held(work);
+        }
+    }
+
+    fn submit_held(&self, work: &mut Work) {
+        let Some(Held { before, mut last, commands, mut weight }) = work.held.pop_front() else { return };
+        let mut all: SmallVec<[_; 8]> = SmallVec::from_iter([commands]);
+        // What has waited goes together if it could have been gathered.
+        while let Some(next) = work.held.pop_front_if(|next| weight.saturating_add(next.weight) < HEAVY) {
+            (last, weight) = (next.last, weight.saturating_add(next.weight));
+            all.push(next.commands);
+        }
+        work.written = 0;
+        match self.alone(|| self.queue.submit(all)) {
+            Ok(index) => work.submissions.push_back(Submission { last, index: Some(index) }),
+            Err(error) => {
+                self.fail(before, last, &error);
+                let index = work.submissions.back().and_then(|submission| submission.index.clone());
+                work.submissions.push_back(Submission { last, index });
             }
-            let Some(Held { before, last, commands }) = work.held.pop_front() else { return };
-            work.written = 0;
-            match self.alone(|| self.queue.submit([commands])) {
-                Ok(index) => work.submissions.push_back(Submission { last, index: Some(index) }),
-                Err(error) => {
-                    self.fail(before, last, &error);
-                    self.cover(work, last);
-                }
-            }
-            let timed = work.timed.iter().filter(|(number, _)| (before + 1..=last).contains(number));
-            for (_, clock) in timed {
-                // Whether it worked is seen when it is read.
-                clock.read.map_async(wgpu::MapMode::Read, .., |_| {});
-            }
+        }
+        let timed = work.timed.iter().filter(|(number, _)| (before + 1..=last).contains(number));
+        for (_, clock) in timed {
+            // Whether it worked is seen when it is read.
+            clock.read.map_async(wgpu::MapMode::Read, .., |_| {});
         }
     }
 
@@ -492,11 +510,14 @@ impl Context {
 
     /// Gives what is gathered to the queue when that has nothing else to do, or when it is enough.
     pub(crate) fn gathered(&self, work: &mut Work, alone: bool) {
-        let Some(open) = &work.open else { return };
+        let Some(open) = &mut work.open else { return };
+        if alone {
+            open.weight = u64::MAX;
+        }
         if work.flushed <= self.ledger.completed(0) {
             work.batch = *BATCH.start();
             self.flush(work);
-        } else if open.launches >= work.batch || open.weight >= HEAVY || alone {
+        } else if open.launches >= work.batch || open.weight >= HEAVY {
             work.batch = (work.batch * 2).min(*BATCH.end());
             self.flush(work);
         }
