@@ -45,6 +45,11 @@ fn endless() -> Program {
     vyre::wgsl(&source).unwrap()
 }
 
+/// An endless launch was ended at its time, or by a driver that can't make so many rounds.
+fn is_ended(error: &Error) -> bool {
+    [codes::backend::TIMEOUT.id, codes::wgpu::LOOP_LIMIT.id].contains(&error.code())
+}
+
 fn engine_of(backends: Vec<Arc<dyn VyreBackend>>) -> Engine {
     let builder = Engine::builder().without_default_backends().without_disk();
     let count = backends.len() as i32;
@@ -59,6 +64,16 @@ fn engines() -> Vec<(&'static str, Engine)> {
     let mut engines = vec![("one queue", engine_of(vec![sim(1)])), ("four queues", engine_of(vec![sim(4)]))];
     #[cfg(feature = "cpu")]
     engines.push(("cpu", engine_of(vec![Arc::new(vyre_cpu::CpuBackend::new().unwrap())])));
+    #[cfg(feature = "wgpu")]
+    match vyre_wgpu::WgpuBackend::probe() {
+        Ok(adapter) => engines.push(("wgpu", engine_of(vec![adapter]))),
+        Err(absent) => println!("not on wgpu: {}", absent.message),
+    }
+    #[cfg(feature = "cuda")]
+    match vyre_cuda::CudaBackend::probe() {
+        Ok(device) => engines.push(("cuda", engine_of(vec![device]))),
+        Err(absent) => println!("not on CUDA: {}", absent.message),
+    }
     engines
 }
 
@@ -194,7 +209,7 @@ fn a_launch_past_its_deadline_ends_alone_and_loses_what_it_writes() {
         let (forever, increment) = (engine.kernel(&endless()).unwrap(), kernel(&engine, INCREMENT));
         let (mut bad, mut good) = (engine.zeros::<u32>(64).unwrap(), engine.zeros::<u32>(64).unwrap());
         increment.bind("x", &mut good).launch().unwrap();
-        let late = Duration::from_millis(60);
+        let late = Duration::from_millis(400);
         let launch = forever.bind("x", &mut bad).timeout(late).label("runaway").launch().unwrap();
         for _ in 0..10 {
             increment.bind("x", &mut good).launch().unwrap();
@@ -203,9 +218,8 @@ fn a_launch_past_its_deadline_ends_alone_and_loses_what_it_writes() {
         let mut after = engine.zeros::<u32>(64).unwrap();
         let followed = kernel(&engine, ADD).bind("a", &bad).bind("out", &mut after).launch().unwrap();
         let error = launch.wait().unwrap_err();
-        assert_eq!(error.code(), codes::backend::TIMEOUT.id, "{name}: {error}");
-        assert!(error.message().contains("runaway"), "{name}: {error}");
-        assert_eq!(bad.to_vec().unwrap_err().code(), codes::backend::TIMEOUT.id, "{name}");
+        assert!(is_ended(&error) && error.message().contains("runaway"), "{name}: {error}");
+        assert!(is_ended(&bad.to_vec().unwrap_err()), "{name}");
         assert!(followed.wait().unwrap_err().message().contains("runaway"), "{name}");
         assert!(after.to_vec().unwrap_err().message().contains("runaway"), "{name}");
         let refused = increment.bind("x", &mut bad).launch().err().expect("it is lost");
@@ -246,7 +260,7 @@ fn an_error_that_nobody_asks_about_becomes_a_notice() {
     for (name, engine) in engines() {
         let forever = engine.kernel(&endless()).unwrap();
         let mut x = engine.zeros::<u32>(64).unwrap();
-        drop(forever.bind("x", &mut x).timeout(Duration::from_millis(20)).label("orphan").launch().unwrap());
+        drop(forever.bind("x", &mut x).timeout(Duration::from_millis(400)).label("orphan").launch().unwrap());
         drop(x);
         engine.synchronize();
         let notices = engine.take_notices();
@@ -294,8 +308,8 @@ fn launches_and_reads_are_futures_and_call_back() {
         assert!(receive.recv_timeout(Duration::from_secs(10)).unwrap(), "{name}");
         let mut y = engine.zeros::<u32>(64).unwrap();
         let late = engine.kernel(&endless()).unwrap();
-        let launch = late.bind("x", &mut y).timeout(Duration::from_millis(10)).launch().unwrap();
-        assert_eq!(block_on(launch).unwrap_err().code(), codes::backend::TIMEOUT.id, "{name}");
+        let launch = late.bind("x", &mut y).timeout(Duration::from_millis(400)).launch().unwrap();
+        assert!(is_ended(&block_on(launch).unwrap_err()), "{name}");
     }
 }
 
@@ -410,12 +424,12 @@ fn waiters_of_a_lost_device_wake() {
 fn prepared_programs_keep_to_their_timeout_when_read() {
     for (name, engine) in engines() {
         let mut config = vyre::DispatchConfig::default();
-        config.timeout = Some(Duration::from_millis(50));
+        config.timeout = Some(Duration::from_millis(400));
         let prepared = engine.prepare_with(&endless(), &config).unwrap();
         prepared.set("x", vyre::to_bytes(&[0u32; 64])).unwrap();
         let started = Instant::now();
         prepared.dispatch().unwrap();
-        assert_eq!(prepared.get("x").unwrap_err().code(), codes::backend::TIMEOUT.id, "{name}");
+        assert!(is_ended(&prepared.get("x").unwrap_err()), "{name}");
         assert!(started.elapsed() < Duration::from_secs(20), "{name}");
         // An earlier failure in a chain does not pass silently.
         assert!(prepared.dispatch().and_then(|launch| launch.wait()).is_err(), "{name}");

@@ -245,13 +245,13 @@ impl Jobs {
     /// Errors of work that is over, that nobody holds, and that nobody was told of. Such work is forgotten.
     pub(crate) fn untold(&self) -> Vec<Error> {
         let mut errors = Vec::new();
-        lock(&self.0).retain_mut(|job| match Arc::get_mut(job) {
-            Some(job) if job.is_over() => {
+        lock(&self.0).retain(|job| {
+            let done = Arc::strong_count(job) == 1 && job.is_over();
+            if done {
                 errors.extend(job.untold());
                 job.device.backend.forget(job.ticket);
-                false
             }
-            _ => true,
+            !done
         });
         errors
     }

@@ -1,6 +1,6 @@
 //! One thread of an engine that ends launches at their deadlines and tells those who asked when work is over.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -25,14 +25,15 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    deadlines: Vec<(Instant, Arc<Job>)>,
+    /// A job that nobody else knows any more needs no end.
+    deadlines: Vec<(Instant, Weak<Job>)>,
     waiting: Vec<(Arc<Job>, WhenDone)>,
     has_thread: bool,
     closed: bool,
 }
 
 /// How long the watcher waits for one job before it looks at the others.
-const LOOK: Duration = Duration::from_millis(1);
+const LOOK: Duration = Duration::from_millis(4);
 
 impl Watcher {
     pub(crate) fn new() -> Watcher {
@@ -41,7 +42,7 @@ impl Watcher {
 
     /// Cancels a job at a time.
     pub(crate) fn end_at(&self, deadline: Instant, job: &Arc<Job>) -> Result<(), Error> {
-        self.add(|state| state.deadlines.push((deadline, job.clone())))
+        self.add(|state| state.deadlines.push((deadline, Arc::downgrade(job))))
     }
 
     /// Does something when a job is over; at once where it is.
@@ -87,8 +88,9 @@ impl Shared {
         let mut state = lock(&self.state);
         loop {
             let now = Instant::now();
-            let late: Vec<Arc<Job>> = extract(&mut state.deadlines, |(at, _)| *at <= now).map(|(_, job)| job).collect();
-            state.deadlines.retain(|(_, job)| !job.is_over());
+            let late: Vec<Arc<Job>> =
+                extract(&mut state.deadlines, |(at, _)| *at <= now).filter_map(|(_, job)| job.upgrade()).collect();
+            state.deadlines.retain(|(_, job)| job.upgrade().is_some_and(|job| !job.is_over()));
             let done: Vec<(Arc<Job>, WhenDone)> = extract(&mut state.waiting, |(job, _)| job.is_over()).collect();
             if !late.is_empty() || !done.is_empty() {
                 drop(state);
