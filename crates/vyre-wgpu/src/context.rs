@@ -15,7 +15,7 @@ use crate::raw::StopPage;
 use crate::work::Work;
 
 /// Longest wait inside wgpu: it holds locks meanwhile, and does not notice that the device was given back.
-const SLICE: Duration = Duration::from_millis(20);
+const SLICE: Duration = Duration::from_millis(2);
 
 /// How long an answer may take that another thread is about to give.
 const GRACE: Duration = Duration::from_secs(5);
@@ -39,6 +39,8 @@ pub(crate) struct Context {
     loss: Arc<Loss>,
     failure: Arc<Failure>,
     work: Mutex<Work>,
+    /// One thread polls at a time: wgpu 30 panics where a wait that gives up meets a poll that empties the queue.
+    polling: Mutex<()>,
     pub(crate) staging: Mutex<Vec<wgpu::Buffer>>,
 }
 
@@ -117,6 +119,7 @@ impl Context {
             loss: Arc::default(),
             failure: Arc::default(),
             work: Mutex::new(Work::new(ledger.submitted(0).unwrap_or(0), page)),
+            polling: Mutex::new(()),
             staging: Mutex::default(),
             ledger,
             device,
@@ -218,6 +221,7 @@ impl Context {
     }
 
     fn poll(&self, how: PollType) -> bool {
+        let _alone = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(how))) {
             Ok(Ok(_)) => true,
             Ok(Err(wgpu::PollError::Timeout)) => false,
