@@ -72,18 +72,20 @@ impl CpuPath {
                 format!("`VYRE_CPU` is `{word}`; the words are {}", names.join(", ")),
             ));
         };
-        if !path.is_here() {
-            if path == CpuPath::Cranelift && cfg!(all(unix, target_arch = "x86_64", not(feature = "cranelift"))) {
-                let message = "`VYRE_CPU` asks for cranelift, which this build of vyre does not contain";
-                return Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, message)
-                    .with_fix("Unset `VYRE_CPU`, or build vyre with the feature `cranelift`."));
-            }
-            return Err(Diagnostic::new(
-                &codes::cpu::ABSENT_PATH,
-                format!("`VYRE_CPU` asks for {path}, which this processor does not have"),
-            ));
+        path.here()
+    }
+
+    /// The path itself, when this machine and this build can take it.
+    pub(crate) fn here(self) -> Result<CpuPath, Diagnostic> {
+        if self.is_here() {
+            return Ok(self);
         }
-        Ok(path)
+        if self == CpuPath::Cranelift && cfg!(all(unix, target_arch = "x86_64", not(feature = "cranelift"))) {
+            let message = "this build of vyre does not contain cranelift";
+            return Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, message)
+                .with_fix("Unset `VYRE_CPU`, or build vyre with the feature `cranelift`."));
+        }
+        Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, format!("this processor does not have {self}")))
     }
 }
 
