@@ -43,9 +43,9 @@ fn next(random: &mut u64) -> u64 {
 
 fn mixed(model: &Model, other: &Model) -> Model {
     match (model, other) {
-        (Model::Holds(x), Model::Holds(a)) => Model::Holds(
-            x.iter().enumerate().map(|(at, x)| x.wrapping_mul(3).wrapping_add(a[at % a.len()])).collect(),
-        ),
+        (Model::Holds(x), Model::Holds(a)) => {
+            Model::Holds(x.iter().enumerate().map(|(at, x)| x.wrapping_mul(3).wrapping_add(a[at % a.len()])).collect())
+        }
         _ => Model::Lost,
     }
 }
@@ -95,10 +95,9 @@ fn work(engine: &Engine, mix: &Kernel, endless: &Kernel, arrays: &[Mutex<Shared>
                         }
                     }
                     // The time may be over before it begins.
-                    Err(error) => assert!(
-                        to.model == Model::Lost || error.code() == codes::backend::TIMEOUT.id,
-                        "{error}"
-                    ),
+                    Err(error) => {
+                        assert!(to.model == Model::Lost || error.code() == codes::backend::TIMEOUT.id, "{error}")
+                    }
                 }
             }
             84..90 => {
