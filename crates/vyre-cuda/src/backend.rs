@@ -319,7 +319,11 @@ impl VyreBackend for CudaBackend {
             let stream = turn.queue.stream;
             let (mut events, mut stop) = (None, None);
             if launch.timed {
-                events = Some(locked(&turn.queue.live).take_events(api)?);
+                let idle = locked(&turn.queue.live).take_events();
+                events = match idle {
+                    Some(events) => Some(events),
+                    None => Some([api.create_event(true)?, api.create_event(true)?]),
+                };
             }
             if pipeline.code.interruptible {
                 stop = Some(device.stops.take(api)?);
@@ -328,6 +332,9 @@ impl VyreBackend for CudaBackend {
             pipeline.uses.mark(ticket);
             for binding in launch.bindings {
                 binding.buffer.of::<CudaBuffer>(self.id)?.uses.mark(ticket);
+            }
+            if let Some(stop) = stop {
+                device.stops.watch(ticket, stop);
             }
             if events.is_some() || stop.is_some() {
                 let live = LiveLaunch { number: ticket.number, events, stop, is_cancelled: false, is_forgotten: false };
@@ -375,7 +382,7 @@ impl VyreBackend for CudaBackend {
     fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
         let device = &self.device;
         device.ledger.check(ticket)?;
-        if device.ledger.is_over(ticket) {
+        if device.ledger.is_over(ticket) || device.stops.tell(device.api, ticket) {
             return Ok(());
         }
         let cancelled = device.with(|| {

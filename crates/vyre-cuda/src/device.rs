@@ -93,7 +93,7 @@ impl Device {
             queues,
             words: Words::new(api, QUEUES as usize + 1)?,
             memory: Memory::open(api, number, keep)?,
-            stops: Stops::open(api)?,
+            stops: Stops::open(api, number)?,
             lanes: Lanes::open(api)?,
             parked: Mutex::default(),
             opened: Instant::now(),
@@ -139,7 +139,12 @@ impl Device {
 
     fn lose_work(&self, cause: &BackendError) {
         for (index, queue) in self.queues.iter().enumerate() {
-            queue.lose(&self.ledger, Ticket { queue: index as u32, number: self.words.load(index) }, cause);
+            queue.lose(
+                &self.ledger,
+                &self.stops,
+                Ticket { queue: index as u32, number: self.words.load(index) },
+                cause,
+            );
         }
         self.ledger.lose_all(cause);
     }

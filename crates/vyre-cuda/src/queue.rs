@@ -16,6 +16,7 @@ use vyre_spec::codes;
 use crate::api::{Api, CudaError, DevicePointer, Handle};
 use crate::device::{Device, Failure, describe, locked};
 use crate::ring::Ring;
+use crate::stop::Stops;
 
 /// Queues of a device. All streams together are not more than the channels that the hardware has for them by default.
 pub(crate) const QUEUES: u32 = 4;
@@ -61,11 +62,8 @@ pub(crate) struct LiveLaunch {
 }
 
 impl Live {
-    pub(crate) fn take_events(&mut self, api: &Api) -> Result<[Handle; 2], CudaError> {
-        match self.idle_events.pop() {
-            Some(events) => Ok(events),
-            None => Ok([api.create_event(true)?, api.create_event(true)?]),
-        }
+    pub(crate) fn take_events(&mut self) -> Option<[Handle; 2]> {
+        self.idle_events.pop()
     }
 
     pub(crate) fn push(&mut self, launch: LiveLaunch) {
@@ -97,10 +95,14 @@ impl Queue {
     }
 
     /// The device is gone; work up to a number was over before. Of what was told to end nobody knows whether it did all its work.
-    pub(crate) fn lose(&self, ledger: &Ledger, over: Ticket, cause: &BackendError) {
+    pub(crate) fn lose(&self, ledger: &Ledger, stops: &Stops, over: Ticket, cause: &BackendError) {
         let mut live = locked(&self.live);
-        for launch in live.launches.drain(..).filter(|launch| launch.is_cancelled && launch.number <= over.number) {
-            ledger.fail(Ticket { number: launch.number, ..over }, cause.clone());
+        for launch in live.launches.drain(..) {
+            let ticket = Ticket { number: launch.number, ..over };
+            let was_told = stops.unwatch(ticket) || launch.is_cancelled;
+            if was_told && launch.number <= over.number {
+                ledger.fail(ticket, cause.clone());
+            }
         }
         ledger.complete(over);
     }
@@ -261,8 +263,9 @@ impl Device {
 
     /// Notes the time of a launch that is over, and whether it ended before its work was done.
     fn settle(&self, ticket: Ticket, launch: &LiveLaunch) -> Result<(), CudaError> {
+        let was_told = self.stops.unwatch(ticket) || launch.is_cancelled;
         if let Some(stop) = launch.stop
-            && self.stops.give_back(self.api, stop, launch.is_cancelled)?
+            && self.stops.give_back(self.api, stop, was_told)?
         {
             self.ledger.fail(
                 ticket,

@@ -1,17 +1,26 @@
 //! Stop words: where a launch that can be stopped looks whether it has to end, and says that it did.
 //!
-//! They are in device memory, because every workgroup looks at its own launch's word, and are written through a stream of their own
-//! that no launch holds up.
+//! They are in memory that host and device share page by page: the device has a copy of its own to look at, which a write of the host takes
+//! away. So telling a launch to end needs no call of the driver, which may keep a caller waiting for the very launch that is to end (while it
+//! loads a module, for one). Where the device can't share memory so, the words are in its memory and are written through a stream of their own.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
 
-use crate::api::{Api, CudaError, DevicePointer, Handle};
+use vyre_driver::backend::Ticket;
+
+use crate::api::{Api, Attribute, CudaError, DevicePointer, Handle};
 use crate::device::locked;
 
 /// A slot is two words of 32 bits: "end", written by the host, and "I left before my work was done", written by the kernel.
 pub(crate) struct Stops {
+    device: i32,
     stream: Handle,
     slots: Mutex<Slots>,
+    /// The host writes the words itself.
+    is_shared: bool,
+    /// The slots of launches that can be told to end, and whether they were. Never held across a call of the driver.
+    watched: Mutex<HashMap<Ticket, (DevicePointer, bool)>>,
     /// A slot that nobody writes to, for launches of recordings.
     pub(crate) never: DevicePointer,
 }
@@ -30,8 +39,15 @@ const IN_BLOCK: u64 = 4096;
 const LEFT: u64 = 4;
 
 impl Stops {
-    pub(crate) fn open(api: &Api) -> Result<Stops, CudaError> {
-        let mut stops = Stops { stream: api.create_stream(true)?, slots: Mutex::default(), never: 0 };
+    pub(crate) fn open(api: &Api, device: i32) -> Result<Stops, CudaError> {
+        let mut stops = Stops {
+            device,
+            stream: api.create_stream(true)?,
+            slots: Mutex::default(),
+            is_shared: api.attribute(device, Attribute::ConcurrentManagedAccess)? != 0,
+            watched: Mutex::default(),
+            never: 0,
+        };
         stops.never = stops.take(api)?;
         Ok(stops)
     }
@@ -48,12 +64,36 @@ impl Stops {
         if let Some(slot) = slots.idle.pop() {
             return Ok(slot);
         }
-        let block = api.allocate_fixed((IN_BLOCK * APART) as usize)?;
+        let bytes = (IN_BLOCK * APART) as usize;
+        let block = if self.is_shared { api.allocate_shared(bytes, self.device)? } else { api.allocate_fixed(bytes)? };
         slots.blocks.push(block);
-        api.upload(block, &vec![0; (IN_BLOCK * APART) as usize], self.stream)?;
-        api.synchronize(self.stream)?;
+        if !self.is_shared {
+            api.upload(block, &vec![0; bytes], self.stream)?;
+            api.synchronize(self.stream)?;
+        }
         slots.idle.extend((1..IN_BLOCK).map(|index| block + index * APART));
         Ok(block)
+    }
+
+    /// Remembers the slot of a launch.
+    pub(crate) fn watch(&self, ticket: Ticket, slot: DevicePointer) {
+        locked(&self.watched).insert(ticket, (slot, false));
+    }
+
+    /// Tells a launch to end, where the host can by itself; says whether it could.
+    pub(crate) fn tell(&self, api: &Api, ticket: Ticket) -> bool {
+        if self.is_shared
+            && let Some((slot, is_cancelled)) = locked(&self.watched).get_mut(&ticket)
+        {
+            api.write_shared(*slot, 1);
+            *is_cancelled = true;
+        }
+        self.is_shared
+    }
+
+    /// A launch is over; says whether it was told to end.
+    pub(crate) fn unwatch(&self, ticket: Ticket) -> bool {
+        locked(&self.watched).remove(&ticket).is_some_and(|(_, is_cancelled)| is_cancelled)
     }
 
     /// Tells the launch of a slot to end.
@@ -64,7 +104,11 @@ impl Stops {
     /// Takes the slot of a launch that is over. Says whether it left before its work was done, which only one that was told to can.
     pub(crate) fn give_back(&self, api: &Api, slot: DevicePointer, is_cancelled: bool) -> Result<bool, CudaError> {
         let mut left = [0; 4];
-        if is_cancelled {
+        if is_cancelled && self.is_shared {
+            left = api.read_shared(slot + LEFT).to_le_bytes();
+            api.write_shared(slot, 0);
+            api.write_shared(slot + LEFT, 0);
+        } else if is_cancelled {
             api.download(&mut left, slot + LEFT, self.stream)?;
             api.upload(slot, &[0; 8], self.stream)?;
             api.synchronize(self.stream)?;

@@ -382,6 +382,9 @@ bare! {
         give(value, match attribute { 1..=3 => 1024, 4 => 64, 75 => 9, 97 => 227 << 10, 115 | 122 => 1, _ => 0 });
         0
     }
+    // This device shares no memory with the host.
+    cuMemAllocManaged(_pointer: Out<DevicePointer>, _bytes: usize, _flags: c_uint) { INVALID }
+    cuMemAdvise(_pointer: DevicePointer, _bytes: usize, _advice: c_int, _device: c_int) { INVALID }
     cuDeviceTotalMem(bytes: Out<usize>, _device: c_int) { give(bytes, 1 << 32); 0 }
     cuDevicePrimaryCtxRetain(context: Out<Ptr>, _device: c_int) { world().contexts += 1; give(context, CONTEXT as Ptr); 0 }
     cuDevicePrimaryCtxRelease(_device: c_int) { world().contexts -= 1; 0 }

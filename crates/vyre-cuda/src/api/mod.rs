@@ -11,6 +11,7 @@ mod pinned;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use graph::Node;
 pub(crate) use pinned::{Pinned, Words};
@@ -136,6 +137,8 @@ table! {
     cuMemcpyDtoDAsync = b"cuMemcpyDtoDAsync_v2" (DevicePointer, DevicePointer, usize, Ptr);
     cuMemAlloc = b"cuMemAlloc_v2" (Out<DevicePointer>, usize);
     cuMemFree = b"cuMemFree_v2" (DevicePointer);
+    cuMemAllocManaged = b"cuMemAllocManaged" (Out<DevicePointer>, usize, c_uint);
+    cuMemAdvise = b"cuMemAdvise" (DevicePointer, usize, c_int, c_int);
     cuPointerGetAttribute = b"cuPointerGetAttribute" (Ptr, c_int, DevicePointer);
     cuMemHostAlloc = b"cuMemHostAlloc" (Out<Ptr>, usize, c_uint);
     cuMemFreeHost = b"cuMemFreeHost" (Ptr);
@@ -181,6 +184,7 @@ pub(crate) enum Attribute {
     CapabilityMajor = 75,
     CapabilityMinor = 76,
     SharedMemoryOptIn = 97,
+    ConcurrentManagedAccess = 89,
     MemoryPools = 115,
     LongStreamWords = 122,
     Integrated = 18,
@@ -420,6 +424,30 @@ impl Api {
         let mut pointer = 0;
         call!(self, cuMemAlloc(&raw mut pointer, bytes))?;
         Ok(pointer)
+    }
+
+    /// Zeros that host and device reach at the same address at the same time, of which both keep copies while nobody writes.
+    pub(crate) fn allocate_shared(&self, bytes: usize, device: c_int) -> Result<DevicePointer> {
+        const ATTACH_GLOBAL: c_uint = 1;
+        const READ_MOSTLY: c_int = 1;
+        let mut pointer = 0;
+        call!(self, cuMemAllocManaged(&raw mut pointer, bytes, ATTACH_GLOBAL))?;
+        // SAFETY: the memory was just allocated with that many bytes, and nothing runs that knows of it.
+        unsafe { std::ptr::write_bytes(pointer as *mut u8, 0, bytes) };
+        call!(self, cuMemAdvise(pointer, bytes, READ_MOSTLY, device))?;
+        Ok(pointer)
+    }
+
+    /// Writes a word of memory that [`allocate_shared`](Self::allocate_shared) gave, while the device may be reading it.
+    pub(crate) fn write_shared(&self, at: DevicePointer, word: u32) {
+        // SAFETY: the callers pass addresses of whole words of such memory, which lives as long as the device.
+        unsafe { AtomicU32::from_ptr(at as *mut u32) }.store(word, Ordering::Release);
+    }
+
+    /// Reads such a word.
+    pub(crate) fn read_shared(&self, at: DevicePointer) -> u32 {
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(at as *mut u32) }.load(Ordering::Acquire)
     }
 
     pub(crate) fn free_fixed(&self, pointer: DevicePointer) -> Result<()> {

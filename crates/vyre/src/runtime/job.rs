@@ -80,6 +80,11 @@ impl Job {
         matches!(self.look(), Some(Ok(())))
     }
 
+    /// Somebody has seen that it is over. Asks no device.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state.load(Ordering::Acquire) != RUNNING
+    }
+
     /// The device is done with it, whatever came of it.
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) != RUNNING || !matches!(self.device.backend.poll(self.ticket), Ok(None))

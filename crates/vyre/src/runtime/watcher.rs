@@ -1,6 +1,7 @@
-//! One thread of an engine that ends launches at their deadlines and tells those who asked when work is over.
+//! Two threads of an engine: one ends launches at their deadlines, one tells those who asked when work is over. They are two because a
+//! driver may keep whoever asks it about work waiting until that very work ends.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -14,35 +15,35 @@ pub(crate) enum WhenDone {
     Call(Box<dyn FnOnce(Result<(), Error>) + Send>),
 }
 
-/// Started by the first who needs it, ended with the engine.
-pub(crate) struct Watcher(Arc<Shared>);
+/// Each thread is started by the first who needs it and ended with the engine.
+pub(crate) struct Watcher {
+    /// A job that nobody else knows any more needs no end.
+    deadlines: Arc<Watched<(Instant, Weak<Job>)>>,
+    waiting: Arc<Watched<(Arc<Job>, WhenDone)>>,
+}
 
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct Watched<T> {
+    state: Mutex<State<T>>,
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct State {
-    /// A job that nobody else knows any more needs no end.
-    deadlines: Vec<(Instant, Weak<Job>)>,
-    waiting: Vec<(Arc<Job>, WhenDone)>,
+struct State<T> {
+    list: Vec<T>,
     has_thread: bool,
     closed: bool,
 }
 
-/// How long the watcher waits for one job before it looks at the others.
+/// How long one job is waited for before the others are looked at.
 const LOOK: Duration = Duration::from_millis(4);
 
 impl Watcher {
     pub(crate) fn new() -> Watcher {
-        Watcher(Arc::default())
+        Watcher { deadlines: Arc::new(Watched::new()), waiting: Arc::new(Watched::new()) }
     }
 
     /// Cancels a job at a time.
     pub(crate) fn end_at(&self, deadline: Instant, job: &Arc<Job>) -> Result<(), Error> {
-        self.add(|state| state.deadlines.push((deadline, Arc::downgrade(job))))
+        self.deadlines.add((deadline, Arc::downgrade(job)), "vyre-deadlines", end_late)
     }
 
     /// Does something when a job is over; at once where it is.
@@ -51,23 +52,7 @@ impl Watcher {
             act(job, action);
             return Ok(());
         }
-        self.add(|state| state.waiting.push((job.clone(), action)))
-    }
-
-    fn add(&self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
-        let mut state = lock(&self.0.state);
-        if !state.has_thread {
-            let shared = Arc::clone(&self.0);
-            let started = std::thread::Builder::new().name("vyre-watcher".into()).spawn(move || shared.run());
-            started.map_err(|error| {
-                vyre_driver::BackendError::new(format!("the system gives no thread for deadlines: {error}"))
-            })?;
-            state.has_thread = true;
-        }
-        change(&mut state);
-        drop(state);
-        self.0.changed.notify_one();
-        Ok(())
+        self.waiting.add((job.clone(), action), "vyre-waiter", tell_done)
     }
 }
 
@@ -83,50 +68,94 @@ fn act(job: &Arc<Job>, action: WhenDone) {
     }
 }
 
-impl Shared {
-    fn run(&self) {
-        let mut state = lock(&self.state);
-        loop {
-            let now = Instant::now();
-            let late: Vec<Arc<Job>> =
-                extract(&mut state.deadlines, |(at, _)| *at <= now).filter_map(|(_, job)| job.upgrade()).collect();
-            state.deadlines.retain(|(_, job)| job.upgrade().is_some_and(|job| !job.is_over()));
-            let done: Vec<(Arc<Job>, WhenDone)> = extract(&mut state.waiting, |(job, _)| job.is_over()).collect();
-            if !late.is_empty() || !done.is_empty() {
-                drop(state);
-                for job in late {
-                    // A job that is over needs no end, and a device that is lost has ended it.
-                    if let Err(error) = job.cancel(true) {
-                        tracing::warn!(code = error.code(), "a launch can't be told to end: {}", error.message());
-                    }
+/// Ends what is late. Nothing is asked of a device here but to end a launch.
+fn end_late(watched: &Watched<(Instant, Weak<Job>)>) {
+    let mut state = lock(&watched.state);
+    loop {
+        let now = Instant::now();
+        let late: Vec<Arc<Job>> =
+            extract(&mut state.list, |(at, _)| *at <= now).filter_map(|(_, job)| job.upgrade()).collect();
+        state.list.retain(|(_, job)| job.upgrade().is_some_and(|job| !job.is_settled()));
+        if !late.is_empty() {
+            drop(state);
+            for job in late {
+                // A job that is over needs no end, and a device that is lost has ended it.
+                if let Err(error) = job.cancel(true) {
+                    tracing::warn!(code = error.code(), "a launch can't be told to end: {}", error.message());
                 }
-                for (job, action) in done {
-                    act(&job, action);
-                }
-                state = lock(&self.state);
-                continue;
             }
-            if state.closed && state.waiting.is_empty() && state.deadlines.is_empty() {
+            state = lock(&watched.state);
+            continue;
+        }
+        if state.closed && state.list.is_empty() {
+            return;
+        }
+        let nearest = state.list.iter().map(|(at, _)| at.saturating_duration_since(now)).min();
+        state = watched.wait(state, nearest);
+    }
+}
+
+/// Tells who asked.
+fn tell_done(watched: &Watched<(Arc<Job>, WhenDone)>) {
+    let mut state = lock(&watched.state);
+    loop {
+        let done: Vec<(Arc<Job>, WhenDone)> = extract(&mut state.list, |(job, _)| job.is_over()).collect();
+        let first = state.list.first().map(|(job, _)| job.clone());
+        if done.is_empty() && first.is_none() {
+            if state.closed {
                 return;
             }
-            let nearest = state.deadlines.iter().map(|(at, _)| at.saturating_duration_since(now)).min();
-            match state.waiting.first().map(|(job, _)| job.clone()) {
-                Some(job) => {
-                    drop(state);
-                    let limit = nearest.unwrap_or(LOOK).min(LOOK);
-                    // How it ended is asked above.
-                    let _ = job.device.backend.wait(job.ticket, Some(limit));
-                    drop(job);
-                    state = lock(&self.state);
-                }
-                None => {
-                    state = match nearest {
-                        Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-                        None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                    };
-                }
-            }
+            state = watched.wait(state, None);
+            continue;
         }
+        drop(state);
+        if done.is_empty()
+            && let Some(job) = first
+        {
+            // How it ended is asked above.
+            let _ = job.device.backend.wait(job.ticket, Some(LOOK));
+        }
+        for (job, action) in done {
+            act(&job, action);
+        }
+        state = lock(&watched.state);
+    }
+}
+
+impl<T: Send + 'static> Watched<T> {
+    fn new() -> Watched<T> {
+        Watched {
+            state: Mutex::new(State { list: Vec::new(), has_thread: false, closed: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn add(self: &Arc<Self>, entry: T, name: &str, serve: fn(&Watched<T>)) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        if !state.has_thread {
+            let shared = Arc::clone(self);
+            let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || serve(&shared));
+            started.map_err(|error| {
+                vyre_driver::BackendError::new(format!("the system gives no thread to watch launches: {error}"))
+            })?;
+            state.has_thread = true;
+        }
+        state.list.push(entry);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State<T>>, limit: Option<Duration>) -> MutexGuard<'a, State<T>> {
+        match limit {
+            Some(limit) => self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0,
+            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_one();
     }
 }
 
@@ -146,7 +175,7 @@ fn extract<T>(list: &mut Vec<T>, mut fits: impl FnMut(&T) -> bool) -> std::vec::
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        lock(&self.0.state).closed = true;
-        self.0.changed.notify_one();
+        self.deadlines.close();
+        self.waiting.close();
     }
 }
