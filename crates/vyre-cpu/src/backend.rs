@@ -1,11 +1,13 @@
 //! The backend trait over compiled kernels.
 
+use std::cell::RefCell;
+use std::num::NonZero;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{
-    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, DeviceKind, HostDispatch, KeptPipelines,
-    Launch, Limits, Pending, Pipeline, TypeSet, borrowed,
+    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceKind, HostDispatch, HostMemory, KeptPipelines,
+    Launch, Limits, Order, Pipeline, Recording, Step, Ticket, TypeSet, borrowed,
 };
 use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
@@ -15,41 +17,58 @@ use vyre_foundation::kernel::Features;
 use vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
 use vyre_spec::codes;
 
-use crate::launch::{Grid, SUBGROUP_SIZE, Stop};
-use crate::memory::{Arena, Span};
+use crate::launch::SUBGROUP_SIZE;
+use crate::memory::to_read;
 use crate::path::CpuPath;
-use crate::pipeline::CpuPipeline;
-use crate::queue::Queue;
+use crate::pipeline::{self, CpuPipeline};
+use crate::pool::Pool;
+use crate::record::CpuRecording;
+use crate::work::{CpuWork, HostBuffer, Move, Places, Prepared, Recorded};
+use crate::{dispatch, native, threads};
+
+/// Queues of the backend.
+const QUEUES: u32 = 4;
+
+/// Offsets of bindings are multiples of this.
+const ALIGNMENT: u32 = 8;
+
+/// Bytes of an upload that are copied aside when work is before it; the caller of a larger one waits.
+const STAGED: usize = 1 << 20;
+
+/// How a backend is made. Everything is optional.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CpuOptions {
+    /// The path that kernels take; else the one that `VYRE_CPU` names, else the fastest.
+    pub path: Option<CpuPath>,
+    /// Threads at work at once; else as many as `VYRE_THREADS` says, else one for each processor that the process may use.
+    pub threads: Option<NonZero<usize>>,
+}
 
 /// Runs programs on the processor.
 pub struct CpuBackend {
     path: CpuPath,
     capabilities: Capabilities,
-    queue: Queue,
     kept: KeptPipelines<CpuPipeline>,
-}
-
-/// Memory of the host.
-struct HostBuffer {
-    arena: Arena,
-    bytes: usize,
-}
-
-impl DeviceBuffer for HostBuffer {
-    fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
+    pool: Pool<CpuWork>,
 }
 
 impl CpuBackend {
     /// The fastest path of this machine, or the one that the environment variable `VYRE_CPU` names.
     pub fn new() -> Result<CpuBackend, BackendError> {
-        Ok(CpuBackend::with_path(CpuPath::from_env()?))
+        CpuBackend::with_options(&CpuOptions::default())
     }
 
-    /// One path. It must be [here](CpuPath::is_here).
-    pub fn with_path(path: CpuPath) -> CpuBackend {
+    /// One path, when this machine has it.
+    pub fn with_path(path: CpuPath) -> Result<CpuBackend, BackendError> {
+        CpuBackend::with_options(&CpuOptions { path: Some(path), ..CpuOptions::default() })
+    }
+
+    /// A backend made to order. No thread is started before there is work for one.
+    pub fn with_options(options: &CpuOptions) -> Result<CpuBackend, BackendError> {
         use DataType::{BF16, Bool, F8E4M3, F8E5M2, F16, F32, F64, FP4, I4, I8, I16, I32, I64, NF4, U8, U16, U32, U64};
+        let path = options.path.map_or_else(CpuPath::from_env, CpuPath::here)?;
+        let threads = options.threads.map_or_else(threads::from_env, Ok)?;
         let types = [Bool, U32, I32, U64, I64, F16, F32, F64, U8, I8, U16, I16, BF16, F8E4M3, F8E5M2, I4, FP4, NF4];
         let mut limits = Limits::default();
         limits.max_workgroup_size = [MAX_WORKGROUP_INVOCATIONS; 3];
@@ -58,7 +77,7 @@ impl CpuBackend {
         limits.max_workgroup_memory = 1 << 20;
         limits.max_buffer_bytes = isize::MAX as u64;
         limits.max_bindings = 1024;
-        limits.binding_alignment = 8;
+        limits.binding_alignment = ALIGNMENT;
         let mut capabilities = Capabilities::default();
         capabilities.name = format!("cpu ({path})");
         capabilities.driver = concat!("vyre-cpu ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -75,9 +94,16 @@ impl CpuBackend {
         capabilities.subgroup_sizes = Some([SUBGROUP_SIZE; 2]);
         capabilities.limits = limits;
         capabilities.resident = true;
+        capabilities.queues = QUEUES;
+        capabilities.shares_buffers = true;
+        capabilities.recordings = true;
+        capabilities.timestamps = true;
         capabilities.unified_memory = true;
-        capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(0, 0, path.name(), env!("CARGO_PKG_VERSION"));
-        CpuBackend { path, capabilities, queue: Queue::default(), kept: KeptPipelines::default() }
+        let processor = format!("{path} {}", path.isa().map_or_else(String::new, native::features));
+        let sources = format!("{} {}", vyre_foundation::SOURCE_DIGEST, pipeline::SOURCE_DIGEST);
+        capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(0, 0, &processor, &sources);
+        let pool = Pool::new(QUEUES as usize, threads.get());
+        Ok(CpuBackend { path, capabilities, kept: KeptPipelines::default(), pool })
     }
 
     /// The path that kernels take.
@@ -85,26 +111,73 @@ impl CpuBackend {
         self.path
     }
 
+    /// Threads that work at once.
+    pub fn threads(&self) -> usize {
+        self.pool.width()
+    }
+
     /// How a pipeline of this backend runs: which vectors, which blocks, or why it is interpreted.
     pub fn explain(&self, pipeline: &Arc<dyn Pipeline>) -> Result<String, BackendError> {
-        Ok(self.pipeline_of(pipeline)?.describe())
+        Ok(pipeline.of::<CpuPipeline>(self.id())?.describe())
     }
 
     /// The machine code of a pipeline of this backend; `None` when it is interpreted.
     pub fn machine_code(&self, pipeline: &Arc<dyn Pipeline>) -> Result<Option<Vec<u8>>, BackendError> {
-        Ok(self.pipeline_of(pipeline)?.machine_code().map(<[u8]>::to_vec))
+        Ok(pipeline.of::<CpuPipeline>(self.id())?.machine_code().map(<[u8]>::to_vec))
     }
 
     fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
         CpuPipeline::new(program, options, self.path, |kernel| Ok(self.capabilities.check(kernel)?))
     }
 
-    fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a CpuPipeline, BackendError> {
-        pipeline.downcast_ref::<CpuPipeline>().ok_or_else(|| {
-            BackendError::with_code(
-                &codes::backend::FOREIGN_HANDLE,
-                "a pipeline was passed to backend `cpu`, which did not make it",
-            )
+    /// A move between two parts, or of zeros to one.
+    fn a_move(&self, from: Option<&Binding>, to: &Binding) -> Result<Move, BackendError> {
+        let place = |part: &Binding| -> Result<(Arc<HostMemory>, usize), BackendError> {
+            part.buffer.check_range(part.offset, part.bytes)?;
+            Ok((Arc::clone(&part.buffer.of::<HostBuffer>(self.id())?.memory), part.offset as usize))
+        };
+        let bytes = Move { from: from.map(place).transpose()?, to: place(to)?, bytes: to.bytes as usize };
+        if let Some(from) = from {
+            let apart = !from.buffer.is_same(&to.buffer) || from.offset.abs_diff(to.offset) >= to.bytes;
+            if from.bytes != to.bytes || !apart {
+                return Err(BackendError::with_code(
+                    &codes::backend::BAD_RANGE,
+                    format!("{} bytes are copied to {}, or to a part that overlaps them", from.bytes, to.bytes),
+                ));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Moves at once what is little and has nothing before it, and queues all else.
+    fn submit_move(&self, bytes: Move, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        self.pool.check(order)?;
+        self.pool.reserve(1)?;
+        if bytes.bytes <= Move::PART
+            && let Some(inline) = self.pool.inline(order)?
+        {
+            return Ok(inline.run(|_| {
+                (0..bytes.parts()).for_each(|part| bytes.run(part));
+                None
+            }));
+        }
+        self.pool.submit(order, false, false, |work| work.move_bytes(bytes))
+    }
+
+    /// A step with everything that it uses.
+    fn recorded(&self, step: &Step) -> Result<Recorded, BackendError> {
+        Ok(match step {
+            Step::Launch { pipeline, bindings, grid } => {
+                let cpu = pipeline.of::<CpuPipeline>(self.id())?;
+                Binding::check_all(bindings, cpu.bindings(), ALIGNMENT)?;
+                let mut places = Places::default();
+                places.fill(cpu, bindings, self.id())?;
+                let plan = places.plan(cpu, *grid, self.pool.width())?;
+                self.pool.reserve(plan.scratch_bytes)?;
+                Recorded::Launch(Prepared::new(pipeline, bindings, places, plan))
+            }
+            Step::Copy { from, to } => Recorded::Move(self.a_move(Some(from), to)?),
+            Step::Clear(part) => Recorded::Move(self.a_move(None, part)?),
         })
     }
 }
@@ -113,82 +186,8 @@ fn out_of_memory(bytes: u64) -> BackendError {
     BackendError::with_code(&codes::backend::OUT_OF_MEMORY, format!("there is no memory for {bytes} bytes"))
 }
 
-fn mismatch(what: String) -> BackendError {
-    BackendError::with_code(&codes::backend::BINDINGS, format!("{what}, which is not what the launch was planned for"))
-}
-
-fn timed_out() -> BackendError {
-    BackendError::with_code(&codes::backend::TIMEOUT, "the dispatch was stopped at its timeout")
-}
-
-/// Host bytes that a launch works on: the caller's where they can be used in place, else a copy.
-enum Bytes<'a> {
-    Given(&'a [u8]),
-    Copy(Arena, usize),
-}
-
-impl Bytes<'_> {
-    fn span(&self) -> Span {
-        match self {
-            // SAFETY: the caller's bytes are borrowed for the whole dispatch and kernels only read them.
-            Bytes::Given(bytes) => unsafe { Span::new(bytes.as_ptr().cast_mut(), bytes.len()) },
-            Bytes::Copy(arena, bytes) => arena.span(0, *bytes),
-        }
-    }
-}
-
-/// Runs a launch on the caller's bytes, copying only what the kernel changes.
-fn run_in_place(
-    pipeline: &CpuPipeline,
-    dispatch: &HostDispatch,
-    inputs: &[&[u8]],
-    timeout: Option<Duration>,
-) -> Result<Vec<Vec<u8>>, BackendError> {
-    // What a kernel writes is known of the program that it was made from, so that one is asked.
-    let (program, sizes) = (pipeline.program(), &dispatch.plan);
-    let fits = |input: &[u8], bytes: usize| {
-        (input.len() == bytes).then_some(()).ok_or_else(|| mismatch(format!("an input has {} bytes", input.len())))
-    };
-    if sizes.buffer_bytes.len() != pipeline.bindings() {
-        return Err(mismatch(format!("{} buffers are planned", sizes.buffer_bytes.len())));
-    }
-    let mut given = inputs.iter();
-    let mut memory = Vec::with_capacity(sizes.buffer_bytes.len());
-    for (&index, &bytes) in program.binding_order().iter().zip(&sizes.buffer_bytes) {
-        let kind = program.buffers()[index].kind;
-        let input = if kind.is_input() { given.next().copied() } else { None };
-        let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
-        input.map_or(Ok(()), |input| fits(input, size))?;
-        memory.push(match input {
-            Some(input) if !kind.is_result() && input.as_ptr().addr().is_multiple_of(8) => Bytes::Given(input),
-            _ => {
-                let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
-                if let Some(input) = input {
-                    arena.fill(0, input);
-                }
-                Bytes::Copy(arena, size)
-            }
-        });
-    }
-    let spans: Vec<Span> = memory.iter().map(Bytes::span).collect();
-    let lengths = pipeline.lengths(sizes.buffer_bytes.iter().copied());
-    let grid = Grid { workgroups: sizes.grid, lengths };
-    let stop = Stop::after(timeout);
-    pipeline.run(&spans, &grid, &stop)?;
-    if stop.is_set() {
-        return Err(timed_out());
-    }
-    let mut results = Vec::new();
-    for (&index, memory) in program.binding_order().iter().zip(memory) {
-        if program.buffers()[index].kind.is_result()
-            && let Bytes::Copy(arena, bytes) = memory
-        {
-            let mut out = vec![0; bytes];
-            arena.copy_to(0, &mut out);
-            results.push(out);
-        }
-    }
-    Ok(results)
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 impl VyreBackend for CpuBackend {
@@ -211,20 +210,11 @@ impl VyreBackend for CpuBackend {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let deadline = config.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let dispatch = HostDispatch::check(self, program, inputs, config)?;
         let pipeline =
             self.kept.get_or_make(&dispatch, |program, options| Ok(Arc::new(self.build(program, options)?)))?;
-        run_in_place(&pipeline, &dispatch, inputs, config.timeout)
-    }
-
-    fn dispatch_compiled(
-        &self,
-        pipeline: &Arc<dyn Pipeline>,
-        dispatch: &HostDispatch,
-        inputs: &[&[u8]],
-        timeout: Option<Duration>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        run_in_place(self.pipeline_of(pipeline)?, dispatch, inputs, timeout)
+        dispatch::run(&self.pool, &pipeline, &dispatch, inputs, deadline)
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -251,83 +241,129 @@ impl VyreBackend for CpuBackend {
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
-        let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
-        let arena = Arena::new(size).ok_or_else(|| out_of_memory(bytes))?;
-        Ok(Buffer::new(HostBuffer { arena, bytes: size }))
+        let memory = usize::try_from(bytes).ok().and_then(HostMemory::new).ok_or_else(|| out_of_memory(bytes))?;
+        Ok(Buffer::new(HostBuffer { memory: Arc::new(memory) }))
     }
 
-    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
-        let host = buffer.of::<HostBuffer>(self.id())?;
-        buffer.check_range(offset, bytes.len() as u64)?;
-        self.queue.drain();
-        host.arena.fill(offset as usize, bytes);
-        Ok(())
-    }
-
-    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
-        let host = buffer.of::<HostBuffer>(self.id())?;
-        buffer.check_range(offset, bytes.len() as u64)?;
-        self.queue.drain();
-        host.arena.copy_to(offset as usize, bytes);
-        Ok(())
-    }
-
-    fn copy(
-        &self,
-        from: &Buffer,
-        from_offset: u64,
-        to: &Buffer,
-        to_offset: u64,
-        bytes: u64,
-    ) -> Result<(), BackendError> {
-        let source = from.of::<HostBuffer>(self.id())?;
-        let target = to.of::<HostBuffer>(self.id())?;
-        from.check_range(from_offset, bytes)?;
-        to.check_range(to_offset, bytes)?;
-        self.queue.drain();
-        target.arena.copy_from(to_offset as usize, &source.arena, from_offset as usize, bytes as usize);
-        Ok(())
-    }
-
-    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
-        let cpu = self.pipeline_of(pipeline)?;
-        if launch.bindings.len() != cpu.bindings() {
+    fn adopt(&self, memory: &Arc<HostMemory>) -> Result<Buffer, BackendError> {
+        if !memory.address().addr().is_multiple_of(ALIGNMENT as usize) {
             return Err(BackendError::with_code(
-                &codes::backend::BINDINGS,
-                format!("{} buffers are bound; the program has {}", launch.bindings.len(), cpu.bindings()),
+                &codes::backend::BAD_RANGE,
+                format!("memory starts at an address that is not a multiple of {ALIGNMENT}"),
             ));
         }
-        let mut spans = Vec::with_capacity(launch.bindings.len());
-        for Binding { buffer, offset, bytes } in launch.bindings {
-            let host = buffer.of::<HostBuffer>(self.id())?;
-            buffer.check_range(*offset, *bytes)?;
-            if !offset.is_multiple_of(8) {
-                return Err(BackendError::with_code(
-                    &codes::backend::BAD_RANGE,
-                    format!("a binding starts at byte {offset}, which is not a multiple of 8"),
-                ));
-            }
-            spans.push(host.arena.span(*offset as usize, *bytes as usize));
-        }
-        let lengths = cpu.lengths(launch.bindings.iter().map(|binding| binding.bytes));
-        let grid = Grid { workgroups: launch.grid, lengths };
-        let inline = cpu.is_small(launch.grid);
-        let pipeline = Arc::clone(pipeline);
-        // The buffers live until the launch is over.
-        let buffers: Vec<Buffer> = launch.bindings.iter().map(|binding| binding.buffer.clone()).collect();
-        let work = move |stop: &Stop| {
-            let outcome = match pipeline.downcast_ref::<CpuPipeline>() {
-                Some(pipeline) => pipeline.run(&spans, &grid, stop),
-                None => Ok(()),
-            };
-            drop(buffers);
-            outcome
-        };
-        Ok(Pending(self.queue.submit(inline, Box::new(work))?))
+        Ok(Buffer::new(HostBuffer { memory: Arc::clone(memory) }))
     }
 
-    fn wait(&self, pending: Pending, timeout: Option<Duration>) -> Result<Completion, BackendError> {
-        self.queue.wait(pending.0, timeout)?;
-        Ok(Completion::default())
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8], order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let memory = &buffer.of::<HostBuffer>(self.id())?.memory;
+        buffer.check_range(offset, bytes.len() as u64)?;
+        self.pool.check(order)?;
+        self.pool.reserve(1)?;
+        if let Some(inline) = self.pool.inline(order)? {
+            return Ok(inline.run(|_| {
+                memory.fill(offset as usize, bytes);
+                None
+            }));
+        }
+        let to = (Arc::clone(memory), offset as usize);
+        let queue = |from: HostMemory| {
+            let bytes = Move { from: Some((Arc::new(from), 0)), to, bytes: bytes.len() };
+            self.pool.submit(order, false, false, |work| work.move_bytes(bytes))
+        };
+        if bytes.len() <= STAGED {
+            let staging = HostMemory::new(bytes.len()).ok_or_else(|| out_of_memory(bytes.len() as u64))?;
+            staging.fill(0, bytes);
+            return queue(staging);
+        }
+        // SAFETY: the bytes are borrowed until the move is over, which is waited for, and it only reads them.
+        let ticket = queue(unsafe { to_read(bytes) })?;
+        self.pool.done_by(ticket, order.deadline, "the bytes could be written")?;
+        Ok(ticket)
+    }
+
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], order: &Order<'_>) -> Result<(), BackendError> {
+        let memory = &buffer.of::<HostBuffer>(self.id())?.memory;
+        buffer.check_range(offset, bytes.len() as u64)?;
+        self.pool.wait_before(order, "the bytes could be read")?;
+        memory.copy_to(offset as usize, bytes);
+        Ok(())
+    }
+
+    fn copy(&self, from: &Binding, to: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        self.submit_move(self.a_move(Some(from), to)?, order)
+    }
+
+    fn clear(&self, part: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        self.submit_move(self.a_move(None, part)?, order)
+    }
+
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Ticket, BackendError> {
+        thread_local! {
+            /// Kept, so that a launch needs no memory of its own.
+            static PLACES: RefCell<Places> = RefCell::default();
+        }
+        let cpu = pipeline.of::<CpuPipeline>(self.id())?;
+        let Launch { bindings, grid, timed, order } = *launch;
+        Binding::check_all(bindings, cpu.bindings(), ALIGNMENT)?;
+        self.pool.check(&order)?;
+        PLACES.with_borrow_mut(|places| {
+            places.fill(cpu, bindings, self.id())?;
+            let plan = places.plan(cpu, grid, self.pool.width())?;
+            self.pool.reserve(plan.scratch_bytes)?;
+            if plan.small.is_some()
+                && let Some(inline) = self.pool.inline(&order)?
+            {
+                return Ok(inline.run(|scratch| {
+                    let start = timed.then(Instant::now);
+                    places.run_all(cpu, &plan, scratch);
+                    start.map(nanoseconds)
+                }));
+            }
+            self.pool.submit(&order, timed, true, |work| work.launch(pipeline, bindings, places, plan))
+        })
+    }
+
+    fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        self.pool.ledger().outcome(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
+        self.pool.wait(ticket, timeout)
+    }
+
+    fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
+        self.pool.cancel(ticket)
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        self.pool.forget(ticket);
+    }
+
+    fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
+        let steps = steps.iter().map(|step| self.recorded(step)).collect::<Result<_, _>>()?;
+        Ok(Arc::new(CpuRecording::new(steps)))
+    }
+
+    fn revise(&self, recording: &Arc<dyn Recording>, steps: &[(usize, Step)]) -> Result<(), BackendError> {
+        let recording = recording.of::<CpuRecording>(self.id())?;
+        let steps =
+            steps.iter().map(|(at, step)| Ok((*at, self.recorded(step)?))).collect::<Result<_, BackendError>>()?;
+        recording.revise(steps)
+    }
+
+    fn replay(&self, recording: &Arc<dyn Recording>, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let steps = recording.of::<CpuRecording>(self.id())?.now();
+        self.pool.check(order)?;
+        self.pool.reserve(1)?;
+        if steps.is_small
+            && let Some(inline) = self.pool.inline(order)?
+        {
+            return Ok(inline.run(|scratch| {
+                steps.run_all(scratch);
+                None
+            }));
+        }
+        self.pool.submit(order, false, false, |work| work.replay(steps.all))
     }
 }

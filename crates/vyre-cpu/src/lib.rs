@@ -1,6 +1,7 @@
 //! vyre's embedded backend: it runs any valid program on the processor, with no system dependency.
 //!
-//! The invocations of a workgroup are the lanes of vectors, and workgroups are spread over all cores. This crate knows the
+//! The invocations of a workgroup are the lanes of vectors, and workgroups are spread over the backend's own threads, one for each
+//! processor that the process may use (or as many as `VYRE_THREADS` says). This crate knows the
 //! kernel form and the driver's backend trait; it knows neither the other backends nor the program text.
 //!
 //! ```
@@ -18,15 +19,19 @@
 //! # Ok::<(), vyre_driver::BackendError>(())
 //! ```
 
-mod artifact;
 mod backend;
+mod dispatch;
+mod effort;
 mod interp;
 mod launch;
 mod memory;
 mod native;
 mod path;
 mod pipeline;
-mod queue;
+mod pool;
+mod record;
+mod threads;
+mod work;
 
-pub use backend::CpuBackend;
+pub use backend::{CpuBackend, CpuOptions};
 pub use path::CpuPath;

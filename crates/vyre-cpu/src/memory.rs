@@ -3,8 +3,11 @@
 //! Several threads run workgroups of one launch on the same buffers, and a program may race. Every access here is a relaxed
 //! atomic of the element's size, so a race gives one of the written values and is never undefined.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::alloc::{Layout, alloc_zeroed};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use vyre_driver::backend::HostMemory;
+use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::Element;
 
 /// Bytes that kernels read and write. Aligned to 8 or more.
@@ -21,13 +24,24 @@ unsafe impl Send for Span {}
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// A span over memory that may be written.
-    ///
-    /// # Safety
-    /// The bytes stay allocated, and are not touched through references, as long as the span is used. `start` is a multiple
-    /// of 8.
-    pub(crate) unsafe fn new(start: *mut u8, bytes: usize) -> Span {
+    /// Part of memory that its owner keeps for the launch. It starts at a multiple of 8.
+    pub(crate) fn of(memory: &HostMemory, at: usize, bytes: usize) -> Span {
+        assert!(at <= memory.bytes() && bytes <= memory.bytes() - at);
+        let start = memory.address().wrapping_add(at);
+        assert!(start.addr().is_multiple_of(8));
         Span { start, bytes }
+    }
+
+    /// Part of it, which starts at a multiple of 8.
+    pub(crate) fn part(&self, at: usize, bytes: usize) -> Span {
+        assert!(at <= self.bytes && bytes <= self.bytes - at && at.is_multiple_of(8));
+        Span { start: self.start.wrapping_add(at), bytes }
+    }
+
+    /// Makes it zero.
+    pub(crate) fn clear(&self) {
+        // SAFETY: the bytes of the span; nobody else touches private memory.
+        unsafe { std::ptr::write_bytes(self.start, 0, self.bytes) }
     }
 
     /// First byte.
@@ -97,6 +111,30 @@ impl Span {
         }
     }
 
+    /// An atomic on the word at `at`, by the processor's own instruction where it has one; gives the old bits, zero outside.
+    pub(crate) fn atomic(&self, op: AtomicOp, signed: bool, at: u64, value: u32, compare: u32) -> u32 {
+        let Some(place) = self.place(at, 4) else { return 0 };
+        // SAFETY: as in `read_bytes`.
+        let (word, integer) = unsafe { (AtomicU32::from_ptr(place.cast()), AtomicI32::from_ptr(place.cast())) };
+        match op {
+            AtomicOp::Load => word.load(SeqCst),
+            AtomicOp::Store | AtomicOp::Exchange => word.swap(value, SeqCst),
+            AtomicOp::Add => word.fetch_add(value, SeqCst),
+            AtomicOp::Sub => word.fetch_sub(value, SeqCst),
+            AtomicOp::Min if signed => integer.fetch_min(value as i32, SeqCst) as u32,
+            AtomicOp::Min => word.fetch_min(value, SeqCst),
+            AtomicOp::Max if signed => integer.fetch_max(value as i32, SeqCst) as u32,
+            AtomicOp::Max => word.fetch_max(value, SeqCst),
+            AtomicOp::And => word.fetch_and(value, SeqCst),
+            AtomicOp::Or => word.fetch_or(value, SeqCst),
+            AtomicOp::Xor => word.fetch_xor(value, SeqCst),
+            AtomicOp::CompareExchange => {
+                let (Ok(old) | Err(old)) = word.compare_exchange(compare, value, SeqCst, SeqCst);
+                old
+            }
+        }
+    }
+
     /// Replaces the 4 or 8 bytes at `at` by what `change` makes of them, in one step; gives the old bits, zero outside.
     pub(crate) fn update(&self, element: Element, at: u64, change: impl Fn(u64) -> u64) -> u64 {
         let size = element.bits() as usize / 8;
@@ -117,70 +155,61 @@ impl Span {
     }
 }
 
-/// Zeroed memory of our own, aligned to a cache line.
+/// Private memory of one thread for the launch that it works on.
 #[derive(Debug)]
-pub(crate) struct Arena {
-    start: *mut u8,
-    layout: std::alloc::Layout,
-}
+pub(crate) struct Scratch(HostMemory);
 
-// SAFETY: the arena owns its bytes.
-unsafe impl Send for Arena {}
-// SAFETY: shared use goes through spans, see there.
-unsafe impl Sync for Arena {}
-
-impl Arena {
-    /// Alignment of every arena.
-    pub(crate) const ALIGN: usize = 64;
-
-    /// So many zeroed bytes; `None` when there is no memory for them.
-    pub(crate) fn new(bytes: usize) -> Option<Arena> {
-        let layout = std::alloc::Layout::from_size_align(bytes.max(1), Self::ALIGN).ok()?;
-        // SAFETY: the size is not zero.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        (!start.is_null()).then_some(Arena { start, layout })
+impl Scratch {
+    /// So many bytes; `None` when there is no memory for them.
+    pub(crate) fn new(bytes: usize) -> Option<Scratch> {
+        HostMemory::new(bytes).map(Scratch)
     }
 
-    /// Part of the arena.
+    /// Its size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Part of it, which starts at a multiple of 8.
     pub(crate) fn span(&self, at: usize, bytes: usize) -> Span {
-        assert!(at <= self.layout.size() && bytes <= self.layout.size() - at && at.is_multiple_of(8));
-        // SAFETY: inside the arena, which outlives its use by the launch that borrows it.
-        unsafe { Span::new(self.start.add(at), bytes) }
+        Span::of(&self.0, at, bytes)
     }
 
-    /// Copies bytes in.
-    pub(crate) fn fill(&self, at: usize, from: &[u8]) {
-        assert!(at <= self.layout.size() && from.len() <= self.layout.size() - at);
-        // SAFETY: inside the arena; `from` is a reference, so it can't overlap memory that is only reached by spans.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(at), from.len()) }
-    }
-
-    /// Copies bytes out.
-    pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) {
-        assert!(at <= self.layout.size() && to.len() <= self.layout.size() - at);
-        // SAFETY: as in `fill`.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.add(at), to.as_mut_ptr(), to.len()) }
-    }
-
-    /// Copies bytes from another arena, or from a part of this one that does not overlap.
-    pub(crate) fn copy_from(&self, at: usize, other: &Arena, from: usize, bytes: usize) {
-        assert!(at <= self.layout.size() && bytes <= self.layout.size() - at);
-        assert!(from <= other.layout.size() && bytes <= other.layout.size() - from);
-        // SAFETY: both parts are inside; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(other.start.add(from), self.start.add(at), bytes) }
-    }
-
-    /// Makes part of it zero again.
-    pub(crate) fn clear(&self, at: usize, bytes: usize) {
-        assert!(at <= self.layout.size() && bytes <= self.layout.size() - at);
-        // SAFETY: as in `fill`.
-        unsafe { std::ptr::write_bytes(self.start.add(at), 0, bytes) }
+    /// The first bytes as so many words.
+    pub(crate) fn words(&mut self, count: usize) -> &mut [u64] {
+        assert!(count <= self.bytes() / 8);
+        // SAFETY: inside the memory, aligned to a cache line; every pattern of bits is a word, and the memory is borrowed whole.
+        unsafe { std::slice::from_raw_parts_mut(self.0.address().cast(), count) }
     }
 }
 
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { std::alloc::dealloc(self.start, self.layout) }
+/// Zero bytes that the system gives without touching them; `None` when it has none.
+pub(crate) fn zeroed(bytes: usize) -> Option<Vec<u8>> {
+    if bytes == 0 {
+        return Some(Vec::new());
     }
+    let layout = Layout::array::<u8>(bytes).ok()?;
+    // SAFETY: the size is not zero; the vector gets memory of the layout that it gives back, all of it initialised.
+    unsafe {
+        let start = alloc_zeroed(layout);
+        (!start.is_null()).then(|| Vec::from_raw_parts(start, bytes, bytes))
+    }
+}
+
+/// The caller's bytes as memory that work only reads.
+///
+/// # Safety
+/// The bytes stay borrowed until all work on the memory is over, and no work writes to it.
+pub(crate) unsafe fn to_read(bytes: &[u8]) -> HostMemory {
+    // SAFETY: the caller's promise.
+    unsafe { HostMemory::foreign(bytes.as_ptr().cast_mut(), bytes.len()) }
+}
+
+/// The caller's bytes as memory that work writes.
+///
+/// # Safety
+/// The bytes stay where they are, and nobody else touches them, until all work on the memory is over.
+pub(crate) unsafe fn to_write(bytes: &mut [u8]) -> HostMemory {
+    // SAFETY: the caller's promise.
+    unsafe { HostMemory::foreign(bytes.as_mut_ptr(), bytes.len()) }
 }

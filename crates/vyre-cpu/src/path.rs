@@ -72,13 +72,15 @@ impl CpuPath {
                 format!("`VYRE_CPU` is `{word}`; the words are {}", names.join(", ")),
             ));
         };
-        if !path.is_here() {
-            return Err(Diagnostic::new(
-                &codes::cpu::ABSENT_PATH,
-                format!("`VYRE_CPU` asks for {path}, which this processor does not have"),
-            ));
+        path.here()
+    }
+
+    /// The path itself, when this machine can take it.
+    pub(crate) fn here(self) -> Result<CpuPath, Diagnostic> {
+        if self.is_here() {
+            return Ok(self);
         }
-        Ok(path)
+        Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, format!("this processor does not have {self}")))
     }
 }
 

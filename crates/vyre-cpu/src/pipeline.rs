@@ -3,18 +3,23 @@
 use std::sync::OnceLock;
 
 use vyre_driver::BackendError;
-use vyre_driver::backend::{CompileOptions, Pipeline};
+use vyre_driver::backend::{BoundShape, CompileOptions, Pipeline, Reader, Writer};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{BufferKind, Node, Program};
-use vyre_foundation::kernel::{self, Block, Inst, Kernel, KernelBuffer, Memory, Op, Options, Passes};
-use vyre_spec::codes;
+use vyre_foundation::kernel::{self, Kernel, Options, Passes};
 
-use crate::artifact::{MAGIC, Reader, Writer};
+use crate::effort::Effort;
 use crate::interp::Interpreted;
-use crate::launch::{self, Grid, Stop};
-use crate::memory::Span;
+use crate::launch::{Grid, SMALL_LAUNCH, Stop, Stretch};
+use crate::memory::{Scratch, Span};
 use crate::native::{self, Native};
 use crate::path::CpuPath;
+
+/// Starts every artifact.
+const MAGIC: &[u8; 8] = b"vyre cpu";
+
+/// A digest of the sources by which this crate makes code.
+pub(crate) const SOURCE_DIGEST: &str = env!("VYRE_CPU_SOURCES");
 
 /// A compiled kernel.
 #[derive(Debug)]
@@ -22,43 +27,26 @@ pub(crate) struct CpuPipeline {
     program: ValidProgram,
     options: Options,
     workgroup_size: [u32; 3],
-    buffers: Vec<Bound>,
+    shapes: Vec<BoundShape>,
     native: Option<Native>,
     /// Why there is no machine code.
     refusal: Option<String>,
     /// For kernels without machine code, and for launches too large for it; made when first needed.
     interpreted: OnceLock<Interpreted>,
-    /// Steps of one workgroup, roughly.
-    steps: u64,
-    /// Every loop ends by itself.
-    finite: bool,
+    /// Steps of one workgroup.
+    effort: Effort,
+    /// Launches look at their stop word.
+    interruptible: bool,
 }
 
-/// How the elements of a buffer lie in its bytes.
-#[derive(Clone, Copy, Debug)]
-struct Bound {
-    header: u32,
-    stride: u32,
-    /// Two elements in a byte.
-    packed: bool,
-    count: Option<u32>,
-}
-
-impl Bound {
-    fn of(buffer: &KernelBuffer) -> Bound {
-        Bound {
-            header: buffer.header,
-            stride: buffer.stride.max(1),
-            packed: buffer.element.is_some_and(|(element, _)| element.bits() == 4),
-            count: buffer.count.filter(|_| buffer.header == 0),
-        }
-    }
-
-    fn length(&self, bytes: u64) -> u64 {
-        let open = bytes.saturating_sub(u64::from(self.header)) / u64::from(self.stride);
-        let open = if self.packed { open * 2 } else { open };
-        self.count.map_or(open, |count| open.min(u64::from(count)))
-    }
+/// Which of its two forms a launch of a kernel takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Machine code.
+    #[default]
+    Native,
+    /// The interpreter: there is no machine code, or the launch is too large for it.
+    Interpreted,
 }
 
 impl Pipeline for CpuPipeline {
@@ -68,22 +56,15 @@ impl Pipeline for CpuPipeline {
 
     fn artifact(&self) -> Option<Vec<u8>> {
         let native = self.native.as_ref()?;
-        let mut out = Writer(MAGIC.to_vec());
-        for size in self.workgroup_size {
-            out.word(size);
-        }
-        out.word(self.steps as u32);
-        out.word((self.steps >> 32) as u32);
-        out.word(u32::from(self.finite));
-        out.word(self.buffers.len() as u32);
-        for buffer in &self.buffers {
-            out.word(buffer.header);
-            out.word(buffer.stride);
-            out.word(u32::from(buffer.packed) | u32::from(buffer.count.is_some()) << 1);
-            out.word(buffer.count.unwrap_or(0));
-        }
+        let mut out = Writer::new(MAGIC);
+        out.bytes(vyre_foundation::SOURCE_DIGEST.as_bytes());
+        out.bytes(SOURCE_DIGEST.as_bytes());
+        self.workgroup_size.into_iter().for_each(|size| out.word(size));
+        out.long(self.effort.steps);
+        out.word(u32::from(self.effort.is_known) | u32::from(self.interruptible) << 1);
+        BoundShape::write_all(&self.shapes, &mut out);
         native.write(&mut out);
-        Some(out.0)
+        Some(out.finish())
     }
 }
 
@@ -135,14 +116,14 @@ impl CpuPipeline {
         path: CpuPath,
         check: impl FnOnce(&Kernel) -> Result<(), BackendError>,
     ) -> Result<CpuPipeline, BackendError> {
+        let interruptible = options.interruptible;
         let options = lowering(program, options);
         let kernel = kernel::lower(program, &options)?;
         check(&kernel)?;
-        let invocations: u64 = kernel.workgroup_size.iter().map(|&n| u64::from(n)).product();
-        let steps = steps(&kernel.body).saturating_mul(invocations);
+        let effort = Effort::of(&kernel);
         let refusal = path.isa().and_then(|isa| native::refusal(&kernel, isa));
         let native = match (path.isa(), &refusal) {
-            (Some(isa), None) => native::compile(&kernel, isa),
+            (Some(isa), None) => native::compile(&kernel, isa, interruptible),
             _ => None,
         };
         let refusal = match (path.isa(), &native) {
@@ -154,9 +135,9 @@ impl CpuPipeline {
             program: program.clone(),
             options,
             workgroup_size: kernel.workgroup_size,
-            buffers: kernel.buffers.iter().map(Bound::of).collect(),
-            steps,
-            finite: is_finite(&kernel.body),
+            shapes: BoundShape::of(&kernel.buffers),
+            effort,
+            interruptible,
             refusal,
             interpreted,
             native,
@@ -174,31 +155,30 @@ impl CpuPipeline {
         path: CpuPath,
         bytes: &[u8],
     ) -> Option<CpuPipeline> {
-        let mut input = Reader(bytes.strip_prefix(MAGIC)?);
+        let mut input = Reader::new(bytes, MAGIC)?;
+        // Code that other sources made is not what these would make.
+        for digest in [vyre_foundation::SOURCE_DIGEST, SOURCE_DIGEST] {
+            if input.bytes()? != digest.as_bytes() {
+                return None;
+            }
+        }
         let workgroup_size = [input.word()?, input.word()?, input.word()?];
-        let steps = u64::from(input.word()?) | u64::from(input.word()?) << 32;
-        let finite = input.word()? != 0;
-        let count = input.word()? as usize;
-        if count != program.binding_order().len() {
+        let (steps, flags) = (input.long()?, input.word()?);
+        if (flags >> 1 != 0) != options.interruptible {
             return None;
         }
-        let mut buffers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (header, stride, flags, fixed) = (input.word()?, input.word()?, input.word()?, input.word()?);
-            let count = (flags & 2 != 0).then_some(fixed);
-            buffers.push(Bound { header, stride: stride.max(1), packed: flags & 1 != 0, count });
-        }
+        let shapes = BoundShape::read_all(&mut input, program.binding_order().len())?;
         let native = Native::read(&mut input, path.isa()?)?;
         input.is_empty().then_some(CpuPipeline {
             program: program.clone(),
             options: lowering(program, options),
             workgroup_size,
-            buffers,
+            shapes,
             native: Some(native),
             refusal: None,
             interpreted: OnceLock::new(),
-            steps,
-            finite,
+            effort: Effort { steps, is_known: flags & 1 != 0 },
+            interruptible: options.interruptible,
         })
     }
 
@@ -216,89 +196,70 @@ impl CpuPipeline {
         self.native.as_ref().map(Native::bytes)
     }
 
-    /// The program that it was made from.
-    pub(crate) fn program(&self) -> &ValidProgram {
-        &self.program
-    }
-
     /// Buffers that have to be bound.
     pub(crate) fn bindings(&self) -> usize {
-        self.buffers.len()
+        self.shapes.len()
     }
 
     /// Elements of each buffer when so many bytes are bound.
-    pub(crate) fn lengths(&self, bytes: impl Iterator<Item = u64>) -> Vec<u64> {
-        self.buffers.iter().zip(bytes).map(|(buffer, bytes)| buffer.length(bytes)).collect()
+    pub(crate) fn lengths(&self, bytes: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+        self.shapes.iter().zip(bytes).map(|(shape, bytes)| shape.elements(bytes))
     }
 
-    /// So little work, sure to end, that queueing it would cost more.
-    pub(crate) fn is_small(&self, grid: [u32; 3]) -> bool {
+    /// The steps of a launch that is so little work, and so sure to end soon, that queueing it would cost more.
+    pub(crate) fn small_effort(&self, way: Way, grid: [u32; 3]) -> Option<u64> {
         let groups = grid.iter().fold(1u64, |all, &n| all.saturating_mul(u64::from(n)));
-        self.finite && groups.saturating_mul(self.steps) < launch::SMALL_LAUNCH
+        let steps = groups.saturating_mul(self.steps(way));
+        (self.effort.is_known && steps < SMALL_LAUNCH).then_some(steps)
     }
 
-    /// Runs the grid to its end, or until `stop`.
-    pub(crate) fn run(&self, buffers: &[Span], grid: &Grid, stop: &Stop) -> Result<(), BackendError> {
-        let out_of_memory = |_| {
-            BackendError::with_code(
-                &codes::backend::OUT_OF_MEMORY,
-                "there is no memory for the workgroup memory and local arrays of the kernel",
-            )
-        };
-        if let Some(native) = self.native.as_ref().filter(|native| native.fits(self.workgroup_size, buffers, grid)) {
-            return launch::spread(
-                grid,
-                self.steps,
-                stop,
-                || native.worker(buffers, grid, stop),
-                |worker, stretch| native.run(worker, stretch),
-            )
-            .map_err(out_of_memory);
+    /// The form that a launch takes.
+    pub(crate) fn way(&self, buffers: &[Span], grid: [u32; 3]) -> Result<Way, BackendError> {
+        if self.native.as_ref().is_some_and(|native| native.fits(self.workgroup_size, buffers, grid)) {
+            return Ok(Way::Native);
         }
-        let interpreted = match self.interpreted.get() {
-            Some(interpreted) => interpreted,
-            None => {
-                let kernel = kernel::lower(&self.program, &self.options)?;
-                self.interpreted.get_or_init(|| Interpreted::new(kernel))
-            }
-        };
-        launch::spread(
-            grid,
-            self.steps.saturating_mul(16),
-            stop,
-            || interpreted.scratch(),
-            |scratch, stretch| {
-                for x in stretch.first..stretch.end {
-                    if stop.is_set() {
-                        return;
-                    }
-                    interpreted.run(scratch, buffers, grid, [x, stretch.y, stretch.z], stop);
-                }
-            },
-        )
-        .map_err(out_of_memory)
+        if self.interpreted.get().is_none() {
+            let kernel = kernel::lower(&self.program, &self.options)?;
+            self.interpreted.get_or_init(|| Interpreted::new(kernel));
+        }
+        Ok(Way::Interpreted)
     }
-}
 
-/// Steps of one invocation, roughly: a loop whose count is not known counts for 16 rounds.
-fn steps(block: &Block) -> u64 {
-    let of = |inst: &Inst| match inst {
-        Inst::If { then, otherwise, .. } => 1 + steps(then).saturating_add(steps(otherwise)),
-        Inst::Loop(inner) => steps(&inner.body).saturating_mul(16),
-        // A gather or a scatter is many steps, but so is a miss of the cache.
-        Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } => match address.memory {
-            Memory::Buffer(_) => 4,
-            Memory::Shared(_) | Memory::Local(_) => 1,
-        },
-        _ => 1,
-    };
-    block.insts.iter().fold(0, |sum: u64, inst| sum.saturating_add(of(inst)))
-}
+    /// Steps of one workgroup, as many as machine code would take in the same time.
+    pub(crate) fn steps(&self, way: Way) -> u64 {
+        match way {
+            Way::Native => self.effort.steps,
+            Way::Interpreted => self.effort.steps.saturating_mul(16),
+        }
+    }
 
-fn is_finite(block: &Block) -> bool {
-    block.insts.iter().all(|inst| match inst {
-        Inst::If { then, otherwise, .. } => is_finite(then) && is_finite(otherwise),
-        Inst::Loop(inner) => inner.finite && is_finite(&inner.body),
-        _ => true,
-    })
+    /// Bytes of private memory that every thread needs; `None` when that is no number of bytes.
+    pub(crate) fn scratch_bytes(&self, way: Way) -> Option<usize> {
+        match (way, &self.native, self.interpreted.get()) {
+            (Way::Native, Some(native), _) => Some(native.scratch_bytes(self.shapes.len())),
+            (_, _, Some(interpreted)) => interpreted.scratch_bytes(),
+            _ => None,
+        }
+    }
+
+    /// Runs some workgroups; false when they were left because of `stop`.
+    pub(crate) fn run(
+        &self,
+        way: Way,
+        buffers: &[Span],
+        grid: &Grid<'_>,
+        stop: &Stop,
+        mut stretches: impl Iterator<Item = Stretch>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        match (way, &self.native, self.interpreted.get()) {
+            (Way::Native, Some(native), _) => native.run(scratch, buffers, grid, stop, stretches),
+            (_, _, Some(interpreted)) => stretches.all(|Stretch { first, end, y, z }| {
+                let look = self.interruptible.then_some(stop);
+                (first..end).all(|x| !stop.is_set() && interpreted.run(scratch, buffers, grid, [x, y, z], look))
+            }),
+            // Nobody plans a launch in a form that is not there.
+            _ => false,
+        }
+    }
 }

@@ -19,7 +19,8 @@ fn paths() -> Vec<CpuPath> {
 fn agree(options: &GenOptions, share: u64) {
     let (count, first) = (number("VYRE_RANDOM", 2000) / share, number("VYRE_SEED", 0));
     for path in paths() {
-        let report = random_programs(&CpuBackend::with_path(path), first..first + count, options, &Rules::exact());
+        let backend = CpuBackend::with_path(path).expect("a path that is here");
+        let report = random_programs(&backend, first..first + count, options, &Rules::exact());
         assert!(report.is_good(), "{path}: {report}");
         assert!(report.skipped.is_empty(), "{path}: {report}");
     }
@@ -38,7 +39,8 @@ fn programs_that_once_went_wrong_agree() {
         for (seed, options) in
             [(1_013_742, &GenOptions::default()), (1_085_700, &GenOptions::default()), (1_081_680, &math)]
         {
-            let report = random_programs(&CpuBackend::with_path(path), seed..seed + 1, options, &Rules::exact());
+            let backend = CpuBackend::with_path(path).expect("a path that is here");
+            let report = random_programs(&backend, seed..seed + 1, options, &Rules::exact());
             assert!(report.is_good(), "{path}: {report}");
         }
     }

@@ -8,7 +8,7 @@ use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 
 fn backend() -> Option<CpuBackend> {
     let path = CpuPath::Cranelift;
-    path.is_here().then(|| CpuBackend::with_path(path))
+    path.is_here().then(|| CpuBackend::with_path(path).expect("a path that is here"))
 }
 
 fn cases(seeds: std::ops::Range<u64>) -> impl Iterator<Item = Case> {

@@ -7,7 +7,7 @@ use vyre_cpu::{CpuBackend, CpuPath};
 
 fn each(check: impl Fn(CpuPath, &CpuBackend)) {
     for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
-        check(path, &CpuBackend::with_path(path));
+        check(path, &CpuBackend::with_path(path).expect("a path that is here"));
     }
 }
 

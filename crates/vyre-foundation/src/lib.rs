@@ -21,4 +21,8 @@ pub mod text;
 mod validate;
 pub mod wire;
 
+/// A digest of the sources that turn a program into the kernel form. Code that is stored beyond a process is kept apart by it, so
+/// that a change of the optimiser needs no number to be raised by hand.
+pub const SOURCE_DIGEST: &str = env!("VYRE_FOUNDATION_SOURCES");
+
 pub use validate::{ValidProgram, limits};

@@ -1,6 +1,6 @@
 //! The board's kernels as programs.
 
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 
 use crate::{Work, peers};
 
@@ -20,7 +20,7 @@ fn var(name: &str) -> Expr {
 
 /// Every work of the board.
 pub(crate) fn works() -> Vec<Work> {
-    vec![map("map", 1 << 23), logistic(), sigmoid(), reduction(), stencil(), mandelbrot(), matmul()]
+    vec![map("map", 1 << 23), logistic(), sigmoid(), reduction(), stencil(), mandelbrot(), matmul(), histogram()]
 }
 
 /// `a·b + 1`.
@@ -243,5 +243,43 @@ fn matmul() -> Work {
         grid: [n / 16, n / 16, 1],
         peer: peers::matmul,
         tolerance: 1e-2,
+    }
+}
+
+/// Bins of the histogram.
+pub(crate) const BINS: usize = 256;
+
+/// How often each last byte occurs, counted by atomics in workgroup memory and added up by atomics.
+fn histogram() -> Work {
+    const EACH: u32 = 64;
+    let count: usize = 1 << 24;
+    let (lid, bins) = (|| Expr::local_id(0), BINS as u32);
+    let at = Expr::workgroup_id(0) * (bins * EACH) + var("k") * bins + lid();
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("a", 0, DataType::U32),
+            BufferDecl::read_write("out", 1, DataType::U32),
+            BufferDecl::workgroup("part", 0, DataType::U32).with_count(bins),
+        ],
+        [bins, 1, 1],
+        vec![
+            Node::for_range(
+                "k",
+                0u32,
+                EACH,
+                vec![Node::atomic(AtomicOp::Add, "part", Expr::load("a", at) & (bins - 1), 1u32)],
+            ),
+            Node::barrier(),
+            Node::atomic(AtomicOp::Add, "out", lid(), Expr::load("part", lid())),
+        ],
+    );
+    let input = values(count, 1.0, 0.0).into_iter().map(|value| f32::from_bits(value.to_bits() >> 3)).collect();
+    Work {
+        name: "histogram",
+        program,
+        buffers: vec![input, vec![0.0; BINS]],
+        grid: [(count / BINS) as u32 / EACH, 1, 1],
+        peer: peers::histogram,
+        tolerance: 0.0,
     }
 }

@@ -15,9 +15,9 @@ mod peers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_cpu::{CpuBackend, CpuOptions, CpuPath};
 use vyre_driver::VyreBackend;
-use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Pipeline};
+use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Order, Pipeline};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{self, Passes};
 
@@ -71,7 +71,10 @@ struct Device {
 
 impl Device {
     fn new(path: CpuPath, work: &Work) -> Device {
-        let backend = CpuBackend::with_path(path);
+        Device::with(CpuBackend::with_path(path).expect("a path of this machine"), work)
+    }
+
+    fn with(backend: CpuBackend, work: &Work) -> Device {
         let valid = work.program.validate().expect("the board's programs are valid");
         let pipeline = backend.compile(&valid, &CompileOptions::default()).expect("they compile");
         let bindings = work
@@ -79,7 +82,7 @@ impl Device {
             .iter()
             .map(|contents| {
                 let buffer: Buffer = backend.allocate(contents.len() as u64 * 4).expect("memory");
-                backend.upload(&buffer, 0, &bytes(contents)).expect("an upload");
+                backend.forget(backend.upload(&buffer, 0, &bytes(contents), &Order::default()).expect("an upload"));
                 Binding::from(buffer)
             })
             .collect();
@@ -87,15 +90,14 @@ impl Device {
     }
 
     fn run(&self) {
-        let launch = Launch { bindings: &self.bindings, grid: self.grid, timed: false };
-        let pending = self.backend.submit(&self.pipeline, &launch).expect("a launch");
-        self.backend.wait(pending, None).expect("its end");
+        let ticket = self.backend.submit(&self.pipeline, &Launch::new(&self.bindings, self.grid)).expect("a launch");
+        self.backend.wait(ticket, None).expect("its end");
     }
 
     fn result(&self) -> Vec<f32> {
         let last = self.bindings.last().expect("a result");
         let mut bytes = vec![0; last.bytes as usize];
-        self.backend.download(&last.buffer, 0, &mut bytes).expect("a download");
+        self.backend.download(&last.buffer, 0, &mut bytes, &Order::default()).expect("a download");
         bytes.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
     }
 }
@@ -200,7 +202,7 @@ fn check(work: &Work, found: &[f32], expected: &[f32]) {
 
 /// Seconds to compile a program and to load its stored code, the least of several.
 fn compile_times(path: CpuPath, work: &Work) -> (f64, f64) {
-    let backend = CpuBackend::with_path(path);
+    let backend = CpuBackend::with_path(path).expect("a path of this machine");
     let valid = work.program.validate().expect("valid");
     let options = CompileOptions::default();
     let mut least = (f64::MAX, f64::MAX);
@@ -219,7 +221,7 @@ fn compile_times(path: CpuPath, work: &Work) -> (f64, f64) {
 
 /// How long it takes to compile a program: the least, the median, and the median of the lowering that is a part of it.
 fn repeated_compiles(path: CpuPath, program: &Program, count: usize) -> [Duration; 3] {
-    let backend = CpuBackend::with_path(path);
+    let backend = CpuBackend::with_path(path).expect("a path of this machine");
     let valid = program.validate().expect("valid");
     let passes = Passes::all().without(Passes::UNROLL);
     let options = kernel::Options { expand_math: true, passes, ..kernel::Options::default() };
@@ -254,14 +256,17 @@ fn tiny(path: CpuPath) {
 /// Two threads against one, on the kernels that compute more than they move.
 fn scaling(path: CpuPath) {
     for work in kernels::works().iter().filter(|work| ["logistic", "mandelbrot", "matmul"].contains(&work.name)) {
-        let device = Device::new(path, work);
+        let devices = [1, 2].map(|threads| {
+            let mut options = CpuOptions::default();
+            (options.path, options.threads) = (Some(path), std::num::NonZero::new(threads));
+            Device::with(CpuBackend::with_options(&options).expect("a path of this machine"), work)
+        });
         let mut least = [f64::MAX; 2];
         for _ in 0..ROUNDS {
-            for (threads, least) in [1, 2].into_iter().zip(&mut least) {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-                pool.install(|| device.run());
+            for (device, least) in devices.iter().zip(&mut least) {
+                device.run();
                 let start = Instant::now();
-                pool.install(|| device.run());
+                device.run();
                 *least = least.min(start.elapsed().as_secs_f64());
             }
         }

@@ -3,7 +3,7 @@
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
-use crate::kernels::{MATRIX, PICTURE, SIDE};
+use crate::kernels::{BINS, MATRIX, PICTURE, SIDE};
 
 /// Compiles a function twice, for AVX-512 and for AVX2, and calls the one that fits.
 macro_rules! vectorised {
@@ -220,4 +220,21 @@ pub(crate) fn matmul(buffers: &mut [Vec<f32>]) {
     let b = &*b;
     let rows: Vec<&[f32]> = a.chunks_exact(16 * MATRIX).collect();
     out.par_chunks_mut(16 * MATRIX).zip(rows.par_iter()).for_each(|(out, a)| matmul_rows(a, b, out));
+}
+
+/// How often each last byte occurs; each thread counts for itself.
+pub(crate) fn histogram(buffers: &mut [Vec<f32>]) {
+    let [a, out] = buffers else { return };
+    let none = || [0u32; BINS];
+    let counted = a.par_chunks(1 << 18).fold(none, |mut bins, part| {
+        for value in part {
+            bins[value.to_bits() as usize & (BINS - 1)] += 1;
+        }
+        bins
+    });
+    let sum = counted.reduce(none, |mut all, bins| {
+        all.iter_mut().zip(bins).for_each(|(all, bins)| *all += bins);
+        all
+    });
+    out.iter_mut().zip(sum).for_each(|(out, sum)| *out = f32::from_bits(sum));
 }

@@ -9,7 +9,7 @@ use vyre_foundation::ir::{AtomicOp, Builtin};
 use vyre_foundation::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, eval};
 
 use crate::launch::{Grid, SUBGROUP_SIZE, Stop};
-use crate::memory::{Arena, Span};
+use crate::memory::{Scratch, Span};
 
 /// Lanes of the workgroup that are at one place, in order.
 type Lanes = Vec<u32>;
@@ -61,21 +61,41 @@ impl Interpreted {
         Interpreted { kernel, columns, column_count: column_count as usize, frame, lanes }
     }
 
-    /// What one thread needs to run workgroups; `None` when there is no memory for it.
-    pub(crate) fn scratch(&self) -> Option<Scratch> {
-        Some(Scratch {
-            cells: vec![0; self.column_count * self.lanes],
-            shared: Arena::new(self.frame.shared_bytes)?,
-            locals: Arena::new(self.frame.lane_bytes * self.lanes)?,
-        })
+    /// Bytes of private memory that one thread needs: the columns, then workgroup memory, then the invocations' arrays.
+    pub(crate) fn scratch_bytes(&self) -> Option<usize> {
+        let cells = self.column_count.checked_mul(self.lanes)?.checked_mul(8)?;
+        let locals = self.frame.lane_bytes.checked_mul(self.lanes)?;
+        cells.checked_add(self.frame.shared_bytes)?.checked_add(locals)
     }
 
-    /// Runs one workgroup.
-    pub(crate) fn run(&self, scratch: &mut Scratch, buffers: &[Span], grid: &Grid, workgroup: [u32; 3], stop: &Stop) {
-        scratch.shared.clear(0, self.frame.shared_bytes);
-        scratch.locals.clear(0, self.frame.lane_bytes * self.lanes);
-        let mut machine = Machine { code: self, scratch, buffers, grid, workgroup, stop, loops: Vec::new() };
+    /// Runs one workgroup; false when it ended because it was told to stop.
+    pub(crate) fn run(
+        &self,
+        scratch: &mut Scratch,
+        buffers: &[Span],
+        grid: &Grid<'_>,
+        at: [u32; 3],
+        stop: Option<&Stop>,
+    ) -> bool {
+        let cells = self.column_count * self.lanes;
+        let shared = scratch.span(cells * 8, self.frame.shared_bytes);
+        let locals = scratch.span(cells * 8 + self.frame.shared_bytes, self.frame.lane_bytes * self.lanes);
+        shared.clear();
+        locals.clear();
+        let mut machine = Machine {
+            code: self,
+            cells: scratch.words(cells),
+            shared,
+            locals,
+            buffers,
+            grid,
+            workgroup: at,
+            stop,
+            stopped: false,
+            loops: Vec::new(),
+        };
         machine.block(&self.kernel.body, (0..self.lanes as u32).collect());
+        !machine.stopped
     }
 }
 
@@ -83,14 +103,6 @@ fn place(end: &mut usize, size: u32) -> usize {
     let at = round_up(*end, 16);
     *end = at + round_up(size as usize, 16);
     at
-}
-
-/// Columns and private memories of one thread.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    cells: Vec<u64>,
-    shared: Arena,
-    locals: Arena,
 }
 
 /// Where the lanes of a loop went in this round.
@@ -102,11 +114,15 @@ struct Round {
 
 struct Machine<'a> {
     code: &'a Interpreted,
-    scratch: &'a mut Scratch,
+    cells: &'a mut [u64],
+    shared: Span,
+    locals: Span,
     buffers: &'a [Span],
-    grid: &'a Grid,
+    grid: &'a Grid<'a>,
     workgroup: [u32; 3],
-    stop: &'a Stop,
+    stop: Option<&'a Stop>,
+    /// A loop was left because of it.
+    stopped: bool,
     loops: Vec<(&'a Loop, Round)>,
 }
 
@@ -116,12 +132,12 @@ impl<'a> Machine<'a> {
     }
 
     fn get(&self, value: Value, lane: u32) -> u64 {
-        self.scratch.cells[self.cell(value, 0, lane)]
+        self.cells[self.cell(value, 0, lane)]
     }
 
     fn set(&mut self, value: Value, component: usize, lane: u32, bits: u64) {
         let cell = self.cell(value, component, lane);
-        self.scratch.cells[cell] = bits;
+        self.cells[cell] = bits;
     }
 
     fn scalar(&self, value: Value) -> Scalar {
@@ -148,7 +164,7 @@ impl<'a> Machine<'a> {
                         }
                         let (span, at) = self.resolve(address, lane);
                         for component in 0..self.width(*value) {
-                            let bits = self.scratch.cells[self.cell(*value, component, lane)];
+                            let bits = self.cells[self.cell(*value, component, lane)];
                             span.write(*element, at + component as u64 * step, eval::encode(*element, bits));
                         }
                     }
@@ -248,7 +264,8 @@ impl<'a> Machine<'a> {
             });
         }
         while !active.is_empty() {
-            if !inner.finite && self.stop.is_set() {
+            if self.stop.is_some_and(Stop::is_set) {
+                self.stopped = true;
                 break;
             }
             self.block(&inner.body, active);
@@ -295,12 +312,12 @@ impl<'a> Machine<'a> {
             Memory::Buffer(index) => self.buffers[index as usize],
             Memory::Shared(index) => {
                 let bytes = round_up(kernel.shared[index as usize].size as usize, 16);
-                self.scratch.shared.span(frame.shared[index as usize], bytes)
+                self.shared.part(frame.shared[index as usize], bytes)
             }
             Memory::Local(index) => {
                 let bytes = round_up(kernel.locals[index as usize].size as usize, 16);
                 let first = lane as usize * frame.lane_bytes;
-                self.scratch.locals.span(first + frame.locals[index as usize], bytes)
+                self.locals.part(first + frame.locals[index as usize], bytes)
             }
         };
         (span, at)
@@ -359,7 +376,7 @@ impl<'a> Machine<'a> {
             }
             Op::Extract(a, component) => {
                 let component = usize::from(*component);
-                self.each(value, lanes, |machine, lane| machine.scratch.cells[machine.cell(*a, component, lane)]);
+                self.each(value, lanes, |machine, lane| machine.cells[machine.cell(*a, component, lane)]);
             }
             Op::Construct(parts) => {
                 for (component, part) in parts.iter().enumerate() {

@@ -16,9 +16,9 @@ unsafe impl Sync for Code {}
 
 /// What compiled code is called as: the context, the first workgroup along x, the end along x, y and z.
 #[cfg(target_arch = "x86_64")]
-type Entry = unsafe extern "sysv64" fn(*const u64, u32, u32, u32, u32);
+type Entry = unsafe extern "sysv64" fn(*mut u64, u32, u32, u32, u32);
 #[cfg(not(target_arch = "x86_64"))]
-type Entry = unsafe extern "C" fn(*const u64, u32, u32, u32, u32);
+type Entry = unsafe extern "C" fn(*mut u64, u32, u32, u32, u32);
 
 impl Code {
     /// Maps the bytes; `None` when the system refuses.
@@ -59,7 +59,7 @@ impl Code {
     /// # Safety
     /// The bytes are a function that this crate's emitter made, and the context is laid out as it expects: buffers of the
     /// sizes it was told, scratch, workgroup and local memory of the sizes that belong to the code.
-    pub(super) unsafe fn call(&self, context: *const u64, first: u32, end: u32, y: u32, z: u32) {
+    pub(super) unsafe fn call(&self, context: *mut u64, first: u32, end: u32, y: u32, z: u32) {
         // SAFETY: the caller's promise.
         unsafe {
             let entry: Entry = std::mem::transmute(self.start.as_ptr());

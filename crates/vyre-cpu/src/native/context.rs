@@ -18,6 +18,8 @@ pub(super) const SCRATCH: i32 = 56;
 pub(super) const LAUNCH: i32 = 64;
 /// Where values of a workgroup wait that one part of a kernel makes and another needs.
 pub(super) const FRAME: i32 = 72;
+/// Not zero once the code has returned because of the stop word.
+pub(super) const ENDED: i32 = 80;
 /// Address and number of elements of each buffer.
 pub(super) const BUFFERS: i32 = 128;
 

@@ -6,7 +6,7 @@ use vyre_foundation::kernel::{Binary, Element, Memory, Scalar, eval};
 use super::context::{
     COLUMN, FIRST, LAUNCH, MASK, RESULT, SCRATCH, SUBGROUP_ARGUMENT, SUBGROUP_OPERAND, SUBGROUP_RESULT,
 };
-use super::lower::{Access, Rare};
+use super::lower::{Access, OLD_UNUSED, Rare};
 use crate::launch::SUBGROUP_SIZE;
 use crate::memory::Span;
 
@@ -14,13 +14,15 @@ use crate::memory::Span;
 pub(super) struct Frame<'a> {
     pub(super) lanes: u32,
     pub(super) buffers: &'a [Span],
-    /// Every shared memory.
-    pub(super) shared: Vec<Span>,
+    /// Workgroup memory, and where each array of it lies.
+    pub(super) shared: Span,
+    pub(super) shared_at: &'a [u32],
+    pub(super) shared_sizes: &'a [u32],
     /// The arrays of all lanes of a block, with the bytes of one lane's arrays together.
     pub(super) locals: Span,
     pub(super) lane_bytes: u32,
     /// First byte of each array within a lane's, its size, and whether its words lie lane beside lane.
-    pub(super) arrays: Vec<(u32, u32, bool)>,
+    pub(super) arrays: &'a [(u32, u32, bool)],
 }
 
 /// The scratch columns.
@@ -112,8 +114,18 @@ unsafe fn answer(context: *const u64, word: u64) {
     };
     let operand = |column: i32| column * COLUMN;
     let Some(rare) = Rare::unpack(word) else { return };
-    if let Rare::Subgroup(op, ty) = rare {
-        return subgroup(&columns, op, ty);
+    match rare {
+        Rare::Subgroup(op, ty) => return subgroup(&columns, op, ty),
+        Rare::Memory {
+            access: Access::Atomic(op),
+            memory: Memory::Buffer(index),
+            element: element @ (Element::U32 | Element::I32),
+            ..
+        } => {
+            let span = frame.buffers[index as usize];
+            return atomics(span, &columns, op, element, frame.lanes, word & OLD_UNUSED == 0);
+        }
+        _ => {}
     }
     for lane in 0..frame.lanes {
         match rare {
@@ -145,6 +157,41 @@ unsafe fn answer(context: *const u64, word: u64) {
                 on_memory(frame, &columns, access, memory, element, component, lane);
             }
         }
+    }
+}
+
+/// An atomic of all lanes on words of a buffer. Where nobody needs the old values, neighbours with one address become one operation.
+fn atomics(span: Span, columns: &Columns, op: AtomicOp, element: Element, lanes: u32, wanted: bool) {
+    let (mask, scalar) = (columns.mask(), element.scalar());
+    let combines = !matches!(op, AtomicOp::Load | AtomicOp::Store | AtomicOp::Exchange | AtomicOp::CompareExchange);
+    // What is subtracted adds up, as what is added.
+    let joined = |a: u32, b: u32| {
+        let op = if op == AtomicOp::Sub { AtomicOp::Add } else { op };
+        eval::atomic(op, scalar, u64::from(a), u64::from(b), 0) as u32
+    };
+    let mut waiting: Option<(u64, u32)> = None;
+    for lane in 0..lanes {
+        if mask >> lane & 1 == 0 {
+            columns.set(scalar, lane, 0);
+            continue;
+        }
+        let (at, value) = (columns.offset(lane), columns.get(COLUMN, scalar, lane) as u32);
+        if wanted || !combines {
+            let compare = columns.get(2 * COLUMN, scalar, lane) as u32;
+            columns.set(scalar, lane, u64::from(span.atomic(op, element == Element::I32, at, value, compare)));
+            continue;
+        }
+        waiting = match waiting {
+            Some((before, sum)) if before == at => Some((at, joined(sum, value))),
+            Some((before, sum)) => {
+                span.atomic(op, element == Element::I32, before, sum, 0);
+                Some((at, value))
+            }
+            None => Some((at, value)),
+        };
+    }
+    if let Some((at, sum)) = waiting {
+        span.atomic(op, element == Element::I32, at, sum, 0);
     }
 }
 
@@ -227,7 +274,10 @@ fn on_memory(
     let mut at = columns.offset(lane);
     let span = match memory {
         Memory::Buffer(index) => frame.buffers[index as usize],
-        Memory::Shared(index) => frame.shared[index as usize],
+        Memory::Shared(index) => {
+            let (at, bytes) = (frame.shared_at[index as usize], frame.shared_sizes[index as usize]);
+            frame.shared.part(at as usize, bytes as usize)
+        }
         Memory::Local(index) => {
             let (first, size, beside) = frame.arrays[index as usize];
             let lanes_before = columns.first() + component * frame.lanes;

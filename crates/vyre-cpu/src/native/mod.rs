@@ -26,9 +26,10 @@ use vyre_foundation::kernel::{Block, Inst, Kernel, Op};
 pub(crate) use isa::Isa;
 pub(crate) use shape::MAX_INDEX;
 
-use crate::artifact::{Reader, Writer};
+use vyre_driver::backend::{Reader, Writer};
+
 use crate::launch::{Grid, Stop, Stretch};
-use crate::memory::{Arena, Span};
+use crate::memory::{Scratch, Span};
 use lower::Tiling;
 use shape::Layout;
 
@@ -88,12 +89,14 @@ struct Survey {
 }
 
 impl Survey {
-    fn of(kernel: &Kernel) -> Survey {
+    fn of(kernel: &Kernel, isa: Isa) -> Survey {
         let mut survey = Survey::default();
         visit(&kernel.body, &mut |inst| {
             survey.steps += 1;
             match inst {
                 Inst::Loop(_) => survey.loops = true,
+                // Lane by lane.
+                Inst::Atomic { .. } => survey.steps += 4 * isa.lanes() as usize,
                 Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
                 Inst::Let(_, Op::Subgroup(..)) => survey.subgroups = true,
                 Inst::Let(_, Op::Builtin(builtin)) => match builtin {
@@ -111,7 +114,7 @@ impl Survey {
 
 /// Why a kernel can't be compiled; the interpreter then runs it.
 pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
-    let survey = Survey::of(kernel);
+    let survey = Survey::of(kernel, isa);
     if survey.matrices {
         return Some("it has matrix operations".to_owned());
     }
@@ -190,8 +193,9 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
 }
 
 /// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
-pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
-    let survey = Survey::of(kernel);
+/// Interruptible code looks at the stop word of its launch.
+pub(crate) fn compile(kernel: &Kernel, isa: Isa, interruptible: bool) -> Option<Native> {
+    let survey = Survey::of(kernel, isa);
     let layout = layout(kernel, isa, &survey);
     let shapes = shape::analyse(kernel, layout);
     let size = kernel.workgroup_size;
@@ -231,7 +235,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     };
     let last = candidates.len() - 1;
     for (position, tiling) in candidates.into_iter().enumerate() {
-        let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
+        let mut lowered = lower::lower(kernel, isa, &shapes, tiling, interruptible)?;
         tidy::tidy(&mut lowered, isa);
         let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         // The largest block whose values fit into registers, but for a few that are rarely used.
@@ -262,7 +266,7 @@ fn through_cranelift(_: &lower::Lowered) -> Option<Vec<u8>> {
 }
 
 /// What the processor must have for code of an instruction set, beyond what its name says.
-fn features(isa: Isa) -> String {
+pub(crate) fn features(isa: Isa) -> String {
     match isa {
         #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
         Isa::Simd128 => clif::Target::host().map_or_else(String::new, clif::Target::description),
@@ -295,17 +299,6 @@ fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> F
         frame_bytes: frame_bytes as usize,
     }
 }
-
-/// What one thread needs to run compiled code.
-pub(crate) struct Worker<'a> {
-    context: Vec<u64>,
-    _frame: Box<helper::Frame<'a>>,
-    _memory: Arena,
-}
-
-// SAFETY: the context points into the frame and the memory that move with it, and to the launch's buffers, which are shared by
-// all its threads.
-unsafe impl Send for Worker<'_> {}
 
 impl Native {
     /// The machine code, position-independent.
@@ -399,57 +392,86 @@ impl Native {
     }
 
     /// The launch is small enough for 32-bit offsets.
-    pub(crate) fn fits(&self, workgroup_size: [u32; 3], buffers: &[Span], grid: &Grid) -> bool {
-        let invocations = (0..3)
-            .all(|axis| u64::from(grid.workgroups[axis]) * u64::from(workgroup_size[axis]) <= u64::from(MAX_INDEX));
+    pub(crate) fn fits(&self, workgroup_size: [u32; 3], buffers: &[Span], grid: [u32; 3]) -> bool {
+        let invocations =
+            (0..3).all(|axis| u64::from(grid[axis]) * u64::from(workgroup_size[axis]) <= u64::from(MAX_INDEX));
         invocations && buffers.iter().all(|buffer| buffer.bytes() <= MAX_INDEX as usize)
     }
 
-    /// Makes a thread ready; `None` when there is no memory for it.
-    pub(crate) fn worker<'a>(&self, buffers: &'a [Span], grid: &Grid, stop: &Stop) -> Option<Worker<'a>> {
+    /// Where the parts of a thread's private memory start: scratch columns, zeros, workgroup memory, arrays, waiting values. Before
+    /// them is the context. And where they end.
+    fn places(&self, buffers: usize) -> [usize; 6] {
         let shape = &self.shape;
-        let shared_at = context::SCRATCH_BYTES + 64;
-        let locals_at = (shared_at + shape.shared_bytes as usize).next_multiple_of(64);
-        let frame_at = (locals_at + shape.locals_bytes).next_multiple_of(64);
-        let memory = Arena::new(frame_at + shape.frame_bytes + 64)?;
-        let shared = shape
-            .shared_at
-            .iter()
-            .zip(&shape.shared_sizes)
-            .map(|(&at, &size)| memory.span(shared_at + at as usize, size as usize))
-            .collect();
-        let frame = Box::new(helper::Frame {
+        let columns = ((context::HEADER_WORDS + 2 * buffers) * 8).next_multiple_of(64);
+        let zeros = columns + context::SCRATCH_BYTES;
+        let shared = zeros + 64;
+        let locals = (shared + shape.shared_bytes as usize).next_multiple_of(64) + lower::SPILL;
+        let frame = (locals + shape.locals_bytes).next_multiple_of(64);
+        [columns, zeros, shared, locals, frame, frame + shape.frame_bytes + 64]
+    }
+
+    /// Bytes of private memory that one thread needs.
+    pub(crate) fn scratch_bytes(&self, buffers: usize) -> usize {
+        self.places(buffers)[5]
+    }
+
+    /// Runs some workgroups; false when they were left because of the stop word.
+    pub(crate) fn run(
+        &self,
+        scratch: &mut Scratch,
+        buffers: &[Span],
+        grid: &Grid<'_>,
+        stop: &Stop,
+        stretches: impl Iterator<Item = Stretch>,
+    ) -> bool {
+        let shape = &self.shape;
+        let [columns, zeros, shared, locals, frame_at, end] = self.places(buffers.len());
+        let frame = helper::Frame {
             lanes: self.isa.lanes(),
             buffers,
-            shared,
-            locals: memory.span(locals_at, shape.locals_bytes),
+            shared: scratch.span(shared, shape.shared_bytes as usize),
+            shared_at: &shape.shared_at,
+            shared_sizes: &shape.shared_sizes,
+            locals: scratch.span(locals, shape.locals_bytes),
             lane_bytes: shape.lane_bytes,
-            arrays: shape.arrays.clone(),
-        });
-        let mut words = vec![0u64; context::HEADER_WORDS + 2 * buffers.len()];
+            arrays: &shape.arrays,
+        };
+        scratch.span(zeros, 64).clear();
+        // Where code takes whole workgroups it never says which invocation is the first.
+        scratch.span(columns + context::FIRST as usize, 8).clear();
+        let address = |at: usize| scratch.span(at, end - at).start() as u64;
+        let places = [
+            (context::STOP, stop.word() as u64),
+            (context::SCRATCH, address(columns)),
+            (context::ZEROS, address(zeros)),
+            (context::SHARED, address(shared)),
+            (context::LOCALS, address(locals)),
+            (context::FRAME, address(frame_at)),
+            (context::HELPER, helper::help as *const () as u64),
+            (context::LAUNCH, std::ptr::from_ref(&frame) as u64),
+            (context::ENDED, 0),
+        ];
+        let words = scratch.words(context::HEADER_WORDS + 2 * buffers.len());
         let [x, y, z] = grid.workgroups;
         words[context::GROUPS as usize / 8] = u64::from(x) | u64::from(y) << 32;
         words[context::GROUPS as usize / 8 + 1] = u64::from(z);
-        let address = |span: Span| span.start() as u64;
-        words[context::STOP as usize / 8] = stop.word() as u64;
-        words[context::SCRATCH as usize / 8] = address(memory.span(0, 0));
-        words[context::ZEROS as usize / 8] = address(memory.span(context::SCRATCH_BYTES, 64));
-        words[context::SHARED as usize / 8] = address(memory.span(shared_at, 0));
-        words[context::LOCALS as usize / 8] = address(memory.span(locals_at, 0));
-        words[context::FRAME as usize / 8] = address(memory.span(frame_at, 0));
-        words[context::HELPER as usize / 8] = helper::help as *const () as u64;
-        words[context::LAUNCH as usize / 8] = std::ptr::from_ref(&*frame) as u64;
-        for (index, (buffer, &length)) in buffers.iter().zip(&grid.lengths).enumerate() {
-            words[context::HEADER_WORDS + 2 * index] = address(*buffer);
+        for (place, word) in places {
+            words[place as usize / 8] = word;
+        }
+        for (index, (buffer, &length)) in buffers.iter().zip(grid.lengths).enumerate() {
+            words[context::HEADER_WORDS + 2 * index] = buffer.start() as u64;
             words[context::HEADER_WORDS + 2 * index + 1] = length;
         }
-        Some(Worker { context: words, _frame: frame, _memory: memory })
-    }
-
-    /// Runs some workgroups.
-    pub(crate) fn run(&self, worker: &mut Worker<'_>, stretch: Stretch) {
-        // SAFETY: the code came from this crate's emitter for a kernel whose frame `worker` has, and the worker's buffers are
-        // those of the launch, within the limits that `fits` checked.
-        unsafe { self.code.call(worker.context.as_ptr(), stretch.first, stretch.end, stretch.y, stretch.z) }
+        let context = words.as_mut_ptr();
+        for stretch in stretches {
+            if stop.is_set() {
+                return false;
+            }
+            // SAFETY: the code came from this crate's emitter for a kernel whose private memory has the places of the context,
+            // and the buffers are those of the launch, within the limits that `fits` checked.
+            unsafe { self.code.call(context, stretch.first, stretch.end, stretch.y, stretch.z) }
+        }
+        // SAFETY: the context is private memory of this thread, and the code that wrote to it has returned.
+        unsafe { context.add(context::ENDED as usize / 8).read() == 0 }
     }
 }

@@ -46,4 +46,7 @@ codes! {
     UNKNOWN_TICKET = "V0715", Error (Device),
         "A ticket is not one of work that was submitted here.",
         "Ask the backend that gave the ticket.";
+    RECORDING = "V0716", Error (Program),
+        "A step does not fit the recording.",
+        "Replace a step by one of the same kind, and a launch by one of the same pipeline; record anew for anything else.";
 }

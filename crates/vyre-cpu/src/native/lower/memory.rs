@@ -678,6 +678,12 @@ impl<'k> Lower<'k> {
 
     /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements), in the first scratch column.
     fn offsets_to_scratch(&mut self, scratch: R, address: &Address, c: usize) {
+        let offsets = self.offsets(address, c);
+        self.put_scratch(scratch, 0, offsets);
+    }
+
+    /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements).
+    pub(super) fn offsets(&mut self, address: &Address, c: usize) -> R {
         let mut sum = self.constant(address.offset);
         for &(index, stride) in &address.terms {
             let wide = self.scalar_of(index).bits() == 64;
@@ -695,7 +701,7 @@ impl<'k> Lower<'k> {
             }
             sum = self.vec(ops::VPADDD, sum, Src::R(v));
         }
-        self.put_scratch(scratch, 0, sum);
+        sum
     }
 
     fn access_code(&self, access: Access, address: &Address, element: Element, c: usize) -> u64 {
@@ -770,6 +776,9 @@ impl<'k> Lower<'k> {
     ) {
         let guard = self.guard_of(guard, c);
         let mask = self.active(guard, c);
+        if self.workgroup_atomic(op, address, element, value, compare, result, mask, c) {
+            return;
+        }
         let scratch = self.scratch();
         self.offsets_to_scratch(scratch, address, c);
         self.mask_to_scratch(scratch, mask);
@@ -778,7 +787,8 @@ impl<'k> Lower<'k> {
                 self.operand_to_scratch(scratch, column, operand, 0, c);
             }
         }
-        self.push(M::Call { code: self.access_code(Access::Atomic(op), address, element, c) });
+        let unused = if result.is_none() { rare::OLD_UNUSED } else { 0 };
+        self.push(M::Call { code: self.access_code(Access::Atomic(op), address, element, c) | unused });
         self.note_read(address.memory);
         self.forget_cells(address.memory);
         if let Some(result) = result {

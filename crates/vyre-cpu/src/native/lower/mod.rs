@@ -5,6 +5,7 @@
 
 mod arith;
 mod assume;
+mod atomic;
 mod cells;
 mod flow;
 mod known;
@@ -26,7 +27,8 @@ use super::isa::Isa;
 use super::mir::{At, Class, GSrc, M, R};
 use super::shape::{self, Layout, Shape, Shapes};
 use assume::Plan;
-pub(super) use rare::{Access, Rare};
+pub(super) use atomic::SPILL;
+pub(super) use rare::{Access, OLD_UNUSED, Rare};
 pub(super) use regions::can_split;
 use value::{Lin, Rep};
 
@@ -196,7 +198,13 @@ pub(super) fn frame(kernel: &Kernel) -> (Vec<u32>, u32, Vec<u32>, u32) {
 }
 
 /// Lowers a kernel; `None` when the interpreter has to do.
-pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) -> Option<Lowered> {
+pub(super) fn lower(
+    kernel: &Kernel,
+    isa: Isa,
+    shapes: &Shapes,
+    tiling: Tiling,
+    interruptible: bool,
+) -> Option<Lowered> {
     let mut columns = Vec::with_capacity(kernel.values.len());
     let mut count = 0;
     for info in &kernel.values {
@@ -258,7 +266,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         locals_at,
         lane_bytes,
     };
-    lower.function();
+    lower.function(interruptible);
     lower.drop_writes();
     let Lower { code, counts, labels, asm, frame_bytes, .. } = lower;
     let done = Lowered { code, counts, labels, asm, frame_bytes };
@@ -401,7 +409,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    fn function(&mut self) {
+    fn function(&mut self, interruptible: bool) {
         self.zeros = self.general();
         self.push(M::Load { bytes: 8, signed: false, dst: self.zeros, at: At::new(R::CONTEXT, context::ZEROS) });
         if self.shared_bytes > 0 {
@@ -414,7 +422,7 @@ impl<'k> Lower<'k> {
             let at = At::new(R::CONTEXT, context::LOCALS);
             self.push(M::Load { bytes: 8, signed: false, dst: self.locals_base, at });
         }
-        if has_open_loop(&self.kernel.body) {
+        if interruptible && has_open_loop(&self.kernel.body) {
             self.stop_at = self.general();
             self.push(M::Load { bytes: 8, signed: false, dst: self.stop_at, at: At::new(R::CONTEXT, context::STOP) });
         }
@@ -441,7 +449,17 @@ impl<'k> Lower<'k> {
             Layout::Group | Layout::Line => self.groups(),
         }
         let stop = self.stop_label;
+        if self.stop_at.is_none() {
+            self.bind(stop);
+            return;
+        }
+        let end = self.label();
+        self.push(M::Jump(end));
         self.bind(stop);
+        let ended = self.general();
+        self.push(M::Imm { dst: ended, value: 1 });
+        self.push(M::Store { bytes: 8, src: ended, at: At::new(R::CONTEXT, context::ENDED) });
+        self.bind(end);
     }
 
     fn scaled(&mut self, lin: Lin, by: u32) -> Lin {

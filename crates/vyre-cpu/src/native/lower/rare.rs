@@ -154,6 +154,9 @@ fn position<T: PartialEq>(all: &[T], one: T) -> u64 {
     all.iter().position(|other| *other == one).unwrap_or(0) as u64
 }
 
+/// Set in the word for an atomic whose old values nobody needs.
+pub(in super::super) const OLD_UNUSED: u64 = 1 << 56;
+
 /// The word for an operation on memory.
 pub(super) fn memory_code(access: Access, memory: Memory, element: Element, component: u32) -> u64 {
     Rare::Memory { access, memory, element, component }.pack()

@@ -1,0 +1,531 @@
+//! Queues of work and the threads that do it.
+//!
+//! A lane runs its work in order, and each piece of work has parts that threads take one after another. Threads are started when
+//! there is work for them. At most as many work at once as the pool is wide, but for one rule: work that is at the head of a lane
+//! and has nobody gets a thread, so that an endless launch on one queue keeps no other queue from going on. Callers that wait without
+//! a limit take parts themselves, and never of anything that they don't wait for.
+
+mod job;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use vyre_driver::BackendError;
+use vyre_driver::backend::{Completion, Ledger, Order, Ticket};
+use vyre_spec::codes;
+
+use job::panicked;
+pub(crate) use job::{Failure, Work};
+use state::{Lane, State};
+
+use crate::memory::Scratch;
+
+/// Callers that may run small launches or help at the same time.
+const GUESTS: usize = 4;
+
+struct Shared<W> {
+    state: Mutex<State<W>>,
+    /// For threads of the pool: there is work.
+    work: Condvar,
+    /// For callers: something is over.
+    over: Condvar,
+    ledger: Ledger,
+    queues: usize,
+    width: usize,
+    /// Bytes of private memory that every thread finds.
+    reserved: AtomicUsize,
+    epoch: Instant,
+}
+
+/// The queues of one backend and its threads.
+pub(crate) struct Pool<W: Work>(Arc<Shared<W>>);
+
+/// Work on its caller's thread, at the head of a queue until this is dropped.
+pub(crate) struct Inline<'a, W: Work> {
+    guest: Guest<'a, W>,
+    ticket: Ticket,
+}
+
+/// A caller's thread that does work, with private memory for it.
+pub(crate) struct Guest<'a, W: Work> {
+    shared: &'a Arc<Shared<W>>,
+    scratch: Option<Scratch>,
+}
+
+/// The error of work that was told to stop.
+fn stopped() -> BackendError {
+    BackendError::with_code(&codes::backend::STOPPED, "the launch was cancelled")
+}
+
+fn timed_out(what: &str) -> BackendError {
+    BackendError::with_code(&codes::backend::TIMEOUT, format!("the time was over before {what}"))
+}
+
+fn no_thread(error: &std::io::Error) -> BackendError {
+    BackendError::new(format!("the system gives no thread: {error}"))
+}
+
+impl<W: Work> Shared<W> {
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Threads that are kept: enough for one at the head of every queue while the others are busy.
+    fn kept_threads(&self) -> usize {
+        self.width + self.queues - 1
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut State<W>) -> std::io::Result<()> {
+        let shared = Arc::clone(self);
+        std::thread::Builder::new().name("vyre-cpu".into()).spawn(move || shared.serve())?;
+        state.threads += 1;
+        Ok(())
+    }
+
+    /// Tells whoever should know that something has changed: ends what need not run and calls a thread for what there is to do.
+    fn stir(self: &Arc<Self>, state: &mut State<W>) {
+        if state.settle(&self.ledger) && state.waiters > 0 {
+            self.over.notify_all();
+        }
+        let Some(lane) = state.pick(self.width, &self.ledger) else { return };
+        // Whoever comes calls others where there is more to do, two at a time, so that many are there soon.
+        let wanted = state.lanes[lane].entries.front().map_or(0, |entry| entry.job.untaken().min(2)) as usize;
+        while state.calls < wanted && state.idle > 0 {
+            state.idle -= 1;
+            state.calls += 1;
+            self.work.notify_one();
+        }
+        if state.calls == 0 && state.threads < self.kept_threads() + state.callers {
+            // Where the system gives no more threads, those that are there do it.
+            let _ = self.start_thread(state);
+        }
+    }
+
+    /// A thread of the pool.
+    fn serve(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            if state.has_scratch()
+                && let Some(lane) = state.pick(self.width, &self.ledger)
+            {
+                state = self.join(state, lane);
+                continue;
+            }
+            if state.settle(&self.ledger) {
+                self.over.notify_all();
+                continue;
+            }
+            if state.closed || state.threads > self.kept_threads() + state.callers {
+                break;
+            }
+            state.idle += 1;
+            while state.calls == 0 && !state.closed {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.calls > 0 {
+                state.calls -= 1;
+            } else {
+                state.idle -= 1;
+            }
+        }
+        state.threads -= 1;
+    }
+
+    /// Works on the head of a lane until it has no more parts. The caller found that it may.
+    fn join<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State<W>>, lane: usize) -> MutexGuard<'a, State<W>> {
+        if state.lanes[lane].entries.is_empty() {
+            return state;
+        }
+        let Some(mut scratch) = state.take_scratch() else { return state };
+        let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
+        entry.begun = true;
+        entry.active += 1;
+        let job = Arc::clone(&entry.job);
+        state.active += 1;
+        // There may be parts for others.
+        self.stir(&mut state);
+        drop(state);
+        job.help(&mut scratch, self.epoch, || self.stir(&mut self.lock()));
+        let mut state = self.lock();
+        state.return_scratch(scratch);
+        state.active -= 1;
+        let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
+        entry.active -= 1;
+        if entry.active == 0 && !entry.finishing && job.is_over() {
+            entry.finishing = true;
+            // Buffers are let go before the work counts as over, and not under the lock.
+            drop(state);
+            job.work.write().unwrap_or_else(PoisonError::into_inner).clear();
+            state = self.lock();
+            state.finish(lane, &self.ledger);
+            if state.waiters > 0 {
+                self.over.notify_all();
+            }
+        }
+        state
+    }
+
+    /// The lane whose head has to go on for this ticket to be over, if a caller may help there.
+    fn helpable(&self, state: &State<W>, ticket: Ticket) -> Option<usize> {
+        let mut lane = ticket.queue as usize;
+        for _ in 0..=self.queues {
+            let head = state.lanes[lane].entries.front()?;
+            match head.after.iter().find(|&&before| !head.begun && !self.ledger.is_over(before)) {
+                // It was submitted earlier, so this comes to an end.
+                Some(before) => lane = before.queue as usize,
+                None => break,
+            }
+        }
+        let free = state.guests < GUESTS && state.has_scratch();
+        (free && state.wants_thread(lane, self.width, &self.ledger)).then_some(lane)
+    }
+
+    /// Waits until a condition holds or the time is over; false then.
+    fn wait_while<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<W>>,
+        deadline: Option<Instant>,
+        goes_on: impl Fn(&State<W>) -> bool,
+    ) -> (MutexGuard<'a, State<W>>, bool) {
+        while goes_on(&state) {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return (state, false);
+            }
+            state.waiters += 1;
+            state = match left {
+                Some(left) => self.over.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.over.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+            state.waiters -= 1;
+        }
+        (state, true)
+    }
+}
+
+impl<W: Work> Pool<W> {
+    /// So many queues and at most so many threads at work; none of them is started yet.
+    pub(crate) fn new(queues: usize, width: usize) -> Pool<W> {
+        Pool(Arc::new(Shared {
+            state: Mutex::new(State::new(queues)),
+            work: Condvar::new(),
+            over: Condvar::new(),
+            ledger: Ledger::new(queues as u32),
+            queues,
+            width: width.max(1),
+            reserved: AtomicUsize::new(0),
+            epoch: Instant::now(),
+        }))
+    }
+
+    /// Threads that may work at once.
+    pub(crate) fn width(&self) -> usize {
+        self.0.width
+    }
+
+    /// What became of the work.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    /// Sees to it that every thread has so many bytes of private memory, at least one.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), BackendError> {
+        let shared = &*self.0;
+        if bytes <= shared.reserved.load(Relaxed) {
+            return Ok(());
+        }
+        let mut state = shared.lock();
+        if !state.reserve(bytes.next_multiple_of(4096).max(4096), shared.kept_threads() + GUESTS) {
+            return Err(BackendError::with_code(
+                &codes::backend::OUT_OF_MEMORY,
+                format!(
+                    "there is no memory for the workgroup memory and local arrays of the kernel, {bytes} bytes a thread"
+                ),
+            ));
+        }
+        shared.reserved.fetch_max(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Refuses an order on a queue that is not there, or after work that was never submitted.
+    pub(crate) fn check(&self, order: &Order<'_>) -> Result<(), BackendError> {
+        self.0.ledger.submitted(order.queue)?;
+        order.after.iter().try_for_each(|&ticket| self.0.ledger.check(ticket))
+    }
+
+    /// The head of a queue for work on the caller's thread, if nothing comes before it. The order was checked, and memory reserved.
+    pub(crate) fn inline(&self, order: &Order<'_>) -> Result<Option<Inline<'_, W>>, BackendError> {
+        let shared = &self.0;
+        let mut state = shared.lock();
+        let lane = &state.lanes[order.queue as usize];
+        let free = !lane.inline && lane.entries.is_empty() && state.guests < GUESTS && state.has_scratch();
+        if !free || !order.after.iter().all(|&ticket| shared.ledger.is_over(ticket)) {
+            return Ok(None);
+        }
+        let ticket = shared.ledger.submit(order.queue)?;
+        state.lanes[order.queue as usize].inline = true;
+        state.guests += 1;
+        let scratch = state.take_scratch();
+        Ok(Some(Inline { guest: Guest { shared, scratch }, ticket }))
+    }
+
+    /// Private memory for work on the caller's thread that is in no queue.
+    pub(crate) fn guest(&self) -> Option<Guest<'_, W>> {
+        let shared = &self.0;
+        let mut state = shared.lock();
+        let scratch = if state.guests < GUESTS { state.take_scratch() } else { None };
+        scratch.map(|scratch| {
+            state.guests += 1;
+            Guest { shared, scratch: Some(scratch) }
+        })
+    }
+
+    /// Queues work. The order was checked. `stoppable`: it can be cancelled after it has begun.
+    pub(crate) fn submit(
+        &self,
+        order: &Order<'_>,
+        timed: bool,
+        stoppable: bool,
+        fill: impl FnOnce(&mut W),
+    ) -> Result<Ticket, BackendError> {
+        let shared = &self.0;
+        let mut state = shared.lock();
+        if state.threads == 0 {
+            shared.start_thread(&mut state).map_err(|error| no_thread(&error))?;
+        }
+        let ticket = shared.ledger.submit(order.queue)?;
+        let mut entry = state.entry();
+        fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
+        entry.job.reset(timed);
+        (entry.ticket, entry.stoppable) = (Some(ticket), stoppable);
+        entry.after.extend_from_slice(order.after);
+        state.lanes[order.queue as usize].entries.push_back(entry);
+        shared.stir(&mut state);
+        Ok(ticket)
+    }
+
+    /// Runs work that is in no queue to its end. At the deadline it is told to stop. The caller takes part where there is none.
+    pub(crate) fn run(
+        &self,
+        deadline: Option<Instant>,
+        fill: impl FnOnce(&mut W),
+    ) -> Result<Result<Option<u64>, Failure>, BackendError> {
+        let shared = &self.0;
+        let mut state = shared.lock();
+        if state.threads == 0 && deadline.is_some() {
+            shared.start_thread(&mut state).map_err(|error| no_thread(&error))?;
+        }
+        // One more at work needs one more private memory.
+        let wanted = shared.kept_threads() + GUESTS + state.callers + 1;
+        if !state.reserve(0, wanted) {
+            return Err(BackendError::with_code(
+                &codes::backend::OUT_OF_MEMORY,
+                "there is no memory for one more thread",
+            ));
+        }
+        state.callers += 1;
+        let lane = state.free_lanes.pop().unwrap_or_else(|| {
+            state.lanes.push(Lane::default());
+            state.lanes.len() - 1
+        });
+        let mut entry = state.entry();
+        fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
+        entry.job.reset(false);
+        (entry.ticket, entry.stoppable) = (None, true);
+        state.lanes[lane].entries.push_back(entry);
+        if deadline.is_none() {
+            while state.lanes[lane].outcome.is_none()
+                && state.has_scratch()
+                && state.wants_thread(lane, shared.width, &shared.ledger)
+            {
+                state = shared.join(state, lane);
+            }
+        }
+        shared.stir(&mut state);
+        let goes_on = |state: &State<W>| state.lanes[lane].outcome.is_none();
+        let in_time;
+        (state, in_time) = shared.wait_while(state, deadline, goes_on);
+        if !in_time {
+            state.cancel(lane, None);
+            shared.stir(&mut state);
+            // Its memory is the caller's, so nobody leaves before it is over.
+            state = shared.wait_while(state, None, goes_on).0;
+        }
+        state.callers -= 1;
+        let outcome = state.lanes[lane].outcome.take();
+        state.free_lanes.push(lane);
+        shared.stir(&mut state);
+        drop(state);
+        outcome.ok_or_else(|| BackendError::new("a launch has no end"))
+    }
+
+    /// What became of work, when it is over or the time is.
+    pub(crate) fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
+        let shared = &self.0;
+        if let Some(completion) = shared.ledger.outcome(ticket)? {
+            return Ok(Some(completion));
+        }
+        // What is too far away to be told is never reached.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.wait_for(ticket, deadline);
+        shared.ledger.outcome(ticket)
+    }
+
+    /// Waits until work is over; false when the time is first.
+    fn wait_for(&self, ticket: Ticket, deadline: Option<Instant>) -> bool {
+        let shared = &self.0;
+        if shared.ledger.is_over(ticket) {
+            return true;
+        }
+        let mut state = shared.lock();
+        if deadline.is_some() {
+            return shared.wait_while(state, deadline, |_| !shared.ledger.is_over(ticket)).1;
+        }
+        while !shared.ledger.is_over(ticket) {
+            match shared.helpable(&state, ticket) {
+                Some(lane) => {
+                    state.guests += 1;
+                    state = shared.join(state, lane);
+                    state.guests -= 1;
+                }
+                None => {
+                    // What was ended here may have let other work begin, which is for others to do.
+                    shared.stir(&mut state);
+                    if shared.ledger.is_over(ticket) {
+                        break;
+                    }
+                    state.waiters += 1;
+                    state = shared.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.waiters -= 1;
+                }
+            }
+        }
+        shared.stir(&mut state);
+        true
+    }
+
+    /// Waits until all is over that comes before work of this order.
+    pub(crate) fn wait_before(&self, order: &Order<'_>, what: &str) -> Result<(), BackendError> {
+        self.check(order)?;
+        let number = self.0.ledger.submitted(order.queue)?;
+        let own = (number > 0).then_some(Ticket { queue: order.queue, number });
+        for &ticket in own.iter().chain(order.after) {
+            if !self.wait_for(ticket, order.deadline) {
+                return Err(timed_out(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for work until the deadline of its order and calls it off then. True when it is done.
+    pub(crate) fn done_by(&self, ticket: Ticket, deadline: Option<Instant>, what: &str) -> Result<(), BackendError> {
+        if !self.wait_for(ticket, deadline) {
+            self.cancel(ticket)?;
+            self.wait_for(ticket, None);
+        }
+        match self.0.ledger.outcome(ticket) {
+            Err(error) if error.code() == codes::backend::STOPPED.id => {
+                self.forget(ticket);
+                Err(timed_out(what))
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Tells work to end.
+    pub(crate) fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
+        self.0.ledger.check(ticket)?;
+        let mut state = self.0.lock();
+        state.cancel(ticket.queue as usize, Some(ticket));
+        self.0.stir(&mut state);
+        Ok(())
+    }
+
+    /// Nobody will ask about this work again.
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        let ledger = &self.0.ledger;
+        if ledger.check(ticket).is_ok() && !ledger.is_over(ticket) {
+            let mut state = self.0.lock();
+            let entries = &mut state.lanes[ticket.queue as usize].entries;
+            if let Some(entry) = entries.iter_mut().find(|entry| entry.ticket == Some(ticket)) {
+                entry.forgotten = true;
+            }
+        }
+        ledger.forget(ticket);
+    }
+}
+
+impl<W: Work> Drop for Pool<W> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        // Nobody can ask for results any more, so everything ends as soon as it can.
+        for entry in state.lanes.iter_mut().flat_map(|lane| &mut lane.entries) {
+            entry.cancelled = true;
+            entry.job.stop.set();
+        }
+        state.settle(&self.0.ledger);
+        drop(state);
+        self.0.work.notify_all();
+    }
+}
+
+impl<W: Work> Guest<'_, W> {
+    /// Does the work. Its panic is its failure.
+    pub(crate) fn run<T>(&mut self, work: impl FnOnce(&mut Scratch) -> T) -> Result<T, BackendError> {
+        let scratch = self.scratch.as_mut().ok_or_else(|| BackendError::new("a guest has lost its private memory"))?;
+        catch_unwind(AssertUnwindSafe(|| work(scratch))).map_err(|panic| panicked(&*panic))
+    }
+}
+
+impl<W: Work> Drop for Guest<'_, W> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        self.leave(&mut state);
+    }
+}
+
+impl<W: Work> Guest<'_, W> {
+    fn leave(&mut self, state: &mut State<W>) {
+        if let Some(scratch) = self.scratch.take() {
+            state.return_scratch(scratch);
+            state.guests -= 1;
+        }
+    }
+}
+
+impl<W: Work> Inline<'_, W> {
+    /// Does the work, which tells how long it took where that is measured.
+    pub(crate) fn run(mut self, work: impl FnOnce(&mut Scratch) -> Option<u64>) -> Ticket {
+        let ledger = &self.guest.shared.ledger;
+        match self.guest.run(work) {
+            Ok(None) => {}
+            Ok(Some(ns)) => ledger.took(self.ticket, ns),
+            Err(error) => ledger.fail(self.ticket, error),
+        }
+        self.ticket
+    }
+}
+
+impl<W: Work> Drop for Inline<'_, W> {
+    fn drop(&mut self) {
+        let shared = self.guest.shared;
+        let mut state = shared.lock();
+        self.guest.leave(&mut state);
+        state.lanes[self.ticket.queue as usize].inline = false;
+        shared.ledger.complete(self.ticket);
+        if state.waiters > 0 {
+            shared.over.notify_all();
+        }
+        if state.lanes.iter().any(|lane| !lane.entries.is_empty()) {
+            // Lanes behind this one, or after it, may go on.
+            shared.stir(&mut state);
+        }
+    }
+}

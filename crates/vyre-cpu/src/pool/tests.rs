@@ -1,0 +1,179 @@
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use super::*;
+use crate::launch::Stop;
+
+type Body = Arc<dyn Fn(usize, u64, &Stop) -> bool + Send + Sync>;
+
+/// Closures as work: parts of each phase, and what they do.
+#[derive(Default)]
+struct Closure {
+    phases: Vec<u64>,
+    body: Option<Body>,
+}
+
+impl Work for Closure {
+    fn phases(&self) -> usize {
+        self.phases.len()
+    }
+
+    fn parts(&self, phase: usize) -> u64 {
+        self.phases[phase]
+    }
+
+    fn run(&self, phase: usize, part: u64, _: &mut Scratch, stop: &Stop) -> bool {
+        self.body.as_ref().is_none_or(|body| body(phase, part, stop))
+    }
+
+    fn clear(&mut self) {
+        *self = Closure::default();
+    }
+}
+
+fn pool(width: usize) -> Pool<Closure> {
+    let pool = Pool::new(2, width);
+    pool.reserve(1).unwrap();
+    pool
+}
+
+fn submit(
+    pool: &Pool<Closure>,
+    order: &Order<'_>,
+    phases: &[u64],
+    body: impl Fn(usize, u64, &Stop) -> bool + Send + Sync + 'static,
+) -> Ticket {
+    pool.check(order).unwrap();
+    let body: Body = Arc::new(body);
+    pool.submit(order, false, true, |work| (work.phases, work.body) = (phases.to_vec(), Some(body))).unwrap()
+}
+
+fn on(queue: u32) -> Order<'static> {
+    Order { queue, ..Order::default() }
+}
+
+fn until_stopped(_: usize, _: u64, stop: &Stop) -> bool {
+    while !stop.is_set() {
+        std::thread::yield_now();
+    }
+    false
+}
+
+#[test]
+fn work_of_a_lane_runs_in_order_and_all_of_it() {
+    for width in [1, 4] {
+        let pool = pool(width);
+        let running = Arc::new(AtomicU32::new(0));
+        let sum = Arc::new(AtomicU64::new(0));
+        let mut last = None;
+        for number in 0..200u64 {
+            let (running, sum) = (Arc::clone(&running), Arc::clone(&sum));
+            last = Some(submit(&pool, &on(0), &[number % 3], move |_, _, _| {
+                // All parts of a piece of work are of the same number, and no other is there.
+                let seen = running.fetch_max(number as u32, SeqCst);
+                assert!(u64::from(seen) <= number);
+                sum.fetch_add(1, SeqCst);
+                true
+            }));
+        }
+        assert_eq!(pool.wait(last.unwrap(), None), Ok(Some(Completion::default())));
+        assert_eq!(sum.load(SeqCst), (0..200).map(|number| number % 3).sum::<u64>());
+    }
+}
+
+#[test]
+fn phases_wait_for_each_other() {
+    let pool = pool(4);
+    let done = Arc::new([const { AtomicU64::new(0) }; 4]);
+    let phases = [7, 1, 0, 50];
+    let counted = Arc::clone(&done);
+    let ticket = submit(&pool, &on(1), &phases, move |phase, _, _| {
+        for (before, &parts) in phases[..phase].iter().enumerate() {
+            assert_eq!(counted[before].load(SeqCst), parts, "phase {before} is over before {phase}");
+        }
+        counted[phase].fetch_add(1, SeqCst);
+        true
+    });
+    assert_eq!(pool.wait(ticket, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
+    assert_eq!(done.each_ref().map(|done| done.load(SeqCst)), phases);
+}
+
+#[test]
+fn a_panic_is_the_failure_of_its_work_alone() {
+    let pool = pool(2);
+    let first = submit(&pool, &on(0), &[40], |_, part, _| {
+        assert!(part != 3, "as planned");
+        true
+    });
+    let second = submit(&pool, &on(0), &[40], |_, _, _| true);
+    assert_eq!(pool.wait(second, None), Ok(Some(Completion::default())));
+    for _ in 0..2 {
+        let error = pool.wait(first, None).unwrap_err();
+        assert!(error.message().contains("as planned"), "{error}");
+    }
+    let third = pool.inline(&on(0)).unwrap().unwrap().run(|_| panic!("on the caller's thread"));
+    let error = pool.wait(third, None).unwrap_err();
+    assert!(error.message().contains("on the caller's thread"), "{error}");
+    assert_eq!(pool.wait(submit(&pool, &on(0), &[1], |_, _, _| true), None), Ok(Some(Completion::default())));
+}
+
+#[test]
+fn every_queue_has_a_thread_even_where_there_is_one_to_work_with() {
+    let pool = pool(1);
+    let endless = submit(&pool, &on(0), &[8], until_stopped);
+    let beside = submit(&pool, &on(1), &[8], |_, _, _| true);
+    assert_eq!(pool.wait(beside, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
+    // So has somebody who waits for work of his own.
+    let done = pool.run(Some(Instant::now() + Duration::from_secs(60)), |work| work.phases = vec![3]);
+    assert!(matches!(done, Ok(Ok(None))));
+    let late = pool.run(Some(Instant::now() + Duration::from_millis(10)), |work| {
+        let body: Body = Arc::new(until_stopped);
+        (work.phases, work.body) = (vec![3], Some(body));
+    });
+    assert!(matches!(late, Ok(Err(Failure::Stopped))));
+    assert_eq!(pool.wait(endless, Some(Duration::ZERO)), Ok(None));
+    pool.cancel(endless).unwrap();
+    assert_eq!(pool.wait(endless, None).unwrap_err().code(), codes::backend::STOPPED.id);
+}
+
+#[test]
+fn cancelled_work_ends_where_it_stands_in_the_queue() {
+    let pool = pool(2);
+    let endless = submit(&pool, &on(0), &[1], until_stopped);
+    let ran = Arc::new(AtomicU32::new(0));
+    let count = |by: u32| {
+        let ran = Arc::clone(&ran);
+        move |_: usize, _: u64, _: &Stop| {
+            ran.fetch_add(by, SeqCst);
+            true
+        }
+    };
+    let cancelled = submit(&pool, &on(0), &[1], count(1));
+    let after = Order { queue: 1, after: &[cancelled], deadline: None };
+    let behind = submit(&pool, &after, &[1], count(10));
+    pool.cancel(cancelled).unwrap();
+    assert_eq!(pool.wait(cancelled, Some(Duration::from_millis(5))), Ok(None), "the one before it still runs");
+    pool.cancel(endless).unwrap();
+    assert_eq!(pool.wait(behind, None), Ok(Some(Completion::default())));
+    assert_eq!(pool.wait(cancelled, None).unwrap_err().code(), codes::backend::STOPPED.id);
+    assert_eq!(ran.load(SeqCst), 10);
+    pool.cancel(behind).unwrap();
+    assert_eq!(pool.wait(behind, None), Ok(Some(Completion::default())), "it was over");
+}
+
+#[test]
+fn what_is_forgotten_leaves_nothing() {
+    let pool = pool(1);
+    let endless = submit(&pool, &on(0), &[1], until_stopped);
+    let behind = submit(&pool, &on(0), &[1], |_, _, _| true);
+    pool.forget(endless);
+    pool.cancel(endless).unwrap();
+    assert_eq!(pool.wait(behind, None), Ok(Some(Completion::default())));
+    assert_eq!(pool.wait(endless, None), Ok(Some(Completion::default())), "nobody wanted to know");
+}
+
+#[test]
+fn too_much_private_memory_is_refused() {
+    let pool = pool(2);
+    assert_eq!(pool.reserve(isize::MAX as usize - 8192).unwrap_err().code(), codes::backend::OUT_OF_MEMORY.id);
+    assert_eq!(pool.wait(submit(&pool, &on(0), &[1], |_, _, _| true), None), Ok(Some(Completion::default())));
+}

@@ -1,0 +1,274 @@
+//! What the queues carry: launches, moves of bytes, and recordings of both.
+
+use std::sync::Arc;
+
+use vyre_driver::BackendError;
+use vyre_driver::backend::{Binding, DeviceBuffer, HostMemory, Pipeline};
+use vyre_spec::codes;
+
+use crate::launch::{Grid, Split, Stop};
+use crate::memory::{Scratch, Span};
+use crate::pipeline::{CpuPipeline, Way};
+use crate::pool::Work;
+
+/// Memory of the host as a buffer.
+pub(crate) struct HostBuffer {
+    pub(crate) memory: Arc<HostMemory>,
+}
+
+impl DeviceBuffer for HostBuffer {
+    fn bytes(&self) -> u64 {
+        self.memory.bytes() as u64
+    }
+}
+
+/// The places and lengths of a launch's buffers, kept to be filled again.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    spans: Vec<Span>,
+    lengths: Vec<u64>,
+}
+
+impl Places {
+    /// Takes other places; the bindings were checked.
+    pub(crate) fn fill(&mut self, pipeline: &CpuPipeline, bindings: &[Binding], id: &str) -> Result<(), BackendError> {
+        self.spans.clear();
+        self.lengths.clear();
+        for Binding { buffer, offset, bytes } in bindings {
+            let host = buffer.of::<HostBuffer>(id)?;
+            self.spans.push(Span::of(&host.memory, *offset as usize, *bytes as usize));
+        }
+        self.lengths.extend(pipeline.lengths(bindings.iter().map(|binding| binding.bytes)));
+        Ok(())
+    }
+
+    /// Takes memory that is bound as a whole.
+    pub(crate) fn fill_whole(&mut self, pipeline: &CpuPipeline, memory: &[HostMemory]) {
+        self.spans.clear();
+        self.lengths.clear();
+        self.spans.extend(memory.iter().map(|memory| Span::of(memory, 0, memory.bytes())));
+        self.lengths.extend(pipeline.lengths(memory.iter().map(|memory| memory.bytes() as u64)));
+    }
+
+    /// How a launch on these places runs on so many threads.
+    pub(crate) fn plan(&self, pipeline: &CpuPipeline, grid: [u32; 3], threads: usize) -> Result<Plan, BackendError> {
+        let way = pipeline.way(&self.spans, grid)?;
+        let scratch_bytes = pipeline.scratch_bytes(way).ok_or_else(|| {
+            BackendError::with_code(
+                &codes::backend::OUT_OF_MEMORY,
+                "the workgroup memory and local arrays of the kernel don't fit in memory",
+            )
+        })?;
+        let split = Split::new(grid, pipeline.steps(way), threads);
+        Ok(Plan { way, grid, split, scratch_bytes, small: pipeline.small_effort(way, grid) })
+    }
+
+    /// Runs all parts of a small launch.
+    pub(crate) fn run_all(&self, pipeline: &CpuPipeline, plan: &Plan, scratch: &mut Scratch) {
+        let stop = Stop::default();
+        for part in 0..plan.split.parts() {
+            self.run(pipeline, plan, part, scratch, &stop);
+        }
+    }
+
+    /// Runs a part of a launch; false when it was left because of `stop`.
+    pub(crate) fn run(
+        &self,
+        pipeline: &CpuPipeline,
+        plan: &Plan,
+        part: u64,
+        scratch: &mut Scratch,
+        stop: &Stop,
+    ) -> bool {
+        let grid = Grid { workgroups: plan.grid, lengths: &self.lengths };
+        pipeline.run(plan.way, &self.spans, &grid, stop, plan.split.stretches(part), scratch)
+    }
+}
+
+/// How a launch runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Plan {
+    way: Way,
+    grid: [u32; 3],
+    pub(crate) split: Split,
+    /// Private memory that every thread needs.
+    pub(crate) scratch_bytes: usize,
+    /// Its steps, where they are so few and so sure to end that queueing it would cost more.
+    pub(crate) small: Option<u64>,
+}
+
+/// A launch with everything that it uses.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pipeline: Option<Arc<dyn Pipeline>>,
+    /// The buffers live until the launch is over.
+    bindings: Vec<Binding>,
+    places: Places,
+    pub(crate) plan: Plan,
+}
+
+impl Prepared {
+    pub(crate) fn new(pipeline: &Arc<dyn Pipeline>, bindings: &[Binding], places: Places, plan: Plan) -> Prepared {
+        Prepared { pipeline: Some(Arc::clone(pipeline)), bindings: bindings.to_vec(), places, plan }
+    }
+
+    /// Takes another launch; its places are swapped with those that were here.
+    fn fill(&mut self, pipeline: &Arc<dyn Pipeline>, bindings: &[Binding], places: &mut Places, plan: Plan) {
+        self.pipeline = Some(Arc::clone(pipeline));
+        self.bindings.clear();
+        self.bindings.extend_from_slice(bindings);
+        std::mem::swap(&mut self.places, places);
+        self.plan = plan;
+    }
+
+    fn clear(&mut self) {
+        self.pipeline = None;
+        self.bindings.clear();
+    }
+
+    fn pipeline(&self) -> Option<&CpuPipeline> {
+        self.pipeline.as_deref()?.downcast_ref()
+    }
+
+    /// Both are launches of one pipeline.
+    pub(crate) fn is_like(&self, other: &Prepared) -> bool {
+        matches!((&self.pipeline, &other.pipeline), (Some(own), Some(other)) if Arc::ptr_eq(own, other))
+    }
+
+    pub(crate) fn run(&self, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
+        self.pipeline().is_none_or(|pipeline| self.places.run(pipeline, &self.plan, part, scratch, stop))
+    }
+}
+
+/// Bytes that go from one place to another, or zeros where there is no source.
+#[derive(Debug)]
+pub(crate) struct Move {
+    pub(crate) from: Option<(Arc<HostMemory>, usize)>,
+    pub(crate) to: (Arc<HostMemory>, usize),
+    pub(crate) bytes: usize,
+}
+
+impl Move {
+    /// Bytes of one part.
+    pub(crate) const PART: usize = 1 << 20;
+
+    pub(crate) fn parts(&self) -> u64 {
+        self.bytes.div_ceil(Self::PART) as u64
+    }
+
+    pub(crate) fn run(&self, part: u64) {
+        let first = part as usize * Self::PART;
+        let bytes = Self::PART.min(self.bytes - first);
+        let (to, at) = &self.to;
+        match &self.from {
+            Some((from, from_at)) => to.copy_from(at + first, from, from_at + first, bytes),
+            None => to.clear(at + first, bytes),
+        }
+    }
+}
+
+/// One step of a recording.
+#[derive(Debug)]
+pub(crate) enum Recorded {
+    Launch(Prepared),
+    Move(Move),
+}
+
+impl Recorded {
+    /// Its steps, where they are few; as a launch counts them.
+    pub(crate) fn small_effort(&self) -> Option<u64> {
+        match self {
+            Recorded::Launch(launch) => launch.plan.small,
+            Recorded::Move(bytes) => (bytes.bytes <= Move::PART).then_some(bytes.bytes as u64 / 4),
+        }
+    }
+
+    pub(crate) fn parts(&self) -> u64 {
+        match self {
+            Recorded::Launch(launch) => launch.plan.split.parts(),
+            Recorded::Move(bytes) => bytes.parts(),
+        }
+    }
+
+    pub(crate) fn run(&self, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
+        match self {
+            Recorded::Launch(launch) => launch.run(part, scratch, stop),
+            Recorded::Move(bytes) => {
+                bytes.run(part);
+                true
+            }
+        }
+    }
+}
+
+/// One piece of work of a queue.
+#[derive(Debug, Default)]
+pub(crate) struct CpuWork {
+    launch: Prepared,
+    kind: Kind,
+}
+
+#[derive(Debug, Default)]
+enum Kind {
+    #[default]
+    Nothing,
+    Launch,
+    Move(Move),
+    Replay(Arc<Vec<Arc<Recorded>>>),
+}
+
+impl CpuWork {
+    pub(crate) fn launch(
+        &mut self,
+        pipeline: &Arc<dyn Pipeline>,
+        bindings: &[Binding],
+        places: &mut Places,
+        plan: Plan,
+    ) {
+        self.launch.fill(pipeline, bindings, places, plan);
+        self.kind = Kind::Launch;
+    }
+
+    pub(crate) fn move_bytes(&mut self, bytes: Move) {
+        self.kind = Kind::Move(bytes);
+    }
+
+    pub(crate) fn replay(&mut self, steps: Arc<Vec<Arc<Recorded>>>) {
+        self.kind = Kind::Replay(steps);
+    }
+}
+
+impl Work for CpuWork {
+    fn phases(&self) -> usize {
+        match &self.kind {
+            Kind::Replay(steps) => steps.len(),
+            _ => 1,
+        }
+    }
+
+    fn parts(&self, phase: usize) -> u64 {
+        match &self.kind {
+            Kind::Nothing => 0,
+            Kind::Launch => self.launch.plan.split.parts(),
+            Kind::Move(bytes) => bytes.parts(),
+            Kind::Replay(steps) => steps[phase].parts(),
+        }
+    }
+
+    fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
+        match &self.kind {
+            Kind::Nothing => true,
+            Kind::Launch => self.launch.run(part, scratch, stop),
+            Kind::Move(bytes) => {
+                bytes.run(part);
+                true
+            }
+            Kind::Replay(steps) => steps[phase].run(part, scratch, stop),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.launch.clear();
+        self.kind = Kind::Nothing;
+    }
+}
