@@ -1,6 +1,6 @@
 //! Conway's Game of Life: a glider gun and an acorn on a torus, as an animated picture.
 //!
-//! `cargo run --release --example life -- life.png`
+//! `cargo run --example life -- life.png`
 
 use std::error::Error;
 use std::fs::File;
@@ -33,11 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     put(&mut cells, GUN, 4, 4);
     put(&mut cells, ACORN, 84, 48);
 
-    let program = vyre::wgsl(include_str!("kernels/life.wgsl"))?;
     let engine = vyre::Engine::open()?;
-    let world = [WIDTH as i32, HEIGHT as i32];
-    let mut config = vyre::DispatchConfig::default();
-    config.grid_override = Some([WIDTH.div_ceil(8) as u32, HEIGHT.div_ceil(8) as u32, 1]);
+    let life = engine.kernel(&vyre::wgsl(include_str!("kernels/life.wgsl"))?)?;
+    let grid = [WIDTH.div_ceil(8) as u32, HEIGHT.div_ceil(8) as u32, 1];
+    let mut now = engine.from_shape([HEIGHT, WIDTH], &cells)?;
+    let mut next = engine.zeros_like(&now)?;
 
     let mut encoder =
         png::Encoder::new(BufWriter::new(File::create(&path)?), (WIDTH * CELL) as u32, (HEIGHT * CELL) as u32);
@@ -48,12 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     encoder.set_frame_delay(1, 15)?;
     let mut writer = encoder.write_header()?;
     for _ in 0..FRAMES {
-        writer.write_image_data(&frame(&cells))?;
-        let next = engine.run_with(&program, &[vyre::to_bytes(&world), vyre::to_bytes(&cells)], &config)?;
-        cells = vyre::from_bytes(&next[0]);
+        // The next generation is on its way while this one is drawn; both stay where the work is.
+        let world = [WIDTH as i32, HEIGHT as i32];
+        life.value("world", &world).bind("cells", &now).bind("next", &mut next).grid(grid).launch()?;
+        writer.write_image_data(&frame(&now.to_vec()?))?;
+        std::mem::swap(&mut now, &mut next);
     }
     writer.finish()?;
-    let alive = cells.iter().filter(|cell| **cell != 0).count();
+    let alive = now.to_vec()?.iter().filter(|cell| **cell != 0).count();
     println!("{FRAMES} generations of {WIDTH} x {HEIGHT} cells in {path}; {alive} cells are alive at the end");
     Ok(())
 }

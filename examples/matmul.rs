@@ -1,6 +1,6 @@
 //! Multiplies two matrices, first as the kernel is written, then with the launch and the constant that the tuner finds.
 //!
-//! `cargo run --release --example matmul -- 512`
+//! `cargo run --example matmul -- 512`
 
 use std::error::Error;
 use std::time::Instant;

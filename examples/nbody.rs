@@ -1,6 +1,6 @@
 //! Two galaxies pass through each other: every star is drawn to every other one.
 //!
-//! `cargo run --release --example nbody -- nbody.png`
+//! `cargo run --example nbody -- nbody.png`
 
 use std::error::Error;
 use std::f32::consts::TAU;
@@ -21,19 +21,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut bodies = galaxy([-1.6, -0.45, 0.0], [0.34, 0.1, 0.0], 0.35);
     bodies.extend(galaxy([1.6, 0.45, 0.0], [-0.34, -0.1, 0.0], 1.1));
 
-    let program = vyre::wgsl(include_str!("kernels/nbody.wgsl"))?;
     let engine = vyre::Engine::open()?;
-    let prepared = engine.prepare(&program)?;
-    prepared.set("step", vyre::to_bytes(&[0.012f32, 0.004]))?;
+    let gravity = engine.kernel(&vyre::wgsl(include_str!("kernels/nbody.wgsl"))?)?;
+    let mut now = engine.array(bodies.as_flattened())?;
+    let mut moved = engine.zeros_like(&now)?;
     let mut light = vec![[0.0f32; 3]; WIDTH * HEIGHT];
     let started = Instant::now();
     for step in 0..STEPS {
-        prepared.set("bodies", vyre::to_bytes(&bodies))?;
-        prepared.run()?;
-        bodies = vyre::from_bytes(&prepared.get("moved")?);
+        // Nothing waits here: the steps run one after another because each needs the one before.
+        gravity.value("step", &[0.012f32, 0.004]).bind("bodies", &now).bind("moved", &mut moved).launch()?;
+        std::mem::swap(&mut now, &mut moved);
         // The last steps leave a trace.
         if step + 10 >= STEPS {
-            expose(&mut light, &bodies);
+            expose(&mut light, now.to_vec()?.as_chunks().0);
         }
     }
     let seconds = started.elapsed().as_secs_f64();

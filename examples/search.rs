@@ -1,6 +1,6 @@
 //! Searches a log file: every place of it is tried at once.
 //!
-//! `cargo run --release --example search -- PATTERN [FILE]`; without a file it searches a day of a busy server.
+//! `cargo run --example search -- PATTERN [FILE]`; without a file it searches a day of a busy server.
 
 use std::error::Error;
 use std::fmt::Write;

@@ -80,7 +80,7 @@ fn export(pack: &Pack) -> Result<(String, Value), Failure> {
     let report = outbox.stage_with(&pack.file, |file| {
         engine
             .export_pack(BufWriter::new(file), key(&secret))
-            .map_err(|error| io::Error::other(error.into_diagnostic()))
+            .map_err(|error| io::Error::other(error.diagnostic().clone()))
     })?;
     outbox.deliver()?;
     Ok((format!("{} holds {}", pack.file.display(), contents(&report)), summary(&report)))

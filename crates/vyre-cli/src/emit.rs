@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+#[cfg(not(all(feature = "wgpu", feature = "cuda", feature = "disasm")))]
+use vyre::{Diagnostic, codes};
 use vyre::{kernel, wire};
 
 use crate::args::{Emit, Form};
@@ -23,9 +25,14 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
         Form::Wire => wire::encode(&program),
         Form::Kernel => kernel::lower(&program, &options)?.to_string().into_bytes(),
         Form::Spirv => vyre::to_spirv(&program, &options)?,
+        #[cfg(feature = "wgpu")]
         Form::Wgpu => vyre::to_kernel_wgsl(&program, &options)?.into_bytes(),
+        #[cfg(feature = "cuda")]
         Form::Ptx => vyre::to_ptx(&program, &options, 90)?.into_bytes(),
+        #[cfg(feature = "disasm")]
         Form::Asm => vyre::to_asm(&program, &options)?.into_bytes(),
+        #[cfg(not(all(feature = "wgpu", feature = "cuda", feature = "disasm")))]
+        form => return Err(not_built(form).into()),
     };
     match &args.output {
         Some(path) => Ok(files::replace(path, bytes)?),
@@ -35,4 +42,15 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
         }
         None => output.print(String::from_utf8_lossy(&bytes).trim_end()),
     }
+}
+
+#[cfg(not(all(feature = "wgpu", feature = "cuda", feature = "disasm")))]
+fn not_built(form: Form) -> Diagnostic {
+    let feature = match form {
+        Form::Wgpu => "wgpu",
+        Form::Ptx => "cuda",
+        _ => "disasm",
+    };
+    Diagnostic::new(&codes::command::NOT_BUILT_IN, "this build of the command can't write that form")
+        .with_fix(format!("Build it with `--features {feature}`."))
 }

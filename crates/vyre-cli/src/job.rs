@@ -6,7 +6,7 @@ use std::time::Duration;
 use vyre::ir::{BufferDecl, BufferKind, Count, Literal, TypeDef};
 use vyre::specialization::SpecValue;
 use vyre::{
-    BackendError, DataType, Diagnostic, DispatchConfig, ImportOptions, Prepared, Problems, Program, SourceLocation,
+    DataType, Diagnostic, DispatchConfig, Error, ImportOptions, Prepared, Program, SourceLocation,
     codes, launch,
 };
 
@@ -38,7 +38,7 @@ impl Source {
         let options = ImportOptions { entry: entry.map(str::to_owned), file: Some(file.clone()) };
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         if ending.eq_ignore_ascii_case("spv") {
-            let program = vyre::import_spirv(&bytes, &options).map_err(Problems::from)?;
+            let program = vyre::import_spirv(&bytes, &options).map_err(Error::from)?;
             return Ok(Source { program, file, text: None });
         }
         let text = String::from_utf8(bytes).map_err(|_| {
@@ -50,10 +50,10 @@ impl Source {
                 for source in problems.iter_mut().filter_map(|problem| problem.source.as_mut()) {
                     source.file.get_or_insert_with(|| file.clone());
                 }
-                Problems::from(problems)
+                Error::from(problems)
             })?
         } else {
-            vyre::import_wgsl(&text, &options).map_err(Problems::from)?
+            vyre::import_wgsl(&text, &options).map_err(Error::from)?
         };
         Ok(Source { program, file, text: Some(text) })
     }
@@ -225,7 +225,7 @@ impl Job {
     }
 
     /// Gives a prepared program the inputs.
-    pub(crate) fn fill(&self, prepared: &Prepared) -> Result<(), BackendError> {
+    pub(crate) fn fill(&self, prepared: &Prepared) -> Result<(), Error> {
         let program = &self.source.program;
         let buffers = program.binding_order().into_iter().map(|index| &program.buffers()[index]);
         for (buffer, bytes) in buffers.filter(|buffer| buffer.kind.is_input()).zip(&self.inputs) {

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use vyre::{BackendError, Diagnostic, Problems, Severity, codes};
+use vyre::{Diagnostic, Error, Severity, codes};
 
 /// Why a command did not do what it was asked for.
 pub(crate) enum Failure {
@@ -19,15 +19,9 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-impl From<BackendError> for Failure {
-    fn from(error: BackendError) -> Self {
-        Failure::Diagnostics(vec![error.into_diagnostic()])
-    }
-}
-
-impl From<Problems> for Failure {
-    fn from(problems: Problems) -> Self {
-        Failure::Diagnostics(problems.0)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Diagnostics(error.diagnostics().to_vec())
     }
 }
 

@@ -69,12 +69,12 @@ impl Shell {
 
     /// What the page shows, with the programs that cargo would build replaced by those that it has built for this test.
     fn script(&self, shown: &str) -> String {
-        let line = |line: &str| match line.strip_prefix("cargo run --release --example ") {
+        let line = |line: &str| match line.strip_prefix("cargo run --example ") {
             Some(rest) => {
                 let (name, words) = rest.split_once(" -- ").unwrap_or((rest, ""));
                 format!("'{}' {words}\n", self.programs.join(name).display())
             }
-            None => line.replace("cargo run --release -- ", "vyre ") + "\n",
+            None => line.replace("cargo run -- ", "vyre ") + "\n",
         };
         shown.lines().filter(|line| *line != ".ci/run").map(line).collect()
     }
@@ -154,11 +154,11 @@ fn what_is_shown_runs() {
 fn what_is_kept_is_what_is_made() {
     let shell = Shell::new();
     let kept = |name: &str| std::fs::read_to_string(Path::new(ROOT).join("examples").join(name)).expect("it is kept");
-    let made = shell.run("examples", "cargo run --release --example search -- \"timed out\"");
+    let made = shell.run("examples", "cargo run --example search -- \"timed out\"");
     assert_eq!(made, kept("search.txt"));
     shell.run("examples", "vyre run examples/scene.wgsl --shape pixels=240x360 --out pixels=scene.png");
     shell.run("examples", "vyre run examples/blur.wgsl --in image=scene.png --out blurred=blur.png");
-    shell.run("examples", "cargo run --release --example life -- life.png");
+    shell.run("examples", "cargo run --example life -- life.png");
     for name in ["scene.png", "blur.png", "life.png"] {
         let made = std::fs::read(shell.home.path().join(name)).expect("it was made");
         let kept = std::fs::read(Path::new(ROOT).join("examples/pictures").join(name)).expect("it is kept");

@@ -14,7 +14,7 @@ pub enum CpuPath {
     Avx512,
     /// Machine code with AVX2.
     Avx2,
-    /// Machine code with vectors of 128 bits, made by Cranelift for this processor.
+    /// Machine code with vectors of 128 bits, made by Cranelift for this processor. On x86-64 only with the feature `cranelift`.
     Cranelift,
     /// The column interpreter, on any machine.
     Interpret,
@@ -75,10 +75,15 @@ impl CpuPath {
         path.here()
     }
 
-    /// The path itself, when this machine can take it.
+    /// The path itself, when this machine and this build can take it.
     pub(crate) fn here(self) -> Result<CpuPath, Diagnostic> {
         if self.is_here() {
             return Ok(self);
+        }
+        if self == CpuPath::Cranelift && cfg!(all(unix, target_arch = "x86_64", not(feature = "cranelift"))) {
+            let message = "this build of vyre does not contain cranelift";
+            return Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, message)
+                .with_fix("Unset `VYRE_CPU`, or build vyre with the feature `cranelift`."));
         }
         Err(Diagnostic::new(&codes::cpu::ABSENT_PATH, format!("this processor does not have {self}")))
     }

@@ -29,9 +29,20 @@
 #[allow(unsafe_code)]
 mod api;
 mod backend;
-mod context;
+mod capabilities;
+mod device;
+mod interop;
+mod launch;
+mod memory;
 mod pipeline;
 pub mod ptx;
+mod queue;
+mod recording;
+mod ring;
 mod staging;
+mod stop;
+#[cfg(test)]
+mod tests;
 
-pub use backend::{CudaBackend, Sequence};
+pub use backend::CudaBackend;
+pub use interop::PinnedMemory;

@@ -8,9 +8,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use vyre_conform::device::{DEVICE_CHECKS, Patient, add_one, words, works};
 use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite};
 use vyre_cuda::CudaBackend;
-use vyre_driver::backend::{Binding, CompileOptions, Launch};
+use vyre_driver::backend::{Binding, CompileOptions, Launch, Order};
 use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 use vyre_spec::codes;
 
 type Test = fn(&CudaBackend) -> Result<(), Failed>;
@@ -26,13 +26,15 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 10] = [
         ("conformance suite", conformance),
         ("random programs", random),
         ("random functions", random_functions),
         ("random programs with timeouts", random_interruptible),
         ("workgroups run together", together),
-        ("sequences replay", sequences),
+        ("foreign memory is wrapped", wrapped),
+        ("pinned memory is copied as it is", pinned),
+        ("many launches wait for a place", many),
         ("out of memory, then normal work", out_of_memory),
         ("faults end", faults),
     ];
@@ -104,22 +106,73 @@ fn together(backend: &CudaBackend) -> Result<(), Failed> {
     Ok(())
 }
 
-fn sequences(backend: &CudaBackend) -> Result<(), Failed> {
-    let program = add_one();
-    let valid = program.validate().map_err(|problems| problems[0].to_string())?;
+/// A buffer of ours in the place of somebody else's memory: the device, the context and the addresses are the same.
+#[allow(unsafe_code)]
+fn wrapped(backend: &CudaBackend) -> Result<(), Failed> {
+    let valid = add_one().validate().map_err(|problems| problems[0].to_string())?;
     let pipeline = backend.compile(&valid, &CompileOptions::default())?;
-    let buffer = backend.allocate(4096)?;
+    let owner = backend.allocate(4096)?;
+    let pointer = backend.raw_pointer(&owner)?;
+    // SAFETY: the owner is the buffer whose memory it is; the default stream is one of the primary context.
+    let (buffer, outside, before) = unsafe {
+        let outside = backend.wrap(0x10, 16, Box::new(()));
+        (backend.wrap(pointer, 4096, Box::new(owner))?, outside, backend.wait_for_stream(0, &Order::default())?)
+    };
+    expect(outside.is_err(), || "an address of nowhere was wrapped".to_owned())?;
+    backend.forget(before);
     let bindings = [Binding::from(buffer.clone())];
-    let launch = Launch { bindings: &bindings, grid: [16, 1, 1], timed: false };
-    let sequence = backend.record(&[(&pipeline, launch); 5])?;
-    let mut last = backend.replay(&sequence)?;
-    for _ in 1..7 {
-        last = backend.replay(&sequence)?;
-    }
-    backend.wait(last, None)?;
+    let ticket = backend.submit(&pipeline, &Launch::new(&bindings, [16, 1, 1]))?;
+    // SAFETY: as above.
+    unsafe { backend.make_stream_wait(ticket, 0)? };
     let mut out = vec![0; 4096];
-    backend.download(&buffer, 0, &mut out)?;
-    expect(out == words([35; 1024]), || format!("{:?}", &out[..16]))
+    backend.download(&buffer, 0, &mut out, &Order::default())?;
+    expect(out == words([1; 1024]), || format!("{:?}", &out[..16]))
+}
+
+fn pinned(backend: &CudaBackend) -> Result<(), Failed> {
+    const BYTES: usize = 3 << 20;
+    let (mut from, mut to) = (backend.pinned(BYTES)?, backend.pinned(BYTES)?);
+    from.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + i / 1000) as u8);
+    let buffer = backend.allocate(BYTES as u64)?;
+    let ticket = backend.upload(&buffer, 0, &from, &Order::default())?;
+    backend.forget(ticket);
+    backend.download(&buffer, 0, &mut to, &Order::default())?;
+    expect(from[..] == to[..], || "pinned bytes changed on the way".to_owned())
+}
+
+/// Behind a launch that does not end, submitting waits at some point, and no longer than it may.
+fn many(backend: &CudaBackend) -> Result<(), Failed> {
+    let endless = Program::wrapped(
+        vec![BufferDecl::read_write("data", 0, DataType::U32)],
+        [64, 1, 1],
+        vec![Node::forever(vec![Node::atomic(AtomicOp::Add, "data", Expr::u32(0), Expr::u32(1))])],
+    );
+    let valid = endless.validate().map_err(|problems| problems[0].to_string())?;
+    let mut options = CompileOptions::default();
+    options.interruptible = true;
+    let endless = backend.compile(&valid, &options)?;
+    let valid = add_one().validate().map_err(|problems| problems[0].to_string())?;
+    let pipeline = backend.compile(&valid, &CompileOptions::default())?;
+    let buffer = backend.allocate(256)?;
+    let (counted, own) = ([Binding::from(buffer.clone())], [Binding::from(backend.allocate(4)?)]);
+    let first = backend.submit(&endless, &Launch::new(&own, [1; 3]))?;
+    let mut submitted = 0u32;
+    let error = loop {
+        let deadline = Some(std::time::Instant::now() + std::time::Duration::from_millis(20));
+        let order = Order { deadline, ..Order::default() };
+        match backend.submit(&pipeline, &Launch { order, ..Launch::new(&counted, [1; 3]) }) {
+            Ok(_) if submitted > 100_000 => return Err("submitting never waits".into()),
+            Ok(ticket) => backend.forget(ticket),
+            Err(error) => break error,
+        }
+        submitted += 1;
+    };
+    println!("{submitted} launches behind an endless one: {error}");
+    expect(error.code() == codes::backend::TIMEOUT.id, || error.to_string())?;
+    backend.cancel(first)?;
+    let mut out = vec![0; 256];
+    backend.download(&buffer, 0, &mut out, &Order::default())?;
+    expect(out == words([submitted; 64]), || format!("{:?} after {submitted} launches", &out[..4]))
 }
 
 fn out_of_memory(backend: &CudaBackend) -> Result<(), Failed> {
@@ -151,29 +204,28 @@ fn faults(backend: &CudaBackend) -> Result<(), Failed> {
     let good = backend.compile(&valid, &options)?;
     let bytes = good.artifact().ok_or("no artifact")?;
     let code = bytes.windows(4).position(|four| four == b"\x7fELF").ok_or("no machine code in the artifact")?;
-    let rest = [&bytes[40..code], trapping(backend.compute_capability()).as_bytes()].concat();
-    let trap = backend.load(&valid, &options, &[&bytes[..8], blake3::hash(&rest).as_bytes(), &rest].concat())?;
-    let old = backend.allocate(4096)?;
-    let bindings = [Binding::from(old.clone())];
-    let launch = Launch { bindings: &bindings, grid: [1, 1, 1], timed: false };
-    let pending = backend.submit(&trap, &launch)?;
-    let error = backend.wait(pending, None).err().ok_or("a trap went unnoticed")?;
-    println!("a trap: {error}");
-    expect(error.code() == codes::cuda::FAULT.id, || error.to_string())?;
-    // Drivers differ in whether a process that faulted gets another context.
-    if let Err(error) = backend.allocate(16) {
-        println!("after the trap: {error}");
-        return expect(error.code() == codes::backend::DEVICE_LOST.id, || error.to_string());
+    let text = trapping(backend.compute_capability());
+    let length = (text.len() as u32).to_le_bytes();
+    let trap = backend.load(&valid, &options, &[&bytes[..code - 4], &length, text.as_bytes()].concat())?;
+    let bindings = [Binding::from(backend.allocate(4096)?)];
+    let launch = Launch::new(&bindings, [1, 1, 1]);
+    let done = backend.submit(&good, &launch)?;
+    backend.wait(done, None)?;
+    let queue = |queue| Launch { order: Order { queue, ..Order::default() }, ..launch };
+    let pending = [backend.submit(&trap, &queue(1))?, backend.submit(&good, &queue(1))?];
+    let waiting = std::thread::scope(|scope| {
+        let waits = pending.map(|ticket| scope.spawn(move || backend.wait(ticket, None)));
+        waits.map(|wait| wait.join())
+    });
+    for waited in waiting {
+        let error = waited.map_err(|_| "a waiting thread panicked")?.err().ok_or("a trap went unnoticed")?;
+        println!("a trap: {error}");
+        expect(error.code() == codes::cuda::FAULT.id, || error.to_string())?;
     }
-    works(backend)?;
-    let error = backend.submit(&good, &launch).err().ok_or("a lost buffer was bound")?;
-    expect(error.code() == codes::backend::DEVICE_LOST.id, || error.to_string())?;
-    let fresh = [Binding::from(backend.allocate(256)?)];
-    let pending = backend.submit(&good, &Launch { bindings: &fresh, grid: [1, 1, 1], timed: true })?;
-    backend.wait(pending, None)?;
-    let mut out = vec![0; 256];
-    backend.download(&fresh[0].buffer, 0, &mut out)?;
-    expect(out == words([1; 64]), || "a pipeline from before the fault is wrong".to_owned())
+    expect(backend.poll(done)?.is_some(), || "work from before the trap is lost".to_owned())?;
+    let error = backend.allocate(16).err().ok_or("there is memory after a trap")?;
+    println!("after the trap: {error}");
+    expect(error.code() == codes::backend::DEVICE_LOST.id, || error.to_string())
 }
 
 fn trapping(sm: u32) -> String {

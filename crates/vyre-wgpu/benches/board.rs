@@ -1,13 +1,14 @@
 //! The wgpu board: this backend against hand-written wgpu code for the same work, in one process, on the same adapter, in
-//! interleaved rounds: tiny dispatches (pipelined, and each with a wait), a map of 16 M elements, and upload, run and download of 4 MB.
+//! interleaved rounds: tiny dispatches (pipelined, recorded, and each with a wait), a map of 16 M elements, and upload, run and download of 4 MB.
 //!
 //! `cargo bench -p vyre-wgpu --bench board` prints a table: medians, and the median of the rounds' ratios with the middle half of
 //! them. Ratios over 1 mean that hand-written code is faster. `VYRE_WGPU_ADAPTER` gives the number of the adapter.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use vyre_driver::backend::{Binding, CompileOptions, Launch, Pipeline};
+use vyre_driver::backend::{Binding, CompileOptions, Launch, Order, Pipeline, Step, Ticket};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_wgpu::WgpuBackend;
@@ -125,7 +126,7 @@ impl Peer {
         }))??;
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: None,
-            source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
+            source: wgpu::ShaderSource::Naga(Cow::Owned(naga::front::wgsl::parse_str(SOURCE)?)),
         });
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: None,
@@ -199,9 +200,8 @@ impl<'a> Ours<'a> {
         Ok(Ours { backend, pipeline: compiled(backend)?, bindings, groups: count.div_ceil(256) as u32 })
     }
 
-    fn launch(&self) -> Outcome<vyre_driver::backend::Pending> {
-        let launch = Launch { bindings: &self.bindings, grid: [self.groups, 1, 1], timed: false };
-        Ok(self.backend.submit(&self.pipeline, &launch)?)
+    fn launch(&self) -> Outcome<Ticket> {
+        Ok(self.backend.submit(&self.pipeline, &Launch::new(&self.bindings, [self.groups, 1, 1]))?)
     }
 }
 
@@ -254,13 +254,29 @@ fn tiny(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
         },
         || peer.wait(peer.launch(&theirs, LAUNCHES, false)),
     )?;
+    let step = Step::Launch {
+        pipeline: Arc::clone(&ours.pipeline),
+        bindings: ours.bindings.to_vec(),
+        grid: [ours.groups, 1, 1],
+    };
+    let recording = backend.record(&vec![step; LAUNCHES as usize])?;
+    compare(
+        "tiny dispatch, recorded and replayed",
+        LAUNCHES,
+        || {
+            let ticket = backend.replay(&recording, &Order::default())?;
+            backend.wait(ticket, None)?;
+            Ok(())
+        },
+        || peer.wait(peer.launch(&theirs, LAUNCHES, false)),
+    )?;
     compare(
         "tiny dispatch, each with a wait",
         LAUNCHES / 10,
         || {
             for _ in 0..LAUNCHES / 10 {
-                let pending = ours.launch()?;
-                backend.wait(pending, None)?;
+                let ticket = ours.launch()?;
+                backend.wait(ticket, None)?;
             }
             Ok(())
         },
@@ -279,8 +295,8 @@ fn map(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
         "map of 16 M elements",
         1,
         || {
-            let pending = ours.launch()?;
-            backend.wait(pending, None)?;
+            let ticket = ours.launch()?;
+            backend.wait(ticket, None)?;
             Ok(())
         },
         || peer.wait(peer.launch(&theirs, 1, false)),
@@ -295,10 +311,11 @@ fn moved(backend: &WgpuBackend, peer: &Peer) -> Outcome<()> {
         "upload, run, download 4 MB",
         1,
         || {
-            backend.upload(&ours.bindings[0].buffer, 0, &input)?;
-            // Reading waits for it.
-            let _pending = ours.launch()?;
-            backend.download(&ours.bindings[1].buffer, 0, &mut one)?;
+            let order = Order::default();
+            // Reading waits for both.
+            backend.upload(&ours.bindings[0].buffer, 0, &input, &order).map(|ticket| backend.forget(ticket))?;
+            backend.forget(ours.launch()?);
+            backend.download(&ours.bindings[1].buffer, 0, &mut one, &order)?;
             Ok(())
         },
         || {

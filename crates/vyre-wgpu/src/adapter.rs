@@ -13,6 +13,7 @@ use vyre_spec::{Diagnostic, codes};
 use wgpu::{Backends, DeviceType, Features as Wanted, InstanceDescriptor, InstanceFlags};
 
 use crate::emit::{Facts, FloatControls};
+use crate::loops::RoundLimit;
 use crate::raw;
 
 /// By position among the adapters; more than these are not opened.
@@ -46,6 +47,10 @@ pub struct Adapter {
     pub(crate) spirv: bool,
     /// What the driver can be told about floats.
     pub(crate) controls: FloatControls,
+    /// Rounds of loops after which the driver ends them without a word.
+    pub(crate) rounds: Option<RoundLimit>,
+    /// A submission makes the host wait until the one before it is over.
+    pub(crate) one_at_a_time: bool,
 }
 
 impl Adapter {
@@ -62,8 +67,23 @@ impl Adapter {
         let mut adapter = self.clone();
         adapter.features = adapter.features.difference(optional);
         set_types(&mut adapter.capabilities, adapter.features);
+        adapter.capabilities.fingerprint = fingerprint(&adapter.adapter.get_info(), adapter.features);
         adapter
     }
+
+    /// The adapter as a device sees it that was made with less than it has.
+    pub(crate) fn with_device(adapter: &wgpu::Adapter, device: &wgpu::Device) -> Result<Adapter, Diagnostic> {
+        describe(adapter.clone(), device.features(), device.limits())
+            .map_err(|why| Diagnostic::new(&codes::wgpu::NO_ADAPTER, format!("the device can't run kernels: {why}")))
+    }
+}
+
+/// Device and driver as they go into cache keys: what the driver makes of a kernel depends on itself; what we give it, on wgpu, on us and on
+/// what the device was opened with.
+fn fingerprint(info: &wgpu::AdapterInfo, features: Wanted) -> PipelineDeviceFingerprint {
+    let extra =
+        format!("{} {} {:?} {} {features:?}", info.name, info.driver_info, info.backend, env!("VYRE_WGPU_SOURCES"));
+    PipelineDeviceFingerprint::from_parts(info.vendor, info.device, &info.driver, &extra)
 }
 
 /// wgpu's futures are ready at once everywhere but in browsers.
@@ -94,7 +114,8 @@ fn enumerate() -> Result<Vec<Adapter>, Diagnostic> {
     let mut reasons = Vec::new();
     let mut usable: Vec<_> = Vec::new();
     for adapter in found {
-        match describe(adapter) {
+        let (features, limits) = (adapter.features(), adapter.limits());
+        match describe(adapter, features, limits) {
             Ok(adapter) => usable.push(adapter),
             Err(reason) => reasons.push(reason),
         }
@@ -120,9 +141,9 @@ fn enumerate() -> Result<Vec<Adapter>, Diagnostic> {
     Ok(usable)
 }
 
-fn describe(adapter: wgpu::Adapter) -> Result<Adapter, String> {
+fn describe(adapter: wgpu::Adapter, features: Wanted, mut limits: wgpu::Limits) -> Result<Adapter, String> {
     let info = adapter.get_info();
-    let (features, mut limits) = (adapter.features() & USED, adapter.limits());
+    let features = features & USED;
     if !features.contains(Wanted::IMMEDIATES) {
         return Err(format!("{} takes no immediate data", info.name));
     }
@@ -150,9 +171,14 @@ fn describe(adapter: wgpu::Adapter) -> Result<Adapter, String> {
     capabilities.resident = true;
     capabilities.timestamps = features.contains(Wanted::TIMESTAMP_QUERY);
 
-    // What the driver makes of a kernel depends on itself; what we give it, on wgpu and on us.
-    let extra = format!("{} {} {:?} {}", info.name, info.driver_info, info.backend, env!("CARGO_PKG_VERSION"));
-    capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(info.vendor, info.device, &info.driver, &extra);
+    capabilities.queues = 1;
+    capabilities.recordings = true;
+    capabilities.fingerprint = fingerprint(&info, features);
+    // Mesa's llvmpipe ends every loop when all of them together have made 65,535 rounds for the invocations of a vector. Some are left for
+    // loops that are not the kernel's own.
+    let is_llvmpipe = info.name.contains("llvmpipe") || info.driver.contains("llvmpipe");
+    let lanes = if info.subgroup_max_size > 0 { info.subgroup_max_size } else { 16 };
+    let rounds = is_llvmpipe.then_some(RoundLimit { together: 56_000, lanes });
     let api = format!("{:?}", info.backend);
     Ok(Adapter {
         id: IDS[0],
@@ -163,6 +189,9 @@ fn describe(adapter: wgpu::Adapter) -> Result<Adapter, String> {
         features,
         limits,
         spirv,
+        rounds,
+        // Its queue waits for wgpu's semaphore between two submissions before it takes the second.
+        one_at_a_time: is_llvmpipe,
     })
 }
 

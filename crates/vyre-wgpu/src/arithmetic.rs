@@ -1,6 +1,6 @@
 //! What an adapter rounds as IEEE 754 says: Vulkan promises little, most drivers do much, so a few hard cases are tried once.
 
-use vyre_driver::backend::{Binding, CompileOptions, Launch};
+use vyre_driver::backend::{Binding, CompileOptions, Launch, Order};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
 use vyre_foundation::kernel::{Binary, Block, Features, Inst, Kernel, Memory, Op, Unary, Value};
@@ -73,12 +73,13 @@ fn keeps_subnormals(backend: &WgpuBackend) -> Result<bool, BackendError> {
     let valid = program.validate()?;
     let pipeline = backend.compile_with(&valid, &CompileOptions::default(), Arithmetic::exact)?;
     let (input, output) = (backend.allocate(4)?, backend.allocate(8)?);
-    backend.upload(&input, 0, &smallest)?;
+    let order = Order::default();
+    backend.upload(&input, 0, &smallest, &order).map(|ticket| backend.forget(ticket))?;
     let bindings = [Binding::from(input), Binding::from(output.clone())];
-    let pending = backend.submit(&pipeline, &Launch { bindings: &bindings, grid: [1, 1, 1], timed: false })?;
-    backend.wait(pending, None)?;
+    let ticket = backend.submit(&pipeline, &Launch::new(&bindings, [1, 1, 1]))?;
+    backend.wait(ticket, None)?;
     let mut results = [0; 8];
-    backend.download(&output, 0, &mut results)?;
+    backend.download(&output, 0, &mut results, &order)?;
     Ok(results[..4] == smallest && results[4..] == smallest)
 }
 
@@ -190,18 +191,18 @@ fn try_type(backend: &WgpuBackend, float: &Float) -> Result<[bool; 4], BackendEr
     for slot in 0..7 {
         let buffer = backend.allocate(bytes)?;
         if let Some(input) = inputs.get(slot) {
-            backend.upload(&buffer, 0, input)?;
+            backend.upload(&buffer, 0, input, &Order::default()).map(|ticket| backend.forget(ticket))?;
         }
         bindings.push(Binding::new(buffer, bytes));
     }
     let grid = [COUNT as u32 / 64, 1, 1];
-    let pending = backend.submit(&pipeline, &Launch { bindings: &bindings, grid, timed: false })?;
-    backend.wait(pending, None)?;
+    let ticket = backend.submit(&pipeline, &Launch::new(&bindings, grid))?;
+    backend.wait(ticket, None)?;
     let mut same = [true; 4];
     let [a, b, c] = inputs.each_ref().map(|input| input.chunks_exact(float.bytes).collect::<Vec<_>>());
     for (operation, same) in same.iter_mut().enumerate() {
         let mut results = vec![0; bytes as usize];
-        backend.download(&bindings[3 + operation].buffer, 0, &mut results)?;
+        backend.download(&bindings[3 + operation].buffer, 0, &mut results, &Order::default())?;
         *same = results.chunks_exact(float.bytes).enumerate().all(|(case, result)| {
             let expected = match operation {
                 0 => (float.fma)([a[case], b[case], c[case]]),

@@ -1,11 +1,11 @@
 //! The backend trait over an adapter.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{
-    Buffer, Capabilities, CompileOptions, Completion, HostDispatch, KeptPipelines, Launch, Pending, Pipeline, borrowed,
-    dispatch_through,
+    Binding, BoundShape, Buffer, Capabilities, CompileOptions, Completion, HostDispatch, KeptPipelines, Launch, Order,
+    Pipeline, Recording, Step, Ticket, borrowed, dispatch_through, foreign,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
@@ -15,28 +15,41 @@ use vyre_spec::{Diagnostic, codes};
 
 use crate::adapter::{Adapter, adapters};
 use crate::arithmetic;
-use crate::context::{Bindings, Context, Device, Prepared, WgpuBuffer, Words};
+use crate::context::Context;
+use crate::device::{Device, WgpuBuffer};
 use crate::emit::{self, Arithmetic, Facts, Spirv, Target};
-use crate::pipeline::WgpuPipeline;
+use crate::loops::Loops;
+use crate::pipeline::{Made, Traits, WgpuPipeline};
 use crate::raw::Code;
-
-/// How long a launch that was told to end may take to do so, and an answer that another thread is about to give.
-pub(crate) const GRACE: Duration = Duration::from_secs(5);
+use crate::transfer::{self, are_words};
+use crate::work::{Bindings, Prepared, Words};
 
 /// Room behind the last element: bindings are never empty, and narrow elements are changed by whole words.
 const ROOM: u64 = 16;
 
-/// Runs programs on an adapter that wgpu finds.
+const USAGE: wgpu::BufferUsages =
+    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+
+/// Runs programs on an adapter that wgpu finds, or on a device of the caller's own.
 ///
-/// Launches run in the order of submission; a few are gathered before the device gets them, and waiting, reading and writing
-/// send them off. A launch that was compiled as interruptible ends when a wait for it times out, on Vulkan; elsewhere, and when
-/// it was not, it keeps the device busy until it ends by itself or the system ends it. When the device is lost the call that
-/// notices it fails, and the next one opens it anew: pipelines stay, buffers are lost.
+/// There is one queue. Small launches are gathered while it is busy; waiting, polling, reading and writing send them off, as does
+/// [`flush`](Self::flush). A launch whose end nobody can foresee is submitted alone, so that no other waits for it that is before it. A
+/// launch that was compiled as interruptible ends when it is cancelled, on Vulkan, and does nothing if it had not begun; elsewhere, and when
+/// it was not, it can't be told. When the device is lost everything on it fails, and the next call opens it anew: pipelines stay, buffers
+/// are lost.
 pub struct WgpuBackend {
-    device: Arc<Device>,
+    pub(crate) device: Arc<Device>,
     capabilities: Capabilities,
     arithmetic: OnceLock<Arithmetic>,
+    byte_copy: Mutex<Option<Arc<dyn Pipeline>>>,
     kept: KeptPipelines<dyn Pipeline>,
+}
+
+/// A launch that moves bytes.
+pub(crate) struct ByteCopy {
+    pub(crate) pipeline: Arc<dyn Pipeline>,
+    pub(crate) bindings: [Binding; 3],
+    pub(crate) grid: [u32; 3],
 }
 
 impl WgpuBackend {
@@ -97,9 +110,67 @@ impl WgpuBackend {
 
     /// Opens an adapter.
     pub fn on(adapter: Adapter) -> Result<WgpuBackend, Diagnostic> {
-        let capabilities = adapter.capabilities.clone();
-        let device = Device::open(adapter).map_err(BackendError::into_diagnostic)?;
-        Ok(WgpuBackend { device, capabilities, arithmetic: OnceLock::new(), kept: KeptPipelines::default() })
+        Ok(WgpuBackend::of(Device::open(adapter).map_err(BackendError::into_diagnostic)?))
+    }
+
+    /// Runs on a device of the caller's own, made from this adapter, and on its queue. What the device was made without is missing to
+    /// programs; immediate data it must have.
+    ///
+    /// The device's handlers for errors and for its loss stay the caller's. Callbacks that wgpu calls for the caller's own work must not
+    /// call this backend: it may be the one that polls. When the device is lost, so is the backend.
+    pub fn from_device(
+        adapter: &wgpu::Adapter,
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+    ) -> Result<WgpuBackend, Diagnostic> {
+        let adapter = Adapter::with_device(adapter, &device)?;
+        Ok(WgpuBackend::of(Device::adopt(adapter, device, queue)))
+    }
+
+    fn of(device: Arc<Device>) -> WgpuBackend {
+        WgpuBackend {
+            capabilities: device.adapter.capabilities.clone(),
+            device,
+            arithmetic: OnceLock::new(),
+            byte_copy: Mutex::default(),
+            kept: KeptPipelines::default(),
+        }
+    }
+
+    /// A buffer of the device as one of this backend. It needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST`, and must not be mapped
+    /// while work uses it. Work that the caller submits to the queue later sees what was launched here before a
+    /// [`flush`](Self::flush), and the other way round.
+    pub fn wrap(&self, buffer: wgpu::Buffer) -> Result<Buffer, BackendError> {
+        let lacking = USAGE.difference(buffer.usage());
+        let size = 4..=self.capabilities.limits.max_buffer_bytes;
+        if !lacking.is_empty() || !buffer.size().is_multiple_of(4) || !size.contains(&buffer.size()) {
+            return Err(BackendError::with_code(
+                &codes::backend::BAD_RANGE,
+                format!(
+                    "a wgpu buffer of {} bytes that lacks {lacking:?} can't be bound Fix: Make it with the usages STORAGE, COPY_SRC \
+                     and COPY_DST and a size that is a multiple of 4 and at most {}.",
+                    buffer.size(),
+                    size.end()
+                ),
+            ));
+        }
+        self.device.with(|context| Ok(self.buffer(context, buffer.size(), buffer.clone(), true)))
+    }
+
+    /// The wgpu buffer behind one of this backend's, which has at least as many bytes. What was launched before is given to the queue, so
+    /// that what the caller submits from now on comes after it.
+    pub fn raw_buffer<'b>(&self, buffer: &'b Buffer) -> Result<&'b wgpu::Buffer, BackendError> {
+        let own = buffer.of::<WgpuBuffer>(self.id())?;
+        self.flush()?;
+        self.device.with(|context| own.check(&self.device, context))
+    }
+
+    /// Gives to the queue what was gathered. With Mesa's llvmpipe that can take until what is before it is over.
+    pub fn flush(&self) -> Result<(), BackendError> {
+        self.device.with(|context| {
+            context.flush_all(&mut context.work());
+            Ok(())
+        })
     }
 
     /// The adapter as wgpu describes it.
@@ -148,9 +219,13 @@ impl WgpuBackend {
         arithmetic: impl FnOnce() -> Arithmetic,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
         let kernel = self.lower(program, options)?;
-        let can_stop = self.device.with(|context| Ok(context.stop.is_some()))?;
-        let arithmetic = if arithmetic::matters(&kernel) { arithmetic() } else { Arithmetic::exact() };
-        let target = Target { interruptible: options.interruptible && can_stop, arithmetic };
+        let loops = Loops::of(&kernel);
+        let can_stop = self.device.with(|context| Ok(context.can_stop))?;
+        let target = Target {
+            interruptible: options.interruptible && can_stop,
+            rounds: self.device.adapter.rounds.filter(|_| can_stop).and_then(|limit| limit.of(loops)),
+            arithmetic: if arithmetic::matters(&kernel) { arithmetic() } else { Arithmetic::exact() },
+        };
         let module = emit::emit(&kernel, target)?;
         let code = if self.device.adapter.spirv {
             let modern = self.device.adapter.features.contains(wgpu::Features::SUBGROUP);
@@ -160,84 +235,139 @@ impl WgpuBackend {
         } else {
             Code::Module(Box::new(module))
         };
-        let pipeline = WgpuPipeline::new(Arc::clone(&self.device), &kernel, target.interruptible, code);
+        let pipeline = WgpuPipeline::new(Arc::clone(&self.device), &kernel, Traits::new(loops, target), code);
         self.device.with(|context| pipeline.made(context))?;
         Ok(Arc::new(pipeline))
     }
 
-    fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a WgpuPipeline, BackendError> {
-        pipeline
-            .downcast_ref::<WgpuPipeline>()
-            .filter(|pipeline| Arc::ptr_eq(&pipeline.device, &self.device))
-            .ok_or_else(|| {
-                BackendError::with_code(
-                    &codes::backend::FOREIGN_HANDLE,
-                    format!("a pipeline was passed to backend `{}`, which did not make it", self.id()),
-                )
-            })
+    pub(crate) fn pipeline_of<'a>(&self, pipeline: &'a Arc<dyn Pipeline>) -> Result<&'a WgpuPipeline, BackendError> {
+        let own = pipeline.of::<WgpuPipeline>(self.id())?;
+        if Arc::ptr_eq(&own.device, &self.device) { Ok(own) } else { Err(foreign("pipeline", self.id())) }
+    }
+
+    /// Refuses a place in the order that is not there. On one queue everything comes after what was submitted before.
+    pub(crate) fn check_order(&self, order: &Order<'_>) -> Result<(), BackendError> {
+        self.device.ledger.submitted(order.queue)?;
+        order.after.iter().try_for_each(|&ticket| self.device.ledger.check(ticket))
     }
 
     /// Checks the bindings of a launch and gathers what the kernel is told about them.
-    fn bindings<'a>(
+    pub(crate) fn prepare<'a>(
         &self,
         context: &Context,
-        pipeline: &WgpuPipeline,
-        launch: &'a Launch<'_>,
-    ) -> Result<(Bindings<'a>, Words), BackendError> {
-        let refused = |code, what: String| Err(BackendError::with_code(code, what));
-        if launch.bindings.len() != pipeline.shapes.len() {
-            return refused(
-                &codes::backend::BINDINGS,
-                format!("{} buffers are bound; the program has {}", launch.bindings.len(), pipeline.shapes.len()),
-            );
-        }
+        pipeline: &'a WgpuPipeline,
+        made: &'a Made,
+        bound: &'a [Binding],
+        grid: [u32; 3],
+    ) -> Result<Prepared<'a>, BackendError> {
+        Binding::check_all(bound, pipeline.shapes.len(), self.capabilities.limits.binding_alignment)?;
         let mut facts = Words::new();
-        facts.extend(launch.grid);
+        facts.extend(grid);
         facts.extend([0; Facts::LENGTHS as usize - 3]);
         let mut bindings = Bindings::new();
-        for (binding, shape) in launch.bindings.iter().zip(&pipeline.shapes) {
+        for (binding, shape) in bound.iter().zip(&pipeline.shapes) {
             let buffer = binding.buffer.of::<WgpuBuffer>(self.id())?;
             buffer.check(&self.device, context)?;
-            binding.buffer.check_range(binding.offset, binding.bytes)?;
-            let alignment = u64::from(self.capabilities.limits.binding_alignment);
-            if !binding.offset.is_multiple_of(alignment) {
-                return refused(
-                    &codes::backend::BAD_RANGE,
-                    format!("a binding starts at byte {}, which is not a multiple of {alignment}", binding.offset),
-                );
-            }
             let Ok(elements) = u32::try_from(shape.elements(binding.bytes)) else {
-                return refused(
+                return Err(BackendError::with_code(
                     &codes::backend::LIMIT,
                     format!("{} can't count the elements of {} bytes", self.capabilities.name, binding.bytes),
-                );
+                ));
             };
             facts.push(elements);
-            // Bindings are never empty, and end with a whole word.
-            let size = binding.bytes.next_multiple_of(ROOM).max(ROOM);
+            // Bindings are never empty, and end with a whole word. Buffers of others have no room behind their end.
+            let size = binding.bytes.next_multiple_of(ROOM).max(ROOM).min(buffer.buffer.size() - binding.offset);
             bindings.push((buffer, binding.offset, size));
         }
         for ((buffer, ..), shape) in bindings.iter().zip(&pipeline.shapes) {
-            let read = |(other, kind): (&(&WgpuBuffer, u64, u64), &crate::pipeline::Shape)| {
-                other.0.number == buffer.number && !kind.written
+            let read = |(other, shape): (&(&WgpuBuffer, u64, u64), &BoundShape)| {
+                other.0.buffer == buffer.buffer && !shape.is_written()
             };
-            if shape.written && bindings.iter().zip(&pipeline.shapes).any(read) {
-                return refused(
+            if shape.is_written() && bindings.iter().zip(&pipeline.shapes).any(read) {
+                return Err(BackendError::with_code(
                     &codes::backend::BINDINGS,
                     "one buffer is bound to be read and to be written in the same launch, which wgpu does not allow \
-                     Fix: Bind two buffers."
-                        .to_owned(),
-                );
+                     Fix: Bind two buffers.",
+                ));
             }
         }
-        Ok((bindings, facts))
+        let alone = pipeline.may_be_long() || bindings.iter().any(|(buffer, ..)| buffer.is_wrapped);
+        Ok(Prepared { pipeline, made, bindings, facts, grid, timed: false, alone })
     }
 
-    /// A range that wgpu can move: whole words around the bytes, and how far into them the bytes start.
-    fn words_around(buffer: &WgpuBuffer, offset: u64, bytes: u64) -> (u64, u64, usize) {
-        let start = offset & !3;
-        let end = (offset + bytes).next_multiple_of(4).min(buffer.buffer.size());
-        (start, end - start, (offset - start) as usize)
+    fn buffer(&self, context: &Context, bytes: u64, buffer: wgpu::Buffer, is_wrapped: bool) -> Buffer {
+        Buffer::new(WgpuBuffer {
+            device: Arc::clone(&self.device),
+            generation: context.generation,
+            number: self.device.next_number(),
+            buffer,
+            bytes,
+            is_wrapped,
+        })
+    }
+
+    /// A part of a buffer, checked.
+    pub(crate) fn part<'b>(&self, part: &'b Binding) -> Result<&'b WgpuBuffer, BackendError> {
+        part.buffer.check_range(part.offset, part.bytes)?;
+        part.buffer.of::<WgpuBuffer>(self.id())
+    }
+
+    /// The buffers of a copy, checked.
+    pub(crate) fn copied<'b>(
+        &self,
+        from: &'b Binding,
+        to: &'b Binding,
+    ) -> Result<(&'b WgpuBuffer, &'b WgpuBuffer), BackendError> {
+        if from.bytes != to.bytes {
+            return Err(BackendError::with_code(
+                &codes::backend::BAD_RANGE,
+                format!("{} bytes can't be copied to {}", from.bytes, to.bytes),
+            ));
+        }
+        Ok((self.part(from)?, self.part(to)?))
+    }
+
+    /// A launch that copies bytes which share words with others.
+    pub(crate) fn byte_copy(&self, from: &Binding, to: &Binding) -> Result<ByteCopy, BackendError> {
+        let pipeline = {
+            let mut made = self.byte_copy.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*made {
+                Some(pipeline) => Arc::clone(pipeline),
+                None => {
+                    let program = transfer::byte_copy_program().validate()?;
+                    let new = self.compile_with(&program, &CompileOptions::default(), Arithmetic::exact)?;
+                    Arc::clone(made.insert(new))
+                }
+            }
+        };
+        let span = self.allocate(12)?;
+        let numbers = [from.offset, to.offset, to.bytes].map(|number| number as u32);
+        let uploaded = self.upload(&span, 0, bytemuck::cast_slice(&numbers), &Order::default())?;
+        self.forget(uploaded);
+        let bindings = [span, from.buffer.clone(), to.buffer.clone()].map(Binding::from);
+        let words = (to.offset % 4 + to.bytes).div_ceil(4);
+        Ok(ByteCopy { pipeline, bindings, grid: [words.div_ceil(64) as u32, 1, 1] })
+    }
+
+    fn copy_bytes(&self, from: &Binding, to: &Binding) -> Result<Ticket, BackendError> {
+        let copy = self.byte_copy(from, to)?;
+        let pipeline = self.pipeline_of(&copy.pipeline)?;
+        self.device.with(|context| {
+            let made = pipeline.made(context)?;
+            let mut prepared = self.prepare(context, pipeline, &made, &copy.bindings, copy.grid)?;
+            prepared.count_last_words();
+            context.submit(prepared)
+        })
+    }
+
+    /// Writes zeros, or these bytes, that share words with others.
+    fn write_bytes(&self, to: &Binding, bytes: Option<&[u8]>) -> Result<Ticket, BackendError> {
+        let scratch = self.allocate(to.bytes)?;
+        if let Some(bytes) = bytes {
+            let uploaded = self.upload(&scratch, 0, bytes, &Order::default())?;
+            self.forget(uploaded);
+        }
+        self.copy_bytes(&Binding::new(scratch, to.bytes), to)
     }
 }
 
@@ -261,9 +391,10 @@ impl VyreBackend for WgpuBackend {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let deadline = config.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let dispatch = HostDispatch::check(self, program, inputs, config)?;
         let pipeline = self.kept.get_or_make(&dispatch, |program, options| self.compile(program, options))?;
-        dispatch_through(self, &dispatch, &pipeline, inputs, config.timeout)
+        dispatch_through(self, &dispatch, &pipeline, inputs, deadline)
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -284,9 +415,10 @@ impl VyreBackend for WgpuBackend {
         if !self.device.adapter.spirv {
             return Err(bad("the adapter does not take stored kernels"));
         }
-        let pipeline = WgpuPipeline::decode(Arc::clone(&self.device), artifact, program.binding_order().len())?;
+        let pipeline = WgpuPipeline::decode(Arc::clone(&self.device), artifact, program.binding_order().len())
+            .ok_or_else(|| bad("the bytes are not a wgpu pipeline of this program"))?;
         self.device.with(|context| {
-            if pipeline.interruptible != (options.interruptible && context.stop.is_some()) {
+            if pipeline.is_interruptible() != (options.interruptible && context.can_stop) {
                 return Err(bad("the stored wgpu pipeline was made for other options"));
             }
             pipeline.made(context)
@@ -303,166 +435,147 @@ impl VyreBackend for WgpuBackend {
             ));
         }
         let size = bytes.next_multiple_of(ROOM).max(ROOM);
-        self.device.with(|context| {
-            use wgpu::BufferUsages as Usage;
-            let buffer = context.create_buffer(size, Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST)?;
-            Ok(Buffer::new(WgpuBuffer {
-                device: Arc::clone(&self.device),
-                generation: context.generation,
-                number: self.device.next_number(),
-                buffer,
-                bytes,
-            }))
-        })
+        self.device.with(|context| Ok(self.buffer(context, bytes, context.create_buffer(size, USAGE)?, false)))
     }
 
-    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
-        let target = buffer.of::<WgpuBuffer>(self.id())?;
-        buffer.check_range(offset, bytes.len() as u64)?;
-        if bytes.is_empty() {
-            return Ok(());
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8], order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let to = Binding { buffer: buffer.clone(), offset, bytes: bytes.len() as u64 };
+        let target = self.part(&to)?;
+        self.check_order(order)?;
+        let whole = bytes.len() / 4 * 4;
+        // Behind the last element there is nobody's memory.
+        let to_the_end =
+            offset + to.bytes == target.bytes && target.buffer.size() >= (offset + to.bytes).next_multiple_of(4);
+        if !offset.is_multiple_of(4) || (whole < bytes.len() && !to_the_end) {
+            return self.write_bytes(&to, Some(bytes));
         }
         self.device.with(|context| {
-            let to = target.check(&self.device, context)?;
-            let (start, size, skip) = Self::words_around(target, offset, bytes.len() as u64);
-            let end = offset + bytes.len() as u64;
-            if size == bytes.len() as u64 {
-                return context.upload(to, start, bytes);
+            let raw = target.check(&self.device, context)?;
+            if bytes.is_empty() {
+                return context.nothing();
             }
-            if skip == 0 && end == target.bytes {
-                // Behind the last element there is nobody's memory.
-                let whole = bytes.len() / 4 * 4;
-                if whole > 0 {
-                    context.upload(to, start, &bytes[..whole])?;
-                }
-                let mut last = [0; 4];
-                last[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
-                return context.upload(to, start + whole as u64, &last);
+            let mut last = None;
+            if whole > 0 {
+                last = Some(context.upload(raw, offset, &bytes[..whole])?);
             }
-            // The words at the ends hold others' bytes too.
-            let mut whole = vec![0; size as usize];
-            context.download(to, start, &mut whole)?;
-            whole[skip..skip + bytes.len()].copy_from_slice(bytes);
-            context.upload(to, start, &whole)
+            if let Some(rest) = bytes.get(whole..).filter(|rest| !rest.is_empty()) {
+                let mut word = [0; 4];
+                word[..rest.len()].copy_from_slice(rest);
+                last = Some(context.upload(raw, offset + whole as u64, &word)?);
+            }
+            last.map_or_else(|| context.nothing(), Ok)
         })
     }
 
-    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], order: &Order<'_>) -> Result<(), BackendError> {
         let source = buffer.of::<WgpuBuffer>(self.id())?;
         buffer.check_range(offset, bytes.len() as u64)?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
+        self.check_order(order)?;
         self.device.with(|context| {
             let from = source.check(&self.device, context)?;
-            let (start, size, skip) = Self::words_around(source, offset, bytes.len() as u64);
-            if skip == 0 {
-                return context.download(from, start, bytes);
+            if bytes.is_empty() {
+                return Ok(());
             }
-            let mut whole = vec![0; size as usize];
-            context.download(from, start, &mut whole)?;
-            bytes.copy_from_slice(&whole[skip..skip + bytes.len()]);
+            let skip = (offset % 4) as usize;
+            if skip == 0 {
+                return context.download(from, offset, bytes, order.deadline);
+            }
+            let mut whole = vec![0; skip + bytes.len()];
+            context.download(from, offset - skip as u64, &mut whole, order.deadline)?;
+            bytes.copy_from_slice(&whole[skip..]);
             Ok(())
         })
     }
 
-    fn copy(
-        &self,
-        from: &Buffer,
-        from_offset: u64,
-        to: &Buffer,
-        to_offset: u64,
-        bytes: u64,
-    ) -> Result<(), BackendError> {
-        let (source, target) = (from.of::<WgpuBuffer>(self.id())?, to.of::<WgpuBuffer>(self.id())?);
-        from.check_range(from_offset, bytes)?;
-        to.check_range(to_offset, bytes)?;
-        if bytes == 0 {
-            return Ok(());
+    fn copy(&self, from: &Binding, to: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let (source, target) = self.copied(from, to)?;
+        self.check_order(order)?;
+        if source.buffer == target.buffer && to.bytes > 0 {
+            // wgpu does not copy within a buffer.
+            let scratch = Binding::from(self.allocate(to.bytes)?);
+            let copied = self.copy(from, &scratch, order)?;
+            self.forget(copied);
+            return self.copy(&scratch, to, order);
         }
-        let words = |offset: u64| offset.is_multiple_of(4);
-        let same = source.number == target.number;
-        if same || !(words(from_offset) && words(to_offset) && words(bytes)) {
-            let mut moved = vec![0; bytes as usize];
-            self.download(from, from_offset, &mut moved)?;
-            return self.upload(to, to_offset, &moved);
+        if !are_words(&[from.offset, to.offset, to.bytes]) {
+            return self.copy_bytes(from, to);
         }
         self.device.with(|context| {
-            let (source, target) = (source.check(&self.device, context)?, target.check(&self.device, context)?);
-            context.copy((source, from_offset), (target, to_offset), bytes)
+            let (raw, to_raw) = (source.check(&self.device, context)?, target.check(&self.device, context)?);
+            match to.bytes {
+                0 => context.nothing(),
+                bytes => context.command(source.is_wrapped || target.is_wrapped, |encoder| {
+                    encoder.copy_buffer_to_buffer(raw, from.offset, to_raw, to.offset, bytes);
+                }),
+            }
         })
     }
 
-    fn clear(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(), BackendError> {
-        let target = buffer.of::<WgpuBuffer>(self.id())?;
-        buffer.check_range(offset, bytes)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        // To the end means to the end of the room behind it.
-        let end = if offset + bytes == target.bytes { target.buffer.size() } else { offset + bytes };
-        if !offset.is_multiple_of(4) || !end.is_multiple_of(4) {
-            return self.upload(buffer, offset, &vec![0; bytes as usize]);
+    fn clear(&self, part: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let target = self.part(part)?;
+        self.check_order(order)?;
+        let (offset, bytes, end) = (part.offset, part.bytes, target.end_of(part));
+        if bytes > 0 && !are_words(&[offset, end]) {
+            return self.write_bytes(part, None);
         }
         self.device.with(|context| {
-            let at = target.check(&self.device, context)?;
-            context.clear(at, offset, end - offset)
+            let raw = target.check(&self.device, context)?;
+            match bytes {
+                0 => context.nothing(),
+                _ => {
+                    context.command(target.is_wrapped, |encoder| encoder.clear_buffer(raw, offset, Some(end - offset)))
+                }
+            }
         })
     }
 
-    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Ticket, BackendError> {
         let pipeline = self.pipeline_of(pipeline)?;
+        self.check_order(&launch.order)?;
         self.device.with(|context| {
             let made = pipeline.made(context)?;
-            let (bindings, facts) = self.bindings(context, pipeline, launch)?;
-            debug_assert_eq!(facts.len(), Facts::words(bindings.len()));
-            let number = context.submit(Prepared {
-                pipeline: pipeline.number,
-                made: &made,
-                interruptible: pipeline.interruptible,
-                bindings,
-                facts,
-                grid: launch.grid,
-                timed: launch.timed && self.capabilities.timestamps,
-            })?;
-            Ok(Pending(number))
+            let mut prepared = self.prepare(context, pipeline, &made, launch.bindings, launch.grid)?;
+            prepared.timed = launch.timed && self.capabilities.timestamps;
+            context.submit(prepared)
         })
     }
 
-    fn wait(&self, pending: Pending, timeout: Option<Duration>) -> Result<Completion, BackendError> {
-        let number = pending.0;
-        self.device.with(|context| {
-            {
-                let work = context.work();
-                if number > work.submitted {
-                    return Err(BackendError::new(format!("launch {number} was never submitted")));
-                }
-                if number > work.completed && number <= work.lost {
-                    return Err(BackendError::with_code(
-                        &codes::backend::DEVICE_LOST,
-                        format!("launch {number} was lost with the device it ran on"),
-                    ));
-                }
-                if number > work.completed && number <= work.stopped {
-                    return Err(timed_out());
-                }
-            }
-            if !context.wait_for(number, timeout)? {
-                let mut work = context.work();
-                work.stopped = work.stopped.max(number);
-                drop(work);
-                if let Some(stop) = &context.stop {
-                    stop.stop(number as u32);
-                    // A launch that can't be told to end stays; what comes after it waits for it.
-                    context.wait_for(number, Some(GRACE))?;
-                }
-                return Err(timed_out());
-            }
-            Ok(Completion { device_ns: context.time_of(number)? })
-        })
+    fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        self.wait(ticket, Some(Duration::ZERO))
     }
-}
 
-fn timed_out() -> BackendError {
-    BackendError::with_code(&codes::backend::TIMEOUT, "the launch was not done at its timeout and was told to end")
+    fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
+        self.device.ledger.check(ticket)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        match self.device.latest() {
+            Some(context) => context.wait(ticket, deadline),
+            None => self.device.ledger.outcome(ticket),
+        }
+    }
+
+    fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
+        self.device.ledger.check(ticket)?;
+        if !self.device.ledger.is_over(ticket)
+            && let Some(context) = self.device.latest()
+        {
+            context.stop(ticket.number);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        self.device.ledger.forget(ticket);
+    }
+
+    fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
+        Ok(Arc::new(self.make_recording(steps)?))
+    }
+
+    fn revise(&self, recording: &Arc<dyn Recording>, steps: &[(usize, Step)]) -> Result<(), BackendError> {
+        self.revise_recording(recording, steps)
+    }
+
+    fn replay(&self, recording: &Arc<dyn Recording>, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        self.replay_recording(recording, order)
+    }
 }

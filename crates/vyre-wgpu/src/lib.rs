@@ -28,11 +28,16 @@ mod adapter;
 mod arithmetic;
 mod backend;
 mod context;
+mod device;
 pub mod emit;
+mod loops;
 mod pipeline;
 // The only module with calls that wgpu can't check.
 #[allow(unsafe_code)]
 mod raw;
+mod recording;
+mod transfer;
+mod work;
 
 pub use adapter::{Adapter, adapters};
 pub use backend::WgpuBackend;

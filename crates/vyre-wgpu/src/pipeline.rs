@@ -3,46 +3,67 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vyre_driver::BackendError;
-use vyre_driver::backend::Pipeline;
+use vyre_driver::backend::{BoundShape, Pipeline, Reader, Writer};
 use vyre_foundation::kernel::Kernel;
 use vyre_spec::codes;
 
-use crate::context::{Context, Device};
-use crate::emit::Facts;
+use crate::context::Context;
+use crate::device::Device;
+use crate::emit::{Facts, Target};
+use crate::loops::Loops;
 use crate::raw::{self, Code};
 
-/// A buffer of a kernel: how many elements it has when so many bytes are bound, and whether it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    header: u32,
-    stride: u32,
-    /// Two for the 4-bit types.
-    per_stride: u32,
-    /// The declared number of elements.
-    count: Option<u32>,
-    pub(crate) written: bool,
-}
+/// Rounds of loops that are nothing beside the cost of a launch.
+const FEW_ROUNDS: u64 = 256;
 
-impl Shape {
-    pub(crate) fn elements(&self, bytes: u64) -> u64 {
-        let open = bytes.saturating_sub(u64::from(self.header)) / u64::from(self.stride.max(1));
-        let open = open.saturating_mul(u64::from(self.per_stride));
-        self.count.map_or(open, |count| open.min(u64::from(count)))
-    }
-}
+/// What an invocation with more rounds counts for.
+const LOOP_WEIGHT: u64 = 1024;
 
 /// A compiled kernel.
 pub(crate) struct WgpuPipeline {
     pub(crate) device: Arc<Device>,
     /// Among all pipelines of the process.
     pub(crate) number: u64,
-    pub(crate) shapes: Vec<Shape>,
-    pub(crate) workgroup_size: [u32; 3],
-    pub(crate) interruptible: bool,
+    pub(crate) shapes: Vec<BoundShape>,
+    workgroup_size: [u32; 3],
+    traits: Traits,
     code: Code,
     /// What the driver had made of it before.
     cached: Vec<u8>,
     made: Mutex<Option<Arc<Made>>>,
+}
+
+/// What launches have to know of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traits {
+    pub(crate) interruptible: bool,
+    /// Its rounds are counted.
+    counted: bool,
+    /// Its loops make few rounds.
+    quick: bool,
+    /// All its loops end.
+    finite: bool,
+}
+
+impl Traits {
+    pub(crate) fn new(loops: Loops, target: Target) -> Traits {
+        Traits {
+            interruptible: target.interruptible,
+            counted: target.rounds.is_some(),
+            quick: loops.most.is_some_and(|most| most <= FEW_ROUNDS),
+            finite: loops.finite,
+        }
+    }
+
+    fn bits(self) -> u32 {
+        let Traits { interruptible, counted, quick, finite } = self;
+        [interruptible, counted, quick, finite].iter().rev().fold(0, |bits, &bit| bits << 1 | u32::from(bit))
+    }
+
+    fn from_bits(bits: u32) -> Option<Traits> {
+        let bit = |at: u32| bits >> at & 1 == 1;
+        (bits < 16).then(|| Traits { interruptible: bit(0), counted: bit(1), quick: bit(2), finite: bit(3) })
+    }
 }
 
 /// The pipeline in one generation of the device.
@@ -53,26 +74,17 @@ pub(crate) struct Made {
     cache: Option<wgpu::PipelineCache>,
 }
 
-/// Then a hash of the rest; then words: workgroup size, whether it can be told to end, number of buffers, for each its shape,
-/// number of words of code, the code; then what the driver made of it.
-const MAGIC: &[u8] = b"vyrewg02";
+/// Which code made it is part of the device's fingerprint.
+const MAGIC: &[u8; 8] = b"vyrewgpu";
 
 impl WgpuPipeline {
-    /// Wraps the code of a kernel.
-    pub(crate) fn new(device: Arc<Device>, kernel: &Kernel, interruptible: bool, code: Code) -> WgpuPipeline {
-        let shapes = kernel.buffers.iter().map(|buffer| Shape {
-            header: buffer.header,
-            stride: buffer.stride,
-            per_stride: if buffer.element.is_some_and(|(element, _)| element.bits() == 4) { 2 } else { 1 },
-            count: if buffer.header == 0 { buffer.count } else { None },
-            written: buffer.written || buffer.atomic,
-        });
+    pub(crate) fn new(device: Arc<Device>, kernel: &Kernel, traits: Traits, code: Code) -> WgpuPipeline {
         WgpuPipeline {
             number: device.next_number(),
             device,
-            shapes: shapes.collect(),
+            shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: kernel.workgroup_size,
-            interruptible,
+            traits,
             code,
             cached: Vec::new(),
             made: Mutex::new(None),
@@ -80,48 +92,43 @@ impl WgpuPipeline {
     }
 
     /// Reads what [`artifact`](Pipeline::artifact) wrote.
-    pub(crate) fn decode(device: Arc<Device>, bytes: &[u8], buffers: usize) -> Result<WgpuPipeline, BackendError> {
-        let bad = |what: &str| BackendError::with_code(&codes::backend::BAD_ARTIFACT, what);
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("the bytes are not a wgpu pipeline of this version"))?;
-        let whole = rest.split_at_checked(32).filter(|(hash, rest)| *blake3::hash(rest).as_bytes() == **hash);
-        let (_, rest) = whole.ok_or_else(|| bad("the stored wgpu pipeline is damaged"))?;
-        let mut words = rest.chunks_exact(4).map(|word| u32::from_le_bytes(std::array::from_fn(|i| word[i])));
-        let mut taken = 0usize;
-        let mut next = |limit: u32| {
-            taken += 1;
-            match words.next() {
-                Some(word) if word <= limit => Ok(word),
-                Some(_) => Err(bad("a stored wgpu pipeline has a number out of range")),
-                None => Err(bad("the stored wgpu pipeline is cut off")),
-            }
-        };
-        let workgroup_size = [next(1 << 16)?, next(1 << 16)?, next(1 << 16)?];
-        let interruptible = next(1)? == 1;
-        if next(4096)? as usize != buffers {
-            return Err(bad("the stored wgpu pipeline is one of another program"));
-        }
-        let mut shapes = Vec::with_capacity(buffers);
-        for _ in 0..buffers {
-            let (header, stride, per_stride) = (next(u32::MAX)?, next(u32::MAX)?, next(2)?);
-            let (written, counted, count) = (next(1)? == 1, next(1)? == 1, next(u32::MAX)?);
-            shapes.push(Shape { header, stride, per_stride, count: counted.then_some(count), written });
-        }
-        let length = next(1 << 24)? as usize;
-        let end = (taken + length) * 4;
-        let (Some(code), Some(cached)) = (rest.get(taken * 4..end), rest.get(end..)) else {
-            return Err(bad("the stored wgpu pipeline is cut off"));
-        };
-        let code = code.chunks_exact(4).map(|word| u32::from_le_bytes(std::array::from_fn(|i| word[i]))).collect();
-        Ok(WgpuPipeline {
+    pub(crate) fn decode(device: Arc<Device>, bytes: &[u8], buffers: usize) -> Option<WgpuPipeline> {
+        let mut input = Reader::new(bytes, MAGIC)?;
+        let workgroup_size = [input.word()?, input.word()?, input.word()?];
+        let traits = Traits::from_bits(input.word()?)?;
+        let shapes = BoundShape::read_all(&mut input, buffers)?;
+        let code = input.words()?;
+        let cached = input.bytes()?.to_vec();
+        input.is_empty().then(|| WgpuPipeline {
             number: device.next_number(),
             device,
             shapes,
             workgroup_size,
-            interruptible,
+            traits,
             code: Code::Spirv(code),
-            cached: cached.to_vec(),
+            cached,
             made: Mutex::new(None),
         })
+    }
+
+    pub(crate) fn is_interruptible(&self) -> bool {
+        self.traits.interruptible
+    }
+
+    /// Launches have stop words.
+    pub(crate) fn may_end_early(&self) -> bool {
+        self.traits.interruptible || self.traits.counted
+    }
+
+    /// Nobody knows that a launch ends soon, so it is submitted alone.
+    pub(crate) fn may_be_long(&self) -> bool {
+        !self.traits.finite || (self.traits.interruptible && !self.traits.quick)
+    }
+
+    /// Invocations of a launch, more where each has much to do.
+    pub(crate) fn weight(&self, grid: [u32; 3]) -> u64 {
+        let each = if self.traits.quick { 1 } else { LOOP_WEIGHT };
+        self.workgroup_size.iter().chain(&grid).fold(each, |product, &size| product.saturating_mul(size.into()))
     }
 
     /// Bytes of immediate data.
@@ -155,8 +162,8 @@ impl WgpuPipeline {
                 },
                 count: None,
             };
-            let stop = self.interruptible.then_some(true);
-            let written = self.shapes.iter().map(|shape| shape.written).chain(stop);
+            let stop = self.may_end_early().then_some(true);
+            let written = self.shapes.iter().map(BoundShape::is_written).chain(stop);
             let entries: Vec<_> = written.enumerate().map(entry).collect();
             let layout =
                 device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
@@ -194,24 +201,14 @@ impl Pipeline for WgpuPipeline {
 
     fn artifact(&self) -> Option<Vec<u8>> {
         let Code::Spirv(code) = &self.code else { return None };
-        let mut bytes = Vec::with_capacity(code.len() * 4 + 256);
-        let mut word = |value: u32| bytes.extend_from_slice(&value.to_le_bytes());
-        self.workgroup_size.iter().for_each(|&size| word(size));
-        word(self.interruptible.into());
-        word(self.shapes.len() as u32);
-        for shape in &self.shapes {
-            word(shape.header);
-            word(shape.stride);
-            word(shape.per_stride);
-            word(shape.written.into());
-            word(shape.count.is_some().into());
-            word(shape.count.unwrap_or(0));
-        }
-        word(code.len() as u32);
-        code.iter().for_each(|&value| word(value));
+        let mut out = Writer::new(MAGIC);
+        self.workgroup_size.iter().for_each(|&size| out.word(size));
+        out.word(self.traits.bits());
+        BoundShape::write_all(&self.shapes, &mut out);
+        out.words(code);
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let cached = made.and_then(|made| made.cache.as_ref().and_then(wgpu::PipelineCache::get_data));
-        bytes.extend_from_slice(cached.as_deref().unwrap_or(&self.cached));
-        Some([MAGIC, blake3::hash(&bytes).as_bytes().as_slice(), &bytes].concat())
+        out.bytes(cached.as_deref().unwrap_or(&self.cached));
+        Some(out.finish())
     }
 }

@@ -103,66 +103,80 @@ pub(crate) fn float_controls(_: &wgpu::Adapter) -> FloatControls {
     FloatControls::default()
 }
 
-/// A word that the host changes while kernels read it.
-pub(crate) struct StopWord {
+/// Words that host and kernels change while the other reads them: two for each launch. The first tells the launch to end, in the second
+/// it reports why it ended early.
+pub(crate) struct StopPage {
     pub(crate) buffer: wgpu::Buffer,
     mapped: *const AtomicU32,
 }
 
-// SAFETY: the pointer is only used for atomic stores, and the memory lives as long as the buffer beside it.
-unsafe impl Send for StopWord {}
+// SAFETY: the pointer is only used for atomic accesses, and the memory lives as long as the buffer beside it.
+unsafe impl Send for StopPage {}
 // SAFETY: as above.
-unsafe impl Sync for StopWord {}
+unsafe impl Sync for StopPage {}
 
-#[cfg(not(target_vendor = "apple"))]
-const STOP_BYTES: u64 = 256;
+impl StopPage {
+    /// Launches that a page is for.
+    pub(crate) const SLOTS: u32 = 512;
 
-impl StopWord {
-    /// Memory for the word where the device can share it with the host; Vulkan devices can.
     #[cfg(not(target_vendor = "apple"))]
-    pub(crate) fn new(device: &wgpu::Device) -> Option<StopWord> {
+    const BYTES: u64 = Self::SLOTS as u64 * 8;
+
+    /// A page of zeros where the device can share memory with the host; Vulkan devices can.
+    #[cfg(not(target_vendor = "apple"))]
+    pub(crate) fn new(device: &wgpu::Device) -> Option<StopPage> {
         use wgpu::hal::{BufferDescriptor, Device as _, MemoryFlags, api::Vulkan};
         // SAFETY: the handle is only used to make one buffer below, and not destroyed.
         let hal = unsafe { device.as_hal::<Vulkan>() }?;
         let descriptor = BufferDescriptor {
             label: None,
-            size: STOP_BYTES,
-            usage: wgpu::BufferUses::MAP_WRITE | wgpu::BufferUses::STORAGE_READ_WRITE,
+            size: Self::BYTES,
+            usage: wgpu::BufferUses::MAP_READ | wgpu::BufferUses::MAP_WRITE | wgpu::BufferUses::STORAGE_READ_WRITE,
             memory_flags: MemoryFlags::PREFER_COHERENT,
         };
         // SAFETY: the descriptor is a valid one, and the buffer is used only with this device.
         let buffer = unsafe { hal.create_buffer(&descriptor) }.ok()?;
         // SAFETY: the buffer was made for mapping and is not mapped elsewhere; the mapping stays as long as the buffer.
-        let mapping = unsafe { hal.map_buffer(&buffer, 0..STOP_BYTES) }.ok()?;
+        let mapping = unsafe { hal.map_buffer(&buffer, 0..Self::BYTES) }.ok()?;
         if !mapping.is_coherent {
             // SAFETY: nobody else knows the buffer.
             unsafe { hal.destroy_buffer(buffer) };
             return None;
         }
         // SAFETY: the mapping has this size, and no kernel runs on it yet.
-        unsafe { mapping.ptr.write_bytes(0, STOP_BYTES as usize) };
+        unsafe { mapping.ptr.write_bytes(0, Self::BYTES as usize) };
         let mapped = mapping.ptr.as_ptr().cast_const().cast::<AtomicU32>();
         drop(hal);
         let descriptor = wgpu::BufferDescriptor {
             label: None,
-            size: STOP_BYTES,
+            size: Self::BYTES,
             usage: wgpu::BufferUsages::STORAGE,
             mapped_at_creation: false,
         };
         // SAFETY: the buffer comes from this device, fits the descriptor, and is filled with zeros.
         let buffer = unsafe { device.create_buffer_from_hal::<Vulkan>(buffer, &descriptor) };
-        Some(StopWord { buffer, mapped })
+        Some(StopPage { buffer, mapped })
     }
 
     /// Metal has none.
     #[cfg(target_vendor = "apple")]
-    pub(crate) fn new(_: &wgpu::Device) -> Option<StopWord> {
+    pub(crate) fn new(_: &wgpu::Device) -> Option<StopPage> {
         None
     }
 
-    /// Launches up to this number have to end.
-    pub(crate) fn stop(&self, number: u32) {
-        // SAFETY: the mapping is aligned to more than a word and lives as long as the buffer.
-        unsafe { &*self.mapped }.store(number, Ordering::SeqCst);
+    fn word(&self, slot: u32, word: u32) -> &AtomicU32 {
+        assert!(slot < Self::SLOTS && word < 2, "word {word} of slot {slot}");
+        // SAFETY: inside the mapping, which is aligned to more than a word and lives as long as the buffer.
+        unsafe { &*self.mapped.add((slot * 2 + word) as usize) }
+    }
+
+    /// Tells the launch of a slot to end.
+    pub(crate) fn stop(&self, slot: u32) {
+        self.word(slot, 0).store(1, Ordering::SeqCst);
+    }
+
+    /// Whether the launch of a slot, which is over, was told to end, and what it has reported; the slot is free again.
+    pub(crate) fn take(&self, slot: u32) -> (bool, u32) {
+        (self.word(slot, 0).swap(0, Ordering::SeqCst) != 0, self.word(slot, 1).swap(0, Ordering::SeqCst))
     }
 }

@@ -6,13 +6,14 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use vyre_conform::device::{DEVICE_CHECKS, Patient, add_one, refused, words, works};
 use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite_with};
-use vyre_driver::backend::{Binding, CompileOptions, DeviceKind, Launch};
-use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_driver::backend::{Binding, CompileOptions, DeviceKind, Launch, Order, Pipeline};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 use vyre_foundation::kernel::Features;
 use vyre_spec::codes;
 use vyre_wgpu::{WgpuBackend, adapters};
@@ -42,7 +43,7 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 18] = [
         ("adapters are described", described),
         ("conformance suite", conformance),
         ("random programs", random),
@@ -56,6 +57,11 @@ fn main() {
         ("a buffer that is read and written is refused", aliased),
         ("two adapters don't mix", foreign),
         ("a lost device comes back", lost),
+        ("a lost device wakes who waits for it", lost_while_waiting),
+        ("many launches can be stopped at once", many_stoppable),
+        ("threads write bytes of the same words", shared_words),
+        ("long loops are right or refused", long_loops),
+        ("a device of the caller's own", own_device),
     ];
     let mut trials = vec![Trial::test("no adapter has its own diagnostic", no_adapter)];
     trials.extend(DEVICE_CHECKS.into_iter().map(|(name, check)| {
@@ -185,16 +191,16 @@ fn random_interruptible(backend: &WgpuBackend) -> Result<(), Failed> {
     random_with(&Patient(backend), backend, 5, &GenOptions::default())
 }
 
-/// What was stored is taken only whole, and for the options that it was made for.
+/// What was stored is taken only as it was, and for the options that it was made for.
 fn checked_artifact(backend: &WgpuBackend) -> Result<(), Failed> {
     let valid = add_one().validate().map_err(|problems| problems[0].to_string())?;
     let options = CompileOptions::default();
     let Some(bytes) = backend.compile(&valid, &options)?.artifact() else {
         return expect(backend.adapter().api != "Vulkan", || "Vulkan gives no artifact".to_owned());
     };
-    let mut changed = bytes.clone();
-    changed[bytes.len() / 2] ^= 1;
-    refused(backend.load(&valid, &options, &changed), &codes::backend::BAD_ARTIFACT, "a changed artifact")?;
+    let mut longer = bytes.clone();
+    longer.push(0);
+    refused(backend.load(&valid, &options, &longer), &codes::backend::BAD_ARTIFACT, "a longer artifact")?;
     let mut interruptible = CompileOptions::default();
     interruptible.interruptible = true;
     refused(backend.load(&valid, &interruptible, &bytes), &codes::backend::BAD_ARTIFACT, "one of other options")?;
@@ -281,7 +287,7 @@ fn aliased(backend: &WgpuBackend) -> Result<(), Failed> {
     let pipeline = backend.compile(&valid, &CompileOptions::default())?;
     let buffer = backend.allocate(256)?;
     let bindings = [Binding::from(buffer.clone()), Binding::from(buffer)];
-    let launch = Launch { bindings: &bindings, grid: [1, 1, 1], timed: false };
+    let launch = Launch::new(&bindings, [1, 1, 1]);
     refused(backend.submit(&pipeline, &launch), &codes::backend::BINDINGS, "one buffer twice")?;
     let launch = Launch { bindings: &bindings[..1], ..launch };
     refused(backend.submit(&pipeline, &launch), &codes::backend::BINDINGS, "too few buffers")?;
@@ -294,7 +300,7 @@ fn foreign(backend: &WgpuBackend) -> Result<(), Failed> {
     let valid = program.validate().map_err(|problems| problems[0].to_string())?;
     let pipeline = backend.compile(&valid, &CompileOptions::default())?;
     let theirs = [Binding::from(other.allocate(64)?)];
-    let launch = Launch { bindings: &theirs, grid: [1, 1, 1], timed: false };
+    let launch = Launch::new(&theirs, [1, 1, 1]);
     refused(backend.submit(&pipeline, &launch), &codes::backend::FOREIGN_HANDLE, "another device's buffer")?;
     refused(other.submit(&pipeline, &launch), &codes::backend::FOREIGN_HANDLE, "another device's pipeline")?;
     Ok(())
@@ -306,20 +312,203 @@ fn lost(backend: &WgpuBackend) -> Result<(), Failed> {
     let pipeline = backend.compile(&valid, &CompileOptions::default())?;
     let old = backend.allocate(256)?;
     let bindings = [Binding::from(old.clone())];
-    let launch = Launch { bindings: &bindings, grid: [1, 1, 1], timed: false };
+    let launch = Launch::new(&bindings, [1, 1, 1]);
     let pending = backend.submit(&pipeline, &launch)?;
     backend.reset()?;
     let waited = backend.wait(pending, None);
     refused(waited, &codes::backend::DEVICE_LOST, "a launch on a lost device")?;
     refused(backend.submit(&pipeline, &launch), &codes::backend::DEVICE_LOST, "a buffer of a lost device")?;
-    refused(backend.download(&old, 0, &mut [0; 4]), &codes::backend::DEVICE_LOST, "reading a lost buffer")?;
+    refused(
+        backend.download(&old, 0, &mut [0; 4], &Order::default()),
+        &codes::backend::DEVICE_LOST,
+        "reading a lost buffer",
+    )?;
     works(backend)?;
     // Pipelines stay.
     let fresh = backend.allocate(256)?;
     let bindings = [Binding::from(fresh.clone())];
-    let pending = backend.submit(&pipeline, &Launch { bindings: &bindings, grid: [1, 1, 1], timed: false })?;
+    let pending = backend.submit(&pipeline, &Launch::new(&bindings, [1, 1, 1]))?;
     backend.wait(pending, None)?;
     let mut out = vec![0; 256];
-    backend.download(&fresh, 0, &mut out)?;
+    backend.download(&fresh, 0, &mut out, &Order::default())?;
     expect(out == words([1; 64]), || "a pipeline from before the loss is wrong".to_owned())
+}
+
+fn compiled(backend: &WgpuBackend, program: &Program, interruptible: bool) -> Result<Arc<dyn Pipeline>, Failed> {
+    let valid = program.validate().map_err(|problems| problems[0].to_string())?;
+    let mut options = CompileOptions::default();
+    options.interruptible = interruptible;
+    Ok(backend.compile(&valid, &options)?)
+}
+
+fn lost_while_waiting(backend: &WgpuBackend) -> Result<(), Failed> {
+    let forever = Node::forever(vec![Node::atomic(AtomicOp::Add, "data", Expr::u32(0), Expr::u32(1))]);
+    let buffers = vec![BufferDecl::read_write("data", 0, DataType::U32)];
+    let endless = compiled(backend, &Program::wrapped(buffers, [64, 1, 1], vec![forever]), true)?;
+    let bindings = [Binding::from(backend.allocate(4)?)];
+    let ticket = backend.submit(&endless, &Launch::new(&bindings, [1 << 12, 1, 1]))?;
+    let (waited, read) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| backend.wait(ticket, None));
+        let reading = scope.spawn(|| backend.download(&bindings[0].buffer, 0, &mut [0; 4], &Order::default()));
+        std::thread::sleep(Duration::from_millis(50));
+        let given_back = backend.reset();
+        given_back.map(|()| (waiting.join(), reading.join()))
+    })?;
+    let panicked = |_| Failed::from("a waiting thread panicked");
+    refused(waited.map_err(panicked)?, &codes::backend::DEVICE_LOST, "waiting for a launch on a device that is lost")?;
+    refused(read.map_err(panicked)?, &codes::backend::DEVICE_LOST, "reading from a device that is lost")?;
+    Ok(works(backend)?)
+}
+
+/// More than there are stop words in one buffer.
+fn many_stoppable(backend: &WgpuBackend) -> Result<(), Failed> {
+    let pipeline = compiled(backend, &add_one(), true)?;
+    let buffer = backend.allocate(1 << 12)?;
+    let bindings = [Binding::from(buffer.clone())];
+    let mut tickets = Vec::new();
+    for _ in 0..1500 {
+        tickets.push(backend.submit(&pipeline, &Launch::new(&bindings, [16, 1, 1]))?);
+    }
+    backend.cancel(tickets[1499])?;
+    let mut done = 0;
+    for ticket in tickets {
+        match backend.wait(ticket, Some(Duration::from_secs(60))) {
+            Ok(completion) => done += u32::from(completion.is_some()),
+            Err(error) => expect(error.code() == codes::backend::STOPPED.id, || error.to_string())?,
+        }
+    }
+    let mut out = vec![0; 1 << 12];
+    backend.download(&buffer, 0, &mut out, &Order::default())?;
+    expect(done >= 1499, || format!("{done} of 1500 launches were done"))?;
+    // The last one may have been stopped after some of its work.
+    let at_least = |word: &[u8]| (1499..=done).contains(&u32::from_le_bytes(std::array::from_fn(|i| word[i])));
+    expect(out.chunks_exact(4).all(at_least) || done == 1499, || "a launch is missing".to_owned())
+}
+
+/// Each thread has its own bytes; wgpu moves words.
+fn shared_words(backend: &WgpuBackend) -> Result<(), Failed> {
+    const BYTES: u64 = 30;
+    let buffer = backend.allocate(BYTES)?;
+    let buffer = &buffer;
+    std::thread::scope(|scope| {
+        let write = |thread: u64| {
+            move || -> Result<(), BackendError> {
+                for round in 0..40u8 {
+                    for at in (thread..BYTES).step_by(3) {
+                        let ticket = backend.upload(buffer, at, &[round + thread as u8], &Order::default())?;
+                        backend.forget(ticket);
+                    }
+                }
+                Ok(())
+            }
+        };
+        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(write(thread))).collect();
+        threads.into_iter().try_for_each(|thread| Ok(thread.join().map_err(|_| "a thread panicked")??))
+    })
+    .map_err(|error: Box<dyn std::error::Error>| Failed::from(error.to_string()))?;
+    let mut out = [0; BYTES as usize];
+    backend.download(buffer, 0, &mut out, &Order::default())?;
+    expect(out.iter().enumerate().all(|(at, &byte)| byte == 39 + (at % 3) as u8), || format!("{out:?}"))
+}
+
+/// Some drivers end loops after some rounds without a word.
+fn long_loops(backend: &WgpuBackend) -> Result<(), Failed> {
+    let at = || Expr::global_id(0);
+    let sum = |value: Expr| Node::assign("sum", Expr::var("sum") * Expr::u32(3) + value);
+    // Each invocation makes other rounds, and each round of the outer loop.
+    let inner = Expr::load("rounds", (at() + Expr::var("i")) & Expr::u32(63));
+    let count = |name: &str, to: Expr, body: Vec<Node>| Node::for_range(name, Expr::u32(0), to, body);
+    let program = Program::wrapped(
+        vec![BufferDecl::read("rounds", 0, DataType::U32), BufferDecl::output("out", 1, DataType::U32).with_count(64)],
+        [64, 1, 1],
+        vec![
+            Node::var("sum", DataType::U32, Expr::u32(0)),
+            count("i", Expr::load("rounds", Expr::u32(64)), vec![count("j", inner, vec![sum(Expr::var("j"))])]),
+            Node::store("out", at(), Expr::var("sum")),
+        ],
+    );
+    let mut right = 0;
+    for (most, outer) in [(10, 5), (100_000, 1), (3_000, 64), (40_000, 64), (2_000_000, 3)] {
+        let rounds: Vec<u32> = (0..64).map(|lane| if lane % 5 == 0 { most } else { lane }).chain([outer]).collect();
+        let expected = (0..64).map(|lane| {
+            let all = (0..outer).flat_map(|i| 0..rounds[(lane + i) as usize & 63]);
+            all.fold(0u32, |sum, j| sum.wrapping_mul(3).wrapping_add(j))
+        });
+        match backend.dispatch(&program, &[words(rounds.iter().copied())], &DispatchConfig::default()) {
+            Ok(results) => {
+                right += 1;
+                expect(results == [words(expected)], || format!("{most} rounds, {outer} times, are wrong"))?;
+            }
+            Err(error) => {
+                println!("{most} rounds, {outer} times: {error}");
+                expect(error.code() == codes::wgpu::LOOP_LIMIT.id, || error.to_string())?;
+            }
+        }
+    }
+    let software = backend.capabilities().name.contains("llvmpipe");
+    expect(right == 5 || (software && right >= 3), || format!("only {right} of 5 are right"))?;
+    Ok(works(backend)?)
+}
+
+fn ready<T>(future: impl Future<Output = T>) -> Result<T, Failed> {
+    match std::pin::pin!(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(value) => Ok(value),
+        std::task::Poll::Pending => Err("wgpu is not ready".into()),
+    }
+}
+
+/// The same adapter, opened by the caller with little more than it must have; buffers go both ways.
+fn own_device(backend: &WgpuBackend) -> Result<(), Failed> {
+    use wgpu::BufferUsages as Usage;
+    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends,
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let mut adapters = ready(instance.enumerate_adapters(backends))?.into_iter();
+    let adapter = adapters.find(|adapter| adapter.get_info().name == backend.capabilities().name);
+    let adapter = adapter.ok_or("the adapter is gone")?;
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: wgpu::Features::IMMEDIATES,
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    let (device, queue) = ready(adapter.request_device(&descriptor))??;
+    let own = WgpuBackend::from_device(&adapter, device.clone(), queue.clone()).map_err(|why| why.to_string())?;
+    works(&own)?;
+    let buffer = |size, usage| {
+        device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+    };
+    let theirs = buffer(20, Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST);
+    queue.write_buffer(&theirs, 0, &words([1, 2, 3, 4, 5]));
+    queue.submit([]);
+    let wrapped = own.wrap(theirs.clone())?;
+    let other = own.allocate(20)?;
+    let pipeline = compiled(&own, &add_one(), false)?;
+    let bindings = [Binding::from(wrapped.clone())];
+    let order = Order::default();
+    for _ in 0..10 {
+        own.submit(&pipeline, &Launch::new(&bindings, [1, 1, 1])).map(|ticket| own.forget(ticket))?;
+    }
+    own.copy(&Binding::from(wrapped), &Binding::from(other.clone()), &order).map(|ticket| own.forget(ticket))?;
+    // Work of the caller on both, behind that.
+    let read = buffer(40, Usage::MAP_READ | Usage::COPY_DST);
+    let mut encoder = device.create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(&theirs, 0, &read, 0, 20);
+    encoder.copy_buffer_to_buffer(own.raw_buffer(&other)?, 0, &read, 20, 20);
+    let index = queue.submit([encoder.finish()]);
+    read.map_async(wgpu::MapMode::Read, .., |_| {});
+    device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None })?;
+    let expected = words([11, 12, 13, 14, 15, 11, 12, 13, 14, 15]);
+    let found = read.get_mapped_range(..)?.to_vec();
+    expect(found == expected, || format!("{found:?}"))?;
+    let plain = buffer(16, Usage::STORAGE);
+    refused(own.wrap(plain), &codes::backend::BAD_RANGE, "a buffer without usages")?;
+    refused(backend.raw_buffer(&other), &codes::backend::FOREIGN_HANDLE, "a buffer of another device")?;
+    // Its loss is the backend's.
+    device.destroy();
+    let after = own.dispatch(&add_one(), &[words(0..4)], &DispatchConfig::default());
+    refused(after, &codes::backend::DEVICE_LOST, "a dispatch on a device that its owner destroyed")?;
+    Ok(works(backend)?)
 }

@@ -25,7 +25,8 @@ fn random_kernels_become_valid_modules() {
         let passes = if seed % 3 == 0 { Passes::none() } else { Passes::all() };
         let kernel = kernel(&case.program, passes);
         let arithmetic = if seed % 2 == 0 { INEXACT } else { Arithmetic::exact() };
-        let target = Target { interruptible: seed % 5 == 0, arithmetic };
+        let rounds = (seed % 7 == 0).then_some(1000);
+        let target = Target { interruptible: seed % 5 == 0, rounds, arithmetic };
         let module = match emit::emit(&kernel, target) {
             Ok(module) => module,
             Err(problem) if problem.code.id == "V0704" => continue,

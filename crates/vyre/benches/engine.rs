@@ -1,4 +1,6 @@
-//! What the engine itself costs: steady dispatches of a prepared program on the null backend, and the heap they use.
+//! What the engine itself costs: steady launches on arrays, of prepared programs and of graphs, next to the same launch straight to the
+//! backend, and the heap they use. On the null backend everything but the engine costs nothing; on the processor a small launch runs on
+//! the caller's thread.
 //!
 //! `cargo bench -p vyre --bench engine` prints a table and writes `target/engine-board.json`.
 
@@ -30,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const DISPATCHES: u64 = 200_000;
+const DISPATCHES: u64 = 100_000;
 const ROUNDS: usize = 9;
 
 /// Median nanoseconds of one call over interleaved rounds, and allocations per call.
@@ -59,7 +61,13 @@ fn measure(threads: u64, work: impl Fn() + Sync) -> (f64, f64) {
     (times[ROUNDS / 2], allocations as f64 / (ROUNDS as u64 * DISPATCHES * threads) as f64)
 }
 
-fn main() {
+/// One row: the backend's own submit, or a way through the engine.
+struct Row<'a> {
+    name: &'static str,
+    work: &'a (dyn Fn() + Sync),
+}
+
+fn board(label: &str, backend: Arc<dyn VyreBackend>, rows: &mut Vec<serde_json::Value>) {
     let program = vyre::wgsl(
         "@group(0) @binding(0) var<storage, read> a: array<f32>;
          @group(0) @binding(1) var<storage, read_write> out: array<f32>;
@@ -68,7 +76,6 @@ fn main() {
          }",
     )
     .expect("the kernel is good");
-    let backend = Arc::new(NullBackend::new());
     let builder = Engine::builder().without_default_backends().without_disk().tuner(vyre::tuner::Mode::OffUseDefault);
     let engine = builder.with_backend(backend.clone(), 1).open().expect("the engine opens");
     let prepared = engine.prepare(&program).expect("it is valid");
@@ -79,30 +86,54 @@ fn main() {
     let pipeline = backend.compile(&valid, &Default::default()).expect("it compiles");
     let bindings: Vec<Binding> = (0..2).map(|_| Binding::from(backend.allocate(1024).expect("a buffer"))).collect();
     let direct = || {
-        let launch = Launch { bindings: &bindings, grid: [4, 1, 1], timed: false };
-        let pending = backend.submit(&pipeline, &launch).expect("it is submitted");
-        backend.wait(pending, None).expect("it is done");
+        let ticket = backend.submit(&pipeline, &Launch::new(&bindings, [4, 1, 1])).expect("it is submitted");
+        backend.wait(ticket, None).expect("it is done");
+        backend.forget(ticket);
     };
-    let through = || {
-        let pending = prepared.dispatch().expect("it is submitted");
-        prepared.wait(pending).expect("it is done");
+    let kernel = engine.kernel(&program).expect("it is valid");
+    let a = engine.zeros::<f32>(256).expect("an array");
+    // Every thread has a result of its own.
+    let on_arrays = || {
+        thread_local! {
+            static OUT: std::cell::RefCell<Option<vyre::Array<f32>>> = const { std::cell::RefCell::new(None) };
+        }
+        OUT.with_borrow_mut(|out| {
+            let out = out.get_or_insert_with(|| engine.zeros(256).expect("an array"));
+            kernel.bind("a", &a).bind("out", out).launch().expect("it is launched").wait().expect("it is done");
+        });
     };
-    let run = || {
-        prepared.run().expect("it runs");
-    };
-    println!("{:<38} {:>8} {:>12} {:>14}", "steady dispatch, null backend", "threads", "ns a call", "allocations");
-    let mut rows = Vec::new();
+    let dispatch = || prepared.dispatch().expect("it is submitted").wait().expect("it is done");
+    const NODES: usize = 16;
+    let mut recorder = engine.record();
+    let (from, to) = (recorder.array::<f32>(256), recorder.array::<f32>(256));
+    for _ in 0..NODES {
+        recorder.launch(&kernel).bind("a", from).bind("out", to).add().expect("a step");
+    }
+    let graph = recorder.finish().expect("a graph");
+    let replay = || graph.replay().run().expect("it is replayed");
+    let table = [
+        Row { name: "submit and wait, no engine", work: &direct },
+        Row { name: "launch on arrays and wait", work: &on_arrays },
+        Row { name: "prepared dispatch and wait", work: &dispatch },
+        Row { name: "replay of 16 nodes and wait", work: &replay },
+    ];
+    println!("{:<8} {:<30} {:>8} {:>12} {:>14}", "backend", "", "threads", "ns a call", "allocations");
     for threads in [1, 2] {
-        for (name, work) in [
-            ("submit and wait, no engine", &direct as &(dyn Fn() + Sync)),
-            ("dispatch and wait", &through),
-            ("run", &run),
-        ] {
+        for Row { name, work } in &table {
             let (ns, allocations) = measure(threads, work);
-            println!("{name:<38} {threads:>8} {ns:>12.1} {allocations:>14.6}");
-            rows.push(serde_json::json!({ "name": name, "threads": threads, "ns": ns, "allocations": allocations }));
+            println!("{label:<8} {name:<30} {threads:>8} {ns:>12.1} {allocations:>14.6}");
+            rows.push(serde_json::json!({
+                "backend": label, "name": name, "threads": threads, "ns": ns, "allocations": allocations
+            }));
         }
     }
+}
+
+fn main() {
+    let mut rows = Vec::new();
+    board("null", Arc::new(NullBackend::new()), &mut rows);
+    #[cfg(feature = "cpu")]
+    board("cpu", Arc::new(vyre_cpu::CpuBackend::new().expect("the processor")), &mut rows);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/engine-board.json");
     if let Err(error) = std::fs::write(path, format!("{:#}", serde_json::Value::from(rows))) {
         eprintln!("{path} can't be written: {error}");

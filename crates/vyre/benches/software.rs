@@ -9,7 +9,7 @@ mod kernels;
 use std::sync::Arc;
 use std::time::Instant;
 
-use vyre::backend::{Binding, CompileOptions, DeviceKind, Launch, Pipeline};
+use vyre::backend::{Binding, CompileOptions, DeviceKind, Launch, Order, Pipeline};
 use vyre::{Engine, VyreBackend};
 
 const ROUNDS: usize = 7;
@@ -47,7 +47,8 @@ impl Device {
         let pipeline = backend.compile(&valid, &CompileOptions::default()).expect("they compile");
         let bind = |contents: &Vec<f32>| {
             let buffer = backend.allocate(contents.len() as u64 * 4).expect("memory");
-            backend.upload(&buffer, 0, vyre::to_bytes(contents)).expect("an upload");
+            let uploaded = backend.upload(&buffer, 0, vyre::to_bytes(contents), &Order::default()).expect("an upload");
+            backend.forget(uploaded);
             Binding::from(buffer)
         };
         let bindings = work.buffers.iter().map(bind).collect();
@@ -57,16 +58,16 @@ impl Device {
     /// Milliseconds of one launch and its wait.
     fn run(&self, grid: [u32; 3]) -> f64 {
         let begin = Instant::now();
-        let launch = Launch { bindings: &self.bindings, grid, timed: false };
-        let pending = self.backend.submit(&self.pipeline, &launch).expect("a launch");
-        self.backend.wait(pending, None).expect("its end");
+        let ticket = self.backend.submit(&self.pipeline, &Launch::new(&self.bindings, grid)).expect("a launch");
+        self.backend.wait(ticket, None).expect("its end");
+        self.backend.forget(ticket);
         begin.elapsed().as_secs_f64() * 1e3
     }
 
     fn result(&self) -> Vec<f32> {
         let last = self.bindings.last().expect("a result");
         let mut bytes = vec![0; last.bytes as usize];
-        self.backend.download(&last.buffer, 0, &mut bytes).expect("a download");
+        self.backend.download(&last.buffer, 0, &mut bytes, &Order::default()).expect("a download");
         vyre::from_bytes(&bytes)
     }
 }

@@ -13,24 +13,38 @@
 //!         if id.x < arrayLength(&a) { out[id.x] = a[id.x] * 2.0 + 1.0; }
 //!     }")?;
 //! let engine = vyre::Engine::open()?;
-//! let out = engine.run(&program, &[vyre::to_bytes(&[1.0f32, 2.0, 3.0])])?;
-//! assert_eq!(vyre::from_bytes::<f32>(&out[0]), [3.0, 5.0, 7.0]);
+//! let a = engine.array(&[1.0f32, 2.0, 3.0])?;
+//! let mut out = engine.zeros_like(&a)?;
+//! engine.kernel(&program)?.bind("a", &a).bind("out", &mut out).launch()?;
+//! assert_eq!(out.to_vec()?, [3.0, 5.0, 7.0]);
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
-#[cfg(feature = "cpu")]
+mod array;
+#[cfg(feature = "disasm")]
 mod asm;
 mod engine;
+mod error;
+mod graph;
+mod kernels;
+mod launches;
 mod reference;
+mod runtime;
 
-#[cfg(feature = "cpu")]
+pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Element, Read, Shape};
+#[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
-    Certified, Choice, Device, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
+    Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
 };
+pub use error::Error;
+pub use graph::{Graph, Place, RecordedLaunch, Recorder, Replay};
+pub use kernels::{Bindable, Call, Kernel};
+pub use launches::Launch;
 pub use reference::ReferenceBackend;
+pub use runtime::MemoryUse;
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
@@ -38,32 +52,8 @@ pub use vyre_foundation::{ValidProgram, ir, kernel, launch, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
 pub use vyre_wgsl::{ImportOptions, export as to_wgsl, import as import_wgsl, import_spirv};
 
-/// Why something was refused or failed: everything that went wrong, each with code, place and cure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Problems(pub Vec<Diagnostic>);
-
-impl std::fmt::Display for Problems {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (index, diagnostic) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n\n")?;
-            }
-            std::fmt::Display::fmt(diagnostic, f)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Problems {}
-
-impl From<Vec<Diagnostic>> for Problems {
-    fn from(problems: Vec<Diagnostic>) -> Self {
-        Problems(problems)
-    }
-}
-
 /// The one compute entry point of a WGSL text as a program. [`import_wgsl`] has the options.
-pub fn wgsl(source: &str) -> Result<Program, Problems> {
+pub fn wgsl(source: &str) -> Result<Program, Error> {
     Ok(import_wgsl(source, &ImportOptions::default())?)
 }
 

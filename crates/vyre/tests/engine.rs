@@ -1,18 +1,18 @@
 //! The engine against backends whose behaviour and speed are known.
 
+mod support;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use vyre::backend::{
-    Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, Launch, Limits, Pending, Pipeline, TypeSet,
-};
+use support::Sim;
 use vyre::metrics::Counter;
 use vyre::pipeline::PackKey;
 use vyre::tuner::{Mode, Verdict};
 use vyre::{
-    BackendError, DispatchConfig, Engine, EngineBuilder, Program, ReferenceBackend, Severity, ValidProgram,
-    VyreBackend, from_bytes, to_bytes,
+    BackendError, DispatchConfig, Engine, EngineBuilder, Program, ReferenceBackend, Severity, VyreBackend, from_bytes,
+    to_bytes,
 };
 
 const DOUBLE: &str = "
@@ -144,147 +144,8 @@ fn two_backends_of_one_name_are_refused() {
     assert!(only(twins).open().is_err());
 }
 
-/// A device with its own memory and clock, whose launches take a known time for each workgroup size.
-struct Simulated {
-    able: Capabilities,
-    submitted: AtomicU64,
-    last_ns: Mutex<Vec<u64>>,
-    compiles: AtomicU64,
-    /// The workgroup size that is wrong: it gives other results.
-    liar: Option<u32>,
-}
-
-struct SimPipeline {
-    program: ValidProgram,
-    size: [u32; 3],
-}
-
-impl Pipeline for SimPipeline {
-    fn workgroup_size(&self) -> [u32; 3] {
-        self.size
-    }
-}
-
-struct SimBuffer(Mutex<Vec<u8>>);
-
-impl DeviceBuffer for SimBuffer {
-    fn bytes(&self) -> u64 {
-        self.0.lock().unwrap().len() as u64
-    }
-}
-
-impl Simulated {
-    fn new(liar: Option<u32>) -> Arc<Simulated> {
-        let mut able = Capabilities::default();
-        able.name = "simulated".to_owned();
-        able.driver = "1".to_owned();
-        able.types = TypeSet::all();
-        able.limits = Limits::unlimited();
-        able.features = vyre::kernel::Features(u32::MAX);
-        able.resident = true;
-        able.timestamps = true;
-        Arc::new(Simulated {
-            able,
-            submitted: AtomicU64::new(0),
-            last_ns: Mutex::default(),
-            compiles: AtomicU64::new(0),
-            liar,
-        })
-    }
-
-    /// 256 is the fastest, by far.
-    fn cost(size: u32) -> u64 {
-        match size {
-            256 => 100_000,
-            128 => 140_000,
-            512 => 150_000,
-            64 => 220_000,
-            _ => 400_000,
-        }
-    }
-}
-
-impl VyreBackend for Simulated {
-    fn id(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn dispatch(
-        &self,
-        program: &Program,
-        inputs: &[Vec<u8>],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        ReferenceBackend.dispatch(program, inputs, config)
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.able
-    }
-
-    fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
-        self.compiles.fetch_add(1, Ordering::Relaxed);
-        let size = options.workgroup_size.unwrap_or(program.workgroup_size());
-        Ok(Arc::new(SimPipeline { program: program.clone(), size }))
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
-        Ok(Buffer::new(SimBuffer(Mutex::new(vec![0; bytes as usize]))))
-    }
-
-    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
-        buffer.check_range(offset, bytes.len() as u64)?;
-        buffer.of::<SimBuffer>("simulated")?.0.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<(), BackendError> {
-        buffer.check_range(offset, bytes.len() as u64)?;
-        let length = bytes.len();
-        bytes.copy_from_slice(&buffer.of::<SimBuffer>("simulated")?.0.lock().unwrap()[offset as usize..][..length]);
-        Ok(())
-    }
-
-    fn copy(&self, from: &Buffer, start: u64, to: &Buffer, end: u64, bytes: u64) -> Result<(), BackendError> {
-        let mut moved = vec![0; bytes as usize];
-        self.download(from, start, &mut moved)?;
-        self.upload(to, end, &moved)
-    }
-
-    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Pending, BackendError> {
-        let pipeline = pipeline.downcast_ref::<SimPipeline>().expect("its own pipeline");
-        let mut contents = Vec::new();
-        for binding in launch.bindings {
-            let mut bytes = vec![0; binding.bytes as usize];
-            self.download(&binding.buffer, binding.offset, &mut bytes)?;
-            contents.push(bytes);
-        }
-        let order = pipeline.program.binding_order();
-        let kind = |slot: usize| pipeline.program.buffers()[order[slot]].kind;
-        let inputs: Vec<Vec<u8>> =
-            (0..order.len()).filter(|&slot| kind(slot).is_input()).map(|slot| contents[slot].clone()).collect();
-        let mut config = DispatchConfig::default();
-        config.workgroup_override = Some(pipeline.size);
-        config.grid_override = Some(launch.grid);
-        let results = ReferenceBackend.dispatch(&pipeline.program, &inputs, &config)?;
-        let targets = (0..order.len()).filter(|&slot| kind(slot).is_result());
-        for (slot, mut result) in targets.zip(results) {
-            if self.liar == Some(pipeline.size[0]) {
-                result[0] ^= 1;
-            }
-            let binding = &launch.bindings[slot];
-            self.upload(&binding.buffer, binding.offset, &result)?;
-        }
-        let number = self.submitted.fetch_add(1, Ordering::Relaxed);
-        // A device is never quite steady.
-        let jitter = (number * 2_654_435_761) % 997;
-        self.last_ns.lock().unwrap().push(Self::cost(pipeline.size[0]) + jitter);
-        Ok(Pending(number))
-    }
-
-    fn wait(&self, pending: Pending, _timeout: Option<Duration>) -> Result<Completion, BackendError> {
-        Ok(Completion { device_ns: Some(self.last_ns.lock().unwrap()[pending.0 as usize]) })
-    }
+fn simulated() -> Arc<Sim> {
+    Arc::new(Sim::new("simulated", 1, 1 << 30))
 }
 
 fn numbers(count: u32) -> Vec<u32> {
@@ -294,11 +155,11 @@ fn numbers(count: u32) -> Vec<u32> {
 #[test]
 fn real_runs_teach_the_launch_and_the_next_process_knows_it() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |device: Arc<Simulated>| {
+    let open = |device: Arc<Sim>| {
         let builder = Engine::builder().without_default_backends().cache_at(folder.path());
         builder.with_backend(device, 1).tuner(Mode::NaturalGradient).open().unwrap()
     };
-    let device = Simulated::new(None);
+    let device = simulated();
     let engine = open(device.clone());
     let prepared = engine.prepare(&double()).unwrap();
     let input = numbers(1024);
@@ -327,14 +188,14 @@ fn real_runs_teach_the_launch_and_the_next_process_knows_it() {
 
 #[test]
 fn a_sweep_finds_the_fastest_that_gives_the_same_results() {
-    let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
+    let engine = only(vec![simulated()]).tuner(Mode::On).open().unwrap();
     let input = numbers(1024);
     engine.run(&double(), &[to_bytes(&input)]).unwrap();
     let decision = engine.tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap();
     assert_eq!(decision.candidate.workgroup_size, [256, 1, 1]);
     assert_eq!(decision.verdict, Verdict::Winner);
 
-    let engine = only(vec![Simulated::new(Some(256))]).tuner(Mode::On).open().unwrap();
+    let engine = only(vec![Arc::new(Sim::new("simulated", 1, 1 << 30).lying(256))]).tuner(Mode::On).open().unwrap();
     let decision = engine.tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap();
     assert_eq!(decision.candidate.workgroup_size, [128, 1, 1], "the fastest lies, so the next one wins");
     assert!(decision.evidence.rejected.iter().any(|reason| reason.contains("256")), "{:?}", decision.evidence.rejected);
@@ -342,7 +203,7 @@ fn a_sweep_finds_the_fastest_that_gives_the_same_results() {
 
 #[test]
 fn a_decision_for_another_size_is_a_first_guess_that_is_checked_again() {
-    let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
+    let engine = only(vec![simulated()]).tuner(Mode::On).open().unwrap();
     let tune = |count: u32| {
         let input = numbers(count);
         engine.tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap()
@@ -356,7 +217,7 @@ fn a_decision_for_another_size_is_a_first_guess_that_is_checked_again() {
 
 #[test]
 fn a_size_that_the_caller_names_is_not_tuned() {
-    let engine = only(vec![Simulated::new(None)]).tuner(Mode::On).open().unwrap();
+    let engine = only(vec![simulated()]).tuner(Mode::On).open().unwrap();
     let mut config = DispatchConfig::default();
     config.workgroup_override = Some([32, 1, 1]);
     let prepared = engine.prepare_with(&double(), &config).unwrap();
@@ -370,7 +231,7 @@ fn a_size_that_the_caller_names_is_not_tuned() {
 
 #[test]
 fn prepared_programs_follow_their_inputs() {
-    let engine = only(vec![Simulated::new(None)]).open().unwrap();
+    let engine = only(vec![simulated()]).open().unwrap();
     let prepared = engine.prepare(&double()).unwrap();
     assert_eq!(prepared.run().unwrap_err().code(), vyre::codes::engine::NOT_SET.id);
     assert_eq!(prepared.set("b", &[]).unwrap_err().code(), vyre::codes::engine::UNKNOWN_BUFFER.id);
@@ -462,7 +323,7 @@ fn a_pack_carries_what_was_learnt_to_another_folder() {
     let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let open = |folder: &tempfile::TempDir| {
         let builder = Engine::builder().without_default_backends().cache_at(folder.path());
-        builder.with_backend(Simulated::new(None), 1).open().unwrap()
+        builder.with_backend(simulated(), 1).open().unwrap()
     };
     let input = numbers(1024);
     let config = DispatchConfig::default();
@@ -493,7 +354,7 @@ fn a_table_of_decisions_that_cant_be_read_is_a_notice() {
     let folder = tempfile::tempdir().unwrap();
     let open = || {
         let builder = Engine::builder().without_default_backends().cache_at(folder.path());
-        builder.with_backend(Simulated::new(None), 1).open().unwrap()
+        builder.with_backend(simulated(), 1).open().unwrap()
     };
     let input = numbers(64);
     open().tune("simulated", &double(), &[to_bytes(&input)], &DispatchConfig::default(), None).unwrap();

@@ -5,7 +5,14 @@
 //! `code` holds the bytes in executable memory, and `helper` is what they call.
 
 mod asm;
-#[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+// On x86-64 Cranelift is asked for; on the other processors that it makes code for it is the only way.
+#[cfg_attr(
+    not(all(
+        unix,
+        any(target_arch = "aarch64", target_arch = "riscv64", all(target_arch = "x86_64", feature = "cranelift"))
+    )),
+    path = "no_clif.rs"
+)]
 mod clif;
 mod code;
 mod context;
@@ -243,7 +250,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa, interruptible: bool) -> Option<
             continue;
         }
         let emitted = match isa {
-            Isa::Simd128 => through_cranelift(&lowered).map(|code| (code, allocation.slots[1])),
+            Isa::Simd128 => clif::compile(&lowered, clif::Target::host()?).map(|code| (code, allocation.slots[1])),
             Isa::Avx2 | Isa::Avx512 => emit::emit(&lowered.code, lowered.asm, &allocation, isa)
                 .map(|emitted| (emitted.code, emitted.vector_spills)),
         };
@@ -255,20 +262,9 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa, interruptible: bool) -> Option<
     None
 }
 
-#[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn through_cranelift(lowered: &lower::Lowered) -> Option<Vec<u8>> {
-    clif::compile(lowered, clif::Target::host()?)
-}
-
-#[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))))]
-fn through_cranelift(_: &lower::Lowered) -> Option<Vec<u8>> {
-    None
-}
-
 /// What the processor must have for code of an instruction set, beyond what its name says.
 pub(crate) fn features(isa: Isa) -> String {
     match isa {
-        #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
         Isa::Simd128 => clif::Target::host().map_or_else(String::new, clif::Target::description),
         _ => String::new(),
     }

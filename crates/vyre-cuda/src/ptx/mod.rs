@@ -58,8 +58,9 @@ const SHORT_LOOP: u64 = 256;
 /// Writes a kernel that was lowered with `expand_math`.
 ///
 /// Parameters of the entry, in order: for each buffer its address and its number of elements (`u64` each), and that number again
-/// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then the number of the
-/// launch and the address of the stop word (`u64` each): launches up to the number in that word end early.
+/// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then an address, or zero,
+/// and a number that the kernel writes there when it begins (`u64` each); then, where it is interruptible, the address of two words of
+/// 32 bits: when the first is not zero the launch ends early, and says so in the second.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let flat = flatten::flatten(kernel).filter(gains_together);
     let kernel = flat.as_ref().unwrap_or(kernel);
@@ -257,8 +258,11 @@ impl<'k> Emitter<'k> {
         for name in ["grid_x", "grid_y", "grid_z", "base_x", "base_y", "base_z"] {
             params.push(format!("\t.param .u32 {name}"));
         }
-        params.push("\t.param .u64 launch".to_owned());
-        params.push("\t.param .u64 stop".to_owned());
+        params.push("\t.param .u64 mark".to_owned());
+        params.push("\t.param .u64 number".to_owned());
+        if self.target.interruptible {
+            params.push("\t.param .u64 stop".to_owned());
+        }
         text.push_str(&params.join(",\n"));
         let [x, y, z] = kernel.workgroup_size;
         _ = write!(text, "\n)\n.reqntid {x}, {y}, {z}\n{{\n");
@@ -298,6 +302,7 @@ impl<'k> Emitter<'k> {
             });
             offset += memory.size.next_multiple_of(16);
         }
+        self.mark_start();
         for (index, buffer) in kernel.buffers.iter().enumerate() {
             if buffer.read || buffer.written || buffer.atomic {
                 line!(self, "ld.param.u64 %buffer{index}, [buffer{index}]");
@@ -526,14 +531,33 @@ impl<'k> Emitter<'k> {
         rounds <= SHORT_LOOP && !has_loop(&body.body)
     }
 
+    /// One invocation of the launch says that it has begun, and so that what was before it is over.
+    fn mark_start(&mut self) {
+        let (sum, part) = (self.temp("%r"), self.temp("%r"));
+        line!(self, "mov.u32 {sum}, %ctaid.x");
+        let axes = ["x", "y", "z"].into_iter().zip(self.kernel.workgroup_size);
+        let threads = axes.filter(|(_, size)| *size > 1).map(|(axis, _)| format!("%tid.{axis}"));
+        for place in ["%ctaid.y".to_owned(), "%ctaid.z".to_owned()].into_iter().chain(threads) {
+            line!(self, "mov.u32 {part}, {place}");
+            line!(self, "or.b32 {sum}, {sum}, {part}");
+        }
+        let (mark, number) = (self.temp("%d"), self.temp("%d"));
+        let (is_first, is_wanted) = (self.temp("%p"), self.temp("%p"));
+        line!(self, "ld.param.u64 {mark}, [mark]");
+        line!(self, "ld.param.u64 {number}, [number]");
+        line!(self, "setp.eq.u32 {is_first}, {sum}, 0");
+        line!(self, "setp.ne.and.u64 {is_wanted}, {mark}, 0, {is_first}");
+        line!(self, "@{is_wanted} st.relaxed.sys.global.u64 [{mark}], {number}");
+    }
+
     /// Ends the invocation when the host wants the launch to end.
     fn look_at_stop_word(&mut self) {
-        let (own, word, go_on) = (self.temp("%d"), self.temp("%d"), self.temp("%p"));
-        line!(self, "ld.param.u64 {word}, [stop]");
-        line!(self, "cvta.to.global.u64 {word}, {word}");
-        line!(self, "ld.relaxed.gpu.global.u64 {word}, [{word}]");
-        line!(self, "ld.param.u64 {own}, [launch]");
-        line!(self, "setp.gt.u64 {go_on}, {own}, {word}");
+        let (place, word, go_on) = (self.temp("%d"), self.temp("%r"), self.temp("%p"));
+        line!(self, "ld.param.u64 {place}, [stop]");
+        line!(self, "cvta.to.global.u64 {place}, {place}");
+        line!(self, "ld.relaxed.gpu.global.u32 {word}, [{place}]");
+        line!(self, "setp.eq.u32 {go_on}, {word}, 0");
+        line!(self, "@!{go_on} st.relaxed.gpu.global.u32 [{place}+4], 1");
         line!(self, "@!{go_on} exit");
     }
 

@@ -245,15 +245,22 @@ impl Router {
     /// Takes in how long a dispatch took. Unknown backends are ignored: they can't be chosen either.
     pub fn observe(&mut self, op: &str, backend: &str, n: u64, timing: Timing) {
         let Some(index) = self.index(backend) else { return };
-        if timing.moved_bytes > 0 {
-            self.backends[index].moves.observe(timing.moved_bytes, timing.move_ns);
-        }
+        self.observe_move(backend, timing);
         let state = self.op(op);
         let lane = &mut state.lanes[index];
         let news = lane.watch(n, timing.compute_ns);
         lane.curve.observe(n, timing.compute_ns);
         if let Some(reason) = news {
             self.requests.push(Recertify { op: op.to_owned(), backend: backend.to_owned(), reason });
+        }
+    }
+
+    /// Takes in how long a move of data to a backend took.
+    pub fn observe_move(&mut self, backend: &str, timing: Timing) {
+        if let Some(index) = self.index(backend)
+            && timing.moved_bytes > 0
+        {
+            self.backends[index].moves.observe(timing.moved_bytes, timing.move_ns);
         }
     }
 

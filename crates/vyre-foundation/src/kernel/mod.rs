@@ -21,7 +21,7 @@ mod options;
 mod passes;
 mod shape;
 mod verify;
-mod walk;
+pub(crate) mod walk;
 
 use smallvec::SmallVec;
 

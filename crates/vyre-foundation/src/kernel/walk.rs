@@ -5,14 +5,14 @@ use super::{Address, Block, End, Inst, MatrixMultiplyAdd, Op, Value};
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     Read,
     Write,
     Both,
 }
 
 /// Every step, outer ones before inner ones.
-pub(super) fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
+pub(crate) fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
     for inst in &block.insts {
         visit(inst);
         match inst {
@@ -27,7 +27,7 @@ pub(super) fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) 
 }
 
 /// The memory access of a step.
-pub(super) fn access(inst: &Inst) -> Option<(&Address, Effect)> {
+pub(crate) fn access(inst: &Inst) -> Option<(&Address, Effect)> {
     match inst {
         Inst::Let(_, Op::Load { address, .. }) => Some((address, Effect::Read)),
         Inst::Store { address, .. } => Some((address, Effect::Write)),
@@ -37,7 +37,7 @@ pub(super) fn access(inst: &Inst) -> Option<(&Address, Effect)> {
 }
 
 /// Every operand of an operation.
-pub(super) fn each_operand(op: &Op, visit: &mut impl FnMut(Value)) {
+pub(crate) fn each_operand(op: &Op, visit: &mut impl FnMut(Value)) {
     match op {
         Op::Const(_) | Op::Builtin(_) | Op::Length(_) => {}
         Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _) => visit(*a),
@@ -64,7 +64,7 @@ pub(super) fn each_operand(op: &Op, visit: &mut impl FnMut(Value)) {
 }
 
 /// Every operand of a step itself, not of the steps inside it.
-pub(super) fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
+pub(crate) fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
     match inst {
         Inst::Let(_, op) => each_operand(op, visit),
         Inst::Store { address, value, guard, .. } => {
@@ -89,7 +89,7 @@ pub(super) fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
 }
 
 /// The values that a block's end gives.
-pub(super) fn end_values(end: &End) -> &[Value] {
+pub(crate) fn end_values(end: &End) -> &[Value] {
     match end {
         End::Yield(values) | End::Continue(values) | End::Break(values) => values,
         End::Return | End::Unreachable => &[],

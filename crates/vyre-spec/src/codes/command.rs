@@ -37,4 +37,7 @@ codes! {
     DIFFERENCE = "V1712", Error,
         "A backend's results differ from those of the reference interpreter.",
         "Run it with another `--backend`, and report the kernel and its inputs: the reference decides what is right.";
+    NOT_BUILT_IN = "V1713", Error,
+        "This build of the command leaves out what was asked for.",
+        "Build it with the feature that the message names.";
 }

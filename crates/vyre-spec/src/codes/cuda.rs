@@ -14,8 +14,8 @@ codes! {
         "A call of the CUDA driver failed.",
         "Read the driver's answer; other programs on the device or an old driver are common causes.";
     FAULT = "V1605", Error (Device),
-        "A kernel faulted, and all device memory of this backend is lost.",
-        "Allocate and upload again; if the driver gives no fresh context, start the process anew. Report the program.";
+        "A kernel faulted, and all that this process had on the device is lost.",
+        "Start the process anew; drivers give it no new context after a fault. Report the program.";
     COMPILE_FAILED = "V1606", Error (Program),
         "The CUDA driver did not compile a kernel.",
         "Update the driver; if that does not help, report this with the program.";

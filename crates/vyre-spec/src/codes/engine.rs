@@ -22,4 +22,25 @@ codes! {
     NOT_TUNED = "V1308", Error,
         "A program's launches can't be compared.",
         "Run it once to see why it fails.";
+    CANCELLED = "V1309", Error,
+        "A launch was cancelled, and what it would have written is lost.",
+        "Write the array anew, all of it, or launch again.";
+    LOST = "V1310", Error (Device),
+        "The value of an array is lost with the device that held it.",
+        "Write the array anew, all of it.";
+    SHAPE = "V1311", Error,
+        "Sizes or shapes don't fit.",
+        "Use as many elements as the message says.";
+    BOUND_TWICE = "V1312", Error,
+        "A buffer is bound twice in one launch.",
+        "Bind each buffer once.";
+    READ_ONLY = "V1313", Error,
+        "What a kernel writes was bound to be read only.",
+        "Bind it with `&mut`.";
+    WRONG_ELEMENT = "V1314", Error,
+        "The elements of an array are not those of the buffer that it is bound to.",
+        "Use an array of the type that the kernel declares.";
+    FORKED = "V1315", Error,
+        "An engine was used in a forked process.",
+        "Open an engine in the child process, or start it with spawn instead of fork.";
 }

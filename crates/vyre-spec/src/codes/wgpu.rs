@@ -13,4 +13,7 @@ codes! {
     COMPILE_FAILED = "V1504", Error (Program),
         "The driver did not compile a kernel.",
         "Update the driver; if that does not help, report this with the program.";
+    LOOP_LIMIT = "V1505", Error (Program),
+        "The launch makes more rounds of loops than the driver is sure to make.",
+        "Run it on another backend or driver: Mesa's llvmpipe ends loops after 65,535 rounds.";
 }

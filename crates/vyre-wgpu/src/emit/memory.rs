@@ -597,7 +597,7 @@ impl Emitter<'_> {
             }
             AtomicOp::Min | AtomicOp::Max if scalar != carrier => {
                 let value = operand(self, value)?;
-                let old = self.compare_and_swap(out, pointer, *op, scalar, carrier, value);
+                let old = self.compare_and_swap(out, pointer, *op, scalar, carrier, value)?;
                 return Ok(Some(self.uncarried(out, carrier, scalar, old)));
             }
             AtomicOp::Add => (AtomicFunction::Add, operand(self, value)?),
@@ -651,11 +651,12 @@ impl Emitter<'_> {
         scalar: Scalar,
         carrier: Scalar,
         value: Handle<Expression>,
-    ) -> Handle<Expression> {
+    ) -> Result<Handle<Expression>, Diagnostic> {
         let seen = self.variable(carrier.into());
         let first = self.add(out, Expression::Load { pointer });
         self.set(out, seen, first);
         let mut body = NagaBlock::new();
+        self.spend_round(&mut body)?;
         let now = self.get(&mut body, seen);
         let left = self.uncarried(&mut body, carrier, scalar, now);
         let right = self.uncarried(&mut body, carrier, scalar, value);
@@ -671,7 +672,7 @@ impl Emitter<'_> {
             body.push(Statement::If { condition, accept, reject: NagaBlock::new() }, Span::UNDEFINED);
         }
         out.push(Statement::Loop { body, continuing: NagaBlock::new(), break_if: None }, Span::UNDEFINED);
-        self.get(out, seen)
+        Ok(self.get(out, seen))
     }
 
     /// An f16 from the low half of a word.

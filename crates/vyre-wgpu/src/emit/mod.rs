@@ -4,7 +4,7 @@
 //! the optimiser could not prove carry their own guard here, as an `if` around the access, so the module is given to the device
 //! without naga's bounds checks and pays for exactly the checks that are needed.
 //!
-//! Bindings, all in group 0: the kernel's buffers in binding order, then, in a kernel that can be told to end, the stop word.
+//! Bindings, all in group 0: the kernel's buffers in binding order, then, in a kernel that may end early, the stop words.
 //! What a launch tells the kernel comes as immediate data ([`Facts`]).
 
 mod float;
@@ -43,6 +43,8 @@ const SHORT_LOOP: u64 = 256;
 pub struct Target {
     /// Loops look now and then whether the host wants the launch to end.
     pub interruptible: bool,
+    /// Rounds of all its loops together that an invocation may make; then it reports [`Report::ROUNDS`] and ends.
+    pub rounds: Option<u32>,
     /// What the device rounds correctly; the rest is computed from what it does.
     pub arithmetic: Arithmetic,
 }
@@ -50,8 +52,26 @@ pub struct Target {
 impl Default for Target {
     /// A device that does all arithmetic as IEEE 754 says.
     fn default() -> Self {
-        Target { interruptible: false, arithmetic: Arithmetic::exact() }
+        Target { interruptible: false, rounds: None, arithmetic: Arithmetic::exact() }
     }
+}
+
+impl Target {
+    /// The kernel may end before it has done its work, so it has stop words.
+    pub fn may_end_early(&self) -> bool {
+        self.interruptible || self.rounds.is_some()
+    }
+}
+
+/// Why a launch ended before it had done its work; what the second of its stop words holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Report;
+
+impl Report {
+    /// The first stop word told it to.
+    pub const STOPPED: u32 = 1;
+    /// An invocation made all the rounds that it may.
+    pub const ROUNDS: u32 = 2;
 }
 
 /// What a launch tells the kernel: words of immediate data.
@@ -63,8 +83,8 @@ impl Facts {
     pub const GRID: u32 = 0;
     /// First workgroup of this part of the launch, x y z.
     pub const BASE: u32 = 3;
-    /// Number of the launch: those up to the number in the stop word end early.
-    pub const LAUNCH: u32 = 6;
+    /// Where the launch's two stop words are.
+    pub const STOP: u32 = 6;
     /// Always zero.
     pub const ZERO: u32 = 7;
     /// Number of elements of each buffer.
@@ -101,6 +121,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module, Diagnostic> {
         facts: None,
         stop: None,
         rounds: None,
+        allowed: None,
         long_fma: None,
         module,
     };
@@ -169,8 +190,11 @@ struct LoopVariables {
 struct Counting {
     variable: Handle<LocalVariable>,
     one: naga::Literal,
-    /// There is another round.
-    goes_on: Handle<Expression>,
+    /// What the variable stays below.
+    end: Handle<Expression>,
+    /// The counter's first value as a u32, where the variable counts rounds.
+    first: Option<Handle<Expression>>,
+    signed: bool,
 }
 
 struct Emitter<'k> {
@@ -195,6 +219,8 @@ struct Emitter<'k> {
     stop: Option<Handle<Expression>>,
     /// Rounds until the next look at the stop word.
     rounds: Option<Handle<LocalVariable>>,
+    /// Rounds that the invocation may still make.
+    allowed: Option<Handle<LocalVariable>>,
     /// The function that computes `fma` of f64 where the device rounds it twice.
     long_fma: Option<Handle<Function>>,
 }
@@ -211,7 +237,7 @@ impl<'k> Emitter<'k> {
         let name = |word: u32| match word {
             0..3 => format!("grid_{word}"),
             3..6 => format!("base_{}", word - 3),
-            6 => "launch".to_owned(),
+            6 => "stop".to_owned(),
             7 => "zero".to_owned(),
             _ => format!("length_{}", word - Facts::LENGTHS),
         };
@@ -228,11 +254,11 @@ impl<'k> Emitter<'k> {
             memory_decorations: naga::MemoryDecorations::empty(),
         });
         self.facts = Some(facts);
-        if self.target.interruptible {
+        if self.target.may_end_early() {
             let base = insert_type(&mut self.module, TypeInner::Atomic(naga::Scalar::U32));
             let ty = insert_type(&mut self.module, TypeInner::Array { base, size: ArraySize::Dynamic, stride: 4 });
             let stop = self.global(GlobalVariable {
-                name: Some("stop_word".to_owned()),
+                name: Some("stop_words".to_owned()),
                 space: AddressSpace::Storage { access: StorageAccess::LOAD | StorageAccess::STORE },
                 binding: Some(ResourceBinding { group: 0, binding: self.kernel.buffers.len() as u32 }),
                 ty,
@@ -240,6 +266,14 @@ impl<'k> Emitter<'k> {
                 memory_decorations: naga::MemoryDecorations::empty(),
             });
             self.stop = Some(stop);
+        }
+        if let Some(limit) = self.target.rounds {
+            let allowed = self.variable(Scalar::U32.into());
+            let all = self.literal(body, limit.max(1));
+            self.set(body, allowed, all);
+            self.allowed = Some(allowed);
+        }
+        if self.target.interruptible {
             // Workgroups that start after the host gave up don't start to work.
             self.look_at_stop_word(body)?;
             let rounds = self.variable(Scalar::U32.into());
@@ -389,29 +423,44 @@ impl<'k> Emitter<'k> {
         let results: Vec<_> = repeat.results.iter().map(|&result| self.variable(self.ty(result))).collect();
         self.set_all(out, &params, &repeat.init)?;
         let mut body = NagaBlock::new();
-        self.bound(repeat, out, &mut body)?;
+        self.spend_round(&mut body)?;
         let counting = match repeat.counter {
-            Some(counter) => Some(self.count(&counter, out, &mut body)?),
+            Some(counter) => Some(self.count(&counter, out)?),
             None => None,
         };
-        for (&param, &variable) in repeat.params.iter().zip(&params) {
-            let loaded = self.get(&mut body, variable);
-            self.values[param.index()] = Some(loaded);
+        let guard = self.guard(repeat, out);
+        self.loops.push(LoopVariables { params: params.clone(), results: results.clone() });
+        // Where rounds are few, several are made in one.
+        let copies = if self.allowed.is_some() { copies(&repeat.body) } else { 1 };
+        for copy in 1..=copies {
+            self.bound(repeat, guard, &mut body)?;
+            let goes_on = match (&counting, repeat.counter) {
+                (Some(counting), Some(counter)) => Some(self.counted(counting, &counter, &mut body)),
+                _ => None,
+            };
+            for (&param, &variable) in repeat.params.iter().zip(&params) {
+                let loaded = self.get(&mut body, variable);
+                self.values[param.index()] = Some(loaded);
+            }
+            if let Some(condition) = goes_on {
+                let mut reject = NagaBlock::new();
+                self.set_all(&mut reject, &results, &repeat.params)?;
+                reject.push(Statement::Break, Span::UNDEFINED);
+                body.push(Statement::If { condition, accept: NagaBlock::new(), reject }, Span::UNDEFINED);
+            }
+            if copy == copies {
+                self.block(&repeat.body, &mut body, &[])?;
+            } else {
+                repeat.body.insts.iter().try_for_each(|inst| self.inst(inst, &mut body))?;
+                if let End::Continue(values) = &repeat.body.end {
+                    self.set_all(&mut body, &params, values)?;
+                }
+                counting.iter().for_each(|counting| self.count_on(counting, &mut body));
+            }
         }
-        let mut continuing = NagaBlock::new();
-        if let Some(Counting { variable, one, goes_on }) = counting {
-            let mut reject = NagaBlock::new();
-            self.set_all(&mut reject, &results, &repeat.params)?;
-            reject.push(Statement::Break, Span::UNDEFINED);
-            body.push(Statement::If { condition: goes_on, accept: NagaBlock::new(), reject }, Span::UNDEFINED);
-            let now = self.get(&mut continuing, variable);
-            let one = self.add(&mut continuing, Expression::Literal(one));
-            let next = self.binary(&mut continuing, BinaryOperator::Add, now, one);
-            self.set(&mut continuing, variable, next);
-        }
-        self.loops.push(LoopVariables { params, results: results.clone() });
-        self.block(&repeat.body, &mut body, &[])?;
         self.loops.pop();
+        let mut continuing = NagaBlock::new();
+        counting.iter().for_each(|counting| self.count_on(counting, &mut continuing));
         out.push(Statement::Loop { body, continuing, break_if: None }, Span::UNDEFINED);
         self.define_all(out, &repeat.results, &results);
         Ok(())
@@ -419,18 +468,15 @@ impl<'k> Emitter<'k> {
 
     /// Counts the rounds of a loop one by one from below to a limit above, and makes the counter from that: NVIDIA's compiler for Vulkan
     /// takes it that a counter passes neither zero nor the largest number, and makes endless loops of those that do.
-    fn count(&mut self, counter: &Counter, out: &mut NagaBlock, body: &mut NagaBlock) -> Result<Counting, Diagnostic> {
+    fn count(&mut self, counter: &Counter, out: &mut NagaBlock) -> Result<Counting, Diagnostic> {
         let (from, to) = (self.value(counter.from)?, self.value(counter.to)?);
         let signed = self.ty(counter.value).scalar == Scalar::I32;
         let starts_above = !signed || self.constants.get(&counter.from).is_some_and(|&from| from >= 0);
         if counter.step == 1 && starts_above {
             let variable = self.variable(self.ty(counter.value));
             self.set(out, variable, from);
-            let now = self.get(body, variable);
-            self.values[counter.value.index()] = Some(now);
-            let goes_on = self.binary(body, BinaryOperator::Less, now, to);
             let one = if signed { naga::Literal::I32(1) } else { naga::Literal::U32(1) };
-            return Ok(Counting { variable, one, goes_on });
+            return Ok(Counting { variable, one, end: to, first: None, signed });
         }
         let none = self.literal(out, 0);
         let first = if signed { self.as_uint(out, from) } else { from };
@@ -446,41 +492,63 @@ impl<'k> Emitter<'k> {
         let rounds = self.choose(out, any, rounds, none);
         let variable = self.variable(Scalar::U32.into());
         self.set(out, variable, none);
-        let round = self.get(body, variable);
-        let goes_on = self.binary(body, BinaryOperator::Less, round, rounds);
-        let step = self.literal(body, counter.step);
-        let way = self.binary(body, BinaryOperator::Multiply, round, step);
-        let mut now = self.binary(body, BinaryOperator::Add, first, way);
-        if signed {
-            now = self.add(body, Expression::As { expr: now, kind: naga::ScalarKind::Sint, convert: None });
+        Ok(Counting { variable, one: naga::Literal::U32(1), end: rounds, first: Some(first), signed })
+    }
+
+    /// Defines the counter for a round; whether there is one.
+    fn counted(&mut self, counting: &Counting, counter: &Counter, body: &mut NagaBlock) -> Handle<Expression> {
+        let round = self.get(body, counting.variable);
+        let mut now = round;
+        if let Some(first) = counting.first {
+            let step = self.literal(body, counter.step);
+            let way = self.binary(body, BinaryOperator::Multiply, round, step);
+            now = self.binary(body, BinaryOperator::Add, first, way);
+            if counting.signed {
+                now = self.add(body, Expression::As { expr: now, kind: naga::ScalarKind::Sint, convert: None });
+            }
         }
         self.values[counter.value.index()] = Some(now);
-        Ok(Counting { variable, one: naga::Literal::U32(1), goes_on })
+        self.binary(body, BinaryOperator::Less, round, counting.end)
+    }
+
+    fn count_on(&mut self, counting: &Counting, out: &mut NagaBlock) {
+        let now = self.get(out, counting.variable);
+        let one = self.add(out, Expression::Literal(counting.one));
+        let next = self.binary(out, BinaryOperator::Add, now, one);
+        self.set(out, counting.variable, next);
+    }
+
+    /// What keeps compilers from taking a loop that looks at no stop word for one that never ends.
+    fn guard(&mut self, repeat: &Loop, out: &mut NagaBlock) -> Option<[Handle<LocalVariable>; 2]> {
+        if self.rounds.is_some() || repeat.finite || repeat.counter.is_some() {
+            return None;
+        }
+        let start = self.literal(out, 0);
+        let counters = [self.variable(Scalar::U32.into()), self.variable(Scalar::U32.into())];
+        counters.iter().for_each(|&counter| self.set(out, counter, start));
+        Some(counters)
     }
 
     /// Makes a loop end when the host wants it to, or at least keeps compilers from taking it for one that never ends, from
     /// which they would conclude that the rest of the kernel is never reached.
-    fn bound(&mut self, repeat: &Loop, out: &mut NagaBlock, body: &mut NagaBlock) -> Result<(), Diagnostic> {
-        let one = self.literal(body, 1);
-        let zero = self.literal(body, 0);
-        if let Some(rounds) = self.rounds {
-            if self.is_short(repeat) {
-                return Ok(());
-            }
-            let left = self.get(body, rounds);
-            let left = self.binary(body, BinaryOperator::Subtract, left, one);
-            self.set(body, rounds, left);
-            let condition = self.binary(body, BinaryOperator::Equal, left, zero);
+    fn bound(
+        &mut self,
+        repeat: &Loop,
+        guard: Option<[Handle<LocalVariable>; 2]>,
+        body: &mut NagaBlock,
+    ) -> Result<(), Diagnostic> {
+        if let Some(rounds) = self.rounds
+            && !self.is_short(repeat)
+        {
+            let condition = self.count_down(body, rounds);
             let mut accept = NagaBlock::new();
             let all = self.literal(&mut accept, ROUNDS_PER_LOOK);
             self.set(&mut accept, rounds, all);
             self.look_at_stop_word(&mut accept)?;
             body.push(Statement::If { condition, accept, reject: NagaBlock::new() }, Span::UNDEFINED);
-        } else if !repeat.finite && repeat.counter.is_none() {
-            let (low, high) = (self.variable(Scalar::U32.into()), self.variable(Scalar::U32.into()));
-            let start = self.literal(out, 0);
-            self.set(out, low, start);
-            self.set(out, high, start);
+        }
+        if let Some([low, high]) = guard {
+            let (one, zero) = (self.literal(body, 1), self.literal(body, 0));
             let count = self.get(body, low);
             let count = self.binary(body, BinaryOperator::Add, count, one);
             self.set(body, low, count);
@@ -506,21 +574,55 @@ impl<'k> Emitter<'k> {
         rounds <= SHORT_LOOP && !has_loop(&repeat.body)
     }
 
+    /// Takes one from a counter; whether nothing is left.
+    fn count_down(&mut self, out: &mut NagaBlock, counter: Handle<LocalVariable>) -> Handle<Expression> {
+        let (one, zero) = (self.literal(out, 1), self.literal(out, 0));
+        let left = self.get(out, counter);
+        let left = self.binary(out, BinaryOperator::Subtract, left, one);
+        self.set(out, counter, left);
+        self.binary(out, BinaryOperator::Equal, left, zero)
+    }
+
+    /// Counts a round of a loop where a device would end loops that make too many.
+    fn spend_round(&mut self, body: &mut NagaBlock) -> Result<(), Diagnostic> {
+        let Some(allowed) = self.allowed else { return Ok(()) };
+        let condition = self.count_down(body, allowed);
+        let mut accept = NagaBlock::new();
+        self.end_early(&mut accept, Report::ROUNDS)?;
+        body.push(Statement::If { condition, accept, reject: NagaBlock::new() }, Span::UNDEFINED);
+        Ok(())
+    }
+
     /// Ends the invocation when the host wants the launch to end.
     fn look_at_stop_word(&mut self, out: &mut NagaBlock) -> Result<(), Diagnostic> {
-        let base = self.stop.ok_or_else(|| malformed("the stop word is not declared"))?;
-        let index = self.literal(out, 0);
-        let pointer = self.add(out, Expression::Access { base, index });
+        let pointer = self.stop_word(out, 0)?;
         let word = self.add(out, Expression::Load { pointer });
-        let own = self.fact(out, Facts::LAUNCH)?;
-        // Numbers wrap; those up to half the way behind the word have to end.
-        let behind = self.binary(out, BinaryOperator::Subtract, word, own);
-        let half = self.literal(out, 1 << 31);
-        let condition = self.binary(out, BinaryOperator::Less, behind, half);
+        let zero = self.literal(out, 0);
+        let condition = self.binary(out, BinaryOperator::NotEqual, word, zero);
         let mut accept = NagaBlock::new();
-        accept.push(Statement::Return { value: None }, Span::UNDEFINED);
+        self.end_early(&mut accept, Report::STOPPED)?;
         out.push(Statement::If { condition, accept, reject: NagaBlock::new() }, Span::UNDEFINED);
         Ok(())
+    }
+
+    /// Says why, and ends the invocation.
+    fn end_early(&mut self, out: &mut NagaBlock, report: u32) -> Result<(), Diagnostic> {
+        let pointer = self.stop_word(out, 1)?;
+        let value = self.literal(out, report);
+        out.push(Statement::Store { pointer, value }, Span::UNDEFINED);
+        out.push(Statement::Return { value: None }, Span::UNDEFINED);
+        Ok(())
+    }
+
+    /// One of the launch's own stop words.
+    fn stop_word(&mut self, out: &mut NagaBlock, word: u32) -> Result<Handle<Expression>, Diagnostic> {
+        let base = self.stop.ok_or_else(|| malformed("the stop words are not declared"))?;
+        let mut index = self.fact(out, Facts::STOP)?;
+        if word > 0 {
+            let word = self.literal(out, word);
+            index = self.binary(out, BinaryOperator::Add, index, word);
+        }
+        Ok(self.add(out, Expression::Access { base, index }))
     }
 
     fn as_uint(&mut self, block: &mut NagaBlock, expr: Handle<Expression>) -> Handle<Expression> {
@@ -649,6 +751,30 @@ impl<'k> Emitter<'k> {
         let count = self.literal(out, 32);
         let high = self.binary(out, BinaryOperator::ShiftRight, long, count);
         (low, self.add(out, narrow(high)))
+    }
+}
+
+/// How often the body of a loop is written into one round where rounds are few: as often as its size allows, if nothing in it goes on to
+/// the next round but its end.
+fn copies(body: &Block) -> usize {
+    const MOST: usize = 256;
+    const INSTRUCTIONS: usize = 256;
+    fn size(block: &Block) -> Option<usize> {
+        block.insts.iter().try_fold(1, |total, inst| match inst {
+            Inst::Loop(_) => None,
+            Inst::If { then, otherwise, .. } => {
+                let ends = |block: &Block| matches!(block.end, End::Continue(_));
+                if ends(then) || ends(otherwise) {
+                    return None;
+                }
+                Some(total + size(then)? + size(otherwise)?)
+            }
+            _ => Some(total + 1),
+        })
+    }
+    match (size(body), &body.end) {
+        (Some(size), End::Continue(_)) => (INSTRUCTIONS / size).clamp(1, MOST),
+        _ => 1,
     }
 }
 

@@ -1,19 +1,24 @@
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use vyre_driver::VyreBackend;
 use vyre_driver::metrics::Metrics;
 use vyre_driver::pipeline::{DiskPipelineCache, PipelineCache};
 use vyre_driver::registry::Registry;
 use vyre_driver::routing::default_routes_path;
 use vyre_driver::tuner::Mode;
-use vyre_driver::{BackendError, VyreBackend};
 use vyre_spec::{Diagnostic, Severity, codes};
 
+use super::arrays::Arrays;
 use super::routes::Routes;
 use super::tuning::{Folder, Tuning};
 use super::{Engine, Inner};
-use crate::ReferenceBackend;
+use crate::runtime::{HostPool, Jobs, Watcher};
+use crate::{Error, ReferenceBackend};
 
+/// Host memory that is kept for later where nothing is said.
+const HOST_IDLE: u64 = 512 << 20;
 /// Pipelines that an engine keeps in memory.
 const MEMORY_CAPACITY: usize = 1024;
 
@@ -24,6 +29,8 @@ pub struct EngineBuilder {
     default_backends: bool,
     disk: Disk,
     mode: Option<Mode>,
+    device_budget: Option<u64>,
+    host_idle: u64,
     refused: Option<Diagnostic>,
 }
 
@@ -47,6 +54,8 @@ impl EngineBuilder {
             default_backends: true,
             disk: Disk::Default,
             mode: None,
+            device_budget: None,
+            host_idle: HOST_IDLE,
             refused: None,
         }
     }
@@ -83,8 +92,21 @@ impl EngineBuilder {
         self
     }
 
+    /// Most bytes that arrays and work may take of the memory of each device that has its own. When it is spent, arrays that are not in use
+    /// move to the host; without it a device's whole memory is used.
+    pub fn device_memory(mut self, bytes: u64) -> Self {
+        self.device_budget = Some(bytes);
+        self
+    }
+
+    /// Most bytes of host memory that are kept for later instead of being freed, 512 MiB where nothing is said.
+    pub fn idle_host_memory(mut self, bytes: u64) -> Self {
+        self.host_idle = bytes;
+        self
+    }
+
     /// Opens the engine. A cache folder that can't be used is a notice, not an error: then pipelines are kept in memory only.
-    pub fn open(self) -> Result<Engine, BackendError> {
+    pub fn open(self) -> Result<Engine, Error> {
         if let Some(problem) = self.refused {
             return Err(problem.into());
         }
@@ -124,8 +146,16 @@ impl EngineBuilder {
                 metrics,
                 routes,
                 tuning: Tuning::new(mode, tuner),
-                pools: Mutex::default(),
+                devices: Mutex::default(),
+                budget: self.device_budget,
+                host: HostPool::new(self.host_idle),
+                arrays: Arrays::default(),
+                jobs: Jobs::default(),
+                watcher: Watcher::new(),
+                cores: Mutex::default(),
+                clock: AtomicU64::new(0),
                 notices: Mutex::new(notices),
+                process: std::process::id(),
             }),
         })
     }

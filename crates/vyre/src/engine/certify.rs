@@ -1,11 +1,15 @@
 //! Measuring a program on every backend now, instead of while working.
 
+use std::time::Instant;
+
+use vyre_driver::DispatchConfig;
 use vyre_driver::routing::{self, difference};
-use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::Program;
+use vyre_spec::BackendId;
 
 use super::Engine;
 use super::routes::Work;
+use crate::Error;
 
 /// What one backend did with some work.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,22 +43,21 @@ impl Engine {
         config: &DispatchConfig,
         rounds: u32,
         watch: &mut dyn FnMut(),
-    ) -> Result<Certified, BackendError> {
-        let inner = &*self.inner;
-        let (valid, plan) = inner.check(program, inputs, config)?;
-        let work = Work::new(&valid, config, &plan);
+    ) -> Result<Certified, Error> {
+        let inner = &self.inner;
+        let core = inner.core(program, config, None)?;
+        let plan = vyre_driver::launch::plan(&core.program, inputs, config)?;
+        let work = Work::new(&core.program, config, &plan);
         let mut expected: Option<Vec<Vec<u8>>> = None;
         let mut racers = Vec::new();
         for id in inner.routes.backends() {
             // The first run compiles and is not timed.
-            let first = inner.registry.acquire(&id).map_err(BackendError::from).and_then(|backend| {
-                let (results, _) = inner.run_on(&backend, &valid, &plan, inputs, config)?;
-                Ok((backend, results))
-            });
+            let backend = BackendId::from(id.as_str());
+            let first = inner.device(&id).and_then(|_| inner.run(program, inputs, config, Some(&backend)));
             watch();
             let ready = match first {
                 Err(error) => Err(error.message().to_owned()),
-                Ok((backend, results)) => match &expected {
+                Ok(results) => match &expected {
                     None => {
                         expected = Some(results);
                         Ok(backend)
@@ -66,15 +69,11 @@ impl Engine {
             racers.push((id, ready, Vec::new()));
         }
         for _ in 0..rounds {
-            for (id, ready, times) in &mut racers {
+            for (_, ready, times) in &mut racers {
                 let Ok(backend) = ready else { continue };
-                match inner.run_on(backend, &valid, &plan, inputs, config) {
-                    Ok((_, timing)) => {
-                        if let Some(timing) = timing {
-                            inner.routes.observe(&work, id, timing);
-                            times.push(timing.compute_ns + timing.move_ns);
-                        }
-                    }
+                let started = Instant::now();
+                match inner.run(program, inputs, config, Some(backend)) {
+                    Ok(_) => times.push(started.elapsed().as_nanos() as u64),
                     Err(error) => *ready = Err(error.message().to_owned()),
                 }
                 watch();

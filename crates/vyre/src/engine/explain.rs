@@ -4,7 +4,9 @@ use serde::Serialize;
 use vyre_driver::routing;
 use vyre_driver::tuner::{Decision, Verdict};
 
+use super::core::Core;
 use super::tuning::now;
+use super::{Inner, lock};
 
 /// One backend that was considered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,7 +49,7 @@ pub struct Explanation {
 }
 
 /// A tuning decision in words.
-pub(super) fn launch(decision: &Decision) -> String {
+fn launch(decision: &Decision) -> String {
     let evidence = &decision.evidence;
     let [x, y, z] = decision.candidate.workgroup_size;
     let gain = format!(
@@ -83,7 +85,7 @@ fn micros(ns: f64) -> String {
 }
 
 impl Explanation {
-    pub(super) fn add_routes(&mut self, routes: &routing::Explanation) {
+    fn add_routes(&mut self, routes: &routing::Explanation) {
         for option in &routes.options {
             self.others.push(Choice {
                 backend: option.backend.clone(),
@@ -100,10 +102,55 @@ impl Explanation {
         }
     }
 
-    pub(super) fn exclude(&mut self, backend: &str, reason: &str) {
+    fn exclude(&mut self, backend: &str, reason: &str) {
         if let Some(choice) = self.others.iter_mut().find(|choice| choice.backend == backend) {
             choice.excluded.get_or_insert_with(|| reason.to_owned());
         }
+    }
+}
+
+impl Inner {
+    /// What was chosen for the latest launch of a program.
+    pub(crate) fn explain(&self, core: &Core) -> Explanation {
+        let last = lock(&core.last).clone();
+        let device = last.as_ref().map(|ready| &ready.device);
+        let mut explanation = Explanation {
+            program: core.program.name().to_owned(),
+            backend: device.map(|device| device.id.as_str().to_owned()),
+            device: device.map(|device| device.backend.capabilities().name.clone()).filter(|name| !name.is_empty()),
+            workgroup_size: last.as_ref().and_then(|ready| ready.pipeline.as_ref()).map(|made| made.workgroup_size()),
+            grid: last.as_ref().filter(|ready| ready.pipeline.is_some()).map(|ready| ready.plan.grid),
+            launch: match (&core.config.workgroup_override, last.as_ref().and_then(|ready| ready.decision.as_ref())) {
+                (Some(_), _) => "asked for by the configuration".to_owned(),
+                (None, Some(decision)) => launch(decision),
+                (None, None) => match last.as_ref().and_then(|ready| ready.learning.as_ref()) {
+                    Some(learning) => {
+                        let samples = learning.try_lock().map_or(0, |learning| learning.samples());
+                        format!("the program's own workgroup size; others are being tried, {samples} timings so far")
+                    }
+                    None => "the program's own workgroup size; no other was measured".to_owned(),
+                },
+            },
+            routing: match &core.only {
+                Some(_) => "asked for by name".to_owned(),
+                None => "the fastest that is known for this program at this size".to_owned(),
+            },
+            others: Vec::new(),
+            crossovers: Vec::new(),
+        };
+        if let Some(ready) = &last {
+            let routes = self.routes.explain(&ready.work);
+            let unopened = routes.chosen.as_deref().filter(|id| self.routes.is_slow_to_open(id));
+            if let (None, Some(fastest)) = (&core.only, unopened) {
+                explanation.routing =
+                    format!("the fastest that is open; opening {fastest} takes longer than it would have saved so far");
+            }
+            explanation.add_routes(&routes);
+        }
+        for (id, reason) in lock(&core.refused).iter() {
+            explanation.exclude(id, reason);
+        }
+        explanation
     }
 }
 

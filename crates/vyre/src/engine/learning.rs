@@ -1,11 +1,9 @@
-//! Learning a launch from real dispatches, without stalling one.
+//! Learning a launch from real launches, without stalling one. Only launches that are proven to give the same results are tried.
 
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
 
-use vyre_driver::backend::{Binding, Launch, Pipeline};
+use vyre_driver::backend::Pipeline;
 use vyre_driver::metrics::Counter;
-use vyre_driver::routing::difference;
 use vyre_driver::tuner::{Candidates, Decision, OnlineTuner, Turn};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
@@ -15,44 +13,41 @@ use super::Inner;
 use super::tuning::{now, with_launch};
 
 /// A launch: pipeline and grid.
-pub(super) type Prepared = (Arc<dyn Pipeline>, [u32; 3]);
-/// A candidate's launch, or why there is none.
-type Compiled = (usize, Result<Prepared, String>);
+pub(super) type Compiled = (Arc<dyn Pipeline>, [u32; 3]);
 
-/// What is being learnt about one prepared program.
-pub(super) struct Learning {
+/// What is being learnt about one program at one size on one device.
+pub(crate) struct Learning {
     tuner: OnlineTuner,
     candidates: Candidates,
     launches: Vec<Slot>,
     plan: LaunchPlan,
     inputs: Vec<u64>,
-    arrived: mpsc::Receiver<Compiled>,
-    arrivals: mpsc::Sender<Compiled>,
+    arrived: mpsc::Receiver<(usize, Result<Compiled, String>)>,
+    arrivals: mpsc::Sender<(usize, Result<Compiled, String>)>,
 }
 
 #[derive(Clone)]
 enum Slot {
     Unknown,
     Compiling,
-    Ready(Prepared),
+    Ready(Compiled),
     Failed,
 }
 
-/// Everything around a dispatch that learning needs.
+/// Everything around a launch that learning needs.
 pub(super) struct Context<'a> {
     pub(super) engine: &'a Arc<Inner>,
     pub(super) backend: &'a Arc<dyn VyreBackend>,
     pub(super) program: &'a ValidProgram,
     pub(super) config: &'a DispatchConfig,
-    pub(super) bindings: &'a [Binding],
 }
 
-/// What came of a dispatch.
-pub(super) enum Learnt {
-    /// It took so long; more is to be learnt.
-    Ran(u64),
-    /// It is decided: from now on this launch is used.
-    Decided(u64, Prepared, Box<Decision>),
+/// What the next launch is to be.
+pub(super) struct Pick {
+    pub(super) candidate: usize,
+    /// `None` for the default.
+    pub(super) launch: Option<Compiled>,
+    pub(super) timed: bool,
 }
 
 impl Learning {
@@ -62,7 +57,7 @@ impl Learning {
         candidates: Candidates,
         plan: LaunchPlan,
         inputs: Vec<u64>,
-        default: Prepared,
+        default: Compiled,
         guess: Option<usize>,
     ) -> Learning {
         let fingerprint = program.fingerprint();
@@ -82,8 +77,8 @@ impl Learning {
         self.tuner.samples()
     }
 
-    /// One dispatch with whatever the policy draws.
-    pub(super) fn dispatch(&mut self, context: &Context<'_>) -> Result<Learnt, BackendError> {
+    /// What the policy draws for the next launch, or the default while that is compiled.
+    pub(super) fn pick(&mut self, context: &Context<'_>, interruptible: bool) -> Pick {
         while let Ok((candidate, compiled)) = self.arrived.try_recv() {
             self.launches[candidate] = match compiled {
                 Ok(launch) => Slot::Ready(launch),
@@ -93,52 +88,47 @@ impl Learning {
                 }
             };
         }
-        match self.tuner.turn() {
-            Turn::Run(candidate) => {
-                let ready = self.launch(candidate, context);
-                let (candidate, launch) = match ready {
-                    Some(launch) => (candidate, launch),
-                    None => (0, self.default()?),
-                };
-                let ns = run(context, &launch, context.bindings)?;
-                self.observe(candidate, ns, context);
-                Ok(Learnt::Ran(ns))
+        let candidate = match self.tuner.turn() {
+            Turn::Run(candidate) | Turn::Use(candidate) => candidate,
+            // The compiler has proven what a check would show.
+            Turn::Check(candidate) => {
+                self.tuner.checked(candidate, Ok(()));
+                0
             }
-            Turn::Check(candidate) => self.check(candidate, context),
-            Turn::Use(candidate) => {
-                let Some(outcome) = self.tuner.outcome() else {
-                    let launch = self.default()?;
-                    return Ok(Learnt::Ran(run(context, &launch, context.bindings)?));
-                };
-                let launch = match self.launch(candidate, context) {
-                    Some(launch) => launch,
-                    None => self.default()?,
-                };
-                let ns = run(context, &launch, context.bindings)?;
-                let able = context.backend.capabilities();
-                let decision = Decision::new(&self.candidates, &outcome, &able.name, &able.driver, now());
-                context.engine.metrics.add(Counter::TuningDecisions, 1);
-                let tuning = &context.engine.tuning;
-                tuning.decided(context.backend, context.program, &self.plan, context.config, decision.clone());
-                Ok(Learnt::Decided(ns, launch, Box::new(decision)))
-            }
+        };
+        match self.launch(candidate, context, interruptible) {
+            Some(launch) if candidate > 0 => Pick { candidate, launch: Some(launch), timed: true },
+            _ => Pick { candidate: 0, launch: None, timed: true },
         }
     }
 
-    fn observe(&mut self, candidate: usize, ns: u64, context: &Context<'_>) {
-        context.engine.metrics.add(Counter::TuningSamples, 1);
+    /// A candidate failed.
+    pub(super) fn reject(&mut self, candidate: usize, reason: &str) {
+        self.tuner.reject(candidate, reason.to_owned());
+        self.launches[candidate] = Slot::Failed;
+    }
+
+    /// Takes a timing in; the launch that is used from now on, when it decides.
+    pub(super) fn observe(
+        &mut self,
+        engine: &Inner,
+        (backend, program, config): (&Arc<dyn VyreBackend>, &ValidProgram, &DispatchConfig),
+        candidate: usize,
+        ns: u64,
+    ) -> Option<(Compiled, Decision)> {
         self.tuner.observe(candidate, ns);
-    }
-
-    fn default(&self) -> Result<Prepared, BackendError> {
-        match &self.launches[0] {
-            Slot::Ready(launch) => Ok(launch.clone()),
-            _ => Err(BackendError::new("the default launch is missing")),
-        }
+        let Turn::Use(candidate) = self.tuner.turn() else { return None };
+        let outcome = self.tuner.outcome()?;
+        let Slot::Ready(launch) = &self.launches[candidate] else { return None };
+        let able = backend.capabilities();
+        let decision = Decision::new(&self.candidates, &outcome, &able.name, &able.driver, now());
+        engine.metrics.add(Counter::TuningDecisions, 1);
+        engine.tuning.decided(backend, program, &self.plan, config, decision.clone());
+        Some((launch.clone(), decision))
     }
 
     /// The launch of a candidate, if it is compiled; else it is compiled beside the caller.
-    fn launch(&mut self, candidate: usize, context: &Context<'_>) -> Option<Prepared> {
+    fn launch(&mut self, candidate: usize, context: &Context<'_>, interruptible: bool) -> Option<Compiled> {
         match &self.launches[candidate] {
             Slot::Ready(launch) => return Some(launch.clone()),
             Slot::Compiling | Slot::Failed => return None,
@@ -148,15 +138,10 @@ impl Learning {
         let backend = context.backend.clone();
         let program = context.program.clone();
         let config = with_launch(context.config, &self.candidates.list[candidate]);
-        let inputs = self.inputs.clone();
+        let (inputs, sizes) = (self.inputs.clone(), self.plan.buffer_bytes.clone());
         let arrivals = self.arrivals.clone();
         let compile = move || {
-            let compiled = vyre_driver::launch::plan_sizes(&program, &inputs, &config)
-                .map_err(BackendError::from)
-                .and_then(|plan| {
-                    let options = vyre_driver::launch::compile_options(&program, &config)?;
-                    Ok((engine.pipeline(&*backend, &program, &options)?, plan.grid))
-                });
+            let compiled = compile(&engine, &*backend, &program, config, &inputs, &sizes, interruptible);
             // Nobody waits any more when the program was dropped or decided meanwhile.
             let _ = arrivals.send((candidate, compiled.map_err(|error| error.message().to_owned())));
         };
@@ -169,57 +154,27 @@ impl Learning {
         };
         None
     }
-
-    /// Runs the default on the caller's buffers and the candidate on copies, and compares the results.
-    fn check(&mut self, candidate: usize, context: &Context<'_>) -> Result<Learnt, BackendError> {
-        let default = self.default()?;
-        if candidate == 0 {
-            let ns = run(context, &default, context.bindings)?;
-            self.observe(0, ns, context);
-            self.tuner.checked(0, Ok(()));
-            return Ok(Learnt::Ran(ns));
-        }
-        let Some(launch) = self.launch(candidate, context) else {
-            let ns = run(context, &default, context.bindings)?;
-            self.observe(0, ns, context);
-            return Ok(Learnt::Ran(ns));
-        };
-        let order = context.program.binding_order();
-        let is_result = |slot: usize| context.program.buffers()[order[slot]].kind.is_result();
-        let mut copies = context.bindings.to_vec();
-        for (slot, copy) in copies.iter_mut().enumerate().filter(|(slot, _)| is_result(*slot)) {
-            let buffer = context.backend.allocate(copy.bytes)?;
-            context.backend.copy(&copy.buffer, copy.offset, &buffer, 0, copy.bytes)?;
-            *copy = Binding::new(buffer, context.bindings[slot].bytes);
-        }
-        let ns = run(context, &default, context.bindings)?;
-        self.observe(0, ns, context);
-        let download = |bindings: &[Binding]| {
-            let results = bindings.iter().enumerate().filter(|(slot, _)| is_result(*slot));
-            results
-                .map(|(_, binding)| {
-                    let mut bytes = vec![0; binding.bytes as usize];
-                    context.backend.download(&binding.buffer, binding.offset, &mut bytes)?;
-                    Ok(bytes)
-                })
-                .collect::<Result<Vec<_>, BackendError>>()
-        };
-        match run(context, &launch, &copies) {
-            Ok(other) => {
-                self.observe(candidate, other, context);
-                let (expected, actual) = (download(context.bindings)?, download(&copies)?);
-                let differs = difference(context.program, context.config.ulp_budget, &expected, &actual);
-                self.tuner.checked(candidate, differs.map_or(Ok(()), Err));
-            }
-            Err(error) => self.tuner.reject(candidate, error.message().to_owned()),
-        }
-        Ok(Learnt::Ran(ns))
-    }
 }
 
-fn run(context: &Context<'_>, launch: &Prepared, bindings: &[Binding]) -> Result<u64, BackendError> {
-    let started = Instant::now();
-    let pending = context.backend.submit(&launch.0, &Launch { bindings, grid: launch.1, timed: true })?;
-    let completion = context.backend.wait(pending, context.config.timeout)?;
-    Ok(completion.device_ns.unwrap_or(started.elapsed().as_nanos() as u64))
+fn compile(
+    engine: &Inner,
+    backend: &dyn VyreBackend,
+    program: &ValidProgram,
+    mut config: DispatchConfig,
+    inputs: &[u64],
+    sizes: &[u64],
+    interruptible: bool,
+) -> Result<Compiled, BackendError> {
+    let order = program.binding_order();
+    for (&index, &bytes) in order.iter().zip(sizes) {
+        let buffer = &program.buffers()[index];
+        if !buffer.kind.is_input() {
+            let elements = vyre_foundation::launch::shape_of(program, index)?.elements_in(bytes);
+            config.output_elements.insert(buffer.name.as_str().to_owned(), elements);
+        }
+    }
+    let plan = vyre_driver::launch::plan_sizes(program, inputs, &config)?;
+    let mut options = vyre_driver::launch::compile_options(program, &config)?;
+    options.interruptible = interruptible;
+    Ok((engine.pipeline(backend, program, &options)?, plan.grid))
 }

@@ -1,7 +1,10 @@
 //! The engine: discover, route, tune, cache, run.
 
+mod arrays;
 mod builder;
 mod certify;
+mod core;
+mod dispatch;
 mod explain;
 mod learning;
 mod packs;
@@ -9,52 +12,71 @@ mod prepared;
 mod routes;
 mod tuning;
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use vyre_driver::backend::{Binding, BufferPool, Capabilities, HostDispatch, Launch, Pipeline};
+use vyre_driver::backend::{Capabilities, Pipeline};
 use vyre_driver::metrics::{Counter, Metrics, Stage};
-use vyre_driver::pipeline::{PipelineCache, PipelineSource};
+use vyre_driver::pipeline::{PipelineCache, PipelineSource, dispatch_policy_cache_string};
 use vyre_driver::registry::Registry;
-use vyre_driver::routing::Timing;
-use vyre_driver::tuner::{Decision, Mode, Space};
+use vyre_driver::tuner::{Decision, Space};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
-use vyre_foundation::launch::LaunchPlan;
 use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 
+use self::arrays::Arrays;
+pub(crate) use self::core::{Arg, Core, Ready, Request};
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
 pub use explain::{Choice, Explanation};
 pub use packs::PackReport;
 pub use prepared::Prepared;
-use routes::{Routes, Work};
+use routes::Routes;
 pub use tuning::TuneSample;
 use tuning::Tuning;
 
-/// Runs programs on whatever is fastest here. Threads may share one; clones are handles of the same engine.
+use crate::Error;
+use crate::runtime::{Device, HostPool, Jobs, MemoryUse, Watcher};
+
+/// Runs programs on whatever is fastest here. Threads may share one; clones are handles of the same engine. Arrays, kernels and launches
+/// keep it alive: work that is under way when the last handle goes is finished.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What an engine and everything made by it share.
-struct Inner {
+pub(crate) struct Inner {
     registry: Registry,
     pipelines: PipelineCache,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
     routes: Routes,
     tuning: Tuning,
-    /// Device buffers of one-off runs, by backend.
-    pools: Mutex<Vec<(BackendId, BufferPool)>>,
+    /// Backends that are open, in the order of opening.
+    devices: Mutex<Vec<Arc<Device>>>,
+    budget: Option<u64>,
+    pub(crate) host: HostPool,
+    pub(crate) arrays: Arrays,
+    jobs: Jobs,
+    pub(crate) watcher: Watcher,
+    /// Programs that `run` has met, by fingerprint and configuration.
+    cores: Mutex<HashMap<CoreKey, Arc<Core>>>,
+    clock: AtomicU64,
     /// What the user should know but was not an error.
     notices: Mutex<Vec<Diagnostic>>,
+    process: u32,
 }
+
+type CoreKey = ([u8; 32], String, Option<BackendId>);
+
+/// Programs that an engine remembers.
+const MOST_CORES: usize = 256;
 
 /// A backend that is registered: present with what it can do, or absent and why.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct DeviceInfo {
     /// The backend's name.
     pub id: BackendId,
     /// What it is and can do, or why it is not here.
@@ -63,7 +85,7 @@ pub struct Device {
 
 impl Engine {
     /// An engine with every backend of this build and the user's own caches.
-    pub fn open() -> Result<Engine, BackendError> {
+    pub fn open() -> Result<Engine, Error> {
         EngineBuilder::new().open()
     }
 
@@ -73,7 +95,7 @@ impl Engine {
     }
 
     /// Runs a program on the bytes of its inputs and gives the bytes of its results, both in binding order.
-    pub fn run(&self, program: &Program, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, BackendError> {
+    pub fn run(&self, program: &Program, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {
         self.run_with(program, inputs, &DispatchConfig::default())
     }
 
@@ -83,16 +105,8 @@ impl Engine {
         program: &Program,
         inputs: &[&[u8]],
         config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let inner = &*self.inner;
-        let _timer = inner.metrics.time_labelled(Stage::Dispatch, config.label.as_deref());
-        inner.metrics.add(Counter::Dispatches, 1);
-        let run = || {
-            let (valid, plan) = inner.check(program, inputs, config)?;
-            let work = Work::new(&valid, config, &plan);
-            inner.on_some_backend(&work, |backend| inner.run_on(backend, &valid, &plan, inputs, config))
-        };
-        run().inspect_err(|_| inner.metrics.add(Counter::Errors, 1))
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        self.inner.run(program, inputs, config, None)
     }
 
     /// [`Engine::run_with`] on one backend and no other.
@@ -102,37 +116,74 @@ impl Engine {
         program: &Program,
         inputs: &[&[u8]],
         config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let inner = &*self.inner;
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        self.inner.device(backend)?;
+        self.inner.run(program, inputs, config, Some(&backend.into()))
+    }
+
+    /// [`Engine::run_with`] with results in the caller's memory, in binding order. Those of `read_write` buffers hold their inputs, which
+    /// are not among `inputs` then. Where the processor does the work, nothing is copied.
+    pub fn run_into(
+        &self,
+        program: &Program,
+        inputs: &[&[u8]],
+        results: &mut [&mut [u8]],
+        config: &DispatchConfig,
+    ) -> Result<(), Error> {
+        let inner = &self.inner;
         let _timer = inner.metrics.time_labelled(Stage::Dispatch, config.label.as_deref());
-        inner.metrics.add(Counter::Dispatches, 1);
-        let run = || {
-            let backend = inner.registry.acquire(backend)?;
-            let (valid, plan) = inner.check(program, inputs, config)?;
-            Ok(inner.run_on(&backend, &valid, &plan, inputs, config)?.0)
-        };
-        run().inspect_err(|_| inner.metrics.add(Counter::Errors, 1))
+        let core = inner.core(program, config, None)?;
+        let (mut given, mut wanted) = (inputs.iter(), results.iter_mut());
+        let mut args = Vec::with_capacity(core.slots.len());
+        for slot in &core.slots {
+            let arg = match slot.kind.is_result() {
+                true => wanted.next().map(|bytes| Arg::Into(bytes)),
+                false => given.next().map(|bytes| Arg::Bytes(bytes)),
+            };
+            args.push(arg.ok_or_else(|| {
+                let message = format!("no memory was given for buffer `{}`", slot.name);
+                Diagnostic::new(&codes::ir::LAUNCH_INPUT_COUNT, message)
+            })?);
+        }
+        if given.next().is_some() || wanted.next().is_some() {
+            let message = "more memory was given than the program has buffers";
+            return Err(Diagnostic::new(&codes::ir::LAUNCH_INPUT_COUNT, message).into());
+        }
+        inner.launch(&core, &mut args, &request_of(config)).map(drop)
     }
 
     /// Makes a handle for many dispatches of one program on buffers that stay on the device.
-    pub fn prepare(&self, program: &Program) -> Result<Prepared, BackendError> {
+    pub fn prepare(&self, program: &Program) -> Result<Prepared, Error> {
         self.prepare_with(program, &DispatchConfig::default())
     }
 
     /// [`Engine::prepare`] with a configuration.
-    pub fn prepare_with(&self, program: &Program, config: &DispatchConfig) -> Result<Prepared, BackendError> {
-        Prepared::new(self.inner.clone(), program.validate()?, config.clone(), None)
+    pub fn prepare_with(&self, program: &Program, config: &DispatchConfig) -> Result<Prepared, Error> {
+        Ok(Prepared::new(self, self.inner.core(program, config, None)?))
     }
 
     /// [`Engine::prepare_with`] on one backend and no other.
-    pub fn prepare_on(
-        &self,
-        backend: &str,
-        program: &Program,
-        config: &DispatchConfig,
-    ) -> Result<Prepared, BackendError> {
-        let backend = self.inner.registry.acquire(backend)?;
-        Prepared::new(self.inner.clone(), program.validate()?, config.clone(), Some(backend))
+    pub fn prepare_on(&self, backend: &str, program: &Program, config: &DispatchConfig) -> Result<Prepared, Error> {
+        self.inner.device(backend)?;
+        Ok(Prepared::new(self, self.inner.core(program, config, Some(&backend.into()))?))
+    }
+
+    /// Waits until everything is over that is under way. Errors that nobody was told of become notices.
+    pub fn synchronize(&self) {
+        for error in self.inner.jobs.finish() {
+            self.inner.notice(error.diagnostic().clone());
+        }
+    }
+
+    /// Memory of the host and of every open device that has its own, with the largest arrays in it.
+    pub fn memory(&self) -> Vec<MemoryUse> {
+        self.inner.memory()
+    }
+
+    /// Gives memory back that is kept for later; the bytes.
+    pub fn trim(&self) -> u64 {
+        let devices = lock(&self.inner.devices).clone();
+        devices.iter().map(|device| device.memory.trim()).sum::<u64>() + self.inner.host.trim()
     }
 
     /// Compares the launches of a program on one backend with these inputs, and keeps the decision for all later runs. `space` says what may be
@@ -144,7 +195,7 @@ impl Engine {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
-    ) -> Result<Decision, BackendError> {
+    ) -> Result<Decision, Error> {
         self.tune_watched(backend, program, inputs, config, space, &mut |_| {})
     }
 
@@ -157,13 +208,13 @@ impl Engine {
         config: &DispatchConfig,
         space: Option<&Space>,
         watch: &mut dyn FnMut(TuneSample<'_>),
-    ) -> Result<Decision, BackendError> {
+    ) -> Result<Decision, Error> {
         let backend = self.inner.registry.acquire(backend)?;
-        self.inner.tune(&backend, &program.validate()?, inputs, config, space, watch)
+        Ok(self.inner.tune(&backend, &valid(program)?, inputs, config, space, watch)?)
     }
 
     /// How many launches are decided on a backend, in all processes so far.
-    pub fn decisions(&self, backend: &str) -> Result<usize, BackendError> {
+    pub fn decisions(&self, backend: &str) -> Result<usize, Error> {
         let backend = self.inner.registry.acquire(backend)?;
         Ok(self.inner.tuning.count(&backend))
     }
@@ -174,11 +225,11 @@ impl Engine {
     }
 
     /// Every registered backend. This opens all of them, which takes a while where there are GPUs.
-    pub fn devices(&self) -> Vec<Device> {
+    pub fn devices(&self) -> Vec<DeviceInfo> {
         let listing = self.inner.registry.list();
         listing
             .into_iter()
-            .map(|listing| Device {
+            .map(|listing| DeviceInfo {
                 id: listing.id,
                 state: listing.state.map(|backend| backend.capabilities().clone()),
             })
@@ -191,7 +242,7 @@ impl Engine {
     }
 
     /// A backend by name.
-    pub fn backend(&self, id: &str) -> Result<Arc<dyn VyreBackend>, BackendError> {
+    pub fn backend(&self, id: &str) -> Result<Arc<dyn VyreBackend>, Error> {
         Ok(self.inner.registry.acquire(id)?)
     }
 
@@ -206,8 +257,11 @@ impl Engine {
     }
 
     /// Takes what has happened that a user should know and that was no error: a cache that can't be used, a backend that was
-    /// taken out.
+    /// taken out, a launch that failed and that nobody asked about.
     pub fn take_notices(&self) -> Vec<Diagnostic> {
+        for error in self.inner.jobs.untold() {
+            self.inner.notice(error.diagnostic().clone());
+        }
         let mut notices = std::mem::take(&mut *lock(&self.inner.notices));
         notices.extend(self.inner.tuning.take_problems());
         if let Some(disk) = self.inner.pipelines.disk() {
@@ -217,10 +271,11 @@ impl Engine {
     }
 
     /// Returns when everything that was compiled and decided is safe on disk.
-    pub fn flush(&self) -> Result<(), BackendError> {
-        self.inner.pipelines.flush().map_err(|error| {
-            BackendError::from(Diagnostic::new(&codes::engine::FLUSH, format!("the cache can't be flushed: {error}")))
-        })?;
+    pub fn flush(&self) -> Result<(), Error> {
+        self.inner
+            .pipelines
+            .flush()
+            .map_err(|error| Diagnostic::new(&codes::engine::FLUSH, format!("the cache can't be flushed: {error}")))?;
         self.inner.tuning.save()?;
         Ok(self.inner.routes.save()?)
     }
@@ -236,90 +291,111 @@ impl Drop for Inner {
 }
 
 /// A panic elsewhere does not make the data wrong: every change under these locks is a single step.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn valid(program: &Program) -> Result<ValidProgram, Error> {
+    program.validate().map_err(|problems| Error::from(problems.to_vec()))
+}
+
+fn request_of(config: &DispatchConfig) -> Request {
+    Request {
+        timeout: config.timeout,
+        interruptible: config.timeout.is_some(),
+        label: config.label.as_deref().map(Into::into),
+        ..Request::default()
+    }
+}
+
 impl Inner {
-    fn check(
+    /// A device by the name of its backend, opened where it is not.
+    pub(crate) fn device(&self, id: &str) -> Result<Arc<Device>, Error> {
+        if self.process != std::process::id() {
+            let message =
+                "the engine was opened before this process was forked, and its threads and devices stayed behind";
+            return Err(Diagnostic::new(&codes::engine::FORKED, message).into());
+        }
+        if let Some(device) = lock(&self.devices).iter().find(|device| device.id.as_str() == id) {
+            return Ok(device.clone());
+        }
+        // Opening takes a while; who asks for another meanwhile need not wait.
+        let backend = self.registry.acquire(id)?;
+        let mut devices = lock(&self.devices);
+        if let Some(device) = devices.iter().find(|device| device.id.as_str() == id) {
+            return Ok(device.clone());
+        }
+        let device = Arc::new(Device::new(backend, devices.len() + 1, self.budget));
+        devices.push(device.clone());
+        Ok(device)
+    }
+
+    /// What launches of a program under a configuration share, made where it is not known.
+    pub(crate) fn core(
         &self,
+        program: &Program,
+        config: &DispatchConfig,
+        only: Option<&BackendId>,
+    ) -> Result<Arc<Core>, Error> {
+        // Time and name are the launch's; what it computes does not depend on them.
+        let policy = format!(
+            "{}|{:?}|{:?}|{:?}|{:?}|{:?}",
+            dispatch_policy_cache_string(config),
+            config.grid_override,
+            config.output_elements,
+            config.max_output_bytes,
+            config.timeout,
+            config.label
+        );
+        let key = (program.fingerprint(), policy, only.cloned());
+        if let Some(core) = lock(&self.cores).get(&key) {
+            return Ok(core.clone());
+        }
+        let program = {
+            let _timer = self.metrics.time(Stage::Validate);
+            valid(program)?
+        };
+        let core = Arc::new(Core::new(&program, config, only)?);
+        let mut cores = lock(&self.cores);
+        if cores.len() >= MOST_CORES {
+            cores.clear();
+        }
+        Ok(cores.entry(key).or_insert(core).clone())
+    }
+
+    /// One launch on host bytes.
+    pub(super) fn run(
+        self: &Arc<Inner>,
         program: &Program,
         inputs: &[&[u8]],
         config: &DispatchConfig,
-    ) -> Result<(ValidProgram, LaunchPlan), BackendError> {
-        let valid = {
-            let _timer = self.metrics.time(Stage::Validate);
-            program.validate()?
-        };
-        let _timer = self.metrics.time(Stage::Plan);
-        let plan = vyre_driver::launch::plan(&valid, inputs, config)?;
-        Ok((valid, plan))
-    }
-
-    /// Does the work on the backend that the router chooses. One that is absent or refuses the program is passed over; one that fails
-    /// at the work is taken out, the work goes to the next, and the caller gets a notice. The caller's own mistakes end it at once. When no
-    /// backend is left, the reference interpreter does it.
-    fn on_some_backend<T>(
-        &self,
-        work: &Work,
-        mut attempt: impl FnMut(&Arc<dyn VyreBackend>) -> Result<(T, Option<Timing>), BackendError>,
-    ) -> Result<T, BackendError> {
-        let mut first_error: Option<BackendError> = None;
-        loop {
-            let route = {
-                let _timer = self.metrics.time(Stage::Route);
-                self.routes.choose(work)
-            };
-            let (id, timed) = match route {
-                Ok(route) => (route.backend, route.timed),
-                Err(none_left) => match self.registry.acquire(crate::reference::REFERENCE) {
-                    Ok(reference) => {
-                        let done = attempt(&reference)?.0;
-                        self.fell_back(&*reference, first_error.as_ref());
-                        return Ok(done);
-                    }
-                    Err(_) => return Err(first_error.unwrap_or_else(|| none_left.into())),
-                },
-            };
-            self.metrics.add(Counter::Routes, 1);
-            let backend = match self.registry.acquire(&id) {
-                Ok(backend) => backend,
-                Err(absent) => {
-                    self.routes.lost(&id, &absent.message);
-                    continue;
-                }
-            };
-            if self.routes.met(&id, backend.capabilities().kind) {
-                continue;
+        only: Option<&BackendId>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let _timer = self.metrics.time_labelled(Stage::Dispatch, config.label.as_deref());
+        let core = self.core(program, config, only)?;
+        let plan = vyre_driver::launch::plan(&core.program, inputs, config)?;
+        let mut given = inputs.iter();
+        let mut results: Vec<Vec<u8>> = Vec::new();
+        for (slot, &bytes) in core.slots.iter().zip(&plan.buffer_bytes) {
+            let input = if slot.kind.is_input() { given.next() } else { None };
+            match input {
+                Some(input) if slot.kind.is_result() => results.push(input.to_vec()),
+                Some(_) => {}
+                None => results.push(zeros(bytes)?),
             }
-            let error = match attempt(&backend) {
-                Ok((done, timing)) => {
-                    if let Some(timing) = timing.filter(|_| timed) {
-                        self.routes.observe(work, &id, timing);
-                    }
-                    self.fell_back(&*backend, first_error.as_ref());
-                    return Ok(done);
-                }
-                Err(error) => error,
-            };
-            match blame(&error) {
-                Blame::Caller => return Err(error),
-                Blame::Program => self.routes.unable(work, &id, error.message()),
-                Blame::Backend => self.notice(self.routes.lost(&id, error.message())),
-            }
-            first_error.get_or_insert(error);
         }
-    }
-
-    /// Tells the user that the work was done elsewhere than it should have been.
-    fn fell_back(&self, backend: &dyn VyreBackend, error: Option<&BackendError>) {
-        if let Some(error) = error {
-            self.metrics.add(Counter::Fallbacks, 1);
-            self.notice(Diagnostic::new(
-                &codes::engine::FELL_BACK,
-                format!("the work was done by `{}` instead: {}", backend.id(), error.message()),
-            ));
+        let (mut given, mut wanted) = (inputs.iter(), results.iter_mut());
+        let mut args = Vec::with_capacity(core.slots.len());
+        for slot in &core.slots {
+            let input = if slot.kind.is_input() { given.next() } else { None };
+            args.extend(match slot.kind.is_result() {
+                true => wanted.next().map(|bytes| Arg::Into(bytes)),
+                false => input.map(|bytes| Arg::Bytes(bytes)),
+            });
         }
+        self.launch(&core, &mut args, &request_of(config))?;
+        drop(args);
+        Ok(results)
     }
 
     fn notice(&self, mut diagnostic: Diagnostic) {
@@ -327,89 +403,9 @@ impl Inner {
         lock(&self.notices).push(diagnostic);
     }
 
-    /// One run on host bytes, with the tuned launch, and how long the work took.
-    fn run_on(
-        &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        inputs: &[&[u8]],
-        config: &DispatchConfig,
-    ) -> Result<(Vec<Vec<u8>>, Option<Timing>), BackendError> {
-        if self.tuning.mode() == Mode::On && self.tuning.decision(backend, program, plan, config).is_none() {
-            self.tune(backend, program, inputs, config, None, &mut |_| {})?;
-        }
-        let config = &self.tuning.config_for(backend, program, plan, config);
-        let able = backend.capabilities();
-        let timed = |work: &dyn Fn() -> Result<Vec<Vec<u8>>, BackendError>| {
-            let _span = self.metrics.time(Stage::Wait);
-            let started = Instant::now();
-            let results = work()?;
-            Ok((results, Some(Timing { compute_ns: started.elapsed().as_nanos() as u64, ..Timing::default() })))
-        };
-        if !able.resident {
-            return timed(&|| backend.dispatch_borrowed(program, inputs, config));
-        }
-        let dispatch = HostDispatch::check(&**backend, program, inputs, config)?;
-        let pipeline = self.pipeline(&**backend, program, &dispatch.options)?;
-        // Where host and device share memory, the backend works on the caller's bytes and nothing is copied.
-        if able.unified_memory {
-            return timed(&|| backend.dispatch_compiled(&pipeline, &dispatch, inputs, config.timeout));
-        }
-        let plan = &dispatch.plan;
-        let pool = self.pool(backend);
-        let order = program.binding_order();
-        let mut given = inputs.iter();
-        let (mut pooled, mut moved_bytes) = (Vec::with_capacity(order.len()), 0);
-        let started = Instant::now();
-        for (&index, &bytes) in order.iter().zip(&plan.buffer_bytes) {
-            let buffer = pool.take(bytes)?;
-            let input = if program.buffers()[index].kind.is_input() { given.next() } else { None };
-            match input {
-                Some(input) => {
-                    backend.upload(&buffer, 0, input)?;
-                    moved_bytes += bytes;
-                }
-                None => backend.clear(&buffer, 0, bytes)?,
-            }
-            pooled.push((buffer, bytes));
-        }
-        let mut move_ns = started.elapsed().as_nanos() as u64;
-        let bindings: Vec<Binding> =
-            pooled.iter().map(|(buffer, bytes)| Binding::new((**buffer).clone(), *bytes)).collect();
-        let started = Instant::now();
-        let launch = Launch { bindings: &bindings, grid: plan.grid, timed: able.timestamps };
-        let pending = backend.submit(&pipeline, &launch)?;
-        let completion = backend.wait(pending, config.timeout)?;
-        let waited_ns = started.elapsed().as_nanos() as u64;
-        self.metrics.record(Stage::Wait, waited_ns);
-        let started = Instant::now();
-        let mut results = Vec::new();
-        for (&index, binding) in order.iter().zip(&bindings) {
-            if program.buffers()[index].kind.is_result() {
-                let mut bytes = vec![0; binding.bytes as usize];
-                backend.download(&binding.buffer, binding.offset, &mut bytes)?;
-                moved_bytes += binding.bytes;
-                results.push(bytes);
-            }
-        }
-        move_ns += started.elapsed().as_nanos() as u64;
-        self.metrics.add(Counter::BytesUploaded, inputs.iter().map(|input| input.len() as u64).sum());
-        self.metrics.add(Counter::BytesDownloaded, results.iter().map(|result| result.len() as u64).sum());
-        let compute_ns = completion.device_ns.unwrap_or(waited_ns).max(1);
-        Ok((results, Some(Timing { compute_ns, moved_bytes, move_ns })))
-    }
-
-    fn pool(&self, backend: &Arc<dyn VyreBackend>) -> BufferPool {
-        /// Idle device memory that an engine keeps for the next run.
-        const MAX_IDLE_BYTES: u64 = 256 << 20;
-        let mut pools = lock(&self.pools);
-        if let Some((_, pool)) = pools.iter().find(|(id, _)| id.as_str() == backend.id()) {
-            return pool.clone();
-        }
-        let pool = BufferPool::new(backend.clone(), MAX_IDLE_BYTES);
-        pools.push((backend.id().into(), pool.clone()));
-        pool
+    /// Counts uses of arrays, so that those that were not used for long can make room.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A pipeline from the cache, counted.
@@ -432,30 +428,15 @@ impl Inner {
     }
 }
 
-/// Whose fault an error is.
-enum Blame {
-    /// The inputs, the configuration or the program itself: no other backend would do better.
-    Caller,
-    /// This program on this device: another device may have what it needs.
-    Program,
-    /// The backend: it is not to be trusted with more work.
-    Backend,
-}
-
-fn blame(error: &BackendError) -> Blame {
-    let code = error.diagnostic().code;
-    let unsupported = [
-        &codes::backend::UNSUPPORTED_FEATURE,
-        &codes::backend::LIMIT,
-        &codes::backend::NOT_RESIDENT,
-        &codes::backend::OUT_OF_MEMORY,
-        &codes::cuda::UNSUPPORTED,
-    ];
-    if unsupported.contains(&code) {
-        return Blame::Program;
-    }
-    let own = [&codes::backend::TIMEOUT, &codes::backend::OUTPUT_LIMIT, &codes::backend::INVALID_PROGRAM];
-    // V01xx to V06xx are about the program and its launch, V09xx about specialization values.
-    let about_program = matches!(code.id.as_bytes(), [b'V', b'0', b'1'..=b'6' | b'9', ..]);
-    if about_program || own.contains(&code) { Blame::Caller } else { Blame::Backend }
+/// Result memory of the host. Fresh pages are touched by the work itself, on all its threads.
+fn zeros(bytes: u64) -> Result<Vec<u8>, Error> {
+    let out_of_memory = || {
+        Diagnostic::new(&codes::backend::OUT_OF_MEMORY, format!("the host has no memory for a result of {bytes} bytes"))
+    };
+    let size = usize::try_from(bytes).map_err(|_| out_of_memory())?;
+    // A reservation that fails is told; `vec!` would end the process. Zeros of the allocator are not touched.
+    let mut probe: Vec<u8> = Vec::new();
+    probe.try_reserve_exact(size).map_err(|_| out_of_memory())?;
+    drop(probe);
+    Ok(vec![0; size])
 }

@@ -2,12 +2,12 @@
 
 use std::io::{Read, Write};
 
-use vyre_driver::BackendError;
 use vyre_driver::pipeline::{DiskPipelineCache, PackContents, PackKey};
 use vyre_driver::tuner::DecisionTable;
 use vyre_spec::{Diagnostic, codes};
 
 use super::Engine;
+use crate::Error;
 
 /// The name of what the router has learnt among a pack's files.
 const ROUTES: &str = "routes.toml";
@@ -26,7 +26,7 @@ pub struct PackReport {
 
 impl Engine {
     /// Writes everything that was compiled, decided and learnt into one file for other machines.
-    pub fn export_pack(&self, out: impl Write, key: PackKey<'_>) -> Result<PackReport, BackendError> {
+    pub fn export_pack(&self, out: impl Write, key: PackKey<'_>) -> Result<PackReport, Error> {
         self.flush()?;
         let disk = self.disk_of_packs()?;
         let mut contents = PackContents::default();
@@ -52,7 +52,7 @@ impl Engine {
 
     /// Takes in what another machine has exported, after checking every record: pipelines go to the cache, decisions and routes are merged
     /// with those that are here. Pipelines are executed later, so import without a key only what you trust.
-    pub fn import_pack(&self, pack: impl Read, key: PackKey<'_>) -> Result<PackReport, BackendError> {
+    pub fn import_pack(&self, pack: impl Read, key: PackKey<'_>) -> Result<PackReport, Error> {
         let disk = self.disk_of_packs()?;
         let (pipelines, contents) =
             disk.import(pack, key).map_err(|error| unusable("the pack can't be imported", &error))?;
@@ -72,7 +72,7 @@ impl Engine {
         Ok(report)
     }
 
-    fn disk_of_packs(&self) -> Result<&DiskPipelineCache, BackendError> {
+    fn disk_of_packs(&self) -> Result<&DiskPipelineCache, Error> {
         let none = || {
             Diagnostic::new(&codes::engine::NO_DISK_CACHE, "there is no pipeline cache on disk to pack from or into")
         };

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use vyre_driver::DispatchConfig;
 use vyre_driver::backend::DeviceKind;
 use vyre_driver::pipeline::hex_encode;
-use vyre_driver::routing::{Explanation, Prior, Router, Timing};
+use vyre_driver::routing::{Explanation, Prior, RouteOption, Router, Timing};
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::LaunchPlan;
-use vyre_spec::{BackendId, Diagnostic};
+use vyre_spec::{BackendId, Diagnostic, codes};
 
 use super::lock;
 use crate::reference::REFERENCE;
@@ -54,8 +55,12 @@ pub(super) struct Routes {
     router: Mutex<Router>,
     /// Backends that were opened.
     opened: Mutex<Vec<String>>,
-    /// Expected time of what a GPU that is not open would have taken, in nanoseconds.
+    /// What a GPU that is not open would have saved so far, in nanoseconds, as the bits of a float.
     withheld: AtomicU64,
+    /// Devices that were lost.
+    probation: Mutex<Vec<Probation>>,
+    /// How many of them are out.
+    out: AtomicU64,
     path: Option<PathBuf>,
     /// Something was learnt that the file does not have.
     changed: AtomicBool,
@@ -64,7 +69,27 @@ pub(super) struct Routes {
 /// Where a dispatch goes.
 pub(super) struct Route {
     pub(super) backend: String,
-    pub(super) timed: bool,
+}
+
+/// A device that was lost, and when it may try again.
+struct Probation {
+    backend: String,
+    until: Instant,
+    wait: Duration,
+    is_out: bool,
+}
+
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+fn no_route(op: &str, options: &[RouteOption], passed_over: &[String]) -> Diagnostic {
+    let reason = |option: &RouteOption| match &option.out {
+        Some(reason) => format!("{}: {reason}", option.backend),
+        None => format!("{}: it failed at this launch", option.backend),
+    };
+    let reasons: Vec<String> = options.iter().map(reason).collect();
+    let why = if reasons.is_empty() { passed_over.join(", ") } else { reasons.join("; ") };
+    Diagnostic::new(&codes::routing::NO_ROUTE, format!("no backend is left for op `{op}`: {why}"))
 }
 
 impl Routes {
@@ -75,27 +100,67 @@ impl Routes {
         let mut router = Router::new(routed.map(|id| (id, Prior::of(kind_of(id)))));
         let problem = path.as_ref().and_then(|path| router.load(path).err());
         let router = Mutex::new(router);
-        let (opened, withheld) = (Mutex::default(), AtomicU64::new(0));
-        (Routes { router, opened, withheld, path, changed: AtomicBool::new(false) }, problem)
+        let routes = Routes {
+            router,
+            opened: Mutex::default(),
+            withheld: AtomicU64::new(0f64.to_bits()),
+            probation: Mutex::default(),
+            out: AtomicU64::new(0),
+            path,
+            changed: AtomicBool::new(false),
+        };
+        (routes, problem)
     }
 
-    /// The backend for some work whose data is on the host; the error says why none is left.
-    pub(super) fn choose(&self, work: &Work) -> Result<Route, Diagnostic> {
+    /// The backend for some work whose data is on the device `home`, or else on the host, but for those that were passed over; the error
+    /// says why none is left. Devices that were lost come back on probation when their time is over.
+    pub(super) fn choose(&self, work: &Work, home: Option<&str>, passed_over: &[String]) -> Result<Route, Diagnostic> {
+        self.readmit();
         let mut router = lock(&self.router);
-        let choice = router.choose(&work.op, work.size, work.bytes, None)?;
-        let route = Route { backend: choice.backend.to_owned(), timed: choice.timed };
-        if !self.is_slow_to_open(&route.backend) {
-            return Ok(route);
+        let choice = router.choose(&work.op, work.size, work.bytes, home)?.backend.to_owned();
+        let is_passed = |id: &str| passed_over.iter().any(|passed| passed == id);
+        if !is_passed(&choice) && !self.is_slow_to_open(&choice) {
+            return Ok(Route { backend: choice });
         }
-        let options = router.explain(&work.op, work.size, work.bytes, None).options;
-        let ready = options.into_iter().find(|option| option.out.is_none() && !self.is_slow_to_open(&option.backend));
-        let Some(ready) = ready else { return Ok(route) };
-        let withheld = self.withheld.load(Ordering::Relaxed) as f64 + ready.predicted.ns;
-        if withheld >= OPENING_NS {
-            return Ok(route);
+        let options = router.explain(&work.op, work.size, work.bytes, home).options;
+        let mut able = options.iter().filter(|option| option.out.is_none() && !is_passed(&option.backend));
+        let Some(best) = able.clone().next() else {
+            return Err(no_route(&work.op, &options, passed_over));
+        };
+        let Some(ready) = able.find(|option| !self.is_slow_to_open(&option.backend)) else {
+            return Ok(Route { backend: best.backend.clone() });
+        };
+        if best.backend == ready.backend {
+            return Ok(Route { backend: best.backend.clone() });
         }
-        self.withheld.store(withheld as u64, Ordering::Relaxed);
-        Ok(Route { backend: ready.backend, timed: true })
+        // What a device that is not open would have saved has to pay for opening it.
+        let saved = (ready.predicted.ns - best.predicted.ns).max(0.0);
+        let withheld = f64::from_bits(self.withheld.load(Ordering::Relaxed)) + saved;
+        if withheld >= OPENING_NS || saved >= OPENING_NS {
+            return Ok(Route { backend: best.backend.clone() });
+        }
+        self.withheld.store(withheld.to_bits(), Ordering::Relaxed);
+        Ok(Route { backend: ready.backend.clone() })
+    }
+
+    /// Takes devices in again whose time out is over.
+    fn readmit(&self) {
+        if self.out.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let mut probation = lock(&self.probation);
+        for entry in probation.iter_mut().filter(|entry| entry.is_out && entry.until <= now) {
+            entry.is_out = false;
+            lock(&self.router).restore(&entry.backend);
+        }
+        self.out.store(probation.iter().filter(|entry| entry.is_out).count() as u64, Ordering::Relaxed);
+    }
+
+    /// A device that was lost and is not back.
+    pub(super) fn is_out(&self, backend: &BackendId) -> bool {
+        self.out.load(Ordering::Relaxed) > 0
+            && lock(&self.probation).iter().any(|entry| entry.is_out && entry.backend == backend.as_str())
     }
 
     /// A GPU whose driver this process has not opened yet.
@@ -105,32 +170,34 @@ impl Routes {
 
     /// Tells what kind of device a backend has, once it is open. True when it runs in software and was taken for a GPU until
     /// now: then another may be the better choice.
-    pub(super) fn met(&self, backend: &str, kind: DeviceKind) -> bool {
+    pub(super) fn opened(&self, backend: &str, kind: DeviceKind) -> bool {
         let mut opened = lock(&self.opened);
         if opened.iter().any(|known| known == backend) {
             return false;
         }
-        let software = kind == DeviceKind::Software;
         opened.push(backend.to_owned());
+        drop(opened);
+        let software = kind == DeviceKind::Software;
         if software {
             lock(&self.router).set_prior(backend, Prior::of(kind));
         }
         software
     }
 
-    /// Takes in a timing, and says whether the backend has drifted so far from what was known that all should be measured anew.
-    pub(super) fn observe(&self, work: &Work, backend: &str, timing: Timing) -> bool {
+    /// Takes in how long some work took.
+    pub(super) fn observe(&self, work: &Work, backend: &BackendId, timing: Timing) {
         let mut router = lock(&self.router);
-        router.observe(&work.op, backend, work.size, timing);
+        router.observe(&work.op, backend.as_str(), work.size, timing);
+        // The router doubts what has drifted, and so measures it again by itself.
+        for request in router.take_requests() {
+            tracing::info!(op = request.op, backend = request.backend, "{}", request.reason);
+        }
         self.changed.store(true, Ordering::Relaxed);
-        !router.take_requests().is_empty()
     }
 
-    /// Backends that may do some work, but for one.
-    pub(super) fn others(&self, work: &Work, than: &str) -> Vec<String> {
-        let explanation = self.explain(work);
-        let able = explanation.options.into_iter().filter(|option| option.out.is_none() && option.backend != than);
-        able.map(|option| option.backend).collect()
+    /// Takes in how long a move of data took.
+    pub(super) fn observe_move(&self, backend: &BackendId, timing: Timing) {
+        lock(&self.router).observe_move(backend.as_str(), timing);
     }
 
     /// Every backend that is routed to, the preferred first.
@@ -143,9 +210,34 @@ impl Routes {
         lock(&self.router).failed(&work.op, backend, reason);
     }
 
-    /// The backend is absent or broken.
+    /// The backend is not here.
+    pub(super) fn absent(&self, backend: &str, reason: &str) {
+        lock(&self.router).lost(backend, reason);
+    }
+
+    /// The backend's device failed: it is out for a while, which doubles each time.
     pub(super) fn lost(&self, backend: &str, reason: &str) -> Diagnostic {
-        lock(&self.router).lost(backend, reason)
+        let mut probation = lock(&self.probation);
+        let entry = match probation.iter().position(|entry| entry.backend == backend) {
+            Some(at) => &mut probation[at],
+            None => {
+                probation.push(Probation {
+                    backend: backend.to_owned(),
+                    until: Instant::now(),
+                    wait: FIRST_WAIT,
+                    is_out: false,
+                });
+                let last = probation.len() - 1;
+                &mut probation[last]
+            }
+        };
+        entry.until = Instant::now() + entry.wait;
+        entry.is_out = true;
+        let reason = format!("{reason}; it is tried again in {} s", entry.wait.as_secs());
+        entry.wait = (entry.wait * 2).min(LONGEST_WAIT);
+        self.out.store(probation.iter().filter(|entry| entry.is_out).count() as u64, Ordering::Relaxed);
+        drop(probation);
+        lock(&self.router).lost(backend, &reason)
     }
 
     pub(super) fn explain(&self, work: &Work) -> Explanation {

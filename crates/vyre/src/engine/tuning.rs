@@ -1,12 +1,11 @@
 //! Which launch a program gets on a backend.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use vyre_driver::backend::{Binding, Launch, Pipeline};
+use vyre_driver::backend::{Binding, Launch, Order, Pipeline};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::routing::difference;
@@ -69,20 +68,6 @@ impl Tuning {
 
     pub(super) fn mode(&self) -> Mode {
         self.mode
-    }
-
-    /// The configuration with the launch that was decided for this program on this backend, where one was.
-    pub(super) fn config_for<'a>(
-        &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &'a DispatchConfig,
-    ) -> Cow<'a, DispatchConfig> {
-        match self.decision(backend, program, plan, config) {
-            Some(decision) => Cow::Owned(with_launch(config, &decision.candidate)),
-            None => Cow::Borrowed(config),
-        }
     }
 
     /// What was decided for a program of this size on this backend.
@@ -381,10 +366,15 @@ impl<'a> Bench<'a> {
         for (&index, binding) in self.program.binding_order().iter().zip(&self.bindings) {
             let kind = self.program.buffers()[index].kind;
             match if kind.is_input() { given.next() } else { None } {
-                Some(input) if all || kind.is_result() => self.backend.upload(&binding.buffer, 0, input)?,
-                Some(_) => {}
-                None if all => self.backend.clear(&binding.buffer, 0, binding.bytes)?,
-                None => {}
+                Some(input) if all || kind.is_result() => {
+                    let uploaded = self.backend.upload(&binding.buffer, 0, input, &Order::default())?;
+                    self.backend.forget(uploaded);
+                }
+                None if all => {
+                    let cleared = self.backend.clear(binding, &Order::default())?;
+                    self.backend.forget(cleared);
+                }
+                Some(_) | None => {}
             }
         }
         Ok(())
@@ -400,7 +390,7 @@ impl<'a> Bench<'a> {
         for (&index, binding) in self.program.binding_order().iter().zip(&self.bindings) {
             if self.program.buffers()[index].kind.is_result() {
                 let mut bytes = vec![0; binding.bytes as usize];
-                self.backend.download(&binding.buffer, 0, &mut bytes)?;
+                self.backend.download(&binding.buffer, 0, &mut bytes, &Order::default())?;
                 results.push(bytes);
             }
         }
@@ -420,10 +410,15 @@ impl<'a> Bench<'a> {
 
     fn launch(&self, at: usize) -> Result<u64, BackendError> {
         let (_, pipeline, plan) = &self.pipelines[at];
-        let timed = self.backend.capabilities().timestamps;
         let started = Instant::now();
-        let pending = self.backend.submit(pipeline, &Launch { bindings: &self.bindings, grid: plan.grid, timed })?;
-        let completion = self.backend.wait(pending, self.config.timeout)?;
-        Ok(completion.device_ns.unwrap_or(started.elapsed().as_nanos() as u64))
+        let ticket = self.backend.submit(pipeline, &Launch::new(&self.bindings, plan.grid).timed())?;
+        let mut done = self.backend.wait(ticket, self.config.timeout);
+        if matches!(done, Ok(None)) {
+            self.backend.cancel(ticket)?;
+            done = self.backend.wait(ticket, None);
+        }
+        self.backend.forget(ticket);
+        let device_ns = done?.and_then(|completion| completion.device_ns);
+        Ok(device_ns.unwrap_or(started.elapsed().as_nanos() as u64))
     }
 }

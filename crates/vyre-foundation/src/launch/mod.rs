@@ -1,7 +1,10 @@
 //! From a program and what is bound to it: buffer sizes, workgroup size and grid.
 
+mod access;
+
 use vyre_spec::{Diagnostic, codes};
 
+pub use self::access::{Access, Writes, access};
 use crate::ir::{
     BinaryOp, BufferKind, Count, DataType, Expr, Literal, MATRIX_LANES, Name, Program, Specialization, TypeDef,
     layout_of,

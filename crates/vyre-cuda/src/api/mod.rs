@@ -1,12 +1,19 @@
 //! The CUDA driver API: a table of functions that is filled from the driver's library at run time, and checked calls of them.
 //!
-//! All of this crate's `unsafe` is here. Handles are plain numbers; those of a context that was reset must not be used again,
-//! which [`Context`](crate::context::Context) sees to.
+//! All of this crate's `unsafe` is here, but for the marks of the two methods that take addresses from outside. Handles are plain
+//! numbers.
+
+#[cfg(test)]
+pub(crate) mod fake;
+mod graph;
+mod pinned;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
+pub(crate) use graph::Node;
+pub(crate) use pinned::{Pinned, Words};
 use vyre_spec::{Diagnostic, codes};
 
 /// A handle or pointer of the driver; only the driver looks behind it.
@@ -56,7 +63,7 @@ macro_rules! table {
         struct Table {
             $($name: unsafe extern "system" fn($($arg),*) -> c_int,)*
             /// Keeps the functions where they are.
-            _library: libloading::Library,
+            _library: Option<libloading::Library>,
         }
 
         impl Table {
@@ -64,8 +71,14 @@ macro_rules! table {
                 Ok(Table {
                     // SAFETY: the types are those of the driver's header for these symbols.
                     $($name: unsafe { *library.get($symbol)? },)*
-                    _library: library,
+                    _library: Some(library),
                 })
+            }
+
+            /// Functions of our own in the place of the driver's.
+            #[cfg(test)]
+            fn fake() -> Table {
+                Table { $($name: fake::$name,)* _library: None }
             }
         }
     };
@@ -85,20 +98,31 @@ table! {
     cuDeviceGetAttribute = b"cuDeviceGetAttribute" (Out<c_int>, c_int, c_int);
     cuDeviceTotalMem = b"cuDeviceTotalMem_v2" (Out<usize>, c_int);
     cuDevicePrimaryCtxRetain = b"cuDevicePrimaryCtxRetain" (Out<Ptr>, c_int);
-    cuDevicePrimaryCtxReset = b"cuDevicePrimaryCtxReset_v2" (c_int);
+    cuDevicePrimaryCtxRelease = b"cuDevicePrimaryCtxRelease_v2" (c_int);
+    cuCtxGetStreamPriorityRange = b"cuCtxGetStreamPriorityRange" (Out<c_int>, Out<c_int>);
     cuCtxGetCurrent = b"cuCtxGetCurrent" (Out<Ptr>);
     cuCtxSetCurrent = b"cuCtxSetCurrent" (Ptr);
-    cuStreamCreate = b"cuStreamCreate" (Out<Ptr>, c_uint);
+    cuStreamCreate = b"cuStreamCreateWithPriority" (Out<Ptr>, c_uint, c_int);
+    cuStreamDestroy = b"cuStreamDestroy_v2" (Ptr);
     cuStreamSynchronize = b"cuStreamSynchronize" (Ptr);
-    cuStreamBeginCapture = b"cuStreamBeginCapture_v2" (Ptr, c_int);
-    cuStreamEndCapture = b"cuStreamEndCapture" (Ptr, Out<Ptr>);
+    cuStreamQuery = b"cuStreamQuery" (Ptr);
+    cuStreamWaitEvent = b"cuStreamWaitEvent" (Ptr, Ptr, c_uint);
+    cuStreamWriteValue64 = b"cuStreamWriteValue64_v2" (Ptr, DevicePointer, u64, c_uint);
+    cuStreamWaitValue64 = b"cuStreamWaitValue64_v2" (Ptr, DevicePointer, u64, c_uint);
+    cuGraphCreate = b"cuGraphCreate" (Out<Ptr>, c_uint);
+    cuGraphAddKernelNode = b"cuGraphAddKernelNode" (Out<Ptr>, Ptr, *const Ptr, usize, *const graph::KernelParams);
+    cuGraphAddMemcpyNode = b"cuGraphAddMemcpyNode" (Out<Ptr>, Ptr, *const Ptr, usize, *const graph::CopyParams, Ptr);
+    cuGraphAddMemsetNode = b"cuGraphAddMemsetNode" (Out<Ptr>, Ptr, *const Ptr, usize, *const graph::FillParams, Ptr);
+    cuGraphExecKernelNodeSetParams = b"cuGraphExecKernelNodeSetParams" (Ptr, Ptr, *const graph::KernelParams);
+    cuGraphExecMemcpyNodeSetParams = b"cuGraphExecMemcpyNodeSetParams" (Ptr, Ptr, *const graph::CopyParams, Ptr);
+    cuGraphExecMemsetNodeSetParams = b"cuGraphExecMemsetNodeSetParams" (Ptr, Ptr, *const graph::FillParams, Ptr);
     cuGraphInstantiate = b"cuGraphInstantiateWithFlags" (Out<Ptr>, Ptr, u64);
     cuGraphLaunch = b"cuGraphLaunch" (Ptr, Ptr);
     cuGraphExecDestroy = b"cuGraphExecDestroy" (Ptr);
     cuGraphDestroy = b"cuGraphDestroy" (Ptr);
     cuEventCreate = b"cuEventCreate" (Out<Ptr>, c_uint);
     cuEventRecord = b"cuEventRecord" (Ptr, Ptr);
-    cuEventQuery = b"cuEventQuery" (Ptr);
+    cuEventDestroy = b"cuEventDestroy_v2" (Ptr);
     cuEventSynchronize = b"cuEventSynchronize" (Ptr);
     cuEventElapsedTime = b"cuEventElapsedTime" (Out<f32>, Ptr, Ptr);
     cuDeviceGetDefaultMemPool = b"cuDeviceGetDefaultMemPool" (Out<Ptr>, c_int);
@@ -110,6 +134,9 @@ table! {
     cuMemcpyHtoDAsync = b"cuMemcpyHtoDAsync_v2" (DevicePointer, *const c_void, usize, Ptr);
     cuMemcpyDtoHAsync = b"cuMemcpyDtoHAsync_v2" (Ptr, DevicePointer, usize, Ptr);
     cuMemcpyDtoDAsync = b"cuMemcpyDtoDAsync_v2" (DevicePointer, DevicePointer, usize, Ptr);
+    cuMemAlloc = b"cuMemAlloc_v2" (Out<DevicePointer>, usize);
+    cuMemFree = b"cuMemFree_v2" (DevicePointer);
+    cuPointerGetAttribute = b"cuPointerGetAttribute" (Ptr, c_int, DevicePointer);
     cuMemHostAlloc = b"cuMemHostAlloc" (Out<Ptr>, usize, c_uint);
     cuMemFreeHost = b"cuMemFreeHost" (Ptr);
     cuLinkCreate = b"cuLinkCreate_v2" (c_uint, Out<c_int>, Out<Ptr>, Out<Ptr>);
@@ -120,6 +147,7 @@ table! {
     cuModuleUnload = b"cuModuleUnload" (Ptr);
     cuModuleGetFunction = b"cuModuleGetFunction" (Out<Ptr>, Ptr, *const c_char);
     cuFuncSetAttribute = b"cuFuncSetAttribute" (Ptr, c_int, c_int);
+    cuFuncGetAttribute = b"cuFuncGetAttribute" (Out<c_int>, c_int, Ptr);
     cuLaunchKernel = b"cuLaunchKernel" (Ptr, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Ptr, Out<Ptr>, Out<Ptr>);
 }
 
@@ -137,6 +165,7 @@ macro_rules! call {
         if code == 0 { Ok(()) } else { Err(CudaError::new(Some($api), stringify!($name), code)) }
     }};
 }
+use call;
 
 fn ptr(handle: Handle) -> Ptr {
     handle as Ptr
@@ -153,6 +182,7 @@ pub(crate) enum Attribute {
     CapabilityMinor = 76,
     SharedMemoryOptIn = 97,
     MemoryPools = 115,
+    LongStreamWords = 122,
     Integrated = 18,
 }
 
@@ -176,6 +206,12 @@ impl Api {
         let api = Api { table };
         call!(&api, cuInit(0)).map_err(|error| absent(error.to_string()))?;
         Ok(api)
+    }
+
+    /// A driver that is a model of one, for tests.
+    #[cfg(test)]
+    pub(crate) fn fake() -> Api {
+        Api { table: Table::fake() }
     }
 
     fn describe(&self, code: c_int) -> String {
@@ -239,38 +275,71 @@ impl Api {
         Ok(context as Handle)
     }
 
-    /// Destroys everything in the device's primary context. No handle of it may be used afterwards.
-    pub(crate) fn reset_context(&self, device: c_int) -> Result<()> {
-        call!(self, cuDevicePrimaryCtxReset(device))
+    /// Gives a context back. Once nobody in the process holds it any more, it is gone with all that is in it.
+    pub(crate) fn release_context(&self, device: c_int) -> Result<()> {
+        call!(self, cuDevicePrimaryCtxRelease(device))
     }
 
-    /// Makes a context the one that this thread's calls mean.
-    pub(crate) fn set_current(&self, context: Handle) -> Result<()> {
+    /// Makes a context the one that this thread's calls mean, until the answer is dropped.
+    pub(crate) fn enter(&self, context: Handle) -> Result<Entered<'_>> {
         // Looking costs a fraction of setting, and mostly it is the one already.
         let mut current = std::ptr::null_mut();
         call!(self, cuCtxGetCurrent(&raw mut current))?;
-        if current as Handle == context { Ok(()) } else { call!(self, cuCtxSetCurrent(ptr(context))) }
+        let before = current as Handle;
+        if before == context {
+            return Ok(Entered { api: self, back: None });
+        }
+        call!(self, cuCtxSetCurrent(ptr(context)))?;
+        // A thread that had none keeps this one.
+        Ok(Entered { api: self, back: Some(before).filter(|&before| before != 0) })
     }
 
-    /// A stream that does not wait for the default stream.
-    pub(crate) fn create_stream(&self) -> Result<Handle> {
-        let mut stream = std::ptr::null_mut();
-        call!(self, cuStreamCreate(&raw mut stream, 1))?;
+    /// A stream that does not wait for the default stream. Urgent ones never share a channel of the hardware with the others, so
+    /// that they reach the device while those are blocked.
+    pub(crate) fn create_stream(&self, urgent: bool) -> Result<Handle> {
+        const NON_BLOCKING: c_uint = 1;
+        let (mut stream, mut least, mut greatest) = (std::ptr::null_mut(), 0, 0);
+        call!(self, cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest))?;
+        let priority = if urgent { greatest } else { least };
+        call!(self, cuStreamCreate(&raw mut stream, NON_BLOCKING, priority))?;
         Ok(stream as Handle)
+    }
+
+    pub(crate) fn destroy_stream(&self, stream: Handle) -> Result<()> {
+        call!(self, cuStreamDestroy(ptr(stream)))
     }
 
     pub(crate) fn synchronize(&self, stream: Handle) -> Result<()> {
         call!(self, cuStreamSynchronize(ptr(stream)))
     }
 
-    /// The work before the event is done.
-    pub(crate) fn is_done(&self, event: Handle) -> Result<bool> {
+    /// Asks only whether the context is still well: work that is under way is no error.
+    pub(crate) fn is_well(&self, stream: Handle) -> Result<()> {
         const NOT_READY: c_int = 600;
-        match call!(self, cuEventQuery(ptr(event))) {
-            Ok(()) => Ok(true),
-            Err(error) if error.code == NOT_READY => Ok(false),
-            Err(error) => Err(error),
+        match call!(self, cuStreamQuery(ptr(stream))) {
+            Err(error) if error.code != NOT_READY => Err(error),
+            _ => Ok(()),
         }
+    }
+
+    /// Writes a word when all earlier work of the stream is over.
+    pub(crate) fn write_value(&self, word: DevicePointer, value: u64, stream: Handle) -> Result<()> {
+        call!(self, cuStreamWriteValue64(ptr(stream), word, value, 0))
+    }
+
+    /// Later work of the stream waits until a word is at least so large.
+    pub(crate) fn wait_value(&self, word: DevicePointer, value: u64, stream: Handle) -> Result<()> {
+        const AT_LEAST: c_uint = 0;
+        call!(self, cuStreamWaitValue64(ptr(stream), word, value, AT_LEAST))
+    }
+
+    /// Later work of the stream waits for what lies before the event.
+    pub(crate) fn stream_waits(&self, event: Handle, stream: Handle) -> Result<()> {
+        call!(self, cuStreamWaitEvent(ptr(stream), ptr(event), 0))
+    }
+
+    pub(crate) fn destroy_event(&self, event: Handle) -> Result<()> {
+        call!(self, cuEventDestroy(ptr(event)))
     }
 
     pub(crate) fn create_event(&self, timed: bool) -> Result<Handle> {
@@ -336,20 +405,45 @@ impl Api {
         call!(self, cuMemcpyDtoDAsync(to, from, bytes, ptr(stream)))
     }
 
-    pub(crate) fn pin(&self, bytes: usize) -> Result<Pinned> {
-        let mut memory = std::ptr::null_mut();
-        call!(self, cuMemHostAlloc(&raw mut memory, bytes, 0))?;
-        Ok(Pinned { memory: memory as usize, bytes })
+    /// Copies to memory that the device reaches by itself, in order with the stream.
+    pub(crate) fn download_async(&self, to: usize, from: DevicePointer, bytes: usize, stream: Handle) -> Result<()> {
+        call!(self, cuMemcpyDtoHAsync(ptr(to), from, bytes, ptr(stream)))
     }
 
-    /// Starts the copy of the first bytes of pinned memory. They must not change before the stream has got there.
-    pub(crate) fn upload_pinned(&self, to: DevicePointer, from: &Pinned, bytes: usize, stream: Handle) -> Result<()> {
-        call!(self, cuMemcpyHtoDAsync(to, from.memory as *const c_void, bytes.min(from.bytes), ptr(stream)))
+    /// Copies from memory that the device reaches by itself, in order with the stream.
+    pub(crate) fn upload_async(&self, to: DevicePointer, from: usize, bytes: usize, stream: Handle) -> Result<()> {
+        call!(self, cuMemcpyHtoDAsync(to, from as *const c_void, bytes, ptr(stream)))
     }
 
-    /// Starts the copy to the first bytes of pinned memory.
-    pub(crate) fn download_pinned(&self, to: &Pinned, from: DevicePointer, bytes: usize, stream: Handle) -> Result<()> {
-        call!(self, cuMemcpyDtoHAsync(ptr(to.memory), from, bytes.min(to.bytes), ptr(stream)))
+    /// Memory of the device outside the pool; for the few words that outlive all work.
+    pub(crate) fn allocate_fixed(&self, bytes: usize) -> Result<DevicePointer> {
+        let mut pointer = 0;
+        call!(self, cuMemAlloc(&raw mut pointer, bytes))?;
+        Ok(pointer)
+    }
+
+    pub(crate) fn free_fixed(&self, pointer: DevicePointer) -> Result<()> {
+        call!(self, cuMemFree(pointer))
+    }
+
+    /// The driver knows this address as host memory that the device reaches by itself.
+    pub(crate) fn is_pinned(&self, address: usize) -> bool {
+        const HOST: u32 = 1;
+        self.pointer_attribute(address as u64, PointerAttribute::MemoryType) == Some(HOST)
+    }
+
+    /// The address is one of device memory of this device.
+    pub(crate) fn is_on(&self, pointer: DevicePointer, device: c_int) -> bool {
+        const DEVICE: u32 = 2;
+        self.pointer_attribute(pointer, PointerAttribute::MemoryType) == Some(DEVICE)
+            && self.pointer_attribute(pointer, PointerAttribute::Device) == Some(device as u32)
+    }
+
+    /// `None` for addresses that the driver knows nothing of.
+    fn pointer_attribute(&self, pointer: DevicePointer, attribute: PointerAttribute) -> Option<u32> {
+        let mut value = 0u32;
+        call!(self, cuPointerGetAttribute((&raw mut value).cast(), attribute as c_int, pointer)).ok()?;
+        Some(value)
     }
 
     /// Compiles PTX for the current context's device and gives the cubin, or the driver's complaints.
@@ -412,6 +506,11 @@ impl Api {
     pub(crate) fn function(&self, module: Handle, name: &CStr) -> Result<Handle> {
         let mut function = std::ptr::null_mut();
         call!(self, cuModuleGetFunction(&raw mut function, ptr(module), name.as_ptr()))?;
+        // Drivers load a function when it is first needed, and may wait for everything that runs to do so. Asking for its
+        // registers needs it now; the first launch might be one beside a launch that does not end.
+        const REGISTERS: c_int = 4;
+        let mut registers = 0;
+        call!(self, cuFuncGetAttribute(&raw mut registers, REGISTERS, function))?;
         Ok(function as Handle)
     }
 
@@ -428,29 +527,26 @@ impl Api {
         let stream = ptr(stream);
         call!(self, cuLaunchKernel(ptr(function), gx, gy, gz, bx, by, bz, dynamic_shared, stream, addresses, none))
     }
+}
 
-    /// What is queued on the stream from now on goes into a graph instead.
-    pub(crate) fn begin_capture(&self, stream: Handle) -> Result<()> {
-        const THREAD_LOCAL: c_int = 1;
-        call!(self, cuStreamBeginCapture(ptr(stream), THREAD_LOCAL))
-    }
+#[derive(Clone, Copy)]
+enum PointerAttribute {
+    MemoryType = 2,
+    Device = 9,
+}
 
-    /// Ends the capture and makes the graph ready to launch.
-    pub(crate) fn end_capture(&self, stream: Handle) -> Result<Handle> {
-        let (mut graph, mut ready) = (std::ptr::null_mut(), std::ptr::null_mut());
-        call!(self, cuStreamEndCapture(ptr(stream), &raw mut graph))?;
-        let made = call!(self, cuGraphInstantiate(&raw mut ready, graph, 0));
-        call!(self, cuGraphDestroy(graph))?;
-        made?;
-        Ok(ready as Handle)
-    }
+/// A context is current on this thread; the one that was before comes back in the end.
+pub(crate) struct Entered<'a> {
+    api: &'a Api,
+    back: Option<Handle>,
+}
 
-    pub(crate) fn launch_graph(&self, graph: Handle, stream: Handle) -> Result<()> {
-        call!(self, cuGraphLaunch(ptr(graph), ptr(stream)))
-    }
-
-    pub(crate) fn destroy_graph(&self, graph: Handle) -> Result<()> {
-        call!(self, cuGraphExecDestroy(ptr(graph)))
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.back {
+            // Nobody could be told; the thread's next call says it if that context is gone.
+            _ = call!(self.api, cuCtxSetCurrent(ptr(before)));
+        }
     }
 }
 
@@ -461,33 +557,6 @@ pub(crate) struct KernelLaunch {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) dynamic_shared: u32,
-}
-
-/// Host memory that the device can reach, so that copies run beside other work.
-pub(crate) struct Pinned {
-    memory: usize,
-    bytes: usize,
-}
-
-impl Pinned {
-    /// Writes to the start; what does not fit is left out.
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        // SAFETY: the memory has that many bytes, and nobody has a reference to them.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory as *mut u8, bytes.len().min(self.bytes)) };
-    }
-
-    /// Reads from the start.
-    pub(crate) fn read(&self, bytes: &mut [u8]) {
-        // SAFETY: as above.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.memory as *const u8, bytes.as_mut_ptr(), bytes.len().min(self.bytes))
-        };
-    }
-
-    /// Gives the memory back; the context that it was made in must be current and its copies done.
-    pub(crate) fn free(self, api: &Api) -> Result<()> {
-        call!(api, cuMemFreeHost(ptr(self.memory)))
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,385 @@
+//! What all launches of one program under one configuration share.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use vyre_driver::DispatchConfig;
+use vyre_driver::backend::Pipeline;
+use vyre_driver::tuner::Decision;
+use vyre_foundation::ValidProgram;
+use vyre_foundation::ir::{BufferKind, DataType};
+use vyre_foundation::launch::{self, Access, BufferShape, LaunchPlan, Writes};
+use vyre_spec::{BackendId, Diagnostic, codes};
+
+use super::learning::Learning;
+use super::lock;
+use super::routes::Work;
+use crate::Error;
+use crate::runtime::{Device, Job, Storage};
+
+/// What is bound to one buffer of a launch.
+pub(crate) enum Arg<'a> {
+    /// Part of an array, read only.
+    Read(&'a Arc<Storage>, Range<u64>),
+    /// All of an array, which is made a value of its own first.
+    Write(&'a mut Arc<Storage>),
+    /// Part of an array that is a value of its own, to be written.
+    Part(&'a Arc<Storage>, Range<u64>),
+    /// A value of the call.
+    Value(SmallVec<[u8; 64]>),
+    /// The caller's memory, read only; the call waits for the work.
+    Bytes(&'a [u8]),
+    /// The caller's memory, whose contents are the input where there is one; the call waits for the work.
+    Into(&'a mut [u8]),
+}
+
+impl Arg<'_> {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Arg::Read(_, range) | Arg::Part(_, range) => range.end - range.start,
+            Arg::Write(storage) => storage.bytes,
+            Arg::Value(bytes) => bytes.len() as u64,
+            Arg::Bytes(bytes) => bytes.len() as u64,
+            Arg::Into(bytes) => bytes.len() as u64,
+        }
+    }
+
+    pub(super) fn can_be_written(&self) -> bool {
+        matches!(self, Arg::Write(_) | Arg::Part(..) | Arg::Into(_))
+    }
+
+    /// It borrows memory that may go away when the call returns.
+    pub(super) fn is_borrowed(&self) -> bool {
+        matches!(self, Arg::Bytes(_) | Arg::Into(_))
+    }
+}
+
+/// What a launch may ask for besides its arrays.
+#[derive(Clone, Default)]
+pub(crate) struct Request {
+    pub(crate) grid: Option<[u32; 3]>,
+    pub(crate) on: Option<BackendId>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) interruptible: bool,
+    pub(crate) label: Option<Arc<str>>,
+}
+
+/// One buffer of the program that is bound, in binding order.
+pub(crate) struct Slot {
+    pub(crate) name: String,
+    pub(crate) kind: BufferKind,
+    ty: DataType,
+    shape: BufferShape,
+    pub(crate) access: Access,
+}
+
+/// What all launches of one program under one configuration share.
+pub(crate) struct Core {
+    pub(crate) program: ValidProgram,
+    pub(crate) config: DispatchConfig,
+    /// The one backend that may be used, where the caller said so.
+    pub(crate) only: Option<BackendId>,
+    pub(crate) slots: Vec<Slot>,
+    ready: RwLock<Vec<Arc<Ready>>>,
+    /// Backends that refused it, with the reason, for explanations.
+    pub(super) refused: Mutex<Vec<(String, String)>>,
+    /// What was launched last, for explanations.
+    pub(super) last: Mutex<Option<Arc<Ready>>>,
+}
+
+/// Everything that a steady launch of these sizes on one device needs.
+pub(crate) struct Ready {
+    pub(super) device: Arc<Device>,
+    sizes: SmallVec<[u64; 8]>,
+    grid_asked: Option<[u32; 3]>,
+    interruptible: bool,
+    /// `None` where the device has no resident path.
+    pub(super) pipeline: Option<Arc<dyn Pipeline>>,
+    pub(super) plan: LaunchPlan,
+    pub(super) work: Work,
+    /// Why this launch; absent when it is the program's own.
+    pub(super) decision: Option<Decision>,
+    /// What is still being learnt; taken by one thread at a time, the others use what there is.
+    pub(super) learning: Option<Mutex<Learning>>,
+    /// For each buffer: what it held before is needed.
+    pub(super) keep: SmallVec<[bool; 8]>,
+    /// The latest values of small buffers, so that the same ones are not sent again.
+    pub(super) values: Mutex<SmallVec<[Option<(SmallVec<[u8; 64]>, Arc<Storage>)>; 8]>>,
+    pub(super) runs: AtomicU64,
+    /// Launches whose times are still to come, with the candidate that ran.
+    pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
+    pub(super) timings_open: AtomicU32,
+}
+
+/// Sizes that a kernel remembers.
+const MOST_READY: usize = 64;
+
+impl Core {
+    pub(crate) fn new(
+        program: &ValidProgram,
+        config: &DispatchConfig,
+        only: Option<&BackendId>,
+    ) -> Result<Core, Error> {
+        // Wrong names and types of specialization values are told here, not at the first launch.
+        let specialization = config.specialization.resolve(program)?;
+        let access = launch::access(program, Some(&specialization))?;
+        let mut slots = Vec::new();
+        for (&index, access) in program.binding_order().iter().zip(access) {
+            let buffer = &program.buffers()[index];
+            slots.push(Slot {
+                name: buffer.name.as_str().to_owned(),
+                kind: buffer.kind,
+                ty: buffer.ty.clone(),
+                shape: launch::shape_of(program, index)?,
+                access,
+            });
+        }
+        Ok(Core {
+            program: program.clone(),
+            config: config.clone(),
+            only: only.cloned(),
+            slots,
+            ready: RwLock::default(),
+            refused: Mutex::default(),
+            last: Mutex::default(),
+        })
+    }
+
+    /// Position of a named buffer in binding order.
+    pub(crate) fn slot(&self, name: &str) -> Result<usize, Error> {
+        if let Some(slot) = self.slots.iter().position(|slot| slot.name == name) {
+            return Ok(slot);
+        }
+        let names: Vec<&str> = self.slots.iter().map(|slot| slot.name.as_str()).collect();
+        let known = if names.is_empty() { "it has none".to_owned() } else { names.join(", ") };
+        let message = format!("`{name}` is not a buffer of `{}`; known: {known}", self.program.name());
+        let unknown = Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message);
+        Err(match nearest(name, &names) {
+            Some(near) => unknown.with_fix(format!("Did you mean `{near}`?")).into(),
+            None => unknown.into(),
+        })
+    }
+
+    /// Refuses what can't be bound to a buffer, whatever its size.
+    pub(crate) fn check_arg(
+        &self,
+        slot: usize,
+        arg: &Arg<'_>,
+        ty: Option<&DataType>,
+        size: usize,
+    ) -> Result<(), Error> {
+        let Slot { name, access, kind, .. } = &self.slots[slot];
+        if access.writes != Writes::None && !arg.can_be_written() {
+            let message = format!("the kernel writes `{name}`, but it is bound to be read");
+            return Err(Diagnostic::new(&codes::engine::READ_ONLY, message)
+                .with_fix(format!("Bind it with `&mut`: `.bind(\"{name}\", &mut …)`."))
+                .into());
+        }
+        self.check_element(slot, ty, size)?;
+        if matches!(arg, Arg::Value(_)) && kind.is_result() {
+            let message = format!("`{name}` is a result of the kernel and takes an array, not a value");
+            return Err(Diagnostic::new(&codes::engine::READ_ONLY, message).into());
+        }
+        Ok(())
+    }
+
+    /// Refuses elements that are not those of a buffer.
+    pub(crate) fn check_element(&self, slot: usize, ty: Option<&DataType>, size: usize) -> Result<(), Error> {
+        let Slot { name, ty: declared, shape, .. } = &self.slots[slot];
+        let fits = match ty {
+            Some(ty) => {
+                let scalar = |ty: &DataType| ty.as_vector().map_or_else(|| ty.clone(), |(element, _)| element);
+                match declared {
+                    // Members of a struct are checked by its size.
+                    DataType::Handle(_) => true,
+                    _ => scalar(ty) == scalar(declared) && (shape.stride as usize).is_multiple_of(size.max(1)),
+                }
+            }
+            None => size == 1 || (shape.stride as usize).is_multiple_of(size.max(1)),
+        };
+        if !fits {
+            let given = ty.map_or_else(|| format!("structs of {size} bytes"), |ty| format!("elements of {ty}"));
+            let message = format!(
+                "buffer `{name}` of the kernel holds {declared} in steps of {} bytes, but {given} were bound",
+                shape.stride
+            );
+            return Err(Diagnostic::new(&codes::engine::WRONG_ELEMENT, message).into());
+        }
+        Ok(())
+    }
+
+    /// Bytes of each buffer.
+    pub(super) fn sizes(&self, args: &[Arg<'_>]) -> SmallVec<[u64; 8]> {
+        args.iter().map(Arg::bytes).collect()
+    }
+
+    /// What was made ready for such a launch: the latest on any device, or on the one that is named.
+    pub(super) fn find(&self, sizes: &[u64], request: &Request, device: Option<&str>) -> Option<Arc<Ready>> {
+        let ready = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let fits = |ready: &&Arc<Ready>| {
+            ready.sizes[..] == *sizes
+                && ready.grid_asked == request.grid
+                && ready.interruptible == request.interruptible
+                && device.is_none_or(|device| ready.device.id.as_str() == device)
+        };
+        ready.iter().rev().find(fits).cloned()
+    }
+
+    /// Keeps what was made ready; what was ready for the same goes.
+    pub(super) fn keep(&self, ready: Arc<Ready>) {
+        let mut list = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        list.retain(|known| !known.is_for_the_same(&ready));
+        if list.len() >= MOST_READY {
+            list.remove(0);
+        }
+        list.push(ready);
+    }
+
+    /// Forgets what was ready on a device.
+    pub(super) fn leave(&self, device: &Device) {
+        let mut list = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        list.retain(|known| known.device.id != device.id);
+    }
+
+    /// The configuration with the sizes and wishes of a launch.
+    pub(super) fn config_for(&self, sizes: &[u64], request: &Request) -> (DispatchConfig, SmallVec<[u64; 8]>) {
+        let mut config = self.config.clone();
+        if request.grid.is_some() {
+            config.grid_override = request.grid;
+        }
+        config.label = request.label.as_deref().map(str::to_owned).or(config.label);
+        let mut inputs = SmallVec::new();
+        for (slot, &bytes) in self.slots.iter().zip(sizes) {
+            if slot.kind.is_input() {
+                inputs.push(bytes);
+            } else {
+                config.output_elements.insert(slot.name.clone(), slot.shape.elements_in(bytes));
+            }
+        }
+        (config, inputs)
+    }
+
+    /// Refuses results whose sizes are not those that the program computes.
+    pub(super) fn check_sizes(&self, plan: &LaunchPlan, sizes: &[u64]) -> Result<(), Error> {
+        for ((slot, &planned), &bound) in self.slots.iter().zip(&plan.buffer_bytes).zip(sizes) {
+            if planned != bound {
+                let message = format!("buffer `{}` has {planned} bytes, but {bound} were bound", slot.name);
+                return Err(Diagnostic::new(&codes::ir::LAUNCH_INPUT_SIZE, message).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ready {
+    #[allow(clippy::too_many_arguments, reason = "each is a field; a struct of them would be this one")]
+    pub(super) fn new(
+        core: &Core,
+        device: Arc<Device>,
+        sizes: SmallVec<[u64; 8]>,
+        request: &Request,
+        pipeline: Option<Arc<dyn Pipeline>>,
+        plan: LaunchPlan,
+        work: Work,
+        decision: Option<Decision>,
+        learning: Option<Mutex<Learning>>,
+    ) -> Ready {
+        let slots = core.slots.iter().enumerate();
+        let keep = slots.map(|(at, slot)| slot.access.reads || !slot.access.overwrites(at, &plan)).collect();
+        Ready {
+            device,
+            grid_asked: request.grid,
+            interruptible: request.interruptible,
+            pipeline,
+            plan,
+            work,
+            decision,
+            learning,
+            keep,
+            values: Mutex::new(sizes.iter().map(|_| None).collect()),
+            sizes,
+            runs: AtomicU64::new(0),
+            timings: Mutex::default(),
+            timings_open: AtomicU32::new(0),
+        }
+    }
+
+    /// The same with the launch that was decided.
+    pub(super) fn settled(&self, pipeline: Arc<dyn Pipeline>, grid: [u32; 3], decision: Decision) -> Ready {
+        let mut plan = self.plan.clone();
+        plan.grid = grid;
+        plan.workgroup_size = pipeline.workgroup_size();
+        Ready {
+            device: self.device.clone(),
+            sizes: self.sizes.clone(),
+            grid_asked: self.grid_asked,
+            interruptible: self.interruptible,
+            pipeline: Some(pipeline),
+            plan,
+            work: self.work.clone(),
+            decision: Some(decision),
+            learning: None,
+            keep: self.keep.clone(),
+            values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
+            runs: AtomicU64::new(self.runs.load(Ordering::Relaxed)),
+            timings: Mutex::default(),
+            timings_open: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Pipeline and grid, where the device has a resident path.
+    pub(crate) fn launch(&self) -> Option<(&Arc<dyn Pipeline>, [u32; 3])> {
+        self.pipeline.as_ref().map(|pipeline| (pipeline, self.plan.grid))
+    }
+
+    fn is_for_the_same(&self, other: &Ready) -> bool {
+        self.sizes == other.sizes
+            && self.grid_asked == other.grid_asked
+            && self.interruptible == other.interruptible
+            && self.device.id == other.device.id
+    }
+
+    /// The storage of a small value: the one of the last launch where it is the same.
+    pub(super) fn value(
+        &self,
+        slot: usize,
+        bytes: &SmallVec<[u8; 64]>,
+        make: impl FnOnce() -> Result<Arc<Storage>, Error>,
+    ) -> Result<Arc<Storage>, Error> {
+        let mut values = lock(&self.values);
+        if let Some((known, storage)) = &values[slot]
+            && known == bytes
+        {
+            return Ok(storage.clone());
+        }
+        let storage = make()?;
+        values[slot] = Some((bytes.clone(), storage.clone()));
+        Ok(storage)
+    }
+}
+
+/// The name that was probably meant.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |other: &str| {
+        let (a, b): (Vec<char>, Vec<char>) = (name.chars().collect(), other.chars().collect());
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, x) in a.iter().enumerate() {
+            let mut before = row[0];
+            row[0] = i + 1;
+            for (j, y) in b.iter().enumerate() {
+                let next = (before + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+                before = std::mem::replace(&mut row[j + 1], next);
+            }
+        }
+        row[b.len()]
+    };
+    let (near, far) = known.iter().map(|other| (*other, distance(other))).min_by_key(|(_, far)| *far)?;
+    (far <= 2 && far < name.chars().count()).then_some(near)
+}

@@ -1,0 +1,750 @@
+//! The one way of every launch: plan, route, tune, pipeline, submit. `run`, prepared programs, launches on arrays and graphs all come here.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline};
+use vyre_driver::metrics::{Counter, Stage};
+use vyre_driver::routing::Timing;
+use vyre_driver::tuner::Mode;
+use vyre_foundation::launch::Writes;
+use vyre_spec::codes::Class;
+use vyre_spec::{Diagnostic, codes};
+
+use super::core::{Arg, Core, Ready, Request};
+use super::learning::{Context, Learning, Pick};
+use super::routes::Work;
+use super::{Inner, lock};
+use crate::Error;
+use crate::runtime::{Block, Deps, Device, Job, Storage, foreign_mut, foreign_ref};
+
+/// The first launches are timed, then one in so many.
+const TIMED_AT_FIRST: u64 = 8;
+const TIMED_EVERY: u64 = 64;
+
+/// What came of an attempt on one device.
+enum Attempt {
+    /// It was submitted; `None` where it was done at once.
+    Launched(Option<Arc<Job>>),
+    /// Data would have to be moved first, so where it should run is to be asked.
+    Elsewhere,
+}
+
+/// Memory of this launch alone.
+enum Temporary {
+    /// A copy of a part that does not start where the device can bind it; where the second is set, it is copied back.
+    Copy(Arc<Storage>, Option<(Arc<Storage>, Range<u64>)>),
+    /// Device memory for the caller's bytes at a position among the arguments.
+    Block(usize, Block),
+    /// Host memory for the caller's bytes that can't be used in place.
+    Host(usize, Arc<HostMemory>),
+}
+
+impl Inner {
+    /// Launches on whatever is fastest. An error means that nothing was launched and no array has changed, but where memory of the caller
+    /// was borrowed: then the call waits for the work, and the error may be the work's.
+    pub(crate) fn launch(
+        self: &Arc<Inner>,
+        core: &Core,
+        args: &mut [Arg<'_>],
+        request: &Request,
+    ) -> Result<Option<Arc<Job>>, Error> {
+        self.metrics.add(Counter::Dispatches, 1);
+        let launched = self.launch_somewhere(core, args, request);
+        launched.inspect_err(|_| self.metrics.add(Counter::Errors, 1))
+    }
+
+    fn launch_somewhere(
+        self: &Arc<Inner>,
+        core: &Core,
+        args: &mut [Arg<'_>],
+        request: &Request,
+    ) -> Result<Option<Arc<Job>>, Error> {
+        let deadline = request.timeout.map(|timeout| Instant::now().checked_add(timeout));
+        let deadline = deadline.flatten();
+        let sizes = core.sizes(args);
+        let only = request.on.as_ref().or(core.only.as_ref());
+        if let Some(ready) = core.find(&sizes, request, only.map(|id| id.as_str())) {
+            let run = ready.runs.load(Ordering::Relaxed);
+            let steady =
+                only.is_some() || run % TIMED_EVERY != TIMED_EVERY - 1 && !self.routes.is_out(&ready.device.id);
+            if steady
+                && let Ok(Attempt::Launched(job)) =
+                    self.launch_on(core, &ready, args, request, deadline, only.is_some())
+            {
+                return Ok(job);
+            }
+        }
+        if let Some(id) = only {
+            let device = self.device(id.as_str())?;
+            let ready = self.ready(core, &device, &sizes, args, request, deadline)?;
+            return match self.launch_on(core, &ready, args, request, deadline, true)? {
+                Attempt::Launched(job) => Ok(job),
+                Attempt::Elsewhere => Err(unmovable()),
+            };
+        }
+        self.launch_routed(core, &sizes, args, request, deadline)
+    }
+
+    /// Tries devices in the order that the router gives them.
+    fn launch_routed(
+        self: &Arc<Inner>,
+        core: &Core,
+        sizes: &SmallVec<[u64; 8]>,
+        args: &mut [Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Arc<Job>>, Error> {
+        let (config, inputs) = core.config_for(sizes, request);
+        let plan = {
+            let _timer = self.metrics.time(Stage::Plan);
+            vyre_driver::launch::plan_sizes(&core.program, &inputs, &config)?
+        };
+        core.check_sizes(&plan, sizes)?;
+        let work = Work::new(&core.program, &config, &plan);
+        let mut first_error: Option<Error> = None;
+        let mut passed_over: Vec<String> = Vec::new();
+        loop {
+            check_deadline(deadline)?;
+            let home = self.residence(args);
+            let route = {
+                let _timer = self.metrics.time(Stage::Route);
+                self.routes.choose(&work, home.as_deref(), &passed_over)
+            };
+            let (id, is_last) = match route {
+                Ok(route) => (route.backend, false),
+                Err(none_left) => match self.registry.acquire(crate::reference::REFERENCE) {
+                    Ok(_) if !passed_over.iter().any(|id| id == crate::reference::REFERENCE) => {
+                        (crate::reference::REFERENCE.to_owned(), true)
+                    }
+                    _ => return Err(first_error.unwrap_or_else(|| none_left.into())),
+                },
+            };
+            self.metrics.add(Counter::Routes, 1);
+            let device = match self.device(&id) {
+                Ok(device) => device,
+                Err(absent) => {
+                    self.routes.absent(&id, absent.message());
+                    passed_over.push(id);
+                    continue;
+                }
+            };
+            if self.routes.opened(&id, device.backend.capabilities().kind) {
+                continue;
+            }
+            let attempt = self
+                .ready(core, &device, sizes, args, request, deadline)
+                .and_then(|ready| self.launch_on(core, &ready, args, request, deadline, true));
+            let error = match attempt {
+                Ok(Attempt::Launched(job)) => {
+                    self.fell_back(&device, first_error.as_ref());
+                    return Ok(job);
+                }
+                Ok(Attempt::Elsewhere) => unmovable(),
+                Err(error) => error,
+            };
+            // What the launch needs is lost, which is no fault of the device that was to run it.
+            self.check_lost(core, args)?;
+            if is_last {
+                return Err(first_error.unwrap_or(error));
+            }
+            match error.class() {
+                Class::Caller => return Err(error),
+                Class::Program => self.routes.unable(&work, &id, error.message()),
+                Class::Busy => {}
+                Class::Device => self.notice(self.routes.lost(&id, error.message())),
+            }
+            lock(&core.refused).push((id.clone(), error.message().to_owned()));
+            core.leave(&device);
+            passed_over.push(id);
+            first_error.get_or_insert(error);
+        }
+    }
+
+    /// Refuses a launch on something lost.
+    fn check_lost(&self, core: &Core, args: &[Arg<'_>]) -> Result<(), Error> {
+        for (slot, arg) in core.slots.iter().zip(args) {
+            let overwritten = !slot.access.reads && slot.access.writes == Writes::All;
+            match arg {
+                Arg::Read(storage, range) => storage.check_lost(range)?,
+                Arg::Part(storage, range) if !overwritten => storage.check_lost(range)?,
+                Arg::Write(storage) if !overwritten => storage.check_lost(&(0..storage.bytes))?,
+                Arg::Part(..) | Arg::Write(_) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A device failed while something was read from it.
+    pub(crate) fn device_failed(&self, device: &Device, error: &Error) {
+        if error.class() == Class::Device {
+            self.notice(self.routes.lost(device.id.as_str(), error.message()));
+        }
+    }
+
+    /// Tells the user that the work was done elsewhere than it should have been.
+    fn fell_back(&self, device: &Device, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.metrics.add(Counter::Fallbacks, 1);
+            let message = format!("the work was done by `{}` instead: {}", device.id, error.message());
+            self.notice(Diagnostic::new(&codes::engine::FELL_BACK, message));
+        }
+    }
+
+    /// The device that holds most of what a launch reads; `None` where that is the host.
+    fn residence(&self, args: &[Arg<'_>]) -> Option<String> {
+        let devices = lock(&self.devices).clone();
+        let mut best: (u64, Option<String>) = (0, None);
+        let mut total = 0;
+        for device in devices.iter().filter(|device| device.place != Device::HOST) {
+            let here: u64 = args
+                .iter()
+                .map(|arg| match arg {
+                    Arg::Read(storage, range) | Arg::Part(storage, range) => storage.bytes_at(device.place, range),
+                    Arg::Write(storage) => storage.bytes_at(device.place, &(0..storage.bytes)),
+                    Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => 0,
+                })
+                .sum();
+            if here > best.0 {
+                best = (here, Some(device.id.as_str().to_owned()));
+            }
+        }
+        for arg in args {
+            total += match arg {
+                Arg::Read(storage, range) | Arg::Part(storage, range) => storage.bytes_at(Device::HOST, range),
+                Arg::Write(storage) => storage.bytes_at(Device::HOST, &(0..storage.bytes)),
+                Arg::Value(_) => 0,
+                Arg::Bytes(bytes) => bytes.len() as u64,
+                Arg::Into(bytes) => bytes.len() as u64,
+            };
+        }
+        if best.0 > total { best.1 } else { None }
+    }
+
+    /// Pipeline, plan and launch for these sizes on a device, made if they are not there.
+    fn ready(
+        self: &Arc<Inner>,
+        core: &Core,
+        device: &Arc<Device>,
+        sizes: &SmallVec<[u64; 8]>,
+        args: &[Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Arc<Ready>, Error> {
+        if let Some(ready) = core.find(sizes, request, Some(device.id.as_str())) {
+            return Ok(ready);
+        }
+        let (config, inputs) = core.config_for(sizes, request);
+        let (program, backend, tuning) = (&core.program, &device.backend, &self.tuning);
+        let plan = vyre_driver::launch::plan_sizes(program, &inputs, &config)?;
+        core.check_sizes(&plan, sizes)?;
+        let work = Work::new(program, &config, &plan);
+        let able = backend.capabilities();
+        if !able.resident {
+            let ready = Ready::new(core, device.clone(), sizes.clone(), request, None, plan, work, None, None);
+            let ready = Arc::new(ready);
+            core.keep(ready.clone());
+            return Ok(ready);
+        }
+        able.check_launch(program, &plan)?;
+        let mut decision = tuning.decision(backend, program, &plan, &config);
+        if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
+            let contents = self.contents(core, args, deadline)?;
+            let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+            decision = Some(self.tune(backend, program, &contents, &config, None, &mut |_| {})?);
+        }
+        let decided = match &decision {
+            Some(decision) => super::tuning::with_launch(&config, &decision.candidate),
+            None => config.clone(),
+        };
+        let decided_plan = vyre_driver::launch::plan_sizes(program, &inputs, &decided)?;
+        let mut options = vyre_driver::launch::compile_options(program, &decided)?;
+        options.interruptible = request.interruptible;
+        let pipeline = self.pipeline(&**backend, program, &options)?;
+        check_deadline(deadline)?;
+        let mut learning = None;
+        if decision.is_none() && tuning.mode() == Mode::NaturalGradient {
+            let candidates = self.candidates(backend, program, &plan, &config, None)?;
+            if candidates.list.len() > 1 {
+                let guess = tuning.warm_start(backend, program, &plan, &config, &candidates);
+                let default = (pipeline.clone(), plan.grid);
+                learning =
+                    Some(Mutex::new(Learning::new(program, candidates, plan.clone(), inputs.to_vec(), default, guess)));
+            }
+        }
+        let pipeline = Some(pipeline);
+        let ready =
+            Ready::new(core, device.clone(), sizes.clone(), request, pipeline, decided_plan, work, decision, learning);
+        let ready = Arc::new(ready);
+        core.keep(ready.clone());
+        Ok(ready)
+    }
+
+    /// What a launch of these sizes needs, on a device or else on the one that the router gives.
+    pub(crate) fn ready_for_graph(
+        self: &Arc<Inner>,
+        core: &Core,
+        sizes: &SmallVec<[u64; 8]>,
+        request: &Request,
+        device: Option<&Arc<Device>>,
+    ) -> Result<Arc<Ready>, Error> {
+        let device = match (device, request.on.as_ref().or(core.only.as_ref())) {
+            (Some(device), _) => device.clone(),
+            (None, Some(id)) => self.device(id.as_str())?,
+            (None, None) => {
+                let (config, inputs) = core.config_for(sizes, request);
+                let plan = vyre_driver::launch::plan_sizes(&core.program, &inputs, &config)?;
+                let work = Work::new(&core.program, &config, &plan);
+                let mut passed_over = Vec::new();
+                loop {
+                    let id = self.routes.choose(&work, None, &passed_over)?.backend;
+                    match self.device(&id) {
+                        Ok(device) if device.backend.capabilities().resident => {
+                            if !self.routes.opened(&id, device.backend.capabilities().kind) {
+                                break device;
+                            }
+                        }
+                        _ => passed_over.push(id),
+                    }
+                }
+            }
+        };
+        self.ready(core, &device, sizes, &[], request, None)
+    }
+
+    /// A device for work that needs none in particular.
+    pub(crate) fn any_device(&self) -> Result<Arc<Device>, Error> {
+        for id in self.routes.backends() {
+            if let Ok(device) = self.device(&id)
+                && device.backend.capabilities().resident
+            {
+                return Ok(device);
+            }
+        }
+        Err(unmovable())
+    }
+
+    /// The bytes of every input.
+    fn contents(&self, core: &Core, args: &[Arg<'_>], deadline: Option<Instant>) -> Result<Vec<Vec<u8>>, Error> {
+        let mut contents = Vec::new();
+        for (_, arg) in core.slots.iter().zip(args).filter(|(slot, _)| slot.kind.is_input()) {
+            let read = |storage: &Storage, range: Range<u64>| {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                storage.read(range.start, &mut bytes, deadline).map(|()| bytes)
+            };
+            contents.push(match arg {
+                Arg::Read(storage, range) | Arg::Part(storage, range) => read(storage, range.clone())?,
+                Arg::Write(storage) => read(storage, 0..storage.bytes)?,
+                Arg::Value(bytes) => bytes.to_vec(),
+                Arg::Bytes(bytes) => bytes.to_vec(),
+                Arg::Into(bytes) => bytes.to_vec(),
+            });
+        }
+        Ok(contents)
+    }
+
+    /// Launches on one device.
+    fn launch_on(
+        self: &Arc<Inner>,
+        core: &Core,
+        ready: &Arc<Ready>,
+        args: &mut [Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+        may_move: bool,
+    ) -> Result<Attempt, Error> {
+        let Some(pipeline) = &ready.pipeline else {
+            return self.run_on_host(core, ready, args, request, deadline).map(|()| Attempt::Launched(None));
+        };
+        let device = &ready.device;
+        let mut deps = Deps::until(deadline);
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        let mut temporaries: SmallVec<[Temporary; 2]> = SmallVec::new();
+        // Arrays that share their value with others, and the value of their own that they get.
+        let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
+        let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
+        for (at, arg) in args.iter_mut().enumerate() {
+            let keep = ready.keep[at];
+            let (storage, range, write): (&Arc<Storage>, Range<u64>, bool) = match arg {
+                Arg::Read(storage, range) => (storage, range.clone(), false),
+                Arg::Part(storage, range) => (storage, range.clone(), true),
+                Arg::Write(storage) => {
+                    let whole = 0..storage.bytes;
+                    if Arc::strong_count(storage) > 1 {
+                        let own = match keep {
+                            true => storage.duplicate()?,
+                            false => Storage::zeros(self, storage.bytes),
+                        };
+                        unshared.push((at, own));
+                        (&unshared[unshared.len() - 1].1, whole, true)
+                    } else {
+                        (&**storage, whole, true)
+                    }
+                }
+                Arg::Value(bytes) => {
+                    let make = || {
+                        let memory = self.host.take(bytes.len() as u64, false)?;
+                        memory.fill(0, bytes);
+                        Ok(Storage::of_host(self, memory, bytes.len() as u64))
+                    };
+                    let storage = ready.value(at, bytes, make)?;
+                    let whole = 0..storage.bytes;
+                    bindings.push(storage.prepare(device, &whole, true, false, &mut deps)?);
+                    temporaries.push(Temporary::Copy(storage, None));
+                    continue;
+                }
+                Arg::Bytes(bytes) => {
+                    let binding = self.lend(device, bytes, at, &mut temporaries, &mut deps)?;
+                    bindings.push(binding);
+                    continue;
+                }
+                Arg::Into(bytes) => {
+                    let is_input = core.slots[at].kind.is_input();
+                    let binding = self.lend_mut(device, bytes, at, is_input, keep, &mut temporaries, &mut deps)?;
+                    bindings.push(binding);
+                    continue;
+                }
+            };
+            let keep = keep || !write;
+            let binding = if may_move {
+                storage.prepare(device, &range, keep, write, &mut deps)?
+            } else {
+                match storage.prepare_here(device, &range, keep, write, &mut deps)? {
+                    Some(binding) => binding,
+                    None => return Ok(Attempt::Elsewhere),
+                }
+            };
+            if binding.offset.is_multiple_of(alignment) {
+                bindings.push(binding);
+                continue;
+            }
+            let copy = Storage::zeros(self, range.end - range.start);
+            if keep {
+                copy.copy_from(storage, range.start, 0, copy.bytes, device)?;
+            }
+            let whole = 0..copy.bytes;
+            bindings.push(copy.prepare(device, &whole, keep, write, &mut deps)?);
+            let back = write.then(|| (storage.clone(), range));
+            temporaries.push(Temporary::Copy(copy, back));
+        }
+        check_deadline(deadline)?;
+        let run = ready.runs.fetch_add(1, Ordering::Relaxed);
+        let mut pick = Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run % TIMED_EVERY == 0 };
+        if let Some(learning) = &ready.learning
+            && let Ok(mut learning) = learning.try_lock()
+        {
+            let context =
+                Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
+            pick = learning.pick(&context, request.interruptible);
+        }
+        let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
+        let order = Order { queue, after: &deps.after, deadline };
+        let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
+            device.backend.submit(pipeline, &Launch { bindings: &bindings, grid, timed, order })
+        };
+        let ticket = match &pick.launch {
+            Some((candidate, grid)) => match submit(candidate, *grid, true) {
+                Ok(ticket) => ticket,
+                // A candidate that fails is the tuner's business.
+                Err(error) => {
+                    if let Some(learning) = &ready.learning {
+                        lock(learning).reject(pick.candidate, error.message());
+                    }
+                    (pick.candidate, pick.timed) = (0, false);
+                    submit(pipeline, ready.plan.grid, false)?
+                }
+            },
+            None => submit(pipeline, ready.plan.grid, pick.timed)?,
+        };
+        let job = self.start_job(device, ticket, request.label.as_ref(), deps.parents.clone());
+        if let Some(deadline) = deadline {
+            self.watcher.end_at(deadline, &job)?;
+        }
+        for (at, own) in unshared {
+            if let Arg::Write(storage) = &mut args[at] {
+                **storage = own;
+            }
+        }
+        for arg in args.iter() {
+            match arg {
+                Arg::Read(storage, range) => storage.launched(&job, range, false),
+                Arg::Part(storage, range) if !is_copied(&temporaries, storage, range) => {
+                    storage.launched(&job, range, true);
+                }
+                Arg::Write(storage) => storage.launched(&job, &(0..storage.bytes), true),
+                Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+            }
+        }
+        self.note_timing(core, ready, &job, &pick, run, &deps);
+        device.throttle(ticket)?;
+        let is_borrowed = args.iter().any(Arg::is_borrowed);
+        if is_borrowed {
+            let _timer = self.metrics.time(Stage::Wait);
+            self.finish_borrowed(device, &job, args, &core.slots, temporaries)?;
+            self.collect_timings(core, ready);
+        } else {
+            for temporary in temporaries {
+                if let Temporary::Copy(copy, back) = temporary {
+                    copy.launched(&job, &(0..copy.bytes), back.is_some());
+                    if let Some((storage, range)) = back {
+                        storage.copy_from(&copy, 0, range.start, copy.bytes, device)?;
+                    }
+                }
+            }
+        }
+        *lock(&core.last) = Some(ready.clone());
+        Ok(Attempt::Launched(Some(job)))
+    }
+
+    /// The caller's bytes for a launch that reads them: in place where the device works on the host's memory.
+    fn lend(
+        self: &Arc<Inner>,
+        device: &Arc<Device>,
+        bytes: &[u8],
+        at: usize,
+        temporaries: &mut SmallVec<[Temporary; 2]>,
+        deps: &mut Deps,
+    ) -> Result<Binding, Error> {
+        if device.place != Device::HOST {
+            let block = device.memory.take(bytes.len() as u64)?;
+            let binding = block.part(0, bytes.len() as u64);
+            self.upload(device, &binding, bytes, deps)?;
+            temporaries.push(Temporary::Block(at, block));
+            return Ok(binding);
+        }
+        let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
+            foreign_ref(bytes)
+        } else {
+            let copy = self.host.take(bytes.len() as u64, false)?;
+            copy.fill(0, bytes);
+            copy
+        };
+        Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: bytes.len() as u64 })
+    }
+
+    /// The caller's memory for a launch that writes it.
+    #[allow(clippy::too_many_arguments, reason = "one call, beside the loop that it belongs to")]
+    fn lend_mut(
+        self: &Arc<Inner>,
+        device: &Arc<Device>,
+        bytes: &mut [u8],
+        at: usize,
+        is_input: bool,
+        keep: bool,
+        temporaries: &mut SmallVec<[Temporary; 2]>,
+        deps: &mut Deps,
+    ) -> Result<Binding, Error> {
+        let size = bytes.len() as u64;
+        if device.place != Device::HOST {
+            let block = device.memory.take(size)?;
+            let binding = block.part(0, size);
+            if is_input {
+                self.upload(device, &binding, bytes, deps)?;
+            } else if keep && size > 0 {
+                let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
+                let order = Order { queue, after: &deps.after, deadline: deps.deadline };
+                deps.after.push(device.backend.clear(&binding, &order)?);
+            }
+            temporaries.push(Temporary::Block(at, block));
+            return Ok(binding);
+        }
+        let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
+            foreign_mut(bytes)
+        } else {
+            let copy = self.host.take(size, false)?;
+            copy.fill(0, bytes);
+            temporaries.push(Temporary::Host(at, copy.clone()));
+            copy
+        };
+        Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: size })
+    }
+
+    fn upload(&self, device: &Device, to: &Binding, bytes: &[u8], deps: &mut Deps) -> Result<(), Error> {
+        let started = Instant::now();
+        let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
+        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
+        let ticket = device.backend.upload(&to.buffer, to.offset, bytes, &order)?;
+        deps.after.push(ticket);
+        deps.moved_bytes += bytes.len() as u64;
+        deps.move_ns += started.elapsed().as_nanos() as u64;
+        self.metrics.add(Counter::BytesUploaded, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Waits for a launch on the caller's memory and brings its results there. The memory is the caller's again when this returns, so
+    /// nothing ends it before the work is over.
+    fn finish_borrowed(
+        &self,
+        device: &Arc<Device>,
+        job: &Arc<Job>,
+        args: &mut [Arg<'_>],
+        slots: &[super::core::Slot],
+        temporaries: SmallVec<[Temporary; 2]>,
+    ) -> Result<(), Error> {
+        let outcome = job.wait(None).map(drop);
+        for temporary in temporaries {
+            match temporary {
+                Temporary::Block(at, block) => {
+                    let mut read = Ok(());
+                    if let Arg::Into(bytes) = &mut args[at]
+                        && slots[at].kind.is_result()
+                        && outcome.is_ok()
+                    {
+                        let order = Order { queue: job.ticket.queue, ..Order::default() };
+                        read = device.backend.download(&block.buffer, block.offset, bytes, &order);
+                        self.metrics.add(Counter::BytesDownloaded, bytes.len() as u64);
+                    }
+                    device.memory.give(block, SmallVec::new());
+                    read?;
+                }
+                Temporary::Host(at, memory) => {
+                    if let Arg::Into(bytes) = &mut args[at] {
+                        memory.copy_to(0, bytes);
+                    }
+                }
+                Temporary::Copy(copy, back) => {
+                    copy.launched(job, &(0..copy.bytes), back.is_some());
+                    if let Some((storage, range)) = back {
+                        storage.copy_from(&copy, 0, range.start, copy.bytes, device)?;
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Keeps a timed launch until its time is known, and takes in those that are.
+    fn note_timing(&self, core: &Core, ready: &Arc<Ready>, job: &Arc<Job>, pick: &Pick, run: u64, deps: &Deps) {
+        if deps.moved_bytes > 0 {
+            let timing = Timing { compute_ns: 0, moved_bytes: deps.moved_bytes, move_ns: deps.move_ns };
+            self.routes.observe_move(&ready.device.id, timing);
+        }
+        self.collect_timings(core, ready);
+        // The first launch of a process warms up caches and clocks, and tells little of the others.
+        if pick.timed
+            && run > 0
+            && let Ok(mut timings) = ready.timings.try_lock()
+        {
+            timings.push((job.clone(), pick.candidate));
+            ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
+        }
+    }
+
+    fn collect_timings(&self, core: &Core, ready: &Arc<Ready>) {
+        if ready.timings_open.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Ok(mut timings) = ready.timings.try_lock() else { return };
+        let mut at = 0;
+        while at < timings.len() {
+            match timings[at].0.poll_quietly() {
+                None => at += 1,
+                Some(good) => {
+                    let (job, candidate) = timings.swap_remove(at);
+                    if let Some(ns) = job.device_ns().filter(|_| good) {
+                        self.timed(core, ready, candidate, ns);
+                    }
+                }
+            }
+        }
+        ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
+    }
+
+    fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64) {
+        self.metrics.record(Stage::Wait, ns);
+        if candidate == 0 {
+            // Explored launches say nothing of the one that is used.
+            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: ns, ..Timing::default() });
+        }
+        let Some(Ok(mut learning)) = ready.learning.as_ref().map(Mutex::try_lock) else { return };
+        self.metrics.add(Counter::TuningSamples, 1);
+        let context = (&ready.device.backend, &core.program, &core.config);
+        if let Some(((pipeline, grid), decision)) = learning.observe(self, context, candidate, ns) {
+            core.keep(Arc::new(ready.settled(pipeline, grid, decision)));
+        }
+    }
+
+    /// A backend without a resident path works on the bytes of the host, while the caller waits.
+    fn run_on_host(
+        &self,
+        core: &Core,
+        ready: &Arc<Ready>,
+        args: &mut [Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        let contents = self.contents(core, args, deadline)?;
+        let inputs: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        let (mut config, _) = core.config_for(&core.sizes(args), request);
+        config.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let started = Instant::now();
+        let results = {
+            let _timer = self.metrics.time(Stage::Wait);
+            ready.device.backend.dispatch_borrowed(&core.program, &inputs, &config)?
+        };
+        let compute_ns = started.elapsed().as_nanos() as u64;
+        let slots = core.slots.iter().zip(args.iter_mut()).filter(|(slot, _)| slot.kind.is_result());
+        for ((slot, arg), result) in slots.zip(results) {
+            let wrong = || {
+                let message = format!("`{}` gave {} bytes for `{}`", ready.device.id, result.len(), slot.name);
+                Error::from(Diagnostic::new(&codes::backend::FAILED, message))
+            };
+            if result.len() as u64 != arg.bytes() {
+                return Err(wrong());
+            }
+            match arg {
+                Arg::Write(storage) if Arc::strong_count(storage) > 1 => {
+                    let own = Storage::zeros(&storage.engine, storage.bytes);
+                    own.write(0, &result, deadline)?;
+                    **storage = own;
+                }
+                Arg::Write(storage) => storage.write(0, &result, deadline)?,
+                Arg::Part(storage, range) => storage.write(range.start, &result, deadline)?,
+                Arg::Into(bytes) => bytes.copy_from_slice(&result),
+                // What the kernel never writes may be bound to be read.
+                Arg::Read(..) | Arg::Value(_) | Arg::Bytes(_) => {}
+            }
+        }
+        ready.runs.fetch_add(1, Ordering::Relaxed);
+        self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
+        *lock(&core.last) = Some(ready.clone());
+        Ok(())
+    }
+
+    pub(crate) fn start_job(
+        &self,
+        device: &Arc<Device>,
+        ticket: vyre_driver::backend::Ticket,
+        label: Option<&Arc<str>>,
+        parents: SmallVec<[Arc<Job>; 4]>,
+    ) -> Arc<Job> {
+        self.jobs.start(device, ticket, label, parents, &|error| self.notice(error.diagnostic().clone()))
+    }
+}
+
+/// Memory of the caller that starts at multiples of this is used in place.
+const PLACED: usize = 8;
+
+fn is_copied(temporaries: &[Temporary], storage: &Arc<Storage>, range: &Range<u64>) -> bool {
+    temporaries.iter().any(|temporary| match temporary {
+        Temporary::Copy(_, Some((known, part))) => Arc::ptr_eq(known, storage) && part == range,
+        _ => false,
+    })
+}
+
+fn check_deadline(deadline: Option<Instant>) -> Result<(), Error> {
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => {
+            let message = "the time was over before the launch could begin";
+            Err(Diagnostic::new(&codes::backend::TIMEOUT, message).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unmovable() -> Error {
+    Diagnostic::new(&codes::backend::OUT_OF_MEMORY, "there is no room for the data of the launch").into()
+}

@@ -1,0 +1,439 @@
+//! Sequences of launches that are recorded once and replayed as one.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+use smallvec::SmallVec;
+use vyre_driver::backend::{Binding, Launch as BackendLaunch, Order, Recording, Step, Ticket};
+use vyre_driver::metrics::Counter;
+use vyre_foundation::ir::DataType;
+use vyre_foundation::launch::Writes;
+use vyre_spec::{BackendId, Diagnostic, codes};
+
+use crate::array::{Array, Element};
+use crate::engine::{Arg, Core, Ready, Request, lock};
+use crate::launches::Launch;
+use crate::runtime::{Deps, Device, Job, Storage};
+use crate::{Engine, Error, Kernel};
+
+/// A sequence of launches and copies in the making. See [`Graph`].
+pub struct Recorder {
+    engine: Engine,
+    places: Vec<PlaceSpec>,
+    nodes: Vec<Node>,
+    on: Option<BackendId>,
+}
+
+/// An array of a graph: its own, or one that each replay is given.
+pub struct Place<T> {
+    index: usize,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
+struct PlaceSpec {
+    /// What a replay binds to it; `None` where it is the graph's own.
+    name: Option<String>,
+    bytes: u64,
+    ty: Option<DataType>,
+    size: usize,
+    /// The first step that uses it needs what it held before.
+    keep: bool,
+    used: bool,
+    written: bool,
+    own: Option<Arc<Storage>>,
+}
+
+enum Node {
+    Launch { core: Arc<Core>, places: SmallVec<[usize; 8]>, grid: Option<[u32; 3]> },
+    Copy { from: usize, to: usize },
+}
+
+/// A recorded sequence of launches and copies with open places for arrays. Replaying it is one submission where the device can, and
+/// skips planning and choosing everywhere. Its steps run one after another on one device.
+///
+/// ```
+/// # fn main() -> Result<(), vyre::Error> {
+/// let engine = vyre::Engine::builder().without_disk().open()?;
+/// let double = engine.kernel(&vyre::wgsl("
+///     @group(0) @binding(0) var<storage, read> a: array<u32>;
+///     @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+///     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+///         if id.x < arrayLength(&out) { out[id.x] = a[id.x] * 2u; }
+///     }")?)?;
+/// let mut recorder = engine.record();
+/// let x = recorder.place::<u32>("x", 3);
+/// let between = recorder.array::<u32>(3);
+/// for _ in 0..2 {
+///     recorder.launch(&double).bind("a", x).bind("out", between).add()?;
+///     recorder.copy(between, x)?;
+/// }
+/// let graph = recorder.finish()?;
+/// let mut values = engine.array(&[1u32, 2, 3])?;
+/// for _ in 0..3 {
+///     graph.replay().bind("x", &mut values).launch()?;
+/// }
+/// assert_eq!(values.to_vec()?, [64, 128, 192]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Graph {
+    engine: Engine,
+    places: Vec<PlaceSpec>,
+    nodes: Vec<Node>,
+    device: Arc<Device>,
+    /// For each launch, what it needs on the device.
+    ready: Vec<Option<Arc<Ready>>>,
+    recorded: Mutex<Option<Recorded>>,
+}
+
+/// What the device has recorded, and for which memory.
+struct Recorded {
+    recording: Arc<dyn Recording>,
+    bindings: SmallVec<[Binding; 8]>,
+}
+
+impl Engine {
+    /// Starts to record a sequence of launches and copies.
+    pub fn record(&self) -> Recorder {
+        Recorder { engine: self.clone(), places: Vec::new(), nodes: Vec::new(), on: None }
+    }
+}
+
+impl Recorder {
+    /// An array of so many elements that each replay is given under this name.
+    pub fn place<T: Element>(&mut self, name: &str, length: usize) -> Place<T> {
+        self.add_place::<T>(Some(name.to_owned()), length)
+    }
+
+    /// An array of so many zeros that is the graph's own and keeps its contents between replays.
+    pub fn array<T: Element>(&mut self, length: usize) -> Place<T> {
+        self.add_place::<T>(None, length)
+    }
+
+    fn add_place<T: Element>(&mut self, name: Option<String>, length: usize) -> Place<T> {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        let own = name.is_none().then(|| Storage::zeros(&self.engine.inner, bytes));
+        let (ty, size) = (T::data_type(), size_of::<T>());
+        self.places.push(PlaceSpec { name, bytes, ty, size, keep: false, used: false, written: false, own });
+        Place { index: self.places.len() - 1, element: PhantomData }
+    }
+
+    /// The backend that replays it, instead of the fastest one that is known for its first launch.
+    pub fn on(&mut self, backend: &str) -> &mut Recorder {
+        self.on = Some(backend.into());
+        self
+    }
+
+    /// A launch as the next step.
+    pub fn launch<'a>(&'a mut self, kernel: &Kernel) -> RecordedLaunch<'a> {
+        let core = kernel.core().clone();
+        let places = core.slots.iter().map(|_| usize::MAX).collect();
+        RecordedLaunch { recorder: self, core, places, grid: None, wrong: None }
+    }
+
+    /// A copy of a whole array as the next step.
+    pub fn copy<T: Element>(&mut self, from: Place<T>, to: Place<T>) -> Result<(), Error> {
+        if self.places[from.index].bytes != self.places[to.index].bytes {
+            return Err(Diagnostic::new(&codes::engine::SHAPE, "the two arrays of a copy differ in length").into());
+        }
+        self.places[from.index].use_for(true, false);
+        self.places[to.index].use_for(false, true);
+        self.nodes.push(Node::Copy { from: from.index, to: to.index });
+        Ok(())
+    }
+
+    /// Compiles and keeps the sequence.
+    pub fn finish(self) -> Result<Graph, Error> {
+        let Recorder { engine, places, nodes, on } = self;
+        let inner = &engine.inner;
+        let sizes = |used: &SmallVec<[usize; 8]>| -> SmallVec<[u64; 8]> {
+            used.iter().map(|&place| places[place].bytes).collect()
+        };
+        let mut device = on.as_ref().map(|id| inner.device(id.as_str())).transpose()?;
+        let mut ready = Vec::with_capacity(nodes.len());
+        for node in &nodes {
+            let Node::Launch { core, places: used, grid } = node else {
+                ready.push(None);
+                continue;
+            };
+            let request = Request { grid: *grid, on: on.clone(), ..Request::default() };
+            let made = inner.ready_for_graph(core, &sizes(used), &request, device.as_ref())?;
+            device.get_or_insert_with(|| made.device().clone());
+            ready.push(Some(made));
+        }
+        let device = match device {
+            Some(device) => device,
+            None => inner.any_device()?,
+        };
+        Ok(Graph { engine, places, nodes, device, ready, recorded: Mutex::default() })
+    }
+}
+
+impl PlaceSpec {
+    fn use_for(&mut self, keep: bool, write: bool) {
+        if !self.used {
+            self.keep = keep;
+        }
+        self.used = true;
+        self.written |= write;
+    }
+}
+
+/// A launch that is being recorded.
+#[must_use = "it is recorded by `add`"]
+pub struct RecordedLaunch<'a> {
+    recorder: &'a mut Recorder,
+    core: Arc<Core>,
+    places: SmallVec<[usize; 8]>,
+    grid: Option<[u32; 3]>,
+    wrong: Option<Error>,
+}
+
+impl RecordedLaunch<'_> {
+    /// Binds an array of the graph to one of the kernel's buffers, by name.
+    pub fn bind<T: Element>(mut self, name: &str, place: Place<T>) -> Self {
+        let checked = self.core.slot(name).and_then(|slot| {
+            self.core.check_element(slot, T::data_type().as_ref(), size_of::<T>())?;
+            Ok(slot)
+        });
+        match checked {
+            Ok(slot) => self.places[slot] = place.index,
+            Err(error) => {
+                self.wrong.get_or_insert(error);
+            }
+        }
+        self
+    }
+
+    /// Workgroups per axis, instead of those that follow from the arrays.
+    pub fn grid(mut self, grid: [u32; 3]) -> Self {
+        self.grid = Some(grid);
+        self
+    }
+
+    /// Records it as the next step.
+    pub fn add(self) -> Result<(), Error> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        for (slot, &place) in self.core.slots.iter().zip(&self.places) {
+            if place == usize::MAX {
+                let message = format!("nothing is bound to buffer `{}`", slot.name);
+                return Err(Diagnostic::new(&codes::engine::NOT_SET, message).into());
+            }
+        }
+        for (at, slot) in self.core.slots.iter().enumerate() {
+            let writes = slot.access.writes != Writes::None;
+            let twice = self.places.iter().enumerate().any(|(other, &place)| other != at && place == self.places[at]);
+            if writes && twice {
+                let message = format!("`{}` is written and bound to another buffer of the same launch", slot.name);
+                return Err(Diagnostic::new(&codes::engine::BOUND_TWICE, message).into());
+            }
+            // Whether all of it is written is known when the sizes are; until then its contents are kept.
+            self.recorder.places[self.places[at]].use_for(true, writes);
+        }
+        self.recorder.nodes.push(Node::Launch { core: self.core, places: self.places, grid: self.grid });
+        Ok(())
+    }
+}
+
+impl Graph {
+    /// The backend that replays it.
+    pub fn backend(&self) -> &str {
+        self.device.id.as_str()
+    }
+
+    /// Number of steps.
+    pub fn steps(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A replay without anything bound yet.
+    pub fn replay(&self) -> Replay<'_> {
+        let args = self.places.iter().map(|_| None).collect();
+        Replay { graph: self, args, wrong: None }
+    }
+
+    /// The steps on this memory.
+    fn step(&self, node: usize, bindings: &[Binding]) -> Result<Step, Error> {
+        match (&self.nodes[node], &self.ready[node]) {
+            (Node::Launch { places, .. }, Some(ready)) => {
+                let (pipeline, grid) = ready.launch().ok_or_else(not_resident)?;
+                let bindings = places.iter().map(|&place| bindings[place].clone()).collect();
+                Ok(Step::Launch { pipeline: pipeline.clone(), bindings, grid })
+            }
+            (Node::Copy { from, to }, _) => Ok(Step::Copy { from: bindings[*from].clone(), to: bindings[*to].clone() }),
+            (Node::Launch { .. }, None) => Err(not_resident()),
+        }
+    }
+
+    fn submit(&self, bindings: SmallVec<[Binding; 8]>, deps: &Deps) -> Result<Arc<Job>, Error> {
+        let (backend, inner) = (&self.device.backend, &self.engine.inner);
+        let queue = deps.queue.unwrap_or_else(|| self.device.fresh_queue());
+        let order = Order { queue, after: &deps.after, deadline: None };
+        if !backend.capabilities().recordings {
+            return self.submit_each(&bindings, order, deps);
+        }
+        let mut recorded = lock(&self.recorded);
+        match &mut *recorded {
+            Some(known) => {
+                let changed: SmallVec<[usize; 8]> =
+                    (0..bindings.len()).filter(|&at| !is_same(&known.bindings[at], &bindings[at])).collect();
+                if !changed.is_empty() {
+                    let uses = |node: &Node| match node {
+                        Node::Launch { places, .. } => places.iter().any(|place| changed.contains(place)),
+                        Node::Copy { from, to } => changed.contains(from) || changed.contains(to),
+                    };
+                    let mut steps = Vec::new();
+                    for at in (0..self.nodes.len()).filter(|&at| uses(&self.nodes[at])) {
+                        steps.push((at, self.step(at, &bindings)?));
+                    }
+                    backend.revise(&known.recording, &steps)?;
+                    known.bindings = bindings;
+                }
+            }
+            None => {
+                let steps = (0..self.nodes.len()).map(|at| self.step(at, &bindings)).collect::<Result<Vec<_>, _>>()?;
+                *recorded = Some(Recorded { recording: backend.record(&steps)?, bindings });
+            }
+        }
+        let Some(known) = &*recorded else { return Err(not_resident()) };
+        let ticket = backend.replay(&known.recording, &order)?;
+        Ok(inner.start_job(&self.device, ticket, None, deps.parents.clone()))
+    }
+
+    /// One step after another where the device can't replay them as one.
+    fn submit_each(&self, bindings: &[Binding], order: Order<'_>, deps: &Deps) -> Result<Arc<Job>, Error> {
+        let (backend, inner) = (&self.device.backend, &self.engine.inner);
+        let mut last: Option<Arc<Job>> = None;
+        let mut parents = deps.parents.clone();
+        for at in 0..self.nodes.len() {
+            let before: SmallVec<[Ticket; 1]> = last.iter().map(|job| job.ticket).collect();
+            let after = if last.is_some() { &before[..] } else { order.after };
+            let order = Order { after, ..order };
+            let ticket = match self.step(at, bindings)? {
+                Step::Launch { pipeline, bindings, grid } => {
+                    backend.submit(&pipeline, &BackendLaunch { bindings: &bindings, grid, timed: false, order })?
+                }
+                Step::Copy { from, to } => backend.copy(&from, &to, &order)?,
+                Step::Clear(part) => backend.clear(&part, &order)?,
+            };
+            let job = inner.start_job(&self.device, ticket, None, std::mem::take(&mut parents));
+            parents.push(job.clone());
+            last = Some(job);
+        }
+        last.ok_or_else(|| Diagnostic::new(&codes::engine::NOT_RUN, "the graph has no steps").into())
+    }
+}
+
+fn is_same(a: &Binding, b: &Binding) -> bool {
+    a.buffer.is_same(&b.buffer) && a.offset == b.offset && a.bytes == b.bytes
+}
+
+fn not_resident() -> Error {
+    Diagnostic::new(&codes::backend::NOT_RESIDENT, "graphs run on backends with a device-resident path").into()
+}
+
+/// A replay in the making.
+#[must_use = "nothing runs until `launch` or `run`"]
+pub struct Replay<'a> {
+    graph: &'a Graph,
+    args: SmallVec<[Option<Arg<'a>>; 8]>,
+    wrong: Option<Error>,
+}
+
+impl<'a> Replay<'a> {
+    /// Gives an open place its array, by name.
+    pub fn bind<T: Element>(mut self, name: &str, array: &'a mut Array<T>) -> Replay<'a> {
+        let found = self.graph.places.iter().position(|place| place.name.as_deref() == Some(name));
+        let checked = match found {
+            None => {
+                let names: Vec<&str> = self.graph.places.iter().filter_map(|place| place.name.as_deref()).collect();
+                let message = format!("`{name}` is not a place of the graph; known: {}", names.join(", "));
+                Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message))
+            }
+            Some(at) => {
+                let place = &self.graph.places[at];
+                let bytes = array.storage().bytes;
+                if place.ty != T::data_type() || place.size != size_of::<T>() {
+                    let message = format!("place `{name}` was recorded with elements of another type");
+                    Err(Diagnostic::new(&codes::engine::WRONG_ELEMENT, message))
+                } else if place.bytes != bytes {
+                    let message = format!("place `{name}` was recorded with {} bytes, not {bytes}", place.bytes);
+                    Err(Diagnostic::new(&codes::engine::SHAPE, message))
+                } else {
+                    Ok(at)
+                }
+            }
+        };
+        match checked {
+            Ok(at) => self.args[at] = Some(Arg::Write(array.storage_mut())),
+            Err(problem) => {
+                self.wrong.get_or_insert(problem.into());
+            }
+        }
+        self
+    }
+
+    /// Queues the whole sequence and returns at once.
+    pub fn launch(mut self) -> Result<Launch, Error> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        let graph = self.graph;
+        let inner = &graph.engine.inner;
+        inner.metrics.add(Counter::Dispatches, 1);
+        let mut deps = Deps::until(None);
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
+        for (at, place) in graph.places.iter().enumerate() {
+            let storage: &Arc<Storage> = match (&place.own, &mut self.args[at]) {
+                (Some(own), _) => own,
+                (None, Some(Arg::Write(storage))) => {
+                    if place.written && Arc::strong_count(storage) > 1 {
+                        unshared.push((at, storage.duplicate()?));
+                        &unshared[unshared.len() - 1].1
+                    } else {
+                        storage
+                    }
+                }
+                (None, _) => {
+                    let name = place.name.as_deref().unwrap_or_default();
+                    let message = format!("nothing is bound to place `{name}` of the graph");
+                    return Err(Diagnostic::new(&codes::engine::NOT_SET, message).into());
+                }
+            };
+            let whole = 0..storage.bytes;
+            bindings.push(storage.prepare(&graph.device, &whole, place.keep, place.written, &mut deps)?);
+        }
+        let job = graph.submit(bindings, &deps)?;
+        for (at, own) in unshared {
+            if let Some(Arg::Write(storage)) = &mut self.args[at] {
+                **storage = own;
+            }
+        }
+        for (place, arg) in graph.places.iter().zip(&self.args) {
+            let storage = match (&place.own, arg) {
+                (Some(own), _) => own,
+                (None, Some(Arg::Write(storage))) => &**storage,
+                (None, _) => continue,
+            };
+            storage.launched(&job, &(0..storage.bytes), place.written);
+        }
+        graph.device.throttle(job.ticket)?;
+        Ok(Launch::new(inner.clone(), Some(job)))
+    }
+
+    /// Replays and waits.
+    pub fn run(self) -> Result<(), Error> {
+        self.launch()?.wait()
+    }
+}

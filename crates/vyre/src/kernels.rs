@@ -1,0 +1,264 @@
+//! Kernels: programs that are ready to be launched on arrays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use vyre_driver::DispatchConfig;
+use vyre_driver::specialization::SpecValue;
+use vyre_foundation::ValidProgram;
+use vyre_foundation::ir::{DataType, Program};
+use vyre_spec::{BackendId, Diagnostic, codes};
+
+use crate::array::{Array, ArrayView, ArrayViewMut, Buffer, Element};
+use crate::engine::{Arg, Core, Request};
+use crate::launches::Launch;
+use crate::{Engine, Error, Explanation};
+
+/// A program that is ready to be launched. It does not change, is cheap to clone, and is compiled, tuned and cached as a whole; threads
+/// may share it. See [`Array`] for an example.
+#[derive(Clone)]
+pub struct Kernel {
+    engine: Engine,
+    core: Arc<Core>,
+}
+
+impl Engine {
+    /// A kernel of a program.
+    pub fn kernel(&self, program: &Program) -> Result<Kernel, Error> {
+        self.kernel_with(program, &DispatchConfig::default())
+    }
+
+    /// [`Engine::kernel`] with a configuration that holds for all its launches.
+    pub fn kernel_with(&self, program: &Program, config: &DispatchConfig) -> Result<Kernel, Error> {
+        let core = self.inner.core(program, config, None)?;
+        Ok(Kernel { engine: self.clone(), core })
+    }
+}
+
+impl Kernel {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The program.
+    pub fn program(&self) -> &ValidProgram {
+        &self.core.program
+    }
+
+    /// The same kernel with another value of a specialization constant (WGSL's `override`).
+    pub fn set(&self, name: &str, value: impl Into<SpecValue>) -> Result<Kernel, Error> {
+        let mut config = self.core.config.clone();
+        config.specialization.insert(name, value);
+        let core = self.engine.inner.core(self.program(), &config, self.core.only.as_ref())?;
+        Ok(Kernel { engine: self.engine.clone(), core })
+    }
+
+    /// The same kernel on one backend and no other.
+    pub fn on(&self, backend: &str) -> Result<Kernel, Error> {
+        self.engine.inner.device(backend)?;
+        let core = self.engine.inner.core(self.program(), &self.core.config, Some(&backend.into()))?;
+        Ok(Kernel { engine: self.engine.clone(), core })
+    }
+
+    /// A launch without anything bound yet.
+    pub fn call(&self) -> Call<'_> {
+        let args = (0..self.core.slots.len()).map(|_| None).collect();
+        let request = Request { interruptible: self.core.config.timeout.is_some(), ..Request::default() };
+        Call { kernel: self, args, request, wrong: None }
+    }
+
+    /// A launch with an array bound to one of the kernel's buffers, by name.
+    pub fn bind<'a>(&'a self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
+        self.call().bind(name, value)
+    }
+
+    /// A launch with a value for one of the kernel's uniform or small read-only buffers, by name.
+    pub fn value<'a, T: Element>(&'a self, name: &str, value: &T) -> Call<'a> {
+        self.call().value(name, value)
+    }
+
+    /// What was chosen for its latest launch, what else was possible, and on what evidence.
+    pub fn explain(&self) -> Explanation {
+        self.engine.inner.explain(&self.core)
+    }
+}
+
+/// A launch in the making.
+#[must_use = "nothing runs until `launch` or `run`"]
+pub struct Call<'a> {
+    kernel: &'a Kernel,
+    args: SmallVec<[Option<Arg<'a>>; 8]>,
+    request: Request,
+    /// The first mistake, told when it is launched.
+    wrong: Option<Error>,
+}
+
+/// What can be bound to a kernel's buffer.
+pub trait Bindable<'a>: private::Bind<'a> {}
+impl<'a, B: private::Bind<'a>> Bindable<'a> for B {}
+
+mod private {
+    use super::{Arg, DataType, Element};
+
+    /// Bytes to be bound, with the type and the size of an element where they are known.
+    pub struct Bound<'a> {
+        pub(super) arg: Arg<'a>,
+        pub(super) ty: Option<DataType>,
+        pub(super) size: usize,
+    }
+
+    impl<'a> Bound<'a> {
+        pub(super) fn of<T: Element>(arg: Arg<'a>) -> Bound<'a> {
+            Bound { arg, ty: T::data_type(), size: size_of::<T>() }
+        }
+    }
+
+    pub trait Bind<'a> {
+        fn into_bound(self) -> Bound<'a>;
+    }
+}
+
+use private::Bound;
+
+impl<'a, T: Element> private::Bind<'a> for &'a Array<T> {
+    fn into_bound(self) -> Bound<'a> {
+        Bound::of::<T>(Arg::Read(self.storage(), 0..self.storage().bytes))
+    }
+}
+
+impl<'a, T: Element> private::Bind<'a> for &'a mut Array<T> {
+    fn into_bound(self) -> Bound<'a> {
+        Bound::of::<T>(Arg::Write(self.storage_mut()))
+    }
+}
+
+impl<'a, T: Element> private::Bind<'a> for ArrayView<'a, T> {
+    fn into_bound(self) -> Bound<'a> {
+        Bound::of::<T>(Arg::Read(self.storage, self.bytes()))
+    }
+}
+
+impl<'a, T: Element> private::Bind<'a> for ArrayViewMut<'a, T> {
+    fn into_bound(self) -> Bound<'a> {
+        Bound::of::<T>(Arg::Part(self.storage, self.bytes()))
+    }
+}
+
+impl<'a> private::Bind<'a> for &'a Buffer {
+    fn into_bound(self) -> Bound<'a> {
+        Bound { arg: Arg::Read(&self.storage, 0..self.storage.bytes), ty: None, size: 1 }
+    }
+}
+
+impl<'a> private::Bind<'a> for &'a mut Buffer {
+    fn into_bound(self) -> Bound<'a> {
+        Bound { arg: Arg::Write(&mut self.storage), ty: None, size: 1 }
+    }
+}
+
+macro_rules! scalars {
+    ($($scalar:ty),*) => {
+        $(impl<'a> private::Bind<'a> for $scalar {
+            fn into_bound(self) -> Bound<'a> {
+                Bound::of::<$scalar>(Arg::Value(SmallVec::from_slice(bytemuck::bytes_of(&self))))
+            }
+        })*
+    };
+}
+
+scalars!(u32, i32, f32, u64, i64, f64);
+
+impl<'a> Call<'a> {
+    /// Binds an array, a part of one, or a number to one of the kernel's buffers, by name. What the kernel writes is bound as `&mut`.
+    pub fn bind(self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
+        let Bound { arg, ty, size } = value.into_bound();
+        self.put(name, arg, ty.as_ref(), size)
+    }
+
+    /// Gives a uniform or small read-only buffer its contents.
+    pub fn value<T: Element>(self, name: &str, value: &T) -> Call<'a> {
+        let bytes = SmallVec::from_slice(bytemuck::bytes_of(value));
+        self.put(name, Arg::Value(bytes), T::data_type().as_ref(), size_of::<T>())
+    }
+
+    fn put(mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) -> Call<'a> {
+        let checked = self.kernel.core.slot(name).and_then(|slot| {
+            self.kernel.core.check_arg(slot, &arg, ty, size)?;
+            match self.args[slot] {
+                None => Ok(slot),
+                Some(_) => {
+                    let message = format!("buffer `{name}` is bound twice in one launch");
+                    Err(Diagnostic::new(&codes::engine::BOUND_TWICE, message).into())
+                }
+            }
+        });
+        match checked {
+            Ok(slot) => self.args[slot] = Some(arg),
+            Err(error) => {
+                self.wrong.get_or_insert(error);
+            }
+        }
+        self
+    }
+
+    /// Workgroups per axis, instead of those that follow from the arrays.
+    pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
+        self.request.grid = Some(grid);
+        self
+    }
+
+    /// One backend and no other.
+    pub fn on(mut self, backend: &str) -> Call<'a> {
+        self.request.on = Some(BackendId::from(backend));
+        self
+    }
+
+    /// Ends the launch when it is not done so long after this call: compiling, moving data and waiting for its turn count. What it would
+    /// have written is then lost, and nothing else.
+    pub fn timeout(mut self, timeout: Duration) -> Call<'a> {
+        self.request.timeout = Some(timeout);
+        self.request.interruptible = true;
+        self
+    }
+
+    /// Compiles the kernel so that [`Launch::cancel`] ends it after it has begun.
+    pub fn cancellable(mut self) -> Call<'a> {
+        self.request.interruptible = true;
+        self
+    }
+
+    /// A name for messages and traces.
+    pub fn label(mut self, label: &str) -> Call<'a> {
+        self.request.label = Some(label.into());
+        self
+    }
+
+    /// Queues the launch and returns at once, as far as everything is where it is needed. An error means that nothing was launched and no
+    /// array has changed.
+    pub fn launch(mut self) -> Result<Launch, Error> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        let core = &self.kernel.core;
+        let mut args: SmallVec<[Arg<'_>; 8]> = SmallVec::new();
+        for (slot, arg) in self.args.drain(..).enumerate() {
+            args.push(arg.ok_or_else(|| {
+                let message = format!("nothing is bound to buffer `{}`", core.slots[slot].name);
+                Diagnostic::new(&codes::engine::NOT_SET, message)
+                    .with_fix("Bind an array with `bind`, or a value with `value`.")
+            })?);
+        }
+        if self.request.timeout.is_none() {
+            self.request.timeout = core.config.timeout;
+        }
+        let inner = &self.kernel.engine.inner;
+        let job = inner.launch(core, &mut args, &self.request)?;
+        Ok(Launch::new(inner.clone(), job))
+    }
+
+    /// Launches and waits.
+    pub fn run(self) -> Result<(), Error> {
+        self.launch()?.wait()
+    }
+}

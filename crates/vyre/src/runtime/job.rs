@@ -1,0 +1,258 @@
+//! Pieces of work under way, each with its own fate.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use vyre_driver::BackendError;
+use vyre_driver::backend::{Completion, Ticket};
+use vyre_spec::{Diagnostic, codes};
+
+use super::Device;
+use crate::Error;
+use crate::engine::lock;
+
+/// One piece of work on a device. It is done when the device is done with it and everything that it read was good; else it has failed,
+/// and what it wrote is lost.
+pub(crate) struct Job {
+    pub(crate) device: Arc<Device>,
+    pub(crate) ticket: Ticket,
+    label: Option<Arc<str>>,
+    state: AtomicU8,
+    ending: AtomicU8,
+    error: OnceLock<Error>,
+    device_ns: OnceLock<u64>,
+    /// Those whose results it works on and whose fate was not known when it was launched.
+    parents: Mutex<SmallVec<[Arc<Job>; 4]>>,
+    /// Somebody was told of the failure.
+    told: AtomicBool,
+}
+
+const RUNNING: u8 = 0;
+const DONE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Why a job was told to end.
+const CANCELLED: u8 = 1;
+const LATE: u8 = 2;
+
+impl Job {
+    fn new(device: Arc<Device>, ticket: Ticket, label: Option<Arc<str>>, parents: SmallVec<[Arc<Job>; 4]>) -> Job {
+        Job {
+            device,
+            ticket,
+            label,
+            state: AtomicU8::new(RUNNING),
+            ending: AtomicU8::new(0),
+            error: OnceLock::new(),
+            device_ns: OnceLock::new(),
+            parents: Mutex::new(parents),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// What became of it: `None` while it is not over. Never waits. Whoever asks is told.
+    pub(crate) fn poll(&self) -> Option<Result<(), Error>> {
+        let outcome = self.look();
+        if matches!(outcome, Some(Err(_))) {
+            self.told.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn look(&self) -> Option<Result<(), Error>> {
+        match self.state.load(Ordering::Acquire) {
+            DONE => Some(Ok(())),
+            FAILED => Some(Err(self.failure())),
+            _ => self.settle(self.device.backend.poll(self.ticket)),
+        }
+    }
+
+    /// Whether it ended well; `None` while it is not over. Nobody is told.
+    pub(crate) fn poll_quietly(&self) -> Option<bool> {
+        self.look().map(|outcome| outcome.is_ok())
+    }
+
+    /// It is known to be done, and well.
+    pub(crate) fn is_good(&self) -> bool {
+        matches!(self.look(), Some(Ok(())))
+    }
+
+    /// The device is done with it, whatever came of it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.load(Ordering::Acquire) != RUNNING || !matches!(self.device.backend.poll(self.ticket), Ok(None))
+    }
+
+    /// Waits for its end, at most until the deadline; false when that came first.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<bool, Error> {
+        loop {
+            if let Some(outcome) = self.poll() {
+                return outcome.map(|()| true);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let waited = self.device.backend.wait(self.ticket, left);
+            if self.settle(waited).is_some() {
+                continue;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn settle(&self, outcome: Result<Option<Completion>, BackendError>) -> Option<Result<(), Error>> {
+        match outcome {
+            Ok(None) => None,
+            Ok(Some(completion)) => {
+                let parents: SmallVec<[Arc<Job>; 4]> = lock(&self.parents).clone();
+                for parent in &parents {
+                    match parent.look() {
+                        None => return None,
+                        Some(Err(error)) => return Some(Err(self.fail(error))),
+                        Some(Ok(())) => {}
+                    }
+                }
+                if let Some(ns) = completion.device_ns {
+                    let _ = self.device_ns.set(ns);
+                }
+                // A thread that settled it meanwhile came to the same answer.
+                let _ = self.state.compare_exchange(RUNNING, DONE, Ordering::AcqRel, Ordering::Acquire);
+                lock(&self.parents).clear();
+                Some(Ok(()))
+            }
+            Err(error) => Some(Err(self.fail(self.describe(error)))),
+        }
+    }
+
+    fn describe(&self, error: BackendError) -> Error {
+        let name = self.name();
+        if error.code() != codes::backend::STOPPED.id {
+            let error = Error::from(error);
+            return error.retold(format!("{name} failed: {}", error.message()));
+        }
+        match self.ending.load(Ordering::Acquire) {
+            LATE => Diagnostic::new(&codes::backend::TIMEOUT, format!("{name} was stopped at its timeout")).into(),
+            _ => Diagnostic::new(&codes::engine::CANCELLED, format!("{name} was cancelled")).into(),
+        }
+    }
+
+    fn name(&self) -> String {
+        match &self.label {
+            Some(label) => format!("launch `{label}`"),
+            None => "a launch".to_owned(),
+        }
+    }
+
+    fn fail(&self, error: Error) -> Error {
+        let error = self.error.get_or_init(|| error).clone();
+        self.state.store(FAILED, Ordering::Release);
+        lock(&self.parents).clear();
+        error
+    }
+
+    fn failure(&self) -> Error {
+        match self.error.get() {
+            Some(error) => error.clone(),
+            None => BackendError::new("a launch failed").into(),
+        }
+    }
+
+    /// Waits for the device to be done with it, without being told how it ended.
+    pub(crate) fn wait_quietly(&self) {
+        while !self.is_over() && self.device.backend.wait(self.ticket, None).is_ok() {}
+    }
+
+    /// Time on the device, where it was measured and it is done.
+    pub(crate) fn device_ns(&self) -> Option<u64> {
+        self.device_ns.get().copied()
+    }
+
+    /// Tells it to end.
+    pub(crate) fn cancel(&self, late: bool) -> Result<(), Error> {
+        let why = if late { LATE } else { CANCELLED };
+        let _ = self.ending.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire);
+        Ok(self.device.backend.cancel(self.ticket)?)
+    }
+
+    /// An error that nobody was told of.
+    fn untold(&self) -> Option<Error> {
+        match self.look() {
+            Some(Err(error)) if !self.told.swap(true, Ordering::Relaxed) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Every job that somebody may still ask about, in the order of launching; those that nobody holds any more are used again.
+#[derive(Default)]
+pub(crate) struct Jobs(Mutex<VecDeque<Arc<Job>>>);
+
+impl Jobs {
+    /// A new job. What an old one in its place had to tell is told to `notice`.
+    pub(crate) fn start(
+        &self,
+        device: &Arc<Device>,
+        ticket: Ticket,
+        label: Option<&Arc<str>>,
+        parents: SmallVec<[Arc<Job>; 4]>,
+        notice: &dyn Fn(Error),
+    ) -> Arc<Job> {
+        let mut jobs = lock(&self.0);
+        // A job whose last array waits for its next writer stays for long, so a few are looked at.
+        for _ in 0..4 {
+            let Some(mut job) = jobs.pop_front() else { break };
+            match Arc::get_mut(&mut job) {
+                Some(old) if old.is_over() => {
+                    if let Some(error) = old.untold() {
+                        notice(error);
+                    }
+                    old.device.backend.forget(old.ticket);
+                    if Arc::ptr_eq(&old.device, device) {
+                        old.ticket = ticket;
+                        old.label = label.cloned();
+                        *old.state.get_mut() = RUNNING;
+                        *old.ending.get_mut() = 0;
+                        old.error = OnceLock::new();
+                        old.device_ns = OnceLock::new();
+                        *old.parents.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) = parents;
+                        *old.told.get_mut() = false;
+                    } else {
+                        *old = Job::new(device.clone(), ticket, label.cloned(), parents);
+                    }
+                    jobs.push_back(job.clone());
+                    return job;
+                }
+                _ => jobs.push_back(job),
+            }
+        }
+        let job = Arc::new(Job::new(device.clone(), ticket, label.cloned(), parents));
+        jobs.push_back(job.clone());
+        job
+    }
+
+    /// Waits for everything that is under way. The errors that nobody was told of are given.
+    pub(crate) fn finish(&self) -> Vec<Error> {
+        let all: Vec<Arc<Job>> = lock(&self.0).iter().cloned().collect();
+        for job in &all {
+            job.wait_quietly();
+        }
+        drop(all);
+        self.untold()
+    }
+
+    /// Errors of work that is over, that nobody holds, and that nobody was told of. Such work is forgotten.
+    pub(crate) fn untold(&self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        lock(&self.0).retain(|job| {
+            let done = Arc::strong_count(job) == 1 && job.is_over();
+            if done {
+                errors.extend(job.untold());
+                job.device.backend.forget(job.ticket);
+            }
+            !done
+        });
+        errors
+    }
+}

@@ -1,0 +1,17 @@
+//! What arrays and launches stand on: devices and their memory, pieces of work and their fates, and values that may have copies in
+//! several places.
+
+mod device;
+mod host;
+mod job;
+mod memory;
+mod storage;
+mod watcher;
+
+pub(crate) use device::Device;
+pub(crate) use host::{HostPool, foreign_mut, foreign_ref};
+pub(crate) use job::{Job, Jobs};
+pub(crate) use memory::Block;
+pub use memory::MemoryUse;
+pub(crate) use storage::{Deps, Storage};
+pub(crate) use watcher::{Watcher, WhenDone};

@@ -1,0 +1,529 @@
+//! Arrays and launches: values, order, loss, deadlines, memory.
+
+mod support;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use support::{ENDLESS, Sim};
+use vyre::{Array, Engine, Error, Kernel, Program, VyreBackend, codes};
+
+const ADD: &str = "
+    @group(0) @binding(0) var<storage, read> a: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+    override step: u32 = 1u;
+    @compute @workgroup_size(64) fn add(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&out) { out[id.x] = a[id.x] + step; }
+    }";
+
+const INCREMENT: &str = "
+    @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+    @compute @workgroup_size(64) fn increment(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&x) { x[id.x] += 1u; }
+    }";
+
+const SCALE: &str = "
+    struct Params { factor: f32, offset: f32 }
+    @group(0) @binding(0) var<uniform> params: Params;
+    @group(0) @binding(1) var<storage, read> x: array<f32>;
+    @group(0) @binding(2) var<storage, read_write> y: array<f32>;
+    @compute @workgroup_size(64) fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&y) { y[id.x] = x[id.x] * params.factor + params.offset; }
+    }";
+
+/// Never ends by itself on any backend, and writes to `x`.
+fn endless() -> Program {
+    let source = format!(
+        "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+         @compute @workgroup_size(64) fn {ENDLESS}(@builtin(global_invocation_id) id: vec3<u32>) {{
+             loop {{ if x[0] == 4000000000u {{ break; }} x[id.x % 2u] = 7u; }}
+         }}"
+    );
+    vyre::wgsl(&source).unwrap()
+}
+
+/// An endless launch was ended at its time, or by a driver that can't make so many rounds.
+fn is_ended(error: &Error) -> bool {
+    [codes::backend::TIMEOUT.id, codes::wgpu::LOOP_LIMIT.id].contains(&error.code())
+}
+
+fn engine_of(backends: Vec<Arc<dyn VyreBackend>>) -> Engine {
+    let builder = Engine::builder().without_default_backends().without_disk();
+    let count = backends.len() as i32;
+    let with = backends.into_iter().enumerate();
+    with.fold(builder, |builder, (at, backend)| builder.with_backend(backend, count - at as i32)).open().unwrap()
+}
+
+/// An engine on every kind of device that is here: simulated ones with their own memory, and the processor.
+fn engines() -> Vec<(&'static str, Engine)> {
+    let sim = |queues| -> Arc<dyn VyreBackend> { Arc::new(Sim::new("sim", queues, 1 << 30)) };
+    #[allow(unused_mut, reason = "the processor is a feature")]
+    let mut engines = vec![("one queue", engine_of(vec![sim(1)])), ("four queues", engine_of(vec![sim(4)]))];
+    #[cfg(feature = "cpu")]
+    engines.push(("cpu", engine_of(vec![Arc::new(vyre_cpu::CpuBackend::new().unwrap())])));
+    #[cfg(feature = "wgpu")]
+    match vyre_wgpu::WgpuBackend::probe() {
+        Ok(adapter) => engines.push(("wgpu", engine_of(vec![adapter]))),
+        Err(absent) => println!("not on wgpu: {}", absent.message),
+    }
+    #[cfg(feature = "cuda")]
+    match vyre_cuda::CudaBackend::probe() {
+        Ok(device) => engines.push(("cuda", engine_of(vec![device]))),
+        Err(absent) => println!("not on CUDA: {}", absent.message),
+    }
+    engines
+}
+
+fn kernel(engine: &Engine, source: &str) -> Kernel {
+    engine.kernel(&vyre::wgsl(source).unwrap()).unwrap()
+}
+
+#[test]
+fn the_result_of_one_launch_is_the_input_of_the_next() {
+    for (name, engine) in engines() {
+        let add = kernel(&engine, ADD);
+        let mut now = engine.array(&[0u32, 10, 20, 30, 40]).unwrap();
+        let mut next = engine.zeros_like(&now).unwrap();
+        for _ in 0..50 {
+            add.bind("a", &now).bind("out", &mut next).launch().unwrap();
+            std::mem::swap(&mut now, &mut next);
+        }
+        assert_eq!(now.to_vec().unwrap(), [50, 60, 70, 80, 90], "{name}");
+        let by_seven = add.set("step", 7u32).unwrap();
+        by_seven.bind("a", &now).bind("out", &mut next).launch().unwrap();
+        assert_eq!(next.to_vec().unwrap(), [57, 67, 77, 87, 97], "{name}");
+    }
+}
+
+#[test]
+fn a_clone_is_a_value_of_its_own() {
+    for (name, engine) in engines() {
+        let increment = kernel(&engine, INCREMENT);
+        let mut x = engine.array(&[1u32, 2, 3]).unwrap();
+        let before = x.clone();
+        increment.bind("x", &mut x).launch().unwrap();
+        let between = x.clone();
+        increment.bind("x", &mut x).launch().unwrap();
+        x.write_at(0, &[100]).unwrap();
+        assert_eq!(before.to_vec().unwrap(), [1, 2, 3], "{name}");
+        assert_eq!(between.to_vec().unwrap(), [2, 3, 4], "{name}");
+        assert_eq!(x.to_vec().unwrap(), [100, 4, 5], "{name}");
+        let mut copy = engine.zeros::<u32>(3).unwrap();
+        copy.copy_from(&x).unwrap();
+        increment.bind("x", &mut copy).run().unwrap();
+        assert_eq!((x.to_vec().unwrap(), copy.to_vec().unwrap()), (vec![100, 4, 5], vec![101, 5, 6]), "{name}");
+    }
+}
+
+#[test]
+fn parts_are_read_written_and_ordered_by_range() {
+    for (name, engine) in engines() {
+        let increment = kernel(&engine, INCREMENT);
+        let mut x = engine.array(&(0..1000).collect::<Vec<u32>>()).unwrap().shaped([10, 100]).unwrap();
+        {
+            let (mut low, high) = x.split_at_mut(3).unwrap();
+            assert_eq!((low.shape(), high.shape()), (&[3, 100][..], &[7, 100][..]));
+            increment.bind("x", high).launch().unwrap();
+            low.write(&[5; 300]).unwrap();
+            increment.bind("x", low).launch().unwrap();
+        }
+        // A part that starts where no device can bind it.
+        let odd = x.view_mut().unwrap().slice(9..).unwrap();
+        increment.bind("x", odd).launch().unwrap();
+        let mut flat = x.clone().shaped(1000).unwrap();
+        increment.bind("x", flat.slice_mut(1..4).unwrap()).launch().unwrap();
+        let expected: Vec<u32> = (0..1000).map(|i| if i < 300 { 6 } else { i + 1 + u32::from(i >= 900) }).collect();
+        assert_eq!(x.to_vec().unwrap(), expected, "{name}");
+        assert_eq!(flat.slice(..6).unwrap().to_vec().unwrap(), [6, 7, 7, 7, 6, 6], "{name}");
+        assert_eq!(x.slice(9..10).unwrap().slice(..).unwrap().to_vec().unwrap(), expected[900..], "{name}");
+        assert_eq!(x.slice(4..11).err().unwrap().code(), codes::engine::SHAPE.id);
+    }
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Params {
+    factor: f32,
+    offset: f32,
+}
+
+impl vyre::Element for Params {}
+
+#[test]
+fn values_are_given_with_the_launch() {
+    for (name, engine) in engines() {
+        let scale = kernel(&engine, SCALE);
+        let x = engine.array(&[1.0f32, 2.0, 3.0]).unwrap();
+        let mut y = engine.zeros_like(&x).unwrap();
+        for (factor, offset) in [(2.0, 0.0), (2.0, 0.0), (10.0, 1.0)] {
+            scale.value("params", &Params { factor, offset }).bind("x", &x).bind("y", &mut y).launch().unwrap();
+        }
+        assert_eq!(y.to_vec().unwrap(), [11.0, 21.0, 31.0], "{name}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let engine = engine_of(vec![Arc::new(Sim::new("sim", 1, 1 << 30))]);
+    let add = kernel(&engine, ADD);
+    let (a, mut out) = (engine.array(&[1u32, 2]).unwrap(), engine.array(&[9u32, 9]).unwrap());
+    let code =
+        |outcome: Result<vyre::Launch, Error>| outcome.err().map(|error| (error.code(), error.to_string())).unwrap();
+    let (id, text) = code(add.bind("aa", &a).bind("out", &mut out).launch());
+    assert_eq!(id, codes::engine::UNKNOWN_BUFFER.id);
+    assert!(text.contains("Did you mean `a`?"), "{text}");
+    assert_eq!(code(add.bind("a", &a).launch()).0, codes::engine::NOT_SET.id);
+    assert_eq!(code(add.bind("a", &a).bind("a", &a).bind("out", &mut out).launch()).0, codes::engine::BOUND_TWICE.id);
+    let (id, text) = code(add.bind("a", &a).bind("out", &a).launch());
+    assert_eq!(id, codes::engine::READ_ONLY.id);
+    assert!(text.contains("&mut"), "{text}");
+    let floats = engine.array(&[1.0f32]).unwrap();
+    assert_eq!(code(add.bind("a", &floats).bind("out", &mut out).launch()).0, codes::engine::WRONG_ELEMENT.id);
+    let scale = kernel(&engine, SCALE);
+    let (x, mut y) = (engine.array(&[1.0f32]).unwrap(), engine.zeros::<f32>(1).unwrap());
+    let short = scale.value("params", &1.0f32).bind("x", &x).bind("y", &mut y).launch();
+    assert_eq!(code(short).0, codes::ir::LAUNCH_INPUT_SIZE.id);
+    assert_eq!(out.to_vec().unwrap(), [9, 9], "nothing has changed");
+    assert_eq!(engine.array(&[1u32]).unwrap().shaped([2, 3]).unwrap_err().code(), codes::engine::SHAPE.id);
+    assert!(engine.zeros::<u32>([usize::MAX, 2]).is_err());
+    assert_eq!(add.on("nowhere").err().unwrap().code(), codes::registry::UNKNOWN.id);
+}
+
+#[test]
+fn empty_arrays_work() {
+    for (name, engine) in engines() {
+        let add = kernel(&engine, ADD);
+        let a = engine.array::<u32>(&[]).unwrap();
+        let mut out = engine.zeros_like(&a).unwrap();
+        add.bind("a", &a).bind("out", &mut out).run().unwrap();
+        assert!(out.to_vec().unwrap().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_launch_past_its_deadline_ends_alone_and_loses_what_it_writes() {
+    for (name, engine) in engines() {
+        let (forever, increment) = (engine.kernel(&endless()).unwrap(), kernel(&engine, INCREMENT));
+        let (mut bad, mut good) = (engine.zeros::<u32>(64).unwrap(), engine.zeros::<u32>(64).unwrap());
+        increment.bind("x", &mut good).launch().unwrap();
+        let late = Duration::from_millis(400);
+        let launch = forever.bind("x", &mut bad).timeout(late).label("runaway").launch().unwrap();
+        for _ in 0..10 {
+            increment.bind("x", &mut good).launch().unwrap();
+        }
+        // What follows from something lost is lost too, whenever it was launched.
+        let mut after = engine.zeros::<u32>(64).unwrap();
+        let followed = kernel(&engine, ADD).bind("a", &bad).bind("out", &mut after).launch().unwrap();
+        let error = launch.wait().unwrap_err();
+        assert!(is_ended(&error) && error.message().contains("runaway"), "{name}: {error}");
+        assert!(is_ended(&bad.to_vec().unwrap_err()), "{name}");
+        assert!(followed.wait().unwrap_err().message().contains("runaway"), "{name}");
+        assert!(after.to_vec().unwrap_err().message().contains("runaway"), "{name}");
+        let refused = increment.bind("x", &mut bad).launch().err().expect("it is lost");
+        assert!(refused.message().contains("runaway"), "{name}: {refused}");
+        assert_eq!(good.to_vec().unwrap(), [11; 64], "{name}: nobody else notices");
+        // Writing all of it revives it.
+        bad.write(&[3; 64]).unwrap();
+        increment.bind("x", &mut bad).launch().unwrap();
+        assert_eq!(bad.to_vec().unwrap(), [4; 64], "{name}");
+    }
+}
+
+#[test]
+fn cancelling_ends_one_launch_and_waiting_ends_none() {
+    for (name, engine) in engines() {
+        let forever = engine.kernel(&endless()).unwrap();
+        let mut x = engine.zeros::<u32>(64).unwrap();
+        let launch = forever.bind("x", &mut x).cancellable().launch().unwrap();
+        assert!(!launch.wait_timeout(Duration::from_millis(30)).unwrap(), "{name}: it goes on");
+        let early = x.to_vec_within(Duration::from_millis(10)).unwrap_err();
+        assert_eq!(early.code(), codes::backend::TIMEOUT.id, "{name}");
+        assert!(!launch.is_done(), "{name}");
+        launch.cancel().unwrap();
+        assert_eq!(launch.wait().unwrap_err().code(), codes::engine::CANCELLED.id, "{name}");
+        assert_eq!(x.to_vec().unwrap_err().code(), codes::engine::CANCELLED.id, "{name}");
+        // A launch that is done stays done.
+        let mut y = engine.zeros::<u32>(4).unwrap();
+        let done = kernel(&engine, INCREMENT).bind("x", &mut y).cancellable().launch().unwrap();
+        done.wait().unwrap();
+        done.cancel().unwrap();
+        done.wait().unwrap();
+        assert_eq!(y.to_vec().unwrap(), [1; 4], "{name}");
+    }
+}
+
+#[test]
+fn an_error_that_nobody_asks_about_becomes_a_notice() {
+    for (name, engine) in engines() {
+        let forever = engine.kernel(&endless()).unwrap();
+        let mut x = engine.zeros::<u32>(64).unwrap();
+        drop(forever.bind("x", &mut x).timeout(Duration::from_millis(400)).label("orphan").launch().unwrap());
+        drop(x);
+        engine.synchronize();
+        let notices = engine.take_notices();
+        assert!(notices.iter().any(|notice| notice.message.contains("orphan")), "{name}: {notices:?}");
+    }
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn launches_and_reads_are_futures_and_call_back() {
+    for (name, engine) in engines() {
+        let increment = kernel(&engine, INCREMENT);
+        let mut x = engine.zeros::<u32>(100_000).unwrap();
+        let (send, receive) = mpsc::channel();
+        let read = {
+            let launch = increment.bind("x", &mut x).launch().unwrap();
+            launch.on_done(move |outcome| send.send(outcome.is_ok()).unwrap()).unwrap();
+            block_on(launch).unwrap();
+            increment.bind("x", &mut x).launch().unwrap();
+            x.read_async()
+        };
+        // The future holds the value of when it was made.
+        increment.bind("x", &mut x).launch().unwrap();
+        assert_eq!(block_on(read).unwrap(), vec![2; 100_000], "{name}");
+        assert_eq!(x.to_vec().unwrap(), vec![3; 100_000], "{name}");
+        assert!(receive.recv_timeout(Duration::from_secs(10)).unwrap(), "{name}");
+        let mut y = engine.zeros::<u32>(64).unwrap();
+        let late = engine.kernel(&endless()).unwrap();
+        let launch = late.bind("x", &mut y).timeout(Duration::from_millis(400)).launch().unwrap();
+        assert!(is_ended(&block_on(launch).unwrap_err()), "{name}");
+    }
+}
+
+#[test]
+fn independent_launches_run_at_once_where_there_are_queues() {
+    let sim = Arc::new(Sim::new("sim", 4, 1 << 30));
+    let engine = engine_of(vec![sim]);
+    let (forever, increment) = (engine.kernel(&endless()).unwrap(), kernel(&engine, INCREMENT));
+    let (mut stuck, mut free) = (engine.zeros::<u32>(64).unwrap(), engine.zeros::<u32>(64).unwrap());
+    let launch = forever.bind("x", &mut stuck).cancellable().launch().unwrap();
+    increment.bind("x", &mut free).launch().unwrap();
+    assert_eq!(free.to_vec().unwrap(), [1; 64], "it does not wait for the endless one");
+    assert!(!launch.is_done());
+    launch.cancel().unwrap();
+    assert!(launch.wait().is_err());
+}
+
+#[test]
+fn data_follows_the_work_between_devices() {
+    let (one, two) = (Arc::new(Sim::new("one", 2, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));
+    let engine = engine_of(vec![one, two, Arc::new(vyre::ReferenceBackend)]);
+    let increment = kernel(&engine, INCREMENT);
+    let mut x = engine.array(&[0u32; 1000]).unwrap();
+    for round in 0..30u32 {
+        let on = ["one", "two", "reference", "two"][(round % 4) as usize];
+        increment.bind("x", &mut x).on(on).launch().unwrap();
+        if round % 7 == 0 {
+            x.write_at(5, &[round]).unwrap();
+        }
+    }
+    let values = x.to_vec().unwrap();
+    assert_eq!((values[0], values[5]), (30, 28 + 1));
+}
+
+#[test]
+fn halves_of_one_array_live_on_two_devices() {
+    let (one, two) = (Arc::new(Sim::new("one", 2, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));
+    let engine = engine_of(vec![one, two]);
+    let increment = kernel(&engine, INCREMENT);
+    let mut x = engine.zeros::<u32>(2000).unwrap();
+    for _ in 0..5 {
+        let (low, high) = x.split_at_mut(1000).unwrap();
+        increment.bind("x", low).on("one").launch().unwrap();
+        increment.bind("x", high).on("two").launch().unwrap();
+    }
+    assert_eq!(x.to_vec().unwrap(), vec![5; 2000]);
+    increment.bind("x", &mut x).launch().unwrap();
+    assert_eq!(x.to_vec().unwrap(), vec![6; 2000]);
+}
+
+#[test]
+fn a_full_device_sends_idle_arrays_home_and_then_names_the_largest() {
+    let sim = Arc::new(Sim::new("sim", 1, 600 << 10));
+    let engine = engine_of(vec![sim]);
+    let increment = kernel(&engine, INCREMENT);
+    let mut arrays: Vec<Array<u32>> =
+        (0..6).map(|i| engine.zeros(1 << 16).unwrap().labelled(&format!("array {i}"))).collect();
+    for _ in 0..2 {
+        for x in &mut arrays {
+            increment.bind("x", x).launch().unwrap();
+        }
+    }
+    for x in &arrays {
+        assert_eq!(x.to_vec().unwrap(), vec![2; 1 << 16], "what made room is not lost");
+    }
+    let mut huge = engine.zeros::<u32>(1 << 18).unwrap();
+    let error = increment.bind("x", &mut huge).launch().err().expect("1 MiB does not fit in 600 KiB");
+    assert_eq!(error.code(), codes::backend::OUT_OF_MEMORY.id);
+    assert_eq!(huge.to_vec().unwrap()[0], 0, "nothing was launched");
+    increment.bind("x", &mut arrays[0]).run().unwrap();
+    assert_eq!(arrays[0].to_vec().unwrap()[7], 3, "one launch that does not fit is no reason to stop");
+}
+
+#[test]
+fn a_lost_device_takes_only_what_it_alone_holds() {
+    let (one, two) = (Arc::new(Sim::new("one", 2, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));
+    let engine = engine_of(vec![one.clone(), two]);
+    let increment = kernel(&engine, INCREMENT);
+    let kept = engine.array(&[1u32; 100]).unwrap();
+    let (mut there, mut copied) = (kept.clone(), kept.clone());
+    increment.bind("x", &mut there).on("one").launch().unwrap();
+    increment.bind("x", &mut copied).on("one").launch().unwrap();
+    let copy = copied.to_vec().unwrap();
+    engine.synchronize();
+    one.lose();
+    assert_eq!(there.to_vec().unwrap_err().code(), codes::backend::DEVICE_LOST.id);
+    assert_eq!((copy[0], kept.to_vec().unwrap()[0]), (2, 1));
+    // The next work goes elsewhere by itself, and the user is told.
+    let mut fresh = kept.clone();
+    increment.bind("x", &mut fresh).launch().unwrap();
+    assert_eq!(fresh.to_vec().unwrap(), [2; 100]);
+    there.write(&[7; 100]).unwrap();
+    increment.bind("x", &mut there).launch().unwrap();
+    assert_eq!(there.to_vec().unwrap(), [8; 100]);
+}
+
+#[test]
+fn waiters_of_a_lost_device_wake() {
+    let one = Arc::new(Sim::new("one", 2, 1 << 30));
+    let engine = engine_of(vec![one.clone()]);
+    let mut x = engine.zeros::<u32>(64).unwrap();
+    let launch = engine.kernel(&endless()).unwrap().bind("x", &mut x).cancellable().launch().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| launch.wait());
+        std::thread::sleep(Duration::from_millis(30));
+        one.lose();
+        assert_eq!(waiter.join().unwrap().unwrap_err().code(), codes::backend::DEVICE_LOST.id);
+    });
+}
+
+#[test]
+fn prepared_programs_keep_to_their_timeout_when_read() {
+    for (name, engine) in engines() {
+        let mut config = vyre::DispatchConfig::default();
+        config.timeout = Some(Duration::from_millis(400));
+        let prepared = engine.prepare_with(&endless(), &config).unwrap();
+        prepared.set("x", vyre::to_bytes(&[0u32; 64])).unwrap();
+        let started = Instant::now();
+        prepared.dispatch().unwrap();
+        assert!(is_ended(&prepared.get("x").unwrap_err()), "{name}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{name}");
+        // An earlier failure in a chain does not pass silently.
+        assert!(prepared.dispatch().and_then(|launch| launch.wait()).is_err(), "{name}");
+        prepared.set("x", vyre::to_bytes(&[4_000_000_000u32; 64])).unwrap();
+    }
+}
+
+#[test]
+fn a_result_stays_readable_when_the_input_changes_its_size() {
+    for (name, engine) in engines() {
+        let prepared = engine.prepare(&vyre::wgsl(ADD).unwrap()).unwrap();
+        prepared.set("a", vyre::to_bytes(&[1u32, 2, 3])).unwrap();
+        prepared.run().unwrap();
+        prepared.set("a", vyre::to_bytes(&[5u32])).unwrap();
+        assert_eq!(vyre::from_bytes::<u32>(&prepared.get("out").unwrap()), [2, 3, 4], "{name}");
+        prepared.run().unwrap();
+        assert_eq!(vyre::from_bytes::<u32>(&prepared.get("out").unwrap()), [6], "{name}");
+    }
+}
+
+#[test]
+fn results_go_into_the_callers_memory() {
+    for (name, engine) in engines() {
+        let program = vyre::wgsl(ADD).unwrap();
+        let a: Vec<u32> = (0..1000).collect();
+        let mut out = vec![0u32; 1000];
+        let config = vyre::DispatchConfig::default();
+        let results = &mut [bytemuck::cast_slice_mut(&mut out[..])];
+        engine.run_into(&program, &[vyre::to_bytes(&a)], results, &config).unwrap();
+        assert_eq!(out, (1..1001).collect::<Vec<u32>>(), "{name}");
+        // Memory that starts anywhere.
+        let (bytes, mut odd) = ([0u8, 1, 0, 0, 0, 2, 0, 0, 0], [9u8; 9]);
+        engine.run_into(&program, &[&bytes[1..]], &mut [&mut odd[1..]], &config).unwrap();
+        assert_eq!(odd, [9, 2, 0, 0, 0, 3, 0, 0, 0], "{name}");
+        let increment = vyre::wgsl(INCREMENT).unwrap();
+        engine.run_into(&increment, &[], &mut [bytemuck::cast_slice_mut(&mut out[..])], &config).unwrap();
+        assert_eq!(out[10], 12, "{name}");
+        assert!(engine.run_into(&increment, &[&bytes], &mut [], &config).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn threads_share_kernels_and_values() {
+    for (name, engine) in engines() {
+        let add = kernel(&engine, ADD);
+        let source = engine.array(&(0..5000).collect::<Vec<u32>>()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        let mut own = engine.zeros_like(&source).unwrap();
+                        add.bind("a", &source).bind("out", &mut own).launch().unwrap();
+                        let mut again = engine.zeros_like(&source).unwrap();
+                        add.bind("a", &own).bind("out", &mut again).launch().unwrap();
+                        assert_eq!(again.to_vec().unwrap()[4999], 5001, "{name}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn graphs_replay_what_was_recorded_on_other_arrays() {
+    for (name, engine) in engines() {
+        let (add, increment) = (kernel(&engine, ADD), kernel(&engine, INCREMENT));
+        let mut recorder = engine.record();
+        let x = recorder.place::<u32>("x", 100);
+        let (between, total) = (recorder.array::<u32>(100), recorder.array::<u32>(100));
+        for _ in 0..3 {
+            recorder.launch(&add).bind("a", x).bind("out", between).add().unwrap();
+            recorder.copy(between, x).unwrap();
+        }
+        recorder.launch(&increment).bind("x", total).add().unwrap();
+        recorder.copy(total, between).unwrap();
+        let graph = recorder.finish().unwrap();
+        assert_eq!(graph.steps(), 8);
+        let (mut one, mut two) = (engine.zeros::<u32>(100).unwrap(), engine.array(&[1000u32; 100]).unwrap());
+        let snapshot = one.clone();
+        for _ in 0..20 {
+            graph.replay().bind("x", &mut one).launch().unwrap();
+            graph.replay().bind("x", &mut two).launch().unwrap();
+        }
+        increment.bind("x", &mut one).launch().unwrap();
+        assert_eq!(one.to_vec().unwrap(), [61; 100], "{name}");
+        assert_eq!(two.to_vec().unwrap(), [1060; 100], "{name}");
+        assert_eq!(snapshot.to_vec().unwrap(), [0; 100], "{name}");
+        let mut short = engine.zeros::<u32>(5).unwrap();
+        assert_eq!(graph.replay().bind("x", &mut short).launch().unwrap_err().code(), codes::engine::SHAPE.id);
+        assert_eq!(graph.replay().launch().unwrap_err().code(), codes::engine::NOT_SET.id);
+        assert_eq!(graph.replay().bind("y", &mut one).launch().unwrap_err().code(), codes::engine::UNKNOWN_BUFFER.id);
+        let mut recorder = engine.record();
+        let y = recorder.array::<u32>(4);
+        let twice = recorder.launch(&add).bind("a", y).bind("out", y).add();
+        assert_eq!(twice.unwrap_err().code(), codes::engine::BOUND_TWICE.id, "{name}");
+    }
+}

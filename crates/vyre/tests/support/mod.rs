@@ -1,0 +1,395 @@
+//! A device that exists only here: its own memory, queues on threads of their own, and faults on request. The reference interpreter does
+//! the work, so results are right and late.
+#![allow(dead_code, reason = "each test program uses its share")]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use vyre::backend::{
+    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, Launch, Ledger, Limits, Order, Pipeline,
+    Ticket, TypeSet, VyreBackend,
+};
+use vyre::{BackendError, DispatchConfig, Program, ReferenceBackend, ValidProgram, codes};
+
+pub(crate) struct Sim {
+    id: &'static str,
+    able: Capabilities,
+    shared: Arc<Shared>,
+    /// Bytes that it has, and that are taken.
+    memory: u64,
+    pub(crate) compiles: AtomicU64,
+    /// The workgroup size that is wrong: it gives other results.
+    pub(crate) liar: Option<u32>,
+}
+
+struct Shared {
+    ledger: Ledger,
+    queues: Mutex<Vec<VecDeque<Job>>>,
+    changed: Condvar,
+    used: AtomicU64,
+    closed: AtomicBool,
+    lost: AtomicBool,
+    stopped: Mutex<Vec<Ticket>>,
+    held: AtomicBool,
+}
+
+struct Job {
+    ticket: Ticket,
+    after: Vec<Ticket>,
+    timed: Option<u64>,
+    work: Box<dyn FnOnce(&dyn Fn() -> bool) -> Result<(), BackendError> + Send>,
+}
+
+struct SimPipeline {
+    program: ValidProgram,
+    size: [u32; 3],
+    interruptible: bool,
+    constants: vyre::specialization::SpecMap,
+}
+
+impl Pipeline for SimPipeline {
+    fn workgroup_size(&self) -> [u32; 3] {
+        self.size
+    }
+}
+
+struct SimBuffer {
+    bytes: Mutex<Vec<u8>>,
+    size: u64,
+    shared: Arc<Shared>,
+}
+
+impl DeviceBuffer for SimBuffer {
+    fn bytes(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for SimBuffer {
+    fn drop(&mut self) {
+        self.shared.used.fetch_sub(self.size, Ordering::Relaxed);
+    }
+}
+
+/// A launch of a program with this name takes until it is told to end.
+pub(crate) const ENDLESS: &str = "endless";
+
+impl Sim {
+    pub(crate) fn new(id: &'static str, queues: u32, memory: u64) -> Sim {
+        let mut able = Capabilities::default();
+        able.name = format!("simulated {id}");
+        able.driver = "1".to_owned();
+        able.types = TypeSet::all();
+        able.limits = Limits::unlimited();
+        able.features = vyre::kernel::Features(u32::MAX);
+        able.resident = true;
+        able.timestamps = true;
+        able.queues = queues;
+        able.shares_buffers = true;
+        let shared = Arc::new(Shared {
+            ledger: Ledger::new(queues),
+            queues: Mutex::new((0..queues).map(|_| VecDeque::new()).collect()),
+            changed: Condvar::new(),
+            used: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            stopped: Mutex::default(),
+            held: AtomicBool::new(false),
+        });
+        for queue in 0..queues {
+            let shared = shared.clone();
+            std::thread::spawn(move || shared.serve(queue));
+        }
+        Sim { id, able, shared, memory, compiles: AtomicU64::new(0), liar: None }
+    }
+
+    pub(crate) fn lying(mut self, size: u32) -> Sim {
+        self.liar = Some(size);
+        self
+    }
+
+    /// From now on nothing works, and what is under way fails.
+    pub(crate) fn lose(&self) {
+        self.shared.lost.store(true, Ordering::SeqCst);
+        let gone = BackendError::with_code(&codes::backend::DEVICE_LOST, "the simulated device is gone");
+        // Whoever submits holds the same lock, so nothing slips in between.
+        let mut queues = self.shared.queues.lock().unwrap();
+        self.shared.ledger.lose_all(&gone);
+        let dropped: Vec<_> = queues.iter_mut().flat_map(std::mem::take).collect();
+        drop(queues);
+        drop(dropped);
+        self.shared.changed.notify_all();
+    }
+
+    /// Works again, without what was in its memory.
+    pub(crate) fn come_back(&self) {
+        self.shared.lost.store(false, Ordering::SeqCst);
+    }
+
+    /// Keeps work from beginning, or lets it.
+    pub(crate) fn hold(&self, held: bool) {
+        self.shared.held.store(held, Ordering::SeqCst);
+        self.shared.changed.notify_all();
+    }
+
+    fn alive(&self) -> Result<(), BackendError> {
+        match self.shared.lost.load(Ordering::SeqCst) {
+            true => Err(BackendError::with_code(&codes::backend::DEVICE_LOST, "the simulated device is gone")),
+            false => Ok(()),
+        }
+    }
+
+    /// 256 is the fastest, by far.
+    pub(crate) fn cost(size: u32) -> u64 {
+        match size {
+            256 => 100_000,
+            128 => 140_000,
+            512 => 150_000,
+            64 => 220_000,
+            _ => 400_000,
+        }
+    }
+
+    fn queue(
+        &self,
+        order: &Order<'_>,
+        timed: Option<u64>,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<(), BackendError> + Send + 'static,
+    ) -> Result<Ticket, BackendError> {
+        self.alive()?;
+        for &ticket in order.after {
+            self.shared.ledger.check(ticket)?;
+        }
+        let mut queues = self.shared.queues.lock().unwrap();
+        let ticket = self.shared.ledger.submit(order.queue)?;
+        let job = Job { ticket, after: order.after.to_vec(), timed, work: Box::new(work) };
+        queues[order.queue as usize].push_back(job);
+        drop(queues);
+        self.shared.changed.notify_all();
+        Ok(ticket)
+    }
+}
+
+impl Shared {
+    fn serve(&self, queue: u32) {
+        loop {
+            let job = {
+                let mut queues = self.queues.lock().unwrap();
+                loop {
+                    let ready = queues[queue as usize]
+                        .front()
+                        .is_some_and(|job| job.after.iter().all(|&ticket| self.ledger.is_over(ticket)));
+                    if ready && !self.held.load(Ordering::SeqCst) {
+                        break queues[queue as usize].pop_front().unwrap();
+                    }
+                    if self.closed.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    queues = self.changed.wait_timeout(queues, Duration::from_millis(50)).unwrap().0;
+                }
+            };
+            let ticket = job.ticket;
+            let stopped = || self.stopped.lock().unwrap().contains(&ticket) || self.lost.load(Ordering::SeqCst);
+            if self.ledger.is_over(ticket) {
+                continue;
+            }
+            let outcome = if stopped() { Err(stop()) } else { (job.work)(&stopped) };
+            match outcome {
+                Ok(()) => job.timed.iter().for_each(|ns| self.ledger.took(ticket, *ns)),
+                Err(error) => self.ledger.fail(ticket, error),
+            }
+            self.ledger.complete(ticket);
+            let _queues = self.queues.lock().unwrap();
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait(&self, done: impl Fn() -> bool, deadline: Option<Instant>) -> bool {
+        let mut queues = self.queues.lock().unwrap();
+        while !done() {
+            let left = deadline.map_or(Duration::from_millis(20), |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            queues = self.changed.wait_timeout(queues, left.min(Duration::from_millis(20))).unwrap().0;
+        }
+        true
+    }
+}
+
+fn stop() -> BackendError {
+    BackendError::with_code(&codes::backend::STOPPED, "the launch was told to end")
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.changed.notify_all();
+    }
+}
+
+fn buffer_of(buffer: &Buffer) -> Result<&SimBuffer, BackendError> {
+    buffer.of::<SimBuffer>("simulated")
+}
+
+fn read(part: &Binding) -> Result<Vec<u8>, BackendError> {
+    let bytes = buffer_of(&part.buffer)?.bytes.lock().unwrap();
+    Ok(bytes[part.offset as usize..(part.offset + part.bytes) as usize].to_vec())
+}
+
+fn write(part: &Binding, bytes: &[u8]) -> Result<(), BackendError> {
+    buffer_of(&part.buffer)?.bytes.lock().unwrap()[part.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    Ok(())
+}
+
+impl VyreBackend for Sim {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.alive()?;
+        ReferenceBackend.dispatch(program, inputs, config)
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.able
+    }
+
+    fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
+        self.alive()?;
+        self.compiles.fetch_add(1, Ordering::Relaxed);
+        let size = options.workgroup_size.unwrap_or(program.workgroup_size());
+        let mut constants = vyre::specialization::SpecMap::new();
+        for (name, value) in &options.specialization {
+            use vyre::ir::Literal;
+            match *value {
+                Literal::U32(value) => constants.insert(name.as_str(), value),
+                Literal::I32(value) => constants.insert(name.as_str(), value),
+                Literal::F32(value) => constants.insert(name.as_str(), f32::from(value)),
+                Literal::Bool(value) => constants.insert(name.as_str(), value),
+                _ => return Err(BackendError::new("a constant of another type")),
+            };
+        }
+        let (program, interruptible) = (program.clone(), options.interruptible);
+        Ok(Arc::new(SimPipeline { program, size, interruptible, constants }))
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
+        self.alive()?;
+        let used = self.shared.used.fetch_add(bytes, Ordering::Relaxed);
+        if used + bytes > self.memory {
+            self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(BackendError::with_code(&codes::backend::OUT_OF_MEMORY, "the simulated device is full"));
+        }
+        let buffer = SimBuffer { bytes: Mutex::new(vec![0; bytes as usize]), size: bytes, shared: self.shared.clone() };
+        Ok(Buffer::new(buffer))
+    }
+
+    fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8], order: &Order<'_>) -> Result<Ticket, BackendError> {
+        buffer.check_range(offset, bytes.len() as u64)?;
+        let part = Binding { buffer: buffer.clone(), offset, bytes: bytes.len() as u64 };
+        let bytes = bytes.to_vec();
+        self.queue(order, None, move |_| write(&part, &bytes))
+    }
+
+    fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], order: &Order<'_>) -> Result<(), BackendError> {
+        self.alive()?;
+        buffer.check_range(offset, bytes.len() as u64)?;
+        let last = Ticket { queue: order.queue, number: self.shared.ledger.submitted(order.queue)? };
+        let done = || {
+            order.after.iter().all(|&ticket| self.shared.ledger.is_over(ticket))
+                && (last.number == 0 || self.shared.ledger.is_over(last))
+        };
+        if !self.shared.wait(done, order.deadline) {
+            return Err(BackendError::with_code(&codes::backend::TIMEOUT, "what comes before is not over"));
+        }
+        self.alive()?;
+        let part = Binding { buffer: buffer.clone(), offset, bytes: bytes.len() as u64 };
+        bytes.copy_from_slice(&read(&part)?);
+        Ok(())
+    }
+
+    fn copy(&self, from: &Binding, to: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let (from, to) = (from.clone(), to.clone());
+        self.queue(order, None, move |_| write(&to, &read(&from)?))
+    }
+
+    fn clear(&self, part: &Binding, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let part = part.clone();
+        self.queue(order, None, move |_| write(&part, &vec![0; part.bytes as usize]))
+    }
+
+    fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Ticket, BackendError> {
+        let made = pipeline.of::<SimPipeline>(self.id)?;
+        Binding::check_all(launch.bindings, made.program.binding_order().len(), 1)?;
+        let (pipeline, bindings, grid) = (pipeline.clone(), launch.bindings.to_vec(), launch.grid);
+        let (liar, ns) = (self.liar, Self::cost(made.size[0]));
+        // A device is never quite steady.
+        let jitter = self.shared.ledger.submitted(launch.order.queue)?.wrapping_mul(2_654_435_761) % 997;
+        self.queue(&launch.order, launch.timed.then_some(ns + jitter), move |stopped| {
+            let made = pipeline.of::<SimPipeline>("simulated")?;
+            if made.program.name() == ENDLESS {
+                while !(made.interruptible && stopped()) {
+                    std::thread::sleep(Duration::from_micros(200));
+                    if stopped() && !made.interruptible {
+                        break;
+                    }
+                }
+                return Err(stop());
+            }
+            let contents = bindings.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let order = made.program.binding_order();
+            let kind = |slot: usize| made.program.buffers()[order[slot]].kind;
+            let inputs: Vec<Vec<u8>> =
+                (0..order.len()).filter(|&slot| kind(slot).is_input()).map(|slot| contents[slot].clone()).collect();
+            let mut config = DispatchConfig::default();
+            config.specialization = made.constants.clone();
+            config.workgroup_override = Some(made.size);
+            config.grid_override = Some(grid);
+            for slot in (0..order.len()).filter(|&slot| !kind(slot).is_input()) {
+                let shape = vyre::launch::shape_of(&made.program, order[slot])?;
+                let name = made.program.buffers()[order[slot]].name.as_str().to_owned();
+                config.output_elements.insert(name, shape.elements_in(bindings[slot].bytes));
+            }
+            let results = ReferenceBackend.dispatch(&made.program, &inputs, &config)?;
+            let targets = (0..order.len()).filter(|&slot| kind(slot).is_result());
+            for (slot, mut result) in targets.zip(results) {
+                if liar == Some(made.size[0]) {
+                    result[0] ^= 1;
+                }
+                write(&bindings[slot], &result)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        self.shared.ledger.outcome(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
+        self.shared.ledger.check(ticket)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.shared.wait(|| self.shared.ledger.is_over(ticket), deadline);
+        self.shared.ledger.outcome(ticket)
+    }
+
+    fn cancel(&self, ticket: Ticket) -> Result<(), BackendError> {
+        self.shared.ledger.check(ticket)?;
+        self.shared.stopped.lock().unwrap().push(ticket);
+        Ok(())
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        self.shared.ledger.forget(ticket);
+        self.shared.stopped.lock().unwrap().retain(|stopped| *stopped != ticket);
+    }
+}
