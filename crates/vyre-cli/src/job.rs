@@ -6,8 +6,7 @@ use std::time::Duration;
 use vyre::ir::{BufferDecl, BufferKind, Count, Literal, TypeDef};
 use vyre::specialization::SpecValue;
 use vyre::{
-    DataType, Diagnostic, DispatchConfig, Error, ImportOptions, Prepared, Program, SourceLocation,
-    codes, launch,
+    DataType, Diagnostic, DispatchConfig, Error, ImportOptions, Prepared, Program, SourceLocation, codes, launch,
 };
 
 use crate::args::{Inputs, Kernel};

@@ -32,7 +32,7 @@ mod peers {
             $(pub(crate) fn $name(_: &mut [Vec<f32>]) {})*
         };
     }
-    unused!(map, logistic, sigmoid, reduction, stencil, mandelbrot, matmul);
+    unused!(map, logistic, sigmoid, reduction, stencil, mandelbrot, matmul, histogram);
 }
 
 struct Device {

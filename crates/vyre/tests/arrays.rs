@@ -222,7 +222,7 @@ fn a_launch_past_its_deadline_ends_alone_and_loses_what_it_writes() {
         assert!(is_ended(&bad.to_vec().unwrap_err()), "{name}");
         assert!(followed.wait().unwrap_err().message().contains("runaway"), "{name}");
         assert!(after.to_vec().unwrap_err().message().contains("runaway"), "{name}");
-        let refused = increment.bind("x", &mut bad).launch().err().expect("it is lost");
+        let refused = increment.bind("x", &mut bad).launch().expect_err("it is lost");
         assert!(refused.message().contains("runaway"), "{name}: {refused}");
         assert_eq!(good.to_vec().unwrap(), [11; 64], "{name}: nobody else notices");
         // Writing all of it revives it.
@@ -376,7 +376,7 @@ fn a_full_device_sends_idle_arrays_home_and_then_names_the_largest() {
         assert_eq!(x.to_vec().unwrap(), vec![2; 1 << 16], "what made room is not lost");
     }
     let mut huge = engine.zeros::<u32>(1 << 18).unwrap();
-    let error = increment.bind("x", &mut huge).launch().err().expect("1 MiB does not fit in 600 KiB");
+    let error = increment.bind("x", &mut huge).launch().expect_err("1 MiB does not fit in 600 KiB");
     assert_eq!(error.code(), codes::backend::OUT_OF_MEMORY.id);
     assert_eq!(huge.to_vec().unwrap()[0], 0, "nothing was launched");
     increment.bind("x", &mut arrays[0]).run().unwrap();

@@ -43,9 +43,9 @@ fn next(random: &mut u64) -> u64 {
 
 fn mixed(model: &Model, other: &Model) -> Model {
     match (model, other) {
-        (Model::Holds(x), Model::Holds(a)) => Model::Holds(
-            x.iter().enumerate().map(|(at, x)| x.wrapping_mul(3).wrapping_add(a[at % a.len()])).collect(),
-        ),
+        (Model::Holds(x), Model::Holds(a)) => {
+            Model::Holds(x.iter().enumerate().map(|(at, x)| x.wrapping_mul(3).wrapping_add(a[at % a.len()])).collect())
+        }
         _ => Model::Lost,
     }
 }
@@ -68,7 +68,7 @@ fn work(engine: &Engine, mix: &Kernel, endless: &Kernel, arrays: &[Mutex<Shared>
             0..80 => {
                 let on = ["one", "two", "three", "cpu"][next(&mut random) as usize % 4];
                 let mut call = mix.bind("a", &from.array).bind("x", &mut to.array).label("mix");
-                if next(&mut random) % 3 == 0 && engine.backend(on).is_ok() {
+                if next(&mut random).is_multiple_of(3) && engine.backend(on).is_ok() {
                     call = call.on(on);
                 }
                 launched += 1;
@@ -84,7 +84,7 @@ fn work(engine: &Engine, mix: &Kernel, endless: &Kernel, arrays: &[Mutex<Shared>
             // One that never ends, and is ended.
             80..84 => {
                 let call = endless.bind("x", &mut to.array).label("endless");
-                let timeout = next(&mut random) % 2 == 0;
+                let timeout = next(&mut random).is_multiple_of(2);
                 let call = if timeout { call.timeout(Duration::from_millis(2)) } else { call.cancellable() };
                 launched += 1;
                 match call.launch() {
@@ -95,10 +95,9 @@ fn work(engine: &Engine, mix: &Kernel, endless: &Kernel, arrays: &[Mutex<Shared>
                         }
                     }
                     // The time may be over before it begins.
-                    Err(error) => assert!(
-                        to.model == Model::Lost || error.code() == codes::backend::TIMEOUT.id,
-                        "{error}"
-                    ),
+                    Err(error) => {
+                        assert!(to.model == Model::Lost || error.code() == codes::backend::TIMEOUT.id, "{error}")
+                    }
                 }
             }
             84..90 => {

@@ -754,11 +754,9 @@ impl<'k> Emitter<'k> {
     }
 }
 
-/// How often the body of a loop is written into one round where rounds are few: as often as its size allows, if nothing in it goes on to
-/// the next round but its end.
+/// How often the body of a loop is written into one round where rounds are few: often if it is small, as the driver's compiler is slow, and
+/// if nothing in it goes on to the next round but its end.
 fn copies(body: &Block) -> usize {
-    const MOST: usize = 256;
-    const INSTRUCTIONS: usize = 256;
     fn size(block: &Block) -> Option<usize> {
         block.insts.iter().try_fold(1, |total, inst| match inst {
             Inst::Loop(_) => None,
@@ -773,7 +771,8 @@ fn copies(body: &Block) -> usize {
         })
     }
     match (size(body), &body.end) {
-        (Some(size), End::Continue(_)) => (INSTRUCTIONS / size).clamp(1, MOST),
+        (Some(..=5), End::Continue(_)) => 128,
+        (Some(..=16), End::Continue(_)) => 8,
         _ => 1,
     }
 }

@@ -107,12 +107,15 @@ pub(crate) struct Ready {
     /// For each buffer: what it held before is needed.
     pub(super) keep: SmallVec<[bool; 8]>,
     /// The latest values of small buffers, so that the same ones are not sent again.
-    pub(super) values: Mutex<SmallVec<[Option<(SmallVec<[u8; 64]>, Arc<Storage>)>; 8]>>,
+    values: Mutex<SmallVec<[Option<KeptValue>; 8]>>,
     pub(super) runs: AtomicU64,
     /// Launches whose times are still to come, with the candidate that ran.
     pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
     pub(super) timings_open: AtomicU32,
 }
+
+/// The bytes of a value and where they are.
+type KeptValue = (SmallVec<[u8; 64]>, Arc<Storage>);
 
 /// Sizes that a kernel remembers.
 const MOST_READY: usize = 64;

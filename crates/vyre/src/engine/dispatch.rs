@@ -432,7 +432,8 @@ impl Inner {
         }
         check_deadline(deadline)?;
         let run = ready.runs.fetch_add(1, Ordering::Relaxed);
-        let mut pick = Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run % TIMED_EVERY == 0 };
+        let mut pick =
+            Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY) };
         if let Some(learning) = &ready.learning
             && let Ok(mut learning) = learning.try_lock()
         {

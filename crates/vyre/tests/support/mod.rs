@@ -39,8 +39,11 @@ struct Job {
     ticket: Ticket,
     after: Vec<Ticket>,
     timed: Option<u64>,
-    work: Box<dyn FnOnce(&dyn Fn() -> bool) -> Result<(), BackendError> + Send>,
+    work: Work,
 }
+
+/// Is told by the function that it gets when to end.
+type Work = Box<dyn FnOnce(&dyn Fn() -> bool) -> Result<(), BackendError> + Send>;
 
 struct SimPipeline {
     program: ValidProgram,
@@ -273,7 +276,7 @@ impl VyreBackend for Sim {
             match *value {
                 Literal::U32(value) => constants.insert(name.as_str(), value),
                 Literal::I32(value) => constants.insert(name.as_str(), value),
-                Literal::F32(value) => constants.insert(name.as_str(), f32::from(value)),
+                Literal::F32(value) => constants.insert(name.as_str(), value),
                 Literal::Bool(value) => constants.insert(name.as_str(), value),
                 _ => return Err(BackendError::new("a constant of another type")),
             };
