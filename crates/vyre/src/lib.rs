@@ -36,7 +36,10 @@ pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
 pub use vyre_foundation::{ValidProgram, ir, kernel, launch, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
-pub use vyre_wgsl::{ImportOptions, export as to_wgsl, import as import_wgsl, import_spirv};
+pub use vyre_wgsl::{
+    ImportOptions, catches_panics, entry_points as wgsl_entry_points, export as to_wgsl, import as import_wgsl,
+    import_spirv, spirv_entry_points,
+};
 
 /// Why something was refused or failed: everything that went wrong, each with code, place and cure.
 #[derive(Clone, Debug, PartialEq)]
