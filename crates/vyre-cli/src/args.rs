@@ -15,9 +15,12 @@ Exit codes: 0 done; 1 refused or failed, with diagnostics on standard error; 2 w
 3 `--check` found a difference; 130 interrupted, with nothing half-written."
 )]
 pub(crate) struct Command {
-    /// Print results and diagnostics as JSON.
+    /// Print results and diagnostics as JSON: one document on standard output, and nothing else.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Say on standard error what happens inside; -vv says more. VYRE_LOG=info, debug or trace does the same.
+    #[arg(long, short = 'v', global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) what: What,
 }
@@ -62,6 +65,13 @@ pub(crate) enum What {
 pub(crate) struct Kernel {
     /// WGSL (.wgsl), SPIR-V (.spv) or vyre's own text form (.vyre).
     pub(crate) kernel: PathBuf,
+    #[command(flatten)]
+    pub(crate) launch: Launch,
+}
+
+/// How to launch a kernel.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Launch {
     /// Entry point, where the file has several.
     #[arg(long, value_name = "NAME")]
     pub(crate) entry: Option<String>,
@@ -79,10 +89,14 @@ pub(crate) struct Kernel {
 /// What goes in.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Inputs {
-    /// Contents of a buffer: a file (.npy, .csv, .png, .bin), `iota:1000`, `random:f32:1e6:seed=1`, `zeros:64x64`, `ones:8` or
-    /// `1,2,3`.
+    /// Contents of a buffer: a file (.npy, .csv, .png, .bin), `-` for standard input, `raw:FILE` for bytes as they are,
+    /// `bytes:FILE` for a number from each byte, `iota:1000`, `random:f32:1e6:seed=1`, `zeros:64x64`, `ones:8` or `1,2,3`. NAME may be
+    /// a member of a struct, as in `params.dt=0.1`.
     #[arg(long = "in", short = 'i', value_name = "NAME=SOURCE")]
     pub(crate) inputs: Vec<String>,
+    /// Convert numbers that their buffer can't hold: round floats, cut off fractions, wrap whole numbers around.
+    #[arg(long)]
+    pub(crate) cast: bool,
     /// Shape of a result whose length the kernel leaves open, as N, HxW or HxWxC.
     #[arg(long = "shape", value_name = "NAME=SHAPE")]
     pub(crate) shapes: Vec<String>,
@@ -100,13 +114,13 @@ pub(crate) struct Run {
     pub(crate) kernel: Kernel,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it.
+    /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it; `-` is standard output, `raw:FILE` the bytes.
     #[arg(long = "out", short = 'o', value_name = "NAME=FILE")]
     pub(crate) outputs: Vec<String>,
     /// Run so many times on the same buffers and print the times.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
-    /// Compare the results with the reference interpreter's.
+    /// Compare the results with the reference interpreter's, for at most a minute or the time of `--timeout`.
     #[arg(long)]
     pub(crate) check: bool,
     /// Say why it ran where and how it did.
@@ -122,9 +136,12 @@ pub(crate) struct Check {
     /// Kernels to check.
     #[arg(required = true)]
     pub(crate) kernels: Vec<PathBuf>,
-    /// Entry point, where a file has several.
+    /// Check only this entry point.
     #[arg(long, value_name = "NAME")]
     pub(crate) entry: Option<String>,
+    /// Set a specialization constant (WGSL `override`), where it has no default.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -200,6 +217,8 @@ pub(crate) struct Explain {
     /// A diagnostic code such as V0101, or a kernel.
     pub(crate) what: String,
     #[command(flatten)]
+    pub(crate) launch: Launch,
+    #[command(flatten)]
     pub(crate) inputs: Inputs,
 }
 
@@ -217,7 +236,7 @@ pub(crate) enum CacheWhat {
     Verify,
     /// Remove what is over the limit and what was left behind.
     Gc,
-    /// Remove everything.
+    /// Remove everything that was compiled; decisions and routes stay.
     Clear,
     /// Write everything that was compiled, decided and learnt into one file for other machines.
     Export(Pack),

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use vyre::pipeline::{DiskPipelineCache, PackKey};
-use vyre::{Diagnostic, Engine, PackReport, codes};
+use vyre::{Diagnostic, Engine, PackReport, Severity, codes};
 
 use crate::args::{Cache, CacheWhat, Pack};
 use crate::files::Outbox;
@@ -53,13 +53,31 @@ pub(crate) fn cache(args: &Cache, output: &Output) -> Result<(), Failure> {
         }
         CacheWhat::Clear => {
             let removed = cache.clear().map_err(broken)?;
-            (format!("{} removed", count(removed, "pipeline")), json!({ "removed": removed }))
+            // What was learnt is text that people may keep; it says where it is.
+            let kept: Vec<PathBuf> = root.parent().map_or_else(Vec::new, |folder| {
+                ["tuner", "routes.toml"].iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect()
+            });
+            let names: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
+            let left = match names[..] {
+                [] => String::new(),
+                _ => format!("; what was learnt stays in {}", names.join(" and ")),
+            };
+            (format!("{} removed{left}", count(removed, "file")), json!({ "removed": removed, "kept": kept }))
         }
         CacheWhat::Export(pack) => export(pack)?,
         CacheWhat::Import(pack) => import(pack)?,
     };
-    output.problems(&cache.take_diagnostics());
-    if output.json { output.print_json(&value) } else { output.print(&text) }
+    if output.json {
+        output.print_json(&value)?
+    } else {
+        output.print(&text)?
+    }
+    let problems = cache.take_diagnostics();
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    output.problems(&problems);
+    // What is bad was put aside and told; whoever asked for a check should learn of it.
+    let bad = value["bad"].as_u64().is_some_and(|bad| bad > 0);
+    if failed || bad { Err(Failure::Told) } else { Ok(()) }
 }
 
 /// What the cache says of itself, or else what the system says of it.

@@ -22,7 +22,7 @@ pub(crate) fn devices(output: &Output) -> Result<(), Failure> {
                 }
             })
             .collect();
-        return output.print_json(&json!(list));
+        return output.print_json(&json!({ "devices": list }));
     }
     let mut text = Vec::new();
     for device in devices {
@@ -62,27 +62,24 @@ pub(crate) fn doctor(output: &Output) -> Result<(), Failure> {
                 let known = engine.decisions(device.id.as_str())?;
                 lines.push(format!("{}: {}, {} known", device.id, able.name, count(known as u64, "tuned launch")));
             }
+            // A device that is not there is no fault.
             Err(why) => {
-                lines.push(format!("{}: absent", device.id));
-                absent.push(why);
+                lines.push(format!("{}: absent, {}", device.id, why.message));
+                absent.push(json!({ "id": device.id.as_str(), "why": vyre::diagnostics::to_json(&why) }));
             }
         }
     }
     problems.extend(engine.take_notices());
-    let wrong = problems.len();
-    problems.extend(absent);
-    lines.push(match (wrong, problems.len() - wrong) {
-        (0, 0) => "nothing is wrong".to_owned(),
-        (0, absent) => format!("nothing is wrong; {} absent, as said below", count(absent as u64, "backend")),
-        (1, _) => "one thing to look at".to_owned(),
-        (wrong, _) => format!("{wrong} things to look at"),
+    lines.push(match problems.len() {
+        0 => "nothing is wrong".to_owned(),
+        1 => "one thing to look at".to_owned(),
+        wrong => format!("{wrong} things to look at"),
     });
     if output.json {
-        output.print_json(&json!({ "facts": lines, "problems": vyre::diagnostics::to_json_all(&problems) }))?;
+        output.print_json(&json!({ "facts": lines, "absent": absent }))?;
     } else {
         output.print(&lines.join("\n"))?;
-        output.problems(&problems);
     }
-    // A device that is not there is no fault.
-    if wrong == 0 { Ok(()) } else { Err(Failure::Told) }
+    output.problems(&problems);
+    if problems.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }

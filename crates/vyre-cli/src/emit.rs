@@ -13,7 +13,7 @@ use crate::report::{Failure, Output, cant_print};
 
 pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
     let job = Job::without_inputs(&args.kernel)?;
-    let program = job.source.program.validate().map_err(|problems| Failure::Diagnostics(problems.to_vec()))?;
+    let program = job.source.validate()?;
     let options = kernel::Options {
         specialization: job.config.specialization.resolve(&program)?,
         workgroup_size: job.config.workgroup_override,
@@ -35,12 +35,16 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
         form => return Err(not_built(form).into()),
     };
     match &args.output {
-        Some(path) => Ok(files::replace(path, bytes)?),
-        None if matches!(args.to, Form::Wire | Form::Spirv) => {
+        Some(path) if !files::is_standard_output(path) => {
+            let same = [("the kernel".to_owned(), args.kernel.kernel.as_path()), ("the output".to_owned(), path)];
+            files::distinct(&same)?;
+            Ok(files::replace(path, bytes)?)
+        }
+        _ if matches!(args.to, Form::Wire | Form::Spirv) => {
             let mut out = std::io::stdout().lock();
             out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| cant_print(&error).into())
         }
-        None => output.print(String::from_utf8_lossy(&bytes).trim_end()),
+        _ => output.print(String::from_utf8_lossy(&bytes).trim_end()),
     }
 }
 

@@ -22,8 +22,7 @@ pub(crate) fn explain(args: &Explain, output: &Output) -> Result<(), Failure> {
         let message = format!("`{}` is neither a known code nor a file", args.what);
         return Err(Diagnostic::new(&codes::command::UNKNOWN_CODE, message).into());
     }
-    let kernel =
-        Kernel { kernel: PathBuf::from(&args.what), entry: None, set: Vec::new(), grid: None, workgroup: None };
+    let kernel = Kernel { kernel: PathBuf::from(&args.what), launch: args.launch.clone() };
     let job = Job::new(&kernel, &args.inputs)?;
     let engine = Engine::open()?;
     let prepared = engine.prepare_with(&job.source.program, &job.config)?;

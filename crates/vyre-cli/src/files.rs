@@ -45,6 +45,68 @@ enum Staged {
     Beside(NamedTempFile, PathBuf),
     /// For what is no plain file: a device, a pipe.
     Through(PathBuf, Vec<u8>),
+    /// For standard output.
+    Out(Vec<u8>),
+}
+
+/// Names of standard output.
+pub(crate) fn is_standard_output(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
+}
+
+/// Where a file is or will be, with links followed, also those that lead to nothing yet.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(place) = std::fs::canonicalize(path) {
+        return Ok(place);
+    }
+    const MOST_LINKS: usize = 40;
+    let mut place = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = std::fs::read_link(&place) else { break };
+        place = place.parent().unwrap_or(Path::new("")).join(target);
+    }
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = place.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    Ok(std::fs::canonicalize(folder)?.join(name))
+}
+
+/// What tells one file from another, however its name is spelt.
+#[derive(PartialEq)]
+enum Identity {
+    Output,
+    #[cfg(unix)]
+    Node(u64, u64),
+    Place(PathBuf),
+    /// A device, a pipe, or what can't be reached: writing it will tell.
+    Other,
+}
+
+fn identity(path: &Path) -> Identity {
+    if is_standard_output(path) {
+        return Identity::Output;
+    }
+    match std::fs::metadata(path) {
+        #[cfg(unix)]
+        Ok(there) if there.is_file() => {
+            use std::os::unix::fs::MetadataExt;
+            Identity::Node(there.dev(), there.ino())
+        }
+        Ok(there) if !there.is_file() => Identity::Other,
+        _ => resolve(path).map_or(Identity::Other, Identity::Place),
+    }
+}
+
+/// Refuses two names for one file, where one would be lost. Each comes with what it is for.
+pub(crate) fn distinct(files: &[(String, &Path)]) -> Result<(), Diagnostic> {
+    let identities: Vec<Identity> = files.iter().map(|(_, path)| identity(path)).collect();
+    for (at, identity) in identities.iter().enumerate() {
+        if let Some(before) = identities[..at].iter().position(|other| other == identity && *other != Identity::Other) {
+            let message =
+                format!("{} and {} are the same file, `{}`", files[before].0, files[at].0, files[at].1.display());
+            return Err(Diagnostic::new(&codes::command::CANT_WRITE, message).with_fix("Give each a file of its own."));
+        }
+    }
+    Ok(())
 }
 
 impl Outbox {
@@ -63,18 +125,18 @@ impl Outbox {
     }
 
     fn try_stage<T>(&mut self, path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
-        // Where the name is a link, the file behind it is meant.
-        let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        match std::fs::metadata(&place) {
-            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(there) if !there.is_file() => {
-                let mut bytes = Vec::new();
-                let done = write(&mut bytes)?;
-                self.staged.push(Staged::Through(place, bytes));
-                return Ok(done);
-            }
-            _ => {}
+        let there = std::fs::metadata(path).ok();
+        if there.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
+        let is_out = is_standard_output(path);
+        if is_out || there.as_ref().is_some_and(|there| !there.is_file()) {
+            let mut bytes = Vec::new();
+            let done = write(&mut bytes)?;
+            self.staged.push(if is_out { Staged::Out(bytes) } else { Staged::Through(path.to_owned(), bytes) });
+            return Ok(done);
+        }
+        let place = resolve(path)?;
         let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = tempfile::Builder::new();
         builder.prefix(".vyre-");
@@ -88,6 +150,15 @@ impl Outbox {
             file
         };
         let done = write(&mut file)?;
+        if let Some(there) = &there
+            && !inherit(&file, there)
+        {
+            // Only writing through the file keeps whose it is.
+            let bytes = std::fs::read(file.path())?;
+            OpenOptions::new().write(true).open(&place)?;
+            self.staged.push(Staged::Through(place, bytes));
+            return Ok(done);
+        }
         file.as_file().sync_all()?;
         self.staged.push(Staged::Beside(file, place));
         Ok(done)
@@ -101,16 +172,84 @@ impl Outbox {
                 Staged::Beside(file, place) => {
                     file.persist(&place).map_err(|error| cant_write(&place, &error.error))?;
                 }
-                Staged::Through(place, bytes) => OpenOptions::new()
-                    .write(true)
-                    .open(&place)
-                    .and_then(|mut file| file.write_all(&bytes))
-                    .map_err(|error| cant_write(&place, &error))?,
+                Staged::Through(place, bytes) => {
+                    write_through(&place, &bytes).map_err(|error| cant_write(&place, &error))?;
+                }
+                Staged::Out(bytes) => {
+                    let mut out = io::stdout().lock();
+                    match out.write_all(&bytes).and_then(|()| out.flush()) {
+                        // Whoever reads has seen enough.
+                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                        done => done.map_err(|error| cant_write(Path::new("-"), &error))?,
+                    }
+                }
             }
         }
         unfinished.clear();
         Ok(())
     }
+}
+
+/// The new file gets the old one's owner, group and mode; false where it may not.
+#[cfg(unix)]
+fn inherit(file: &NamedTempFile, old: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let new = file.as_file().metadata();
+    let same = new.is_ok_and(|new| (new.uid(), new.gid()) == (old.uid(), old.gid()));
+    (same || fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_ok())
+        && file.as_file().set_permissions(old.permissions()).is_ok()
+}
+
+#[cfg(not(unix))]
+fn inherit(_: &NamedTempFile, _: &std::fs::Metadata) -> bool {
+    true
+}
+
+/// Writes into what is there: a device, a pipe, somebody else's file.
+fn write_through(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let is_file = std::fs::metadata(place)?.is_file();
+    options.truncate(is_file);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+        if std::fs::metadata(place)?.file_type().is_fifo() {
+            // Opened without waiting, so that a pipe that nobody reads from is told.
+            options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+            return write_pipe(&options, place, bytes);
+        }
+    }
+    options.open(place)?.write_all(bytes)
+}
+
+#[cfg(unix)]
+fn write_pipe(options: &OpenOptions, place: &Path, mut bytes: &[u8]) -> io::Result<()> {
+    use crate::input::PIPE_PATIENCE;
+    use std::time::{Duration, Instant};
+    const PAUSE: Duration = Duration::from_millis(2);
+    let begun = Instant::now();
+    let mut file = loop {
+        match options.open(place) {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                if begun.elapsed() > PIPE_PATIENCE {
+                    let waited = PIPE_PATIENCE.as_secs();
+                    return Err(io::Error::other(format!("it is a pipe, and nobody read from it for {waited} s")));
+                }
+                std::thread::sleep(PAUSE);
+            }
+            opened => break opened?,
+        }
+    };
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// One file.
@@ -166,5 +305,42 @@ mod tests {
         replace(Path::new("/dev/null"), b"gone".to_vec()).unwrap();
         assert!(!Path::new("/dev/null").is_file());
         assert!(replace(folder.path(), b"x".to_vec()).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_a_link_to_nothing_is_followed() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, new] = ["file", "link", "new"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "before").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let owned = std::os::unix::fs::chown(&file, Some(12), Some(34)).is_ok();
+        replace(&file, b"after".to_vec()).unwrap();
+        let there = std::fs::metadata(&file).unwrap();
+        assert_eq!(there.mode() & 0o7777, 0o640);
+        assert!(!owned || (there.uid(), there.gid()) == (12, 34));
+        symlink("new", &link).unwrap();
+        replace(&link, b"made".to_vec()).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&new).unwrap(), b"made");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn one_file_has_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("old"), "x").unwrap();
+        std::fs::hard_link(path("old"), path("hard")).unwrap();
+        std::fs::create_dir(path("sub")).unwrap();
+        std::os::unix::fs::symlink("new", path("link")).unwrap();
+        let same = |a: &Path, b: &Path| distinct(&[("one".to_owned(), a), ("other".to_owned(), b)]).is_err();
+        assert!(same(&path("old"), &path("hard")));
+        assert!(same(&path("new"), &path("sub/../new")));
+        assert!(same(&path("link"), &path("new")));
+        assert!(same(Path::new("-"), Path::new("/dev/stdout")));
+        assert!(!same(&path("old"), &path("new")));
+        assert!(!same(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 }

@@ -9,13 +9,18 @@ mod devices;
 mod emit;
 mod explain;
 mod files;
+mod input;
+mod inputs;
 mod job;
+mod log;
+mod memory;
 mod pages;
 mod plot;
 mod progress;
 mod report;
 mod route;
 mod run;
+mod source;
 mod tune;
 
 use std::process::ExitCode;
@@ -28,6 +33,16 @@ use report::{Failure, Output};
 fn main() -> ExitCode {
     let command = Command::parse();
     let output = Output::new(command.json);
+    // A front end that stops on a hostile kernel becomes a diagnostic; what the panic says itself helps nobody.
+    let print_panic = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !vyre::catches_panics() {
+            print_panic(panic);
+        }
+    }));
+    if let Err(problem) = log::start(command.verbose) {
+        output.problems(&[problem]);
+    }
     if let Err(problem) = files::clean_up_when_interrupted() {
         output.problems(&[problem]);
     }
@@ -45,16 +60,25 @@ fn main() -> ExitCode {
         What::Completions { shell } => pages::completions(*shell, &output),
         What::Man { dir } => pages::manual(dir.as_deref(), &output),
     };
+    let mut code = told(&output, done);
+    if let Err(failure) = output.finish() {
+        code = code.max(told(&output, Err(failure)));
+    }
+    ExitCode::from(code)
+}
+
+/// Says what went wrong, and gives the exit code for it.
+fn told(output: &Output, done: Result<(), Failure>) -> u8 {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(Failure::Difference(problem)) => {
             output.problems(&[problem]);
-            ExitCode::from(3)
+            3
         }
-        Err(Failure::Told) => ExitCode::from(1),
+        Err(Failure::Told) => 1,
         Err(Failure::Diagnostics(problems)) => {
             output.problems(&problems);
-            ExitCode::from(1)
+            1
         }
     }
 }

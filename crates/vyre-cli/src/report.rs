@@ -1,7 +1,9 @@
 //! What goes to the terminal.
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 
+use serde_json::{Map, Value};
 use vyre::{Diagnostic, Error, Severity, codes};
 
 /// Why a command did not do what it was asked for.
@@ -29,12 +31,14 @@ impl From<Error> for Failure {
 pub(crate) struct Output {
     pub(crate) json: bool,
     colour: bool,
+    /// What [`Output::finish`] prints.
+    document: RefCell<(Value, Vec<Diagnostic>)>,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Output { json, colour: wanted && std::io::stderr().is_terminal() }
+        Output { json, colour: wanted && std::io::stderr().is_terminal(), document: RefCell::default() }
     }
 
     /// Results go to standard output.
@@ -48,14 +52,32 @@ impl Output {
         }
     }
 
-    pub(crate) fn print_json(&self, value: &serde_json::Value) -> Result<(), Failure> {
-        self.print(&format!("{value:#}"))
+    /// Results go to standard error where standard output takes the data of one.
+    pub(crate) fn print_beside(&self, text: &str) {
+        eprintln!("{text}");
     }
 
-    /// Problems go to standard error.
+    /// The result as an object.
+    pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
+        self.document.borrow_mut().0 = value.clone();
+        Ok(())
+    }
+
+    /// Prints the one JSON document: the result, and under `problems` everything that there is to say.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        let (value, problems) = self.document.take();
+        let mut document = if value.is_object() { value } else { Value::Object(Map::new()) };
+        document["problems"] = vyre::diagnostics::to_json_all(&problems);
+        self.print(&format!("{document:#}"))
+    }
+
+    /// Problems go to standard error, or into the JSON document.
     pub(crate) fn problems(&self, problems: &[Diagnostic]) {
         if self.json {
-            eprintln!("{:#}", vyre::diagnostics::to_json_all(problems));
+            self.document.borrow_mut().1.extend_from_slice(problems);
             return;
         }
         for problem in problems {
@@ -90,6 +112,12 @@ pub(crate) fn split<'a>(option: &str, text: &'a str) -> Result<(&'a str, &'a str
             format!("`{option} {text}` is not of the form `{option} NAME=VALUE`"),
         )),
     }
+}
+
+/// `V1705` for an option that was given twice for one name.
+pub(crate) fn repeated(option: &str, name: &str) -> Diagnostic {
+    Diagnostic::new(&codes::command::BAD_ARGUMENT, format!("`{option} {name}=` was given twice"))
+        .with_fix("Give it once.")
 }
 
 /// The times at these shares of all, from 0 (the fastest) to 1.

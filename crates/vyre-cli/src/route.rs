@@ -209,6 +209,7 @@ mod tests {
             shapes: vec!["out=NxNx3".to_owned()],
             backend: "auto".to_owned(),
             timeout: None,
+            cast: false,
         };
         let made = at_size(&inputs, 64).unwrap();
         assert_eq!(made.inputs, ["N=random:f32:64:seed=1", "b=N.npy"]);

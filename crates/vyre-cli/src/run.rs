@@ -1,21 +1,24 @@
 //! `vyre run` and `vyre check`.
 
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use vyre::{Diagnostic, Engine, codes};
 
 use crate::args::{Check, Run};
-use crate::data;
-use crate::files::Outbox;
-use crate::job::{Job, Source, nearest};
+use crate::data::{self, Place};
+use crate::files::{self, Outbox};
+use crate::job::Job;
 use crate::progress::Progress;
 use crate::report::{Failure, Output, quantiles, time};
+use crate::source::{SourceFile, nearest};
 
 pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let job = Job::new(&args.kernel, &args.inputs)?;
     // Wrong names are told before anything runs.
     let files = args.outputs.iter().map(|text| job.result_name(text)).collect::<Result<Vec<_>, _>>()?;
+    let beside = targets(args, &files, output)?;
     let engine = Engine::open()?;
     if args.trace.is_some() {
         engine.metrics().start_trace();
@@ -46,14 +49,7 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
         }
     }
     if args.check {
-        let _progress = Progress::new("running the reference interpreter", None);
-        let expected = engine.run_on("reference", &job.source.program, &job.inputs(), &job.config)?;
-        // What math functions may differ by is written in the conformance page; this is the largest of them.
-        const ULPS: u8 = 8;
-        if let Some(difference) = vyre::routing::difference(&job.source.program, Some(ULPS), &expected, &results) {
-            let message = format!("the reference disagrees: {difference}");
-            return Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)));
-        }
+        check_against_reference(&engine, &job, &results)?;
     }
     let explanation = args.explain.then(|| prepared.explain());
     let mut outbox = Outbox::default();
@@ -64,23 +60,23 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let results = job.results(results);
     let mut described = serde_json::Map::new();
     let mut text = Vec::new();
-    for (name, array) in &results {
-        let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, file)| *file).collect();
-        for file in &targets {
-            outbox.stage(file, data::encode(file, array)?)?;
+    for (name, value) in &results {
+        let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, place)| place).collect();
+        for place in &targets {
+            outbox.stage(Path::new(place.path), data::encode(place, value)?)?;
         }
-        let shape: Vec<String> = array.shape.iter().map(usize::to_string).collect();
+        let shape: Vec<String> = value.shape.iter().map(usize::to_string).collect();
+        let paths: Vec<&str> = targets.iter().map(|place| place.path).collect();
         if targets.is_empty() {
-            text.push(format!("{name}: {}", data::summary(array)));
+            text.push(format!("{name}: {}", data::summary(value)));
         } else {
-            let files: Vec<String> = targets.iter().map(|file| file.display().to_string()).collect();
-            text.push(format!("{name}: {} [{}] written to {}", array.ty, shape.join(" x "), files.join(", ")));
+            text.push(format!("{name}: {} [{}] written to {}", value.ty, shape.join(" x "), paths.join(", ")));
         }
-        described.insert(
-            name.clone(),
-            json!({ "type": array.ty.to_string(), "shape": array.shape, "summary": data::summary(array),
-                    "files": targets.iter().map(|file| file.display().to_string()).collect::<Vec<_>>() }),
-        );
+        if output.json {
+            let mut result = data::json(value);
+            result["files"] = json!(paths);
+            described.insert(name.clone(), result);
+        }
     }
     outbox.deliver()?;
     let mut report = json!({ "results": described });
@@ -103,7 +99,77 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
         text.push(explanation.to_string());
         report["explanation"] = serde_json::to_value(&explanation).unwrap_or_default();
     }
-    if output.json { output.print_json(&report) } else { output.print(&text.join("\n")) }
+    match (output.json, beside) {
+        (true, _) => output.print_json(&report),
+        (false, true) => {
+            output.print_beside(&text.join("\n"));
+            Ok(())
+        }
+        (false, false) => output.print(&text.join("\n")),
+    }
+}
+
+/// Refuses files that would overwrite each other; true when the data of a result goes to standard output.
+fn targets(args: &Run, files: &[(&str, Place<'_>)], output: &Output) -> Result<bool, Diagnostic> {
+    let mut all: Vec<(String, &Path)> = vec![("the kernel".to_owned(), &args.kernel.kernel)];
+    all.extend(files.iter().map(|(name, place)| (format!("the result `{name}`"), Path::new(place.path))));
+    all.extend(args.trace.as_deref().map(|path| ("the trace".to_owned(), path)));
+    files::distinct(&all)?;
+    let beside = all.iter().any(|(_, path)| files::is_standard_output(path));
+    if beside && output.json {
+        let message = "standard output can't take a result and the JSON document";
+        return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+            .with_fix("Write the result to a file, or leave `--json` out."));
+    }
+    Ok(beside)
+}
+
+/// Runs the reference interpreter on the same inputs, for a while.
+fn check_against_reference(engine: &Engine, job: &Job, results: &[Vec<u8>]) -> Result<(), Failure> {
+    // What math functions may differ by is written in the conformance page; this is the largest of them.
+    const ULPS: u8 = 8;
+    const LONGEST: Duration = Duration::from_secs(60);
+    let mut config = job.config.clone();
+    let limit = *config.timeout.get_or_insert(LONGEST);
+    let progress = Progress::new(format!("checking, for at most {} s: reference interpreter", limit.as_secs()), None);
+    let expected = engine.run_on("reference", &job.source.program, &job.inputs(), &config).map_err(|error| {
+        // It counts instructions; so many as it does in that time, about.
+        if error.code() != codes::reference::BUDGET.id {
+            return Failure::from(error);
+        }
+        let message = format!(
+            "the reference interpreter would take longer than {} s, so nothing is checked",
+            limit.as_secs_f64()
+        );
+        Diagnostic::new(&codes::command::CHECK_TOO_LONG, message).into()
+    })?;
+    drop(progress);
+    let first = vyre::routing::first_difference(&job.source.program, Some(ULPS), &expected, results);
+    let Some(first) = first else { return Ok(()) };
+    let found = first.place.and_then(|place| differing(job, place, &expected, results)).unwrap_or(first.message);
+    let message = format!("the reference disagrees: {found}");
+    Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)))
+}
+
+/// The first element that differs, with both its values.
+fn differing(job: &Job, (result, byte): (usize, usize), expected: &[Vec<u8>], results: &[Vec<u8>]) -> Option<String> {
+    let (expected, results) = (job.results(expected.to_vec()), job.results(results.to_vec()));
+    let ((name, right), (_, wrong)) = (expected.get(result)?, results.get(result)?);
+    let layout = wrong.layout.as_ref()?;
+    let (element, within) = (byte / layout.size, byte % layout.size);
+    let field = layout.fields.iter().rposition(|field| field.offset <= within)?;
+    let at = element * layout.fields.len() + field;
+    let member = match layout.fields[field].name.as_str() {
+        "" => String::new(),
+        name => format!(".{name}"),
+    };
+    let differing = (0..wrong.len()).filter(|&at| wrong.show(at) != right.show(at)).count();
+    Some(format!(
+        "`{name}[{element}]{member}` is {}, and should be {}; {differing} of {} numbers differ",
+        wrong.show(at),
+        right.show(at),
+        wrong.len()
+    ))
 }
 
 /// Refuses a name that no backend has, and offers the nearest.
@@ -116,6 +182,14 @@ pub(crate) fn known_backend(engine: &Engine, name: &str) -> Result<(), Diagnosti
         return Ok(());
     }
     let hint = match nearest(name, &names) {
+        _ if name == "gpu" => {
+            let gpus: Vec<&str> =
+                names.iter().copied().filter(|name| *name == "cuda" || name.starts_with("wgpu")).collect();
+            match gpus[..] {
+                [] => "this build of the command has none for GPUs".to_owned(),
+                _ => format!("those for GPUs are {}", gpus.join(", ")),
+            }
+        }
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are auto, {}", names.join(", ")),
     };
@@ -126,22 +200,52 @@ pub(crate) fn check(args: &Check, output: &Output) -> Result<(), Failure> {
     let mut problems = Vec::new();
     let mut good = Vec::new();
     for path in &args.kernels {
-        let checked = Source::read(path, args.entry.as_deref())
-            .and_then(|source| source.program.validate().map_err(|found| Failure::Diagnostics(found.to_vec())));
-        match checked {
-            Ok(program) => good.push((path.display().to_string(), program)),
+        match check_file(path, args) {
+            Ok(checked) => {
+                for (entry, found) in checked {
+                    match found {
+                        Ok(()) => good.push((path.display().to_string(), entry)),
+                        // What is wrong outside of the entry points is wrong with each.
+                        Err(found) => {
+                            problems.extend(found.into_iter().filter(|new| !problems.contains(new)).collect::<Vec<_>>())
+                        }
+                    }
+                }
+            }
             Err(Failure::Diagnostics(found)) => problems.extend(found),
             Err(other) => return Err(other),
         }
     }
     if output.json {
-        let good: Vec<_> =
-            good.iter().map(|(path, program)| json!({ "file": path, "entry": program.name() })).collect();
-        output.print_json(&json!({ "good": good, "problems": vyre::diagnostics::to_json_all(&problems) }))?;
+        let good: Vec<_> = good.iter().map(|(path, entry)| json!({ "file": path, "entry": entry })).collect();
+        output.print_json(&json!({ "good": good }))?;
     } else {
-        for (path, program) in &good {
-            output.print(&format!("{path}: `{}` is valid", program.name()))?;
+        for (path, entry) in &good {
+            output.print(&format!("{path}: `{entry}` is valid"))?;
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(Failure::Diagnostics(problems)) }
+}
+
+/// Every entry point of a file, or the one that was asked for, with what is wrong with it.
+fn check_file(path: &Path, args: &Check) -> Result<Vec<(String, Result<(), Vec<Diagnostic>>)>, Failure> {
+    let file = SourceFile::read(path)?;
+    let entries: Vec<Option<String>> = match &args.entry {
+        Some(entry) => vec![Some(entry.clone())],
+        // A file that can't be parsed has none; importing it tells everything that is wrong.
+        None => match file.entry_points() {
+            Ok(entries) if entries.len() > 1 => entries.into_iter().map(Some).collect(),
+            _ => vec![None],
+        },
+    };
+    let mut checked = Vec::new();
+    for entry in entries {
+        let found = file.import(entry.as_deref(), &args.set).and_then(|source| source.validate());
+        match found {
+            Ok(program) => checked.push((program.name().to_owned(), Ok(()))),
+            Err(Failure::Diagnostics(found)) => checked.push((entry.unwrap_or_default(), Err(found))),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(checked)
 }

@@ -55,6 +55,9 @@ pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
     let own = measured.first().map(|(candidate, _)| candidate.clone());
     measured.sort_by(|a, b| a.1.total_cmp(&b.1));
     let evidence = &decision.evidence;
+    let median_of = |wanted: Option<&Candidate>| {
+        measured.iter().find(|(candidate, _)| Some(candidate) == wanted).map(|(_, median)| *median)
+    };
     if output.json {
         let list: Vec<_> = measured
             .iter()
@@ -101,22 +104,32 @@ pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
         evidence.candidates,
         evidence.samples
     ));
-    text.push(format!(
-        "{} against {} for the kernel's own launch: {:+.1}% (95% interval {:+.1}% to {:+.1}%)",
-        time(evidence.chosen_ns as f64),
-        time(evidence.default_ns as f64),
-        100.0 * evidence.difference,
-        100.0 * evidence.interval[0],
-        100.0 * evidence.interval[1]
-    ));
+    // The same numbers as beside the bars; the interval is of neighbouring runs, which what disturbs the machine disturbs alike.
+    if let (Some(chosen), Some(default)) = (median_of(Some(&decision.candidate)), median_of(own.as_ref())) {
+        let mut line = format!("{} against {} for the kernel's own launch", time(chosen), time(default));
+        if Some(&decision.candidate) != own.as_ref() && default > 0.0 {
+            line += &format!(
+                ": {:+.1}% (in neighbouring runs between {:+.1}% and {:+.1}%, 19 times of 20)",
+                100.0 * (chosen / default - 1.0),
+                100.0 * evidence.interval[0],
+                100.0 * evidence.interval[1]
+            );
+        }
+        text.push(line);
+    }
     if evidence.candidates == 1 {
-        text.push(
-            match (args.kernel.workgroup, job.config.grid_override) {
-                (None, None) => "There was nothing to compare: the results depend on the workgroup size.",
-                _ => "There was nothing to compare: the grid or the workgroup is fixed. A function `vyre_domain` in the kernel frees it.",
+        let launch = &args.kernel.launch;
+        let why = match (launch.workgroup, launch.grid, job.config.grid_override) {
+            (Some(_), ..) => "`--workgroup` fixes it. Leave that out.",
+            (_, Some(_), _) => {
+                "`--grid` fixes it. Leave that out, or let the kernel say how much there is to do: a function `vyre_domain`."
             }
-            .to_owned(),
-        );
+            (.., Some(_)) => {
+                "the grid follows from a shape. A function `vyre_domain` in the kernel says how much there is to do instead."
+            }
+            _ => "the results depend on the workgroup size.",
+        };
+        text.push(format!("There was nothing to compare: {why}"));
     }
     text.extend(evidence.rejected.iter().map(|reason| format!("rejected {reason}")));
     output.print(&text.join("\n"))
@@ -149,7 +162,7 @@ fn space(args: &Tune, job: &Job) -> Result<Option<Space>, Diagnostic> {
         return Ok(None);
     }
     let mut space = Space::new();
-    if args.kernel.workgroup.is_none() && job.config.grid_override.is_none() {
+    if args.kernel.launch.workgroup.is_none() && job.config.grid_override.is_none() {
         let size = job.workgroup_size()?;
         let dimensions = size.iter().rposition(|&size| size > 1).map_or(1, |axis| axis as u32 + 1);
         space = space.with_shapes_up_to(dimensions, 256);

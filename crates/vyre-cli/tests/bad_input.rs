@@ -92,14 +92,25 @@ fn files_that_are_missing_or_no_kernels() {
 #[test]
 fn inputs_of_the_wrong_type_or_length_show_the_declaration() {
     let home = Home::new();
-    home.file("f64.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }", &[0; 16]));
-    home.refused(&["run", DOUBLE, "--in", "a=f64.npy"], 1, &["V1708", "f64", "array<f32>"]);
+    let doubles = [0.5f64, 0.1].map(f64::to_le_bytes).concat();
+    home.file("f64.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }", &doubles));
+    home.refused(&["run", DOUBLE, "--in", "a=f64.npy"], 1, &["V1708", "0.1", "array<f32>", "--cast"]);
     home.file("four.wgsl", FOUR);
     home.refused(&["run", "four.wgsl", "--in", "a=1,2,3"], 1, &["V1709", "array<f32, 4>"]);
     home.refused(&["run", "four.wgsl"], 1, &["V1707", "array<f32, 4>", "--in a="]);
     home.file("half.bin", [0; 7]);
     home.refused(&["run", DOUBLE, "--in", "a=half.bin"], 1, &["V"]);
-    home.refused(&["run", DOUBLE, "--in", "a=1,2,x"], 1, &["V1701"]);
+    home.refused(&["run", DOUBLE, "--in", "a=1,2,x"], 1, &["V1704", "`x`"]);
+    home.refused(&["run", DOUBLE, "--in", "a=range:10"], 1, &["V1704", "iota"]);
+    home.refused(&["run", DOUBLE, "--in", "a=zeroes:10"], 1, &["V1704", "did you mean `zeros`"]);
+    home.refused(&["run", DOUBLE, "--in", "a=0xzz"], 1, &["V1704", "0xzz"]);
+    home.refused(&["run", DOUBLE, "--in", "a=picture.jpg"], 1, &["V1701", "no such file"]);
+    home.file("picture.jpg", "bytes");
+    home.refused(&["run", DOUBLE, "--in", "a=picture.jpg"], 1, &["V1703", "raw:picture.jpg"]);
+    home.file("book.txt", "It was the best of times");
+    home.refused(&["run", DOUBLE, "--in", "a=book.txt"], 1, &["V1703", "bytes:book.txt"]);
+    home.file("gap.csv", "1,,3");
+    home.refused(&["run", DOUBLE, "--in", "a=gap.csv"], 1, &["V1703", "field 2 is empty"]);
     home.file("words.csv", "1, 2\nthree");
     home.refused(&["run", DOUBLE, "--in", "a=words.csv"], 1, &["V1703", "line 2"]);
 }
@@ -123,7 +134,7 @@ fn hostile_npy_files() {
         ("nan", header("(nan,)")),
         ("deep", npy(&"{".repeat(60_000), &[])),
         ("axes", header(&format!("({})", "1,".repeat(5000)))),
-        ("records", npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[0; 4])),
+        ("records", npy("{'descr': [('x', '<f4'], 'fortran_order': False, 'shape': (1,), }", &[0; 4])),
         ("object", npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", &[0; 8])),
         ("code", npy("__import__('os').system('touch owned')", &[])),
     ];
@@ -162,11 +173,13 @@ fn names_that_nobody_has_come_with_the_nearest() {
     home.refused(&["run", DOUBLE, "--in", "a=iota:4", "--out", "outt=x.npy"], 1, &["V1706", "did you mean `out`"]);
     home.refused(&["run", DOUBLE, "--in", "aa=iota:4"], 1, &["V1706", "did you mean `a`"]);
     home.refused(&["run", DOUBLE, "--in", "a=iota:4", "--backend", "cpuu"], 1, &["V1710", "did you mean `cpu`"]);
+    let gpus = if cfg!(feature = "cuda") { "those for GPUs are cuda" } else { "GPUs" };
+    home.refused(&["run", DOUBLE, "--in", "a=iota:4", "--backend", "gpu"], 1, &["V1710", gpus]);
     home.refused(&["bench", DOUBLE, "--in", "a=iota:4", "--backend", "refrence"], 1, &["V1710", "`reference`"]);
     home.refused(&["tune", DOUBLE, "--in", "a=iota:4", "--backend", "zpu9"], 1, &["V1710"]);
     let mandelbrot = format!("{ROOT}/examples/mandelbrot.wgsl");
     home.refused(&["run", &mandelbrot, "--set", "widht=3"], 1, &["V1706", "did you mean `width`"]);
-    home.refused(&["run", &mandelbrot, "--set", "width=wide"], 1, &["V1708", "override width"]);
+    home.refused(&["run", &mandelbrot, "--set", "width=wide"], 1, &["V1708", "override width", "--set width=64"]);
     home.refused(&["run", DOUBLE, "--in", "a=iota:4", "--set", "x"], 1, &["V1705"]);
     home.refused(&["frobnicate"], 2, &["frobnicate"]);
     home.refused(&["run", DOUBLE, "--in"], 2, &["--in"]);
@@ -330,6 +343,165 @@ fn tables_that_cant_be_read_are_told() {
     let explained = home.vyre(&["explain", DOUBLE, "--in", "a=iota:64"]);
     let told = String::from_utf8_lossy(&explained.stderr);
     assert!(explained.status.success() && told.contains("warning[V1004]"), "{told}");
+}
+
+/// Tables that could not be written whole leave nothing of themselves.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disks_keep_no_half_tables() {
+    let home = Home::new();
+    // No file may grow; the signal for that is ignored, so that writes fail as on a full disk.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" tune \"$1\" --in a=iota:64 --backend cpu";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_vyre"), DOUBLE])
+        .current_dir(home.0.path())
+        .env("XDG_CACHE_HOME", home.path("cache"))
+        .env("XDG_CONFIG_HOME", home.path("config"))
+        .output()
+        .expect("a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("can't be written") || told.contains("too large"), "{told}");
+    let mut folders = vec![home.path("cache")];
+    while let Some(folder) = folders.pop() {
+        for name in listing(&folder) {
+            assert!(!name.ends_with(".tmp"), "{name} is left in {}", folder.display());
+            if folder.join(&name).is_dir() {
+                folders.push(folder.join(name));
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_entries_make_a_check_of_the_cache_fail() {
+    let home = Home::new();
+    assert!(home.vyre(&["run", DOUBLE, "--in", "a=1,2", "--backend", "cpu"]).status.success());
+    assert!(home.vyre(&["cache", "verify"]).status.success());
+    let pipelines = home.path("cache/vyre/pipelines");
+    for shard in listing(&pipelines).into_iter().filter(|name| name.len() == 2) {
+        for entry in listing(&pipelines.join(&shard)) {
+            std::fs::write(pipelines.join(&shard).join(entry), "not code").unwrap();
+        }
+    }
+    let checked = home.vyre(&["cache", "verify"]);
+    let told = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.code() == Some(1) && told.contains("V0801"), "{told}");
+    let cleared = home.vyre(&["cache", "clear"]);
+    assert!(cleared.status.success() && String::from_utf8_lossy(&cleared.stdout).contains("removed"));
+}
+
+/// What makes a front end panic is told as a diagnostic, and the panic is not.
+#[test]
+fn spirv_that_stops_the_front_end_is_a_diagnostic() {
+    let home = Home::new();
+    assert!(home.vyre(&["emit", DOUBLE, "--to", "spirv", "--output", "double.spv"]).status.success());
+    let whole = std::fs::read(home.path("double.spv")).unwrap();
+    for at in (20..whole.len()).step_by(97) {
+        let mut altered = whole.clone();
+        altered[at] ^= 0x55;
+        home.file("altered.spv", &altered);
+        let output = home.vyre(&["check", "altered.spv"]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!told.contains("panicked"), "byte {at}:\n{told}");
+        assert!(matches!(output.status.code(), Some(0 | 1)), "byte {at}: {:?}\n{told}", output.status);
+    }
+}
+
+/// Every entry point of a file is checked, and overrides without a default are given one.
+#[test]
+fn every_entry_point_is_checked() {
+    let home = Home::new();
+    let two = "
+        override size: u32;
+        @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+        @compute @workgroup_size(64) fn first(@builtin(global_invocation_id) id: vec3<u32>) { out[id.x] = id.x; }
+        @compute @workgroup_size(64) fn second(@builtin(global_invocation_id) id: vec3<u32>) { out[id.x] = size; }
+    ";
+    home.file("two.wgsl", two);
+    let output = home.vyre(&["check", "two.wgsl"]);
+    let (shown, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.code() == Some(1) && shown.contains("`first` is valid"), "{shown}");
+    assert!(told.contains("V0409") && told.contains("--set size="), "{told}");
+    let output = home.vyre(&["check", "two.wgsl", "--set", "size=7"]);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && shown.contains("`first`") && shown.contains("`second`"), "{shown}");
+    let run = home.vyre(&["run", "two.wgsl", "--entry", "second", "--set", "size=7", "--shape", "out=64"]);
+    assert!(String::from_utf8_lossy(&run.stdout).contains("7, 7"), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// `--json` is one document on standard output, and nothing anywhere else, whatever happens.
+#[test]
+fn json_is_one_document() {
+    let home = Home::new();
+    for (words, code) in [
+        (&["run", DOUBLE, "--in", "a=1,2", "--backend", "cpu", "--explain", "--json"][..], 0),
+        (&["run", DOUBLE, "--in", "b=1,2", "--json"], 1),
+        (&["check", "absent.wgsl", DOUBLE, "--json"], 1),
+        (&["devices", "--json"], 0),
+        (&["doctor", "--json"], 0),
+        (&["explain", "V0190", "--json"], 0),
+    ] {
+        let output = home.vyre(words);
+        let document: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert!(output.stderr.is_empty(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let problems = document.expect("one document")["problems"].as_array().map(Vec::len);
+        assert_eq!(problems.is_some_and(|count| count > 0), code != 0, "{words:?}");
+    }
+    let run = home.vyre(&["run", DOUBLE, "--in", "a=1,2", "--backend", "cpu", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(document["results"]["out"]["values"], serde_json::json!([3.0, 5.0]));
+}
+
+#[test]
+fn a_check_that_takes_too_long_says_so() {
+    let home = Home::new();
+    home.file(
+        "long.wgsl",
+        "@group(0) @binding(0) var<storage, read> a: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            var x = a[id.x];
+            for (var i = 0u; i < 1000u; i++) { x = x * 1664525u + 1013904223u; }
+            out[id.x] = x;
+        }",
+    );
+    let run = ["run", "long.wgsl", "--in", "a=iota:2e4", "--backend", "cpu", "--check", "--timeout", "2"];
+    home.refused(&run, 1, &["V1715", "2 s"]);
+}
+
+#[test]
+fn a_barrier_that_not_all_reach_is_shown() {
+    let home = Home::new();
+    home.file(
+        "barrier.wgsl",
+        "var<workgroup> tile: array<u32, 64>;
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) i: u32) {
+    tile[i] = i;
+    if i < 7u {
+        workgroupBarrier();
+    }
+    out[i] = tile[63u - i];
+}
+",
+    );
+    home.refused(&["check", "barrier.wgsl"], 1, &["V"]);
+    let told = home.vyre(&["check", "barrier.wgsl"]);
+    let told = String::from_utf8_lossy(&told.stderr);
+    assert!(told.contains("barrier.wgsl:7:") || told.contains("workgroupBarrier();"), "{told}");
+}
+
+#[test]
+fn events_reach_the_user() {
+    let home = Home::new();
+    let quiet = home.vyre(&["run", DOUBLE, "--in", "a=1,2", "--backend", "cpu"]);
+    assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
+    let told = home.vyre(&["run", DOUBLE, "--in", "a=1,2,3", "--backend", "cpu", "-v"]);
+    assert!(String::from_utf8_lossy(&told.stderr).contains("took"), "{}", String::from_utf8_lossy(&told.stderr));
+    let wrong = home.command(&["devices"]).env("VYRE_LOG", "loud").output().unwrap();
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("VYRE_LOG"));
 }
 
 /// An interrupt, while the kernel runs and while results are written, ends the command with 130 and leaves nothing.

@@ -111,7 +111,11 @@ impl TableFile {
             drop(file);
             fs::rename(&temporary, path)
         };
-        install().map_err(|error| unwritable("replacing it", error))
+        install().map_err(|error| {
+            // A disk that is full should not keep half a file; the first error is the one that counts.
+            let _ = fs::remove_file(&temporary);
+            unwritable("replacing it", error)
+        })
     }
 
     /// A diagnostic that names the file.

@@ -350,6 +350,29 @@ fn a_damaged_key_is_replaced_and_old_entries_are_misses() {
 }
 
 #[test]
+fn a_key_that_others_could_know_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    let refused = |spoil: &dyn Fn()| {
+        DiskPipelineCache::open(folder.path()).unwrap().write([7; 32], device(), b"code").unwrap();
+        let before = fs::read(&key).unwrap();
+        spoil();
+        let cache = DiskPipelineCache::open(folder.path()).unwrap();
+        assert_eq!(cache.take_diagnostics()[0].code.id, "V0807");
+        assert_eq!(cache.read([7; 32], device()).unwrap(), None);
+        assert_ne!(fs::read(&key).unwrap(), before);
+        assert_eq!(mode(&key), 0o600);
+    };
+    for open in [0o666, 0o640, 0o602] {
+        refused(&|| fs::set_permissions(&key, fs::Permissions::from_mode(open)).unwrap());
+    }
+    if std::os::unix::fs::chown(&key, Some(65_534), None).is_ok() {
+        std::os::unix::fs::chown(&key, Some(0), None).unwrap();
+        refused(&|| std::os::unix::fs::chown(&key, Some(65_534), None).unwrap());
+    }
+}
+
+#[test]
 fn the_reason_of_a_miss_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let cache = DiskPipelineCache::open(folder.path()).unwrap();
@@ -459,6 +482,8 @@ fn a_pack_carries_everything_to_another_cache() {
         altered[at] ^= 0x10;
         assert_eq!(code_of(&target.import(&altered[..], PackKey::Secret(&key)).unwrap_err()), "V0808");
     }
+    let longer = [&pack[..], b"x"].concat();
+    assert_eq!(code_of(&target.import(&longer[..], PackKey::Secret(&key)).unwrap_err()), "V0808");
     let mut open = Vec::new();
     source.export(&mut open, &contents, PackKey::Open).unwrap();
     assert_eq!(target.import(&open[..], PackKey::Open).unwrap().0, 5);

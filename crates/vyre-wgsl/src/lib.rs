@@ -25,7 +25,7 @@
 //!   its line, decides the kind instead. A function `fn vyre_domain() -> vec3<u32>` that only returns a vector of sizes
 //!   declares the launch domain.
 //! - `override` constants become specialization constants. One whose initial value depends on other overrides is computed
-//!   from them and can't be set itself; one without a default is refused.
+//!   from them and can't be set itself; one without a default must be given a value ([`ImportOptions::overrides`]).
 //! - A load outside an array gives zero and a store outside is dropped, for run-time arrays, fixed arrays and vectors alike.
 //! - Pointers to variables are passed by copying in and out, which WGSL's aliasing rules make indistinguishable. naga refuses
 //!   pointers to storage and workgroup memory as arguments of functions.
@@ -37,5 +37,5 @@ mod import;
 mod spirv;
 
 pub use export::export;
-pub use import::{ImportOptions, import, import_spirv};
+pub use import::{ImportOptions, catches_panics, entry_points, import, import_spirv, spirv_entry_points};
 pub use spirv::export_spirv;

@@ -4,7 +4,7 @@ use vyre_spec::Diagnostic;
 use vyre_wgsl::{ImportOptions, import, import_spirv};
 
 fn problems(source: &str) -> Vec<Diagnostic> {
-    let options = ImportOptions { entry: None, file: Some("kernel.wgsl".into()) };
+    let options = ImportOptions { file: Some("kernel.wgsl".into()), ..Default::default() };
     import(source, &options).expect_err("the source is not good")
 }
 
@@ -39,7 +39,7 @@ fn entry_points_are_named() {
     let found = problems(two);
     assert_eq!(found[0].code.id, "V0405");
     assert!(found[0].message.contains("first, second"), "{}", found[0]);
-    let entry = |name: &str| import(two, &ImportOptions { entry: Some(name.into()), file: None });
+    let entry = |name: &str| import(two, &ImportOptions { entry: Some(name.into()), ..Default::default() });
     assert_eq!(entry("second").expect("it exists").name(), "second");
     for (name, word) in [("third", "first, second"), ("paint", "Fragment")] {
         let found = entry(name).expect_err("no such compute entry point");

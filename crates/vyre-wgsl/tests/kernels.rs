@@ -18,7 +18,7 @@ fn text(problems: &[vyre_spec::Diagnostic]) -> String {
 fn load(name: &str) -> Program {
     let path = folder().join(format!("{name}.wgsl"));
     let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let options = ImportOptions { entry: None, file: Some(format!("{name}.wgsl")) };
+    let options = ImportOptions { file: Some(format!("{name}.wgsl")), ..Default::default() };
     let program = import(&source, &options).unwrap_or_else(|problems| panic!("{}", text(&problems)));
     program.validate().unwrap_or_else(|problems| panic!("{name}: {}", text(&problems)));
     program

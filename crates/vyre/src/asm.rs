@@ -97,8 +97,22 @@ fn disassemble(code: &[u8]) -> String {
 struct Labels(BTreeMap<u64, String>);
 
 impl SymbolResolver for Labels {
-    fn symbol(&mut self, _: &Instruction, _: u32, _: Option<u32>, address: u64, _: u32) -> Option<SymbolResult<'_>> {
-        self.0.get(&address).map(|name| SymbolResult::with_str(address, name))
+    /// Only targets of branches and addresses relative to the instruction have names; other numbers are numbers, also where one
+    /// is the address of a label.
+    fn symbol(
+        &mut self,
+        instruction: &Instruction,
+        _: u32,
+        operand: Option<u32>,
+        address: u64,
+        _: u32,
+    ) -> Option<SymbolResult<'_>> {
+        let named = match instruction.op_kind(operand?) {
+            OpKind::NearBranch64 => true,
+            OpKind::Memory => instruction.is_ip_rel_memory_operand(),
+            _ => false,
+        };
+        self.0.get(&address).filter(|_| named).map(|name| SymbolResult::with_str(address, name))
     }
 }
 
@@ -116,6 +130,14 @@ mod tests {
         code.extend(1.5f32.to_le_bytes());
         let text = disassemble(&code);
         assert_eq!(text, "L1:\n    vaddps zmm0, zmm0, [C1]\n    jmp short L1\n    ret\nC1: dd 0x3fc00000\n");
+    }
+
+    #[test]
+    fn numbers_that_happen_to_be_addresses_stay_numbers() {
+        // mov eax, 5; L: add rax, [rax + 5]; jmp L; ret: the label is at 5, too.
+        let code = [0xb8, 5, 0, 0, 0, 0x48, 0x03, 0x40, 5, 0xeb, 0xfa, 0xc3];
+        let text = disassemble(&code);
+        assert_eq!(text, "    mov eax, 5\nL1:\n    add rax, [rax+5]\n    jmp short L1\n    ret\n");
     }
 
     #[test]

@@ -50,7 +50,10 @@ pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
 pub use vyre_foundation::{ValidProgram, ir, kernel, launch, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
-pub use vyre_wgsl::{ImportOptions, export as to_wgsl, import as import_wgsl, import_spirv};
+pub use vyre_wgsl::{
+    ImportOptions, catches_panics, entry_points as wgsl_entry_points, export as to_wgsl, import as import_wgsl,
+    import_spirv, spirv_entry_points,
+};
 
 /// The one compute entry point of a WGSL text as a program. [`import_wgsl`] has the options.
 pub fn wgsl(source: &str) -> Result<Program, Error> {

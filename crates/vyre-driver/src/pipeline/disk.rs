@@ -439,19 +439,30 @@ impl DiskPipelineCache {
     fn load_secret(&self) -> io::Result<Option<Secret>> {
         for _ in 0..8 {
             match self.storage.read(KEY_FILE, 32) {
-                Ok(Found::File { bytes, .. }) if bytes.len() == 32 => {
-                    let mut secret = [0; 32];
-                    secret.copy_from_slice(&bytes);
-                    return Ok(Some(secret));
-                }
-                Ok(_) if !self.storage.writable() => return Ok(None),
-                Ok(_) => {
+                Ok(found) => {
+                    let private = match self.storage.is_private(KEY_FILE) {
+                        Ok(private) => private,
+                        // Replaced meanwhile.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        Err(error) => return Err(io_diagnostic("look at the cache's key", error)),
+                    };
+                    let message = match found {
+                        Found::File { bytes, .. } if bytes.len() == 32 && private => {
+                            let mut secret = [0; 32];
+                            secret.copy_from_slice(&bytes);
+                            return Ok(Some(secret));
+                        }
+                        // Whoever knows the key can put code into the cache.
+                        Found::File { .. } if !private => "others can read or write the cache's key, or it is theirs",
+                        _ => "the cache's key is not 32 bytes in a plain file",
+                    };
+                    if !self.storage.writable() {
+                        self.report(Diagnostic::new(&codes::cache::BAD_SECRET, message));
+                        return Ok(None);
+                    }
                     let to = format!("quarantine/{KEY_FILE}.{}", self.nonce);
                     match self.storage.rename(KEY_FILE, &to) {
-                        Ok(()) => {
-                            let message = "the cache's key is not 32 bytes in a plain file";
-                            self.report(Diagnostic::new(&codes::cache::BAD_SECRET, message));
-                        }
+                        Ok(()) => self.report(Diagnostic::new(&codes::cache::BAD_SECRET, message)),
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         Err(error) => return Err(io_diagnostic("replace the cache's key", error)),
                     }

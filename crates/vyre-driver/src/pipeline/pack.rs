@@ -90,7 +90,15 @@ impl DiskPipelineCache {
         loop {
             let (kind, name, body) = unpacker.record()?;
             match kind {
-                END => break,
+                END => {
+                    // No tag covers what follows, so there may be nothing.
+                    return if unpacker.is_at_end()? {
+                        self.flush()?;
+                        Ok((pipelines, contents))
+                    } else {
+                        Err(bad("bytes follow its end"))
+                    };
+                }
                 PIPELINE => {
                     let name: &[u8; 72] = name.as_slice().try_into().map_err(|_| bad("a pipeline has no key"))?;
                     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| name[at + i]));
@@ -113,8 +121,6 @@ impl DiskPipelineCache {
                 _ => return Err(bad("a record is of no known kind")),
             }
         }
-        self.flush()?;
-        Ok((pipelines, contents))
     }
 }
 
@@ -202,6 +208,12 @@ impl<R: Read> Unpacker<R> {
             return Err(bad("it is not a pack of this version"));
         }
         Ok(Unpacker { pack, key: *blake3::keyed_hash(&key.base(), &header).as_bytes(), place: 0 })
+    }
+
+    fn is_at_end(&mut self) -> io::Result<bool> {
+        let mut more = Vec::new();
+        let read = (&mut self.pack).take(1).read_to_end(&mut more);
+        read.map(|bytes| bytes == 0).map_err(|error| io_diagnostic("read a pack", error))
     }
 
     fn record(&mut self) -> io::Result<(u8, Vec<u8>, Vec<u8>)> {

@@ -52,6 +52,12 @@ pub trait Storage: Send + Sync {
     /// is there.
     fn read(&self, path: &str, limit: u64) -> io::Result<Found>;
 
+    /// Only this user can have read or written a file. Storages without users say yes.
+    fn is_private(&self, path: &str) -> io::Result<bool> {
+        let _ = path;
+        Ok(true)
+    }
+
     /// Creates a new file of these parts, readable by its owner only.
     fn create(&self, path: &str, parts: &[&[u8]]) -> io::Result<Lock>;
 
@@ -178,6 +184,13 @@ impl Storage for FileStorage {
         // A file that grows meanwhile is cut at the size that was checked; it then fails its digest.
         file.take(metadata.len()).read_to_end(&mut bytes)?;
         Ok(Found::File { bytes, modified })
+    }
+
+    #[cfg(unix)]
+    fn is_private(&self, path: &str) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::symlink_metadata(self.path(path))?;
+        Ok(metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0)
     }
 
     fn create(&self, path: &str, parts: &[&[u8]]) -> io::Result<Lock> {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use vyre_foundation::ValidProgram;
-use vyre_spec::Diagnostic;
+use vyre_spec::{Diagnostic, Severity};
 
 use super::disk::count;
 use super::{DiskPipelineCache, EntryKey, Lookup, MissReason, SingleFlight};
@@ -141,7 +141,11 @@ impl PipelineCache {
                 }
                 Ok(Lookup::Miss(why)) => reason = why,
                 // A disk that can't be read costs a compile, not the dispatch; the cache's owner is told.
-                Err(error) => disk.report(diagnostic_of(error)),
+                Err(error) => {
+                    let mut problem = diagnostic_of(error);
+                    problem.severity = Severity::Warning;
+                    disk.report(problem);
+                }
             }
         }
         let compiled = self.timed(Stage::Compile, || backend.compile(program, options));

@@ -5,8 +5,28 @@ use vyre_foundation::ir::{BufferDecl, DataType, Program};
 /// `None` when the results of a program agree, else where they differ first. Bytes must be equal, but every NaN equals every
 /// other, and with a budget of `ulps` two floats may each be that far from the exact value.
 pub fn difference(program: &Program, ulps: Option<u8>, left: &[Vec<u8>], right: &[Vec<u8>]) -> Option<String> {
+    first_difference(program, ulps, left, right).map(|first| first.message)
+}
+
+/// Where two runs of a program differ first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstDifference {
+    /// Which result, and the byte in it; none where the results are not of one size.
+    pub place: Option<(usize, usize)>,
+    /// In words.
+    pub message: String,
+}
+
+/// [`difference`] with its place.
+pub fn first_difference(
+    program: &Program,
+    ulps: Option<u8>,
+    left: &[Vec<u8>],
+    right: &[Vec<u8>],
+) -> Option<FirstDifference> {
+    let unplaced = |message: String| Some(FirstDifference { place: None, message });
     if left.len() != right.len() {
-        return Some(format!("it gave {} results, not {}", left.len(), right.len()));
+        return unplaced(format!("it gave {} results, not {}", left.len(), right.len()));
     }
     let order = program.binding_order();
     let mut declared: Vec<Option<&BufferDecl>> =
@@ -21,7 +41,7 @@ pub fn difference(program: &Program, ulps: Option<u8>, left: &[Vec<u8>], right: 
         }
         let name = buffer.map_or_else(|| position.to_string(), |buffer| format!("`{}`", buffer.name));
         if left.len() != right.len() {
-            return Some(format!("its result {name} has {} bytes, not {}", left.len(), right.len()));
+            return unplaced(format!("its result {name} has {} bytes, not {}", left.len(), right.len()));
         }
         let float = buffer.and_then(|buffer| Float::of(&buffer.ty)).filter(|float| left.len() % float.bytes == 0);
         let at = match float {
@@ -33,7 +53,8 @@ pub fn difference(program: &Program, ulps: Option<u8>, left: &[Vec<u8>], right: 
             None => left.iter().zip(right).position(|(a, b)| a != b),
         };
         if let Some(at) = at {
-            return Some(format!("its result {name} differs at byte {at}"));
+            let message = format!("its result {name} differs at byte {at}");
+            return Some(FirstDifference { place: Some((position, at)), message });
         }
     }
     None

@@ -20,7 +20,7 @@ codes! {
         "The cache folder belongs to another user, and what is cached is executed.",
         "Use a folder of your own, for instance by setting XDG_CACHE_HOME.";
     BAD_SECRET = "V0807", Warning,
-        "The key that authenticates the cache is damaged and was replaced.",
+        "The key that authenticates the cache is damaged, or others could know it, and was replaced.",
         "Nothing need be done: pipelines stored under the old key are compiled again.";
     BAD_PACK = "V0808", Error,
         "A warm pack is damaged, cut off, or authenticated with another key.",

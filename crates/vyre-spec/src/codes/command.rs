@@ -40,4 +40,10 @@ codes! {
     NOT_BUILT_IN = "V1713", Error,
         "This build of the command leaves out what was asked for.",
         "Build it with the feature that the message names.";
+    NO_ROOM = "V1714", Error,
+        "A run needs more memory than there is.",
+        "Run it with smaller buffers, or in parts.";
+    CHECK_TOO_LONG = "V1715", Error,
+        "The reference interpreter did not end within the time that a check may take.",
+        "Check it on a smaller input, or give more time with `--timeout`.";
 }

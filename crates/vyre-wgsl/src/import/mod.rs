@@ -11,6 +11,8 @@ mod recover;
 mod uses;
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -28,6 +30,8 @@ pub struct ImportOptions {
     pub entry: Option<String>,
     /// File name for diagnostics.
     pub file: Option<String>,
+    /// Values for overrides that have no default; they become their defaults.
+    pub overrides: BTreeMap<String, f64>,
 }
 
 /// naga's front ends and the translation recurse; the guard bounds how deep, and this is more than that takes. A thread of its
@@ -74,10 +78,7 @@ pub fn import_spirv(bytes: &[u8], options: &ImportOptions) -> Result<Program, Ve
     let text = SourceText { text: None, file: options.file.as_deref() };
     guard::check_binary(bytes).map_err(|problem| vec![problem])?;
     on_big_stack(&|| {
-        let spv = naga::front::spv::Options { adjust_coordinate_space: false, ..Default::default() };
-        let parsed = catch(|| naga::front::spv::parse_u8_slice(bytes, &spv))?;
-        let module =
-            parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])?;
+        let module = parse_spirv(bytes)?;
         let info = validate(&module, &text)?.map_err(|(problem, _)| vec![problem])?;
         translate(&module, &info, &text, options)
     })
@@ -135,9 +136,21 @@ pub(crate) fn on_big_stack<T: Send>(
     })
 }
 
+thread_local! {
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A panic of this thread would become a diagnostic now, so that a program's panic hook need not print it.
+pub fn catches_panics() -> bool {
+    CATCHING.get()
+}
+
 /// Runs a part of naga. A panic there is a bug of naga's that hostile input may reach, so it becomes a diagnostic.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Vec<Diagnostic>> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+    CATCHING.set(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    CATCHING.set(false);
+    done.map_err(|panic| {
         let reason = panic
             .downcast_ref::<String>()
             .map(String::as_str)
@@ -199,7 +212,39 @@ fn translate(
     options: &ImportOptions,
 ) -> Result<Program, Vec<Diagnostic>> {
     let entry = find_entry(module, options).map_err(|problem| vec![problem])?;
-    Importer::new(module, info, *text).run(entry)
+    Importer::new(module, info, *text, &options.overrides).run(entry)
+}
+
+/// The compute entry points of a module, in order.
+fn names_of(module: &Module) -> Vec<String> {
+    let compute = module.entry_points.iter().filter(|entry| entry.stage == ShaderStage::Compute);
+    compute.map(|entry| entry.name.clone()).collect()
+}
+
+/// The compute entry points of WGSL text that naga understands, by name and in order.
+pub fn entry_points(source: &str, options: &ImportOptions) -> Result<Vec<String>, Vec<Diagnostic>> {
+    let text = SourceText { text: Some(source), file: options.file.as_deref() };
+    let depth = guard::check_text(&text, source).map_err(|problem| vec![problem])?;
+    let work = || match catch(|| naga::front::wgsl::parse_str(&without_subgroups(source)))? {
+        Ok(module) => Ok(names_of(&module)),
+        Err(error) => Err(vec![parse_problem(&text, &error).0]),
+    };
+    match depth {
+        Depth::Shallow => work(),
+        Depth::Deep => on_big_stack(&work),
+    }
+}
+
+/// The compute entry points of a SPIR-V binary, by name and in order.
+pub fn spirv_entry_points(bytes: &[u8]) -> Result<Vec<String>, Vec<Diagnostic>> {
+    guard::check_binary(bytes).map_err(|problem| vec![problem])?;
+    on_big_stack(&|| Ok(names_of(&parse_spirv(bytes)?)))
+}
+
+fn parse_spirv(bytes: &[u8]) -> Result<Module, Vec<Diagnostic>> {
+    let spv = naga::front::spv::Options { adjust_coordinate_space: false, ..Default::default() };
+    let parsed = catch(|| naga::front::spv::parse_u8_slice(bytes, &spv))?;
+    parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])
 }
 
 fn find_entry(module: &Module, options: &ImportOptions) -> Result<usize, Diagnostic> {

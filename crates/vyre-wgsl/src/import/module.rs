@@ -48,6 +48,8 @@ pub(super) struct Buffer {
 pub(super) struct Importer<'a> {
     pub(super) module: &'a Module,
     pub(super) info: &'a ModuleInfo,
+    /// Values for overrides without a default.
+    overrides: &'a BTreeMap<String, f64>,
     pub(super) uses: ModuleUses,
     pub(super) names: Names,
     pub(super) functions: Vec<Function>,
@@ -67,10 +69,16 @@ pub(super) struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
-    pub(super) fn new(module: &'a Module, info: &'a ModuleInfo, text: SourceText<'a>) -> Self {
+    pub(super) fn new(
+        module: &'a Module,
+        info: &'a ModuleInfo,
+        text: SourceText<'a>,
+        overrides: &'a BTreeMap<String, f64>,
+    ) -> Self {
         Importer {
             module,
             info,
+            overrides,
             uses: ModuleUses::new(module),
             names: Names::default(),
             functions: Vec::new(),
@@ -450,10 +458,20 @@ impl<'a> Importer<'a> {
         let span = self.module.overrides.get_span(handle);
         let label = constant.name.clone().unwrap_or_else(|| "override".into());
         let refuse = |what: &str| Diagnostic::new(&codes::wgsl::WGSL_OVERRIDE, format!("override `{label}` {what}"));
-        let Some(init) = constant.init else {
-            return self.fail_with(refuse("has no default value"), span);
+        let given = constant.name.as_ref().and_then(|name| self.overrides.get(name));
+        let value = match (constant.init, given) {
+            (Some(init), _) => self.global_expr(init)?,
+            (None, Some(&given)) => match literal(&self.module.types[constant.ty].inner, given) {
+                Some(literal) => Expr::Literal(literal),
+                None => return self.fail_with(refuse(&format!("can't have the value {given}")), span),
+            },
+            (None, None) => {
+                let problem = refuse("has no default value, and none was given");
+                let problem =
+                    problem.with_fix(format!("Give one (`--set {label}=…`), or write a default into the kernel."));
+                return self.fail_with(problem, span);
+            }
         };
-        let value = self.global_expr(init)?;
         let made = match (&constant.name, value) {
             (Some(name), Expr::Literal(default)) => {
                 if matches!(default, Literal::U64(_) | Literal::I64(_) | Literal::F64(_)) {
@@ -481,6 +499,19 @@ impl<'a> Importer<'a> {
         let init = global.init.map(|init| self.global_expr(init)).transpose()?;
         Ok(Node::Var { name, ty, init })
     }
+}
+
+/// A value for an override of this type; none where it is no value of it.
+fn literal(ty: &TypeInner, value: f64) -> Option<Literal> {
+    let TypeInner::Scalar(scalar) = ty else { return None };
+    let whole = value.fract() == 0.0;
+    Some(match scalar_type(*scalar)? {
+        DataType::Bool if value == 0.0 || value == 1.0 => Literal::Bool(value != 0.0),
+        DataType::U32 if whole && (0.0..=u32::MAX.into()).contains(&value) => Literal::U32(value as u32),
+        DataType::I32 if whole && (i32::MIN.into()..=i32::MAX.into()).contains(&value) => Literal::I32(value as i32),
+        DataType::F32 => Literal::F32(value as f32),
+        _ => return None,
+    })
 }
 
 /// The computing type of a scalar of naga's.

@@ -1,0 +1,182 @@
+//! Kernels as files hold them, with the text they came from so that places in it can be shown.
+
+use std::path::Path;
+
+use vyre::ir::{BufferDecl, BufferKind};
+use vyre::{Diagnostic, Error, ImportOptions, Program, SourceLocation, ValidProgram, codes};
+
+use crate::args::Kernel;
+use crate::data::Number;
+use crate::report::{Failure, split};
+
+/// A program with the text it came from, so that declarations can be shown.
+pub(crate) struct Source {
+    pub(crate) program: Program,
+    file: String,
+    text: Option<String>,
+}
+
+/// Text or words of a kernel, before one of its entry points is chosen.
+pub(crate) struct SourceFile {
+    file: String,
+    bytes: Vec<u8>,
+    form: Form,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Wgsl,
+    Spirv,
+    Vyre,
+}
+
+impl SourceFile {
+    pub(crate) fn read(path: &Path) -> Result<SourceFile, Failure> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path)
+            .map_err(|error| Diagnostic::new(&codes::command::CANT_READ, format!("`{file}` can't be read: {error}")))?;
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let form = match ending.to_ascii_lowercase().as_str() {
+            "spv" => Form::Spirv,
+            "vyre" => Form::Vyre,
+            _ => Form::Wgsl,
+        };
+        if form != Form::Spirv && std::str::from_utf8(&bytes).is_err() {
+            let problem = Diagnostic::new(&codes::command::BAD_FILE, format!("`{file}` is not text"))
+                .with_fix("Name WGSL text (.wgsl), SPIR-V (.spv) or vyre's text form (.vyre).");
+            return Err(problem.into());
+        }
+        Ok(SourceFile { file, bytes, form })
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap_or_default()
+    }
+
+    fn options(&self, entry: Option<&str>, set: &[String]) -> Result<ImportOptions, Diagnostic> {
+        let mut options = ImportOptions::default();
+        options.entry = entry.map(str::to_owned);
+        options.file = Some(self.file.clone());
+        // What has no default must be known when the kernel is read; what is wrong with the others is told against their types.
+        for text in set {
+            let (name, value) = split("--set", text)?;
+            if let Ok(number) = value.parse::<Number>() {
+                options.overrides.insert(name.to_owned(), number.real());
+            }
+        }
+        Ok(options)
+    }
+
+    /// The names of the compute entry points; of a file with one program, none.
+    pub(crate) fn entry_points(&self) -> Result<Vec<String>, Failure> {
+        Ok(match self.form {
+            Form::Spirv => vyre::spirv_entry_points(&self.bytes).map_err(Error::from)?,
+            Form::Wgsl => vyre::wgsl_entry_points(self.text(), &self.options(None, &[])?).map_err(Error::from)?,
+            Form::Vyre => Vec::new(),
+        })
+    }
+
+    pub(crate) fn import(&self, entry: Option<&str>, set: &[String]) -> Result<Source, Failure> {
+        let options = self.options(entry, set)?;
+        let program = match self.form {
+            Form::Spirv => vyre::import_spirv(&self.bytes, &options).map_err(Error::from)?,
+            Form::Wgsl => vyre::import_wgsl(self.text(), &options).map_err(Error::from)?,
+            Form::Vyre => vyre::text::parse(self.text()).map_err(|mut problems| {
+                for source in problems.iter_mut().filter_map(|problem| problem.source.as_mut()) {
+                    source.file.get_or_insert_with(|| self.file.clone());
+                }
+                Error::from(problems)
+            })?,
+        };
+        let text = (self.form != Form::Spirv).then(|| self.text().to_owned());
+        Ok(Source { program, file: self.file.clone(), text })
+    }
+}
+
+impl Source {
+    pub(crate) fn of(kernel: &Kernel) -> Result<Source, Failure> {
+        SourceFile::read(&kernel.kernel)?.import(kernel.launch.entry.as_deref(), &kernel.launch.set)
+    }
+
+    /// Shows where the kernel declares a name.
+    pub(crate) fn declaration(&self, diagnostic: Diagnostic, name: &str) -> Diagnostic {
+        let Some(text) = &self.text else { return diagnostic };
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        for (at, _) in text.match_indices(name) {
+            let end = at + name.len();
+            let alone = !text[..at].ends_with(is_word) && !text[end..].starts_with(is_word);
+            let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+            let before = &text[line_start..at];
+            if alone && (before.contains("var") || before.contains("override") || before.contains("buffer")) {
+                return diagnostic.with_source(SourceLocation::in_text(Some(&self.file), text, at, end));
+            }
+        }
+        diagnostic
+    }
+
+    /// Shows what a problem of the whole kernel is about, where the text leaves no doubt.
+    pub(crate) fn located(&self, problem: Diagnostic) -> Diagnostic {
+        let Some(text) = self.text.as_ref().filter(|_| problem.source.is_none()) else { return problem };
+        if problem.code.id != codes::ir::IR_UNIFORMITY.id {
+            return problem;
+        }
+        let calls = |word: &'static str| text.match_indices(word).map(move |(at, _)| (at, at + word.len()));
+        let mut places: Vec<(usize, usize)> =
+            ["workgroupBarrier", "storageBarrier", "workgroupUniformLoad", "subgroup"]
+                .iter()
+                .flat_map(|word| calls(word))
+                .collect();
+        places.retain(|&(at, _)| {
+            let line = &text[text[..at].rfind('\n').map_or(0, |newline| newline + 1)..at];
+            !line.contains("//") && !line.contains("enable") && !line.contains("@builtin")
+        });
+        match places[..] {
+            [(start, end)] => problem.with_source(SourceLocation::in_text(Some(&self.file), text, start, end)),
+            _ => problem,
+        }
+    }
+
+    /// The program, or everything that is wrong with it.
+    pub(crate) fn validate(&self) -> Result<ValidProgram, Failure> {
+        let located = |problem: &Diagnostic| self.located(problem.clone());
+        self.program.validate().map_err(|problems| Failure::Diagnostics(problems.iter().map(located).collect()))
+    }
+
+    pub(crate) fn buffer(
+        &self,
+        name: &str,
+        fits: impl Fn(BufferKind) -> bool,
+        what: &str,
+    ) -> Result<&BufferDecl, Diagnostic> {
+        let known: Vec<&BufferDecl> = self.program.buffers().iter().filter(|buffer| fits(buffer.kind)).collect();
+        known.iter().find(|buffer| buffer.name == name).copied().ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|buffer| buffer.name.as_str()).collect();
+            let mut message = format!("`{name}` is not {what} of the kernel");
+            match nearest(name, &names) {
+                Some(near) => message += &format!("; did you mean `{near}`?"),
+                None if names.is_empty() => message += "; it has none",
+                None => message += &format!("; it has {}", names.join(", ")),
+            }
+            Diagnostic::new(&codes::command::UNKNOWN_NAME, message)
+        })
+    }
+}
+
+/// The name that is at most two typing mistakes away.
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |other: &str| {
+        let other: Vec<char> = other.chars().collect();
+        let mut row: Vec<usize> = (0..=other.len()).collect();
+        for (i, a) in name.chars().enumerate() {
+            let mut diagonal = row[0];
+            row[0] = i + 1;
+            for (j, b) in other.iter().enumerate() {
+                let replaced = diagonal + usize::from(a != *b);
+                diagonal = row[j + 1];
+                row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[other.len()]
+    };
+    known.iter().map(|other| (distance(other), *other)).filter(|(d, _)| *d <= 2).min().map(|(_, other)| other)
+}
