@@ -227,8 +227,11 @@ pub(crate) fn check(args: &Check, output: &Output) -> Result<(), Failure> {
     if problems.is_empty() { Ok(()) } else { Err(Failure::Diagnostics(problems)) }
 }
 
+/// The name of an entry point, and what is wrong with it.
+type Checked = (String, Result<(), Vec<Diagnostic>>);
+
 /// Every entry point of a file, or the one that was asked for, with what is wrong with it.
-fn check_file(path: &Path, args: &Check) -> Result<Vec<(String, Result<(), Vec<Diagnostic>>)>, Failure> {
+fn check_file(path: &Path, args: &Check) -> Result<Vec<Checked>, Failure> {
     let file = SourceFile::read(path)?;
     let entries: Vec<Option<String>> = match &args.entry {
         Some(entry) => vec![Some(entry.clone())],

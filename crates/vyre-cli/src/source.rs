@@ -54,9 +54,11 @@ impl SourceFile {
     }
 
     fn options(&self, entry: Option<&str>, set: &[String]) -> Result<ImportOptions, Diagnostic> {
-        let mut options = ImportOptions::default();
-        options.entry = entry.map(str::to_owned);
-        options.file = Some(self.file.clone());
+        let mut options = ImportOptions {
+            entry: entry.map(str::to_owned),
+            file: Some(self.file.clone()),
+            ..ImportOptions::default()
+        };
         // What has no default must be known when the kernel is read; what is wrong with the others is told against their types.
         for text in set {
             let (name, value) = split("--set", text)?;
