@@ -37,5 +37,5 @@ mod import;
 mod spirv;
 
 pub use export::export;
-pub use import::{ImportOptions, import, import_spirv};
+pub use import::{ImportOptions, import, import_all, import_spirv};
 pub use spirv::export_spirv;
