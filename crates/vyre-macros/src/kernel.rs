@@ -1,9 +1,12 @@
 //! One kernel: what it binds, its constants, and the functions that make and launch it.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
-use vyre_foundation::ir::{BufferDecl, BufferKind, Count, DataType, Literal, Program, SpecConstant, TypeDef, TypeId};
-use vyre_foundation::launch::{self, Writes};
+use vyre_foundation::ir::{
+    AtomicOp, BufferDecl, BufferKind, Count, DataType, Literal, Name, Node, Program, SpecConstant, TypeDef, TypeId,
+};
 
 use crate::names::{Taken, camel_case, ident};
 use crate::records::Records;
@@ -108,14 +111,11 @@ impl Context<'_> {
     }
 
     fn fields(&mut self, program: &Program) -> Result<Vec<Field>, String> {
-        let valid = program.validate().map_err(|problems| shown(&problems))?;
-        let access = launch::access(&valid, None).map_err(|problem| problem.to_string())?;
+        let written = written(program);
         let mut fields = Vec::new();
-        for (position, access) in program.binding_order().into_iter().zip(access) {
+        for position in program.binding_order() {
             let buffer = &program.buffers()[position];
-            // What is written may depend on constants; lending it to be written is right in any case.
-            let writes =
-                buffer.kind.is_writable() && (access.writes != Writes::None || !program.constants().is_empty());
+            let writes = written.contains(&buffer.name);
             fields.push(self.field(program, buffer, writes)?);
         }
         Ok(fields)
@@ -206,6 +206,23 @@ struct Constants {
     definition: TokenStream,
     /// Name and value of each, from a variable `constants`.
     values: Vec<TokenStream>,
+}
+
+/// The buffers that a program writes under some constants.
+fn written(program: &Program) -> BTreeSet<&Name> {
+    fn look<'a>(nodes: &'a [Node], written: &mut BTreeSet<&'a Name>) {
+        for node in nodes {
+            match node {
+                Node::Store { buffer, .. } => drop(written.insert(buffer)),
+                Node::Atomic { op, buffer, .. } if *op != AtomicOp::Load => drop(written.insert(buffer)),
+                _ => node.for_each_list(|nodes| look(nodes, written)),
+            }
+        }
+    }
+    let mut written = BTreeSet::new();
+    look(program.body(), &mut written);
+    program.functions().iter().for_each(|function| look(&function.body, &mut written));
+    written
 }
 
 /// A struct that ends in an array of open length.
