@@ -32,8 +32,11 @@ mod kernels;
 mod launches;
 mod reference;
 mod runtime;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod typed;
 
-pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Element, Read, Shape};
+pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Element, Read, Shape, Vec3};
 #[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
@@ -81,6 +84,82 @@ pub fn to_kernel_wgsl(program: &ValidProgram, options: &kernel::Options) -> Resu
         &kernel::lower(program, &options)?,
         vyre_wgpu::emit::Target::default(),
     )?)
+}
+
+/// Makes typed kernels of a WGSL file: `vyre::kernels!(mod life = "life.wgsl")`, with the path from the folder of your `Cargo.toml`.
+///
+/// The module has, for every compute entry point such as `fn step`:
+///
+/// - `life::Step`, a struct with a field for each binding: `&Array<T>` for what the kernel only reads, `&mut Array<T>` for what it writes,
+///   and the value itself for a uniform. A struct that ends in an array of open length is a [`Buffer`] of bytes.
+/// - `life::step(&engine)`, which gives a `life::StepKernel`. Its `launch` takes a `life::Step`; its `call` does too and gives a [`Call`],
+///   for `grid`, `on`, `timeout` and `label`; its `kernel` is the same kernel by name, for graphs and explanations.
+/// - where the file has `override` constants, `life::StepConstants`, whose `Default` has the file's values, and
+///   `life::step_with(&engine, constants)`.
+///
+/// Structs that buffers hold are there under their own names, laid out as WGSL does: where it leaves gaps, they are made with `new` or
+/// `default`. An element `vec3<f32>` is a [`Vec3`], a member `[f32; 3]`; matrices are arrays of their columns.
+///
+/// A wrong name or type, or a mistake in the file, is an error of the compiler; a changed file is compiled again. What is bound goes
+/// through [`Call::bind`] and [`Call::value`], so a typed launch and one by name are the same.
+///
+/// ```
+/// vyre::kernels!(mod life = "tests/kernels/life.wgsl");
+///
+/// # fn main() -> Result<(), vyre::Error> {
+/// let engine = vyre::Engine::builder().without_disk().open()?;
+/// let step = life::step_with(&engine, life::StepConstants { width: 3, height: 3 })?;
+/// let rule = life::Rule { birth: 1 << 3, survive: 1 << 2 | 1 << 3 };
+/// let mut now = engine.array(&[0u32, 1, 0, 0, 1, 0, 0, 1, 0])?;
+/// let mut next = engine.zeros_like(&now)?;
+/// for _ in 0..3 {
+///     step.launch(life::Step { now: &now, next: &mut next, rule })?;
+///     std::mem::swap(&mut now, &mut next);
+/// }
+/// assert_eq!(now.to_vec()?, [0, 0, 0, 1, 1, 1, 0, 0, 0]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Elements of another type do not compile:
+///
+/// ```compile_fail,E0308
+/// vyre::kernels!(mod life = "tests/kernels/life.wgsl");
+///
+/// fn step(kernel: &life::StepKernel, now: &vyre::Array<f32>, next: &mut vyre::Array<u32>, rule: life::Rule) {
+///     kernel.launch(life::Step { now, next, rule });
+/// }
+/// ```
+///
+/// Nor does what is written but not lent to be written, nor a name that the file does not have, nor one that is left out:
+///
+/// ```compile_fail,E0308
+/// vyre::kernels!(mod life = "tests/kernels/life.wgsl");
+///
+/// fn step(kernel: &life::StepKernel, now: &vyre::Array<u32>, next: &vyre::Array<u32>, rule: life::Rule) {
+///     kernel.launch(life::Step { now, next, rule });
+/// }
+/// ```
+///
+/// ```compile_fail,E0560
+/// vyre::kernels!(mod life = "tests/kernels/life.wgsl");
+///
+/// fn step(kernel: &life::StepKernel, now: &vyre::Array<u32>, then: &mut vyre::Array<u32>, rule: life::Rule) {
+///     kernel.launch(life::Step { now, then, rule });
+/// }
+/// ```
+///
+/// ```compile_fail,E0063
+/// vyre::kernels!(mod life = "tests/kernels/life.wgsl");
+///
+/// fn step(kernel: &life::StepKernel, now: &vyre::Array<u32>, next: &mut vyre::Array<u32>) {
+///     kernel.launch(life::Step { now, next });
+/// }
+/// ```
+#[cfg(feature = "macros")]
+#[macro_export]
+macro_rules! kernels {
+    ($($module:tt)*) => { $crate::typed::kernels! { $crate, $($module)* } };
 }
 
 /// The bytes of plain numbers.

@@ -40,14 +40,47 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// Imports a compute kernel from WGSL text. All problems that can be found are reported together.
 pub fn import(source: &str, options: &ImportOptions) -> Result<Program, Vec<Diagnostic>> {
-    let text = SourceText { text: Some(source), file: options.file.as_deref() };
+    with_module(source, options.file.as_deref(), |module, info, text| translate(module, info, text, options))
+}
+
+/// Imports every compute kernel of a WGSL text, in its order; there is at least one. All problems that can be found are reported together.
+pub fn import_all(source: &str, file: Option<&str>) -> Result<Vec<Program>, Vec<Diagnostic>> {
+    with_module(source, file, |module, info, text| {
+        let compute = module.entry_points.iter().enumerate().filter(|(_, point)| point.stage == ShaderStage::Compute);
+        let (mut programs, mut problems) = (Vec::new(), Vec::new());
+        for (entry, _) in compute {
+            match Importer::new(module, info, *text).run(entry) {
+                Ok(program) => programs.push(program),
+                // What kernels share is wrong once.
+                Err(found) => found.into_iter().for_each(|problem| {
+                    if !problems.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }),
+            }
+        }
+        match (problems.is_empty(), programs.is_empty()) {
+            (false, _) => Err(problems),
+            (true, true) => Err(vec![no_entry()]),
+            (true, false) => Ok(programs),
+        }
+    })
+}
+
+/// Does something with a WGSL text that naga has understood.
+fn with_module<T: Send>(
+    source: &str,
+    file: Option<&str>,
+    work: impl Fn(&Module, &ModuleInfo, &SourceText<'_>) -> Result<T, Vec<Diagnostic>> + Sync,
+) -> Result<T, Vec<Diagnostic>> {
+    let text = SourceText { text: Some(source), file };
     let depth = guard::check_text(&text, source).map_err(|problem| vec![problem])?;
     let work = || {
         let (module, info) = front(source, &text).map_err(|mut problems| match problems.pop() {
             Some(first) => recover::all(source, first, |rest| front(rest, &text).map(drop)),
             None => Vec::new(),
         })?;
-        translate(&module, &info, &text, options)
+        work(&module, &info, &text)
     };
     match depth {
         Depth::Shallow => work(),
@@ -267,11 +300,15 @@ fn find_entry(module: &Module, options: &ImportOptions) -> Result<usize, Diagnos
             Err(Diagnostic::new(&codes::wgsl::WGSL_ENTRY, format!("{message}; compute entry points: {}", list())))
         }
         (None, [only]) => Ok(*only),
-        (None, []) => Err(Diagnostic::new(&codes::wgsl::WGSL_ENTRY, "the module has no compute entry point")
-            .with_fix("Add a function with `@compute @workgroup_size(…)`.")),
+        (None, []) => Err(no_entry()),
         (None, _) => Err(Diagnostic::new(
             &codes::wgsl::WGSL_MANY_ENTRIES,
             format!("the module has {} compute entry points: {}", compute.len(), list()),
         )),
     }
+}
+
+fn no_entry() -> Diagnostic {
+    Diagnostic::new(&codes::wgsl::WGSL_ENTRY, "the module has no compute entry point")
+        .with_fix("Add a function with `@compute @workgroup_size(…)`.")
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use buffer::Buffer;
-pub use element::Element;
+pub use element::{Element, Vec3};
 pub use read::Read;
 pub use shape::Shape;
 pub use view::{ArrayView, ArrayViewMut};

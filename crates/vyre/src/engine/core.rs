@@ -174,14 +174,17 @@ impl Core {
         ty: Option<&DataType>,
         size: usize,
     ) -> Result<(), Error> {
-        let Slot { name, access, kind, .. } = &self.slots[slot];
+        let Slot { name, access, kind, shape, .. } = &self.slots[slot];
         if access.writes != Writes::None && !arg.can_be_written() {
             let message = format!("the kernel writes `{name}`, but it is bound to be read");
             return Err(Diagnostic::new(&codes::engine::READ_ONLY, message)
                 .with_fix(format!("Bind it with `&mut`: `.bind(\"{name}\", &mut …)`."))
                 .into());
         }
-        self.check_element(slot, ty, size)?;
+        // A value may be all elements of a buffer, as an array.
+        let stride = shape.stride as usize;
+        let is_several = matches!(arg, Arg::Value(_)) && stride > 0 && size.is_multiple_of(stride);
+        self.check_element(slot, ty, if is_several { stride } else { size })?;
         if matches!(arg, Arg::Value(_)) && kind.is_result() {
             let message = format!("`{name}` is a result of the kernel and takes an array, not a value");
             return Err(Diagnostic::new(&codes::engine::READ_ONLY, message).into());

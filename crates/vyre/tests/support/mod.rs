@@ -278,6 +278,7 @@ impl VyreBackend for Sim {
                 Literal::I32(value) => constants.insert(name.as_str(), value),
                 Literal::F32(value) => constants.insert(name.as_str(), value),
                 Literal::Bool(value) => constants.insert(name.as_str(), value),
+                Literal::F16(value) => constants.insert(name.as_str(), value.to_f32()),
                 _ => return Err(BackendError::new("a constant of another type")),
             };
         }
