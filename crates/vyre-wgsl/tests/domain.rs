@@ -200,3 +200,43 @@ fn a_launch_that_reaches_little_is_told() {
     let plan = launch(&map("", "64", border), &[&data, &data]);
     assert_eq!((plan.domain, plan.warnings.len()), ([999, 1, 1], 0));
 }
+
+#[test]
+fn a_launch_is_free_where_results_are_proven_to_stay() {
+    use vyre_foundation::launch::{Shapes, freedom};
+    let sizes = "struct Size { width: u32, height: u32 } @group(0) @binding(2) var<uniform> p: Size;";
+    let of = |declared: &str, size: &str, body: &str| {
+        let freedom = freedom(&program(&map(declared, size, body)), None).unwrap();
+        (freedom.shapes, freedom.axes, freedom.why.clone())
+    };
+    let picture = "if id.x >= p.width || id.y >= p.height { return; }
+                   out[id.y * p.width + id.x] = data[id.y * p.width + id.x + 1u];";
+    let (shapes, axes, _) = of(sizes, "4, 4", picture);
+    assert_eq!((shapes, axes), (Shapes::Any, [true, true, false]));
+    assert_eq!(of("", "64", "if id.x < arrayLength(&out) { out[id.x] += data[id.x]; }").0, Shapes::Any);
+    assert_eq!(of("", "64", "out[2u * id.x] = 1u; out[2u * id.x + 1u] = 2u;").0, Shapes::Any);
+    let counts = "@group(0) @binding(2) var<storage, read_write> bins: array<atomic<u32>>;";
+    let histogram = "if id.x < arrayLength(&data) { atomicAdd(&bins[data[id.x]], 1u); }";
+    assert_eq!(of(counts, "64", histogram).0, Shapes::Any);
+    // Each invocation beyond the data would count, so exactly the same ones must run.
+    assert_eq!(of(counts, "64", "atomicAdd(&bins[data[id.x]], 1u);").0, Shapes::SameInvocations);
+    for (declared, body, why) in [
+        ("", "out[id.x] = out[id.x + 1u];", "`out[id.x + 1]`"),
+        ("", "out[id.x / 2u] = id.x;", "`out["),
+        ("", "out[data[id.x]] = id.x;", "`out["),
+        (sizes, "out[id.y * p.width + id.x] = id.x;", "`out["),
+        (counts, "if id.x < 9u { out[atomicAdd(&bins[0], 1u)] = id.x; }", "depends on their order"),
+    ] {
+        let (shapes, _, told) = of(declared, "64", body);
+        assert!(shapes == Shapes::Unproven && told.contains(why), "{shapes:?} {told}: {body}");
+    }
+    for (declared, body, why) in [
+        ("", "out[wid.x] = 1u;", "`workgroup_id.x` is used"),
+        ("", "out[id.x] = lid.x;", "`local_id.x` is used"),
+        ("var<workgroup> tile: array<u32, 64>;", "tile[id.x] = 1u; out[id.x] = tile[0];", "workgroup memory `tile`"),
+        ("", "out[id.x] = groups.x;", "`num_workgroups.x` is used"),
+    ] {
+        let (shapes, axes, told) = of(declared, "64", body);
+        assert!(shapes == Shapes::Own && axes == [false; 3] && told.contains(why), "{shapes:?} {told}: {body}");
+    }
+}

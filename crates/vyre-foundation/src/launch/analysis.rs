@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vyre_spec::{Diagnostic, Severity, codes};
 
+use super::access::{self, Access};
 use super::domain::{self, Domain, Needed};
 use super::extent::{self, Bound};
 use super::forms::Forms;
+use super::freedom::{self, Freedom};
 use crate::ValidProgram;
 use crate::ir::{Program, Specialization};
 use crate::kernel::{self, Options, Passes};
@@ -19,6 +21,8 @@ pub(super) struct Analysis {
     any_size: bool,
     /// Ids within the workgroup are used, so a single workgroup is not a single invocation.
     pub(super) sized: bool,
+    pub(super) access: Vec<Access>,
+    pub(super) freedom: Arc<Freedom>,
 }
 
 /// The analyses of a program, which is asked about again at every launch.
@@ -83,7 +87,9 @@ impl Analysis {
         let kernel = kernel::lower(program, &options)?;
         let forms = Forms::new(&kernel);
         let domain = domain::of(&kernel, &forms, program);
-        Ok(Analysis { domain, any_size: kernel.resizable, sized: !kernel.resizable })
+        let access = access::of(&kernel);
+        let freedom = Arc::new(freedom::of(&kernel, &domain, &access, program));
+        Ok(Analysis { domain, any_size: kernel.resizable, sized: !kernel.resizable, access, freedom })
     }
 
     /// The number of invocations along each axis and where it comes from.

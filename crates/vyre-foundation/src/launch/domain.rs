@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::extent::{Arith, Bound, Extent, axis_name};
 use super::facts::{self, Fact, Source};
-use super::forms::{Atom, Form, Forms, Linear, Slack};
+use super::forms::{Atom, Form, Forms, Linear, Product, Slack};
 use crate::ir::{AtomicOp, Builtin, Program};
 use crate::kernel::walk::each_inst;
 use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
@@ -38,6 +38,28 @@ pub(super) struct Domain {
     pub(super) axes: [Along; 3],
     /// Where the ids lead to in each buffer; absent where other accesses lead elsewhere, or none does.
     pub(super) spans: Vec<Option<Vec<Linear>>>,
+    /// Who touches what each buffer holds, where the kernel writes to it.
+    pub(super) own: Vec<Own>,
+}
+
+impl Domain {
+    /// No invocation beyond it does anything, and every axis takes part.
+    pub(super) fn is_proven(&self) -> bool {
+        self.axes.iter().all(|along| !matches!(along, Along::Open(_)))
+    }
+}
+
+/// Who touches the elements of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// Nobody.
+    Unseen,
+    /// Each element at most one invocation.
+    Apart,
+    /// Perhaps several, at such a place.
+    Shared(String),
+    /// Several, by atomic operations whose old values are looked at.
+    Ordered,
 }
 
 /// More different stores than this are not told apart.
@@ -64,19 +86,28 @@ pub(super) fn of(kernel: &Kernel, forms: &Forms<'_>, program: &Program) -> Domai
         reads: Vec::new(),
         strides: Default::default(),
         spans: vec![Some(Vec::new()); kernel.buffers.len()],
+        own: vec![(Own::Unseen, None); kernel.buffers.len()],
+        used: used(kernel),
         too_many: false,
         varying: false,
     };
     walk.block(&kernel.body);
+    let used = used(kernel);
+    let axes = std::array::from_fn(|axis| if used[axis] { walk.along(axis) } else { Along::Unused });
+    let spans = walk.spans.into_iter().map(|span| span.filter(|span| !span.is_empty())).collect();
+    let own = walk.own.into_iter().map(|(own, _)| own).collect();
+    Domain { axes, spans, own }
+}
+
+/// The axes whose global ids or workgroup ids are used.
+fn used(kernel: &Kernel) -> [bool; 3] {
     let mut used = [false; 3];
     each_inst(&kernel.body, &mut |inst| {
         if let Inst::Let(_, Op::Builtin(Builtin::GlobalId(axis) | Builtin::WorkgroupId(axis))) = inst {
             used[usize::from((*axis).min(2))] = true;
         }
     });
-    let axes = std::array::from_fn(|axis| if used[axis] { walk.along(axis) } else { Along::Unused });
-    let spans = walk.spans.into_iter().map(|span| span.filter(|span| !span.is_empty())).collect();
-    Domain { axes, spans }
+    used
 }
 
 struct Walk<'k> {
@@ -90,6 +121,9 @@ struct Walk<'k> {
     /// Steps of loops that begin at an id and are not the number of all invocations.
     strides: [Vec<Limit>; 3],
     spans: Vec<Option<Vec<Linear>>>,
+    /// With the index that the accesses so far have in common.
+    own: Vec<(Own, Option<Linear>)>,
+    used: [bool; 3],
     too_many: bool,
     /// Only some invocations may come here.
     varying: bool,
@@ -105,10 +139,18 @@ impl<'k> Walk<'k> {
                 Inst::Store { address, value, .. } if !self.varying && self.repeated(address, *value) => {
                     let once = || vec![Limit { extent: Extent::literal(1), source: Source::Once }];
                     let bounds = Bounds { limits: [once(), once(), once()], sound: [true; 3] };
+                    self.share(address);
                     self.too_many |= !keep(&mut self.effects, bounds);
                 }
                 Inst::Store { address, guard, .. } => self.access(address, *guard, true),
-                Inst::Atomic { op, address, guard, .. } => self.access(address, *guard, *op != AtomicOp::Load),
+                Inst::Atomic { op, address, guard, .. } => {
+                    self.access(address, *guard, *op != AtomicOp::Load);
+                    if let Memory::Buffer(buffer) = address.memory
+                        && self.own[buffer as usize].0 != Own::Apart
+                    {
+                        self.own[buffer as usize].0 = Own::Ordered;
+                    }
+                }
                 Inst::If { cond, then, otherwise, .. } => {
                     let together = self.varying;
                     self.varying |= !self.forms.same_for_all(*cond);
@@ -175,9 +217,12 @@ impl<'k> Walk<'k> {
         let Memory::Buffer(buffer) = address.memory else { return };
         self.span(buffer, address);
         let guards = guard.map_or_else(Vec::new, |guard| facts::guard(self.forms, self.program, guard, buffer));
+        let facts: Vec<&Fact> = self.facts.iter().take(MOST_FACTS).chain(&guards).collect();
+        let bounds = self.bounds(&facts);
+        if self.kernel.buffers[buffer as usize].written {
+            self.owned(buffer, address, &bounds);
+        }
         if writes {
-            let facts: Vec<&Fact> = self.facts.iter().take(MOST_FACTS).chain(&guards).collect();
-            let bounds = self.bounds(&facts);
             self.too_many |= !keep(&mut self.effects, bounds);
             return;
         }
@@ -227,6 +272,62 @@ impl<'k> Walk<'k> {
             }
         }
         bounds
+    }
+
+    /// Notes whether each invocation comes to elements of its own.
+    fn owned(&mut self, buffer: u32, address: &Address, bounds: &Bounds) {
+        let stride = self.kernel.buffers[buffer as usize].stride;
+        let index = match &address.terms[..] {
+            [(index, step)] if *step == stride => self.forms.of(*index).as_linear(),
+            _ => None,
+        };
+        let Some(index) = index.filter(|index| self.is_apart(index, bounds)) else { return self.share(address) };
+        match &mut self.own[buffer as usize] {
+            (Own::Shared(_) | Own::Ordered, _) => {}
+            (Own::Apart, Some(known)) if known.terms != index.terms => self.share(address),
+            own => *own = (Own::Apart, Some(index)),
+        }
+    }
+
+    /// No two invocations have the same index, nor one that is less than a step away.
+    fn is_apart(&self, index: &Linear, bounds: &Bounds) -> bool {
+        let rest = match &*index.rest {
+            Extent::Literal(rest @ 0..) => *rest,
+            _ => return false,
+        };
+        let mut least = i64::MAX;
+        let mut seen = [false; 3];
+        for (atom, product) in &index.terms {
+            let Atom::Global(axis) = atom else { return false };
+            seen[usize::from(*axis)] = true;
+            if product.times <= 0 || product.needs_grid() {
+                return false;
+            }
+            if product.factors.is_empty() {
+                least = least.min(product.times);
+            }
+        }
+        let once = |limits: &[Limit]| limits.iter().any(|limit| *limit.extent == Extent::Literal(1));
+        let all =
+            (0..3).all(|axis| seen[axis] || !self.used[axis] || (bounds.sound[axis] && once(&bounds.limits[axis])));
+        // Where no step is a plain number, only its very beginning is surely within it.
+        let least = if least == i64::MAX { 1 } else { least };
+        index.slack == Slack::Nothing && all && rest < least && in_rows(index, bounds)
+    }
+
+    /// An access that other invocations may have too.
+    fn share(&mut self, address: &Address) {
+        let Memory::Buffer(buffer) = address.memory else { return };
+        let own = &mut self.own[buffer as usize];
+        if !matches!(own.0, Own::Shared(_)) {
+            let index = match &address.terms[..] {
+                [(index, _)] => self.forms.of(*index).as_linear().map(|index| index.text(self.program)),
+                [] => Some((address.offset / self.kernel.buffers[buffer as usize].stride.max(1)).to_string()),
+                _ => None,
+            };
+            let name = super::extent::name(self.program, buffer);
+            own.0 = Own::Shared(format!("{name}[{}]", index.as_deref().unwrap_or("…")));
+        }
     }
 
     /// Notes where ids lead to in a buffer.
@@ -318,7 +419,7 @@ fn row(linear: &Linear, axis: u8, sizes: [u32; 3]) -> Option<Arc<Extent>> {
     let (atom, product) = linear.terms.iter().find(|(atom, _)| own(atom))?;
     let ratios = linear.terms.iter().filter_map(|(_, other)| product.ratio(other));
     // The smallest one that divides all others is the next.
-    let mut least: Option<super::forms::Product> = None;
+    let mut least: Option<Product> = None;
     for ratio in ratios.filter(|ratio| !ratio.needs_grid()) {
         if least.as_ref().is_none_or(|least| ratio.ratio(least).is_some()) {
             least = Some(ratio);
@@ -329,6 +430,35 @@ fn row(linear: &Linear, axis: u8, sizes: [u32; 3]) -> Option<Arc<Extent>> {
         Atom::Group(_) => Extent::whole(Arith::Mul, &steps, &Extent::literal(sizes[usize::from(axis)].into())),
         _ => Some(steps),
     }
+}
+
+/// The ids are the digits of the index: each is less than what the next one counts in.
+fn in_rows(index: &Linear, bounds: &Bounds) -> bool {
+    index.terms.iter().enumerate().all(|(i, (atom, product))| {
+        let Atom::Global(axis) = atom else { return false };
+        // The next larger step, which all others that are larger must be multiples of.
+        let mut larger: Vec<Product> = Vec::new();
+        for (_, (_, other)) in index.terms.iter().enumerate().filter(|(j, _)| *j != i) {
+            match (product.ratio(other), other.ratio(product)) {
+                (Some(ratio), _) => larger.push(ratio),
+                (None, Some(_)) => {}
+                (None, None) => return false,
+            }
+        }
+        let Some(next) =
+            larger.iter().find(|next| larger.iter().all(|other| *next == other || next.ratio(other).is_some()))
+        else {
+            return larger.is_empty();
+        };
+        let axis = usize::from(*axis);
+        bounds.sound[axis] && bounds.limits[axis].iter().any(|limit| at_most(&limit.extent, next))
+    })
+}
+
+/// Surely no more than the product.
+fn at_most(extent: &Arc<Extent>, product: &Product) -> bool {
+    let known = Product::of(extent);
+    known.factors == product.factors && known.times <= product.times
 }
 
 /// The axes that count in multiples of all invocations along another: any grid with enough invocations will do, so they need none.

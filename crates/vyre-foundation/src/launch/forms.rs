@@ -82,7 +82,7 @@ impl Product {
         Product { times: 1, factors: Vec::new() }
     }
 
-    fn of(extent: &Arc<Extent>) -> Product {
+    pub(super) fn of(extent: &Arc<Extent>) -> Product {
         match &**extent {
             Extent::Literal(times) => Product { times: *times, factors: Vec::new() },
             Extent::Computed(Operator::Mul, _, a, b) | Extent::Whole(Arith::Mul, a, b) => {

@@ -6,6 +6,7 @@ mod domain;
 mod extent;
 mod facts;
 mod forms;
+mod freedom;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ pub use self::access::{Access, Writes, access};
 pub(crate) use self::analysis::Analyses;
 use self::analysis::Analysis;
 use self::extent::Bound;
+pub use self::freedom::{Freedom, Shapes, freedom};
 use crate::ir::{
     BinaryOp, BufferKind, Count, DataType, Expr, Literal, MATRIX_LANES, Name, Program, Specialization, TypeDef,
     layout_of,
@@ -51,6 +53,8 @@ pub struct LaunchPlan {
     pub grid: [u32; 3],
     /// Invocations that have something to do, per axis. The grid is this, rounded up to whole workgroups.
     pub domain: [u64; 3],
+    /// Invocations beyond the domain are proven to do nothing, so a larger grid would give the same.
+    pub proven: bool,
     /// Where the domain comes from, in a few words, such as `` `id.x < arrayLength(&data)` ``.
     pub origin: Arc<str>,
     /// What is strange about the launch: it reaches only a part of a buffer.
@@ -164,8 +168,8 @@ pub fn plan(program: &Program, request: &LaunchRequest<'_>) -> Result<LaunchPlan
     };
     check_workgroup(workgroup_size)?;
     let launch = Launch { program, request, constants: &constants, order: &order, bytes: &resolved, workgroup_size };
-    let Extents { domain, grid, origin, warnings } = launch.extents()?;
-    Ok(LaunchPlan { buffer_bytes: resolved, workgroup_size, grid, domain, origin, warnings })
+    let Extents { domain, proven, grid, origin, warnings } = launch.extents()?;
+    Ok(LaunchPlan { buffer_bytes: resolved, workgroup_size, grid, domain, proven, origin, warnings })
 }
 
 /// A launch whose buffers are known.
@@ -180,6 +184,7 @@ struct Launch<'a> {
 
 struct Extents {
     domain: [u64; 3],
+    proven: bool,
     grid: [u32; 3],
     origin: Arc<str>,
     warnings: Vec<Diagnostic>,
@@ -189,9 +194,10 @@ impl Launch<'_> {
     fn extents(&self) -> Result<Extents, Diagnostic> {
         if let Some(grid) = self.request.grid {
             let domain = std::array::from_fn(|axis| u64::from(grid[axis]) * u64::from(self.workgroup_size[axis]));
-            return Ok(Extents { domain, grid, origin: "as asked".into(), warnings: Vec::new() });
+            return Ok(Extents { domain, proven: false, grid, origin: "as asked".into(), warnings: Vec::new() });
         }
         let mut warnings = Vec::new();
+        let mut proven = false;
         let (domain, origin): ([u64; 3], Arc<str>) = if let Some(domain) = self.request.domain {
             (domain, "as asked".into())
         } else if let Some(declared) = self.declared()? {
@@ -205,6 +211,7 @@ impl Launch<'_> {
             }
             let bound = Bound { lengths: &lengths, contents: &self.contents() };
             let (domain, origin) = analysis.extents(self.program, &bound, self.workgroup_size)?;
+            proven = analysis.domain.is_proven();
             warnings = analysis.partial(self.program, &bound, domain);
             (domain, origin.into())
         };
@@ -218,7 +225,7 @@ impl Launch<'_> {
                 )
             })?;
         }
-        Ok(Extents { domain, grid, origin, warnings })
+        Ok(Extents { domain, proven, grid, origin, warnings })
     }
 
     /// Elements of a buffer, by position in binding order.
