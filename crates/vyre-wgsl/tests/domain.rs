@@ -225,7 +225,7 @@ fn a_launch_is_free_where_results_are_proven_to_stay() {
         ("", "out[id.x / 2u] = id.x;", "`out["),
         ("", "out[data[id.x]] = id.x;", "`out["),
         (sizes, "out[id.y * p.width + id.x] = id.x;", "`out["),
-        (counts, "if id.x < 9u { out[atomicAdd(&bins[0], 1u)] = id.x; }", "depends on their order"),
+        (counts, "if id.x < 9u { out[id.x] = atomicAdd(&bins[0], 1u); }", "depends on their order"),
     ] {
         let (shapes, _, told) = of(declared, "64", body);
         assert!(shapes == Shapes::Unproven && told.contains(why), "{shapes:?} {told}: {body}");
