@@ -57,7 +57,7 @@ impl Space {
     /// than columns or not much shorter, because neighbours in memory are mostly neighbours along x. The size along other axes is 1.
     #[must_use]
     pub fn with_shapes_along(mut self, axes: [bool; 3], domain: [u64; 3], max_invocations: u32) -> Self {
-        let most = |axis: usize| if axes[axis] { domain[axis].clamp(1, 1 << 16).next_power_of_two() } else { 1 };
+        let most = |axis: usize| if axes[axis] { domain[axis].clamp(1, 1 << 16).next_power_of_two() * 4 } else { 1 };
         let powers = |limit: u32| (0..=limit.max(1).ilog2()).map(|bits| 1u32 << bits);
         for &invocations in super::WORKGROUP_CANDIDATES.iter().filter(|&&size| size <= max_invocations) {
             for z in powers(invocations) {
@@ -190,8 +190,8 @@ mod tests {
         assert!(picture.len() < 50 && !picture.contains(&[1, 1024, 1]), "{picture:?}");
         assert!(picture.iter().all(|shape| shape[2] == 1));
         assert_eq!(shapes([true, false, false], [1 << 20, 1, 1]).len(), super::super::WORKGROUP_CANDIDATES.len());
-        // A launch of 40 along x has no use for rows of 128.
-        assert!(shapes([true, true, false], [40, 4000, 1]).iter().all(|shape| shape[0] <= 64));
+        // A launch of 40 along x has no use for rows of 512.
+        assert!(shapes([true, true, false], [40, 4000, 1]).iter().all(|shape| shape[0] <= 256));
         assert!(shapes([false, true, false], [1, 5000, 1]).iter().all(|shape| shape[0] == 1 && shape[1] >= 32));
         assert!(shapes([true, true, true], [64, 64, 64]).contains(&[8, 4, 4]));
         // Nothing fits a launch of four: only the kernel's own is left.

@@ -1,5 +1,6 @@
 //! What must hold for an invocation to come to a place of a kernel, as upper limits of linear forms of its ids.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::extent::{Arith, Extent, name};
@@ -38,20 +39,30 @@ impl Source {
     }
 }
 
-/// How deep a condition is followed, and how many facts are kept.
+/// How deep and how far a condition is followed, and how many facts are kept.
 const DEPTH: u32 = 12;
+const STEPS: u32 = 256;
 const MOST: usize = 24;
 
 /// What follows from a value being true, or false; `None` where it can't be.
 pub(super) fn conditions(forms: &Forms<'_>, program: &Program, value: Value, truth: bool) -> Option<Vec<Fact>> {
-    follow(forms, program, value, truth, DEPTH)
+    follow(forms, program, value, truth, DEPTH, &Cell::new(STEPS))
 }
 
-fn follow(forms: &Forms<'_>, program: &Program, value: Value, truth: bool, depth: u32) -> Option<Vec<Fact>> {
-    if depth == 0 {
+fn follow(
+    forms: &Forms<'_>,
+    program: &Program,
+    value: Value,
+    truth: bool,
+    depth: u32,
+    steps: &Cell<u32>,
+) -> Option<Vec<Fact>> {
+    // Where it is not followed, nothing is known.
+    if depth == 0 || steps.get() == 0 {
         return Some(Vec::new());
     }
-    let inner = |value, truth| follow(forms, program, value, truth, depth - 1);
+    steps.set(steps.get() - 1);
+    let inner = |value, truth| follow(forms, program, value, truth, depth - 1, steps);
     match forms.defs[value.index()] {
         Def::Op(Op::Const(Literal::Bool(known))) => (*known == truth).then(Vec::new),
         Def::Op(Op::Unary(Unary::Not, a)) => inner(*a, !truth),

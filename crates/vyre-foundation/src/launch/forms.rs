@@ -73,7 +73,7 @@ pub(super) struct Forms<'k> {
 }
 
 /// How far definitions are followed where no order bounds it.
-const DEPTH: u32 = 16;
+const DEPTH: u32 = 8;
 /// Products that are larger than this make sums that are expected to wrap, as in a hash.
 const LARGEST_TIMES: i64 = 1 << 24;
 
