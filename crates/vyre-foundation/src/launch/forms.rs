@@ -457,7 +457,7 @@ impl<'k> Forms<'k> {
 
     /// A step that does not go back: a constant, or computed outside the loop.
     fn steps(&self, value: Value) -> bool {
-        self.literal(value).map_or_else(|| self.launch(value, DEPTH), |step| step >= 0 && step < 1 << 24)
+        self.literal(value).map_or_else(|| self.launch(value, DEPTH), |step| (0..1 << 24).contains(&step))
     }
 
     /// The step by which a loop's carried value grows, where it is one and the same.
