@@ -46,6 +46,7 @@ impl VyreBackend for ReferenceBackend {
             specialization: config.specialization.resolve(program)?,
             workgroup: config.workgroup_override,
             grid: config.grid_override,
+            domain: config.domain_override,
             output_elements: config.output_elements.iter().map(|(name, &count)| (name.into(), count)).collect(),
             budget: BUDGET,
             ..RunOptions::default()

@@ -17,13 +17,25 @@ pub fn program_vsa_fingerprint_words(program: &Program) -> [u32; 8] {
 /// overrides. Results over `max_output_bytes` are refused before anything is allocated for them.
 pub fn plan(program: &ValidProgram, inputs: &[&[u8]], config: &DispatchConfig) -> Result<LaunchPlan, Diagnostic> {
     let input_bytes: Vec<u64> = inputs.iter().map(|input| input.len() as u64).collect();
-    plan_sizes(program, &input_bytes, config)
+    let contents: Vec<_> = inputs.iter().map(|input| Some(*input)).collect();
+    plan_with(program, &input_bytes, &contents, config)
 }
 
-/// [`plan`] where only the inputs' sizes are known.
+/// [`plan`] where only the inputs' sizes are known. A kernel that compares its ids with a number in an input then needs
+/// `domain_override` or `grid_override`.
 pub fn plan_sizes(
     program: &ValidProgram,
     input_bytes: &[u64],
+    config: &DispatchConfig,
+) -> Result<LaunchPlan, Diagnostic> {
+    plan_with(program, input_bytes, &[], config)
+}
+
+/// [`plan`] where the contents of some inputs are at hand: one entry for each input, in binding order.
+pub fn plan_with(
+    program: &ValidProgram,
+    input_bytes: &[u64],
+    contents: &[Option<&[u8]>],
     config: &DispatchConfig,
 ) -> Result<LaunchPlan, Diagnostic> {
     let specialization = config.specialization.resolve(program)?;
@@ -36,6 +48,8 @@ pub fn plan_sizes(
             output_elements: &output_elements,
             specialization: Some(&specialization),
             workgroup: config.workgroup_override,
+            contents,
+            domain: config.domain_override,
             grid: config.grid_override,
         },
     )?;

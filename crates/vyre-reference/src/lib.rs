@@ -50,8 +50,10 @@ pub struct RunOptions {
     pub specialization: Specialization,
     /// Replaces the workgroup size.
     pub workgroup: Option<[u32; 3]>,
-    /// Replaces the number of workgroups.
+    /// Replaces the number of workgroups; comes before `domain`.
     pub grid: Option<[u32; 3]>,
+    /// Replaces the number of invocations.
+    pub domain: Option<[u64; 3]>,
     /// Elements of results whose length is open, by buffer name.
     pub output_elements: Vec<(Name, u64)>,
     /// Most instructions to run, where every statement and every operation counts as one.
@@ -68,6 +70,7 @@ impl Default for RunOptions {
             specialization: Specialization::new(),
             workgroup: None,
             grid: None,
+            domain: None,
             output_elements: Vec::new(),
             budget: 1 << 32,
             memory: 1 << 30,
@@ -88,6 +91,7 @@ fn interpret(program: &Program, inputs: &[&[u8]], options: &RunOptions) -> Resul
         return Err(Diagnostic::new(&codes::reference::SUBGROUP_SIZE, message));
     }
     let input_bytes: Vec<u64> = inputs.iter().map(|input| input.len() as u64).collect();
+    let contents: Vec<_> = inputs.iter().map(|input| Some(*input)).collect();
     let plan = launch::plan(
         program,
         &LaunchRequest {
@@ -95,6 +99,8 @@ fn interpret(program: &Program, inputs: &[&[u8]], options: &RunOptions) -> Resul
             output_elements: &options.output_elements,
             specialization: Some(&options.specialization),
             workgroup: options.workgroup,
+            contents: &contents,
+            domain: options.domain,
             grid: options.grid,
         },
     )?;

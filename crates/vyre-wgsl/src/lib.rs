@@ -37,9 +37,5 @@ mod import;
 mod spirv;
 
 pub use export::export;
-<<<<<<< HEAD
-pub use import::{ImportOptions, catches_panics, entry_points, import, import_spirv, spirv_entry_points};
-=======
-pub use import::{ImportOptions, import, import_all, import_spirv};
->>>>>>> macros
+pub use import::{ImportOptions, catches_panics, entry_points, import, import_all, import_spirv, spirv_entry_points};
 pub use spirv::export_spirv;

@@ -40,6 +40,7 @@ impl VyreBackend for ReferenceBackend {
             specialization: checked.options.specialization,
             workgroup: config.workgroup_override,
             grid: config.grid_override,
+            domain: config.domain_override,
             output_elements: config.output_elements.iter().map(|(name, n)| (Name::from(name), *n)).collect(),
             ..RunOptions::default()
         };

@@ -52,16 +52,22 @@ fn domains(tests: &mut Vec<Test>) {
         let results = [vec![u32s([count])], rest].concat();
         Test::new(format!("launch/{name}"), case).gives(results)
     };
-    // One invocation for each element of the first output, in whole workgroups.
+    // Nothing depends on an id: one workgroup.
     let first = Program::wrapped(
         vec![counter(), BufferDecl::output("out", 1, DataType::U32).with_count(70)],
         [32, 1, 1],
         mark(),
     );
-    tests.push(counted("first output", Case::new(first.clone(), vec![u32s([0])]), 96, vec![vec![0; 280]]));
-    // Without an output, of the first read_write buffer.
-    let data = Program::wrapped(vec![counter()], [8, 1, 1], mark());
-    tests.push(counted("first read_write", Case::new(data, vec![u32s([0])]), 8, Vec::new()));
+    tests.push(counted("no id", Case::new(first.clone(), vec![u32s([0])]), 32, vec![vec![0; 280]]));
+    // One invocation for each element that an id can name, in whole workgroups.
+    let store = Node::store("out", Expr::global_id(0), Expr::u32(7));
+    let indexed = first.clone().with_body([mark(), vec![store.clone()]].concat());
+    tests.push(counted("indexed", Case::new(indexed, vec![u32s([0])]), 96, vec![u32s([7; 70])]));
+    // One for each that passes a condition.
+    let passes = Node::if_then(Expr::global_id(0).lt(Expr::u32(33)), [mark(), vec![store]].concat());
+    let compared = first.clone().with_body(vec![passes]);
+    let results = vec![u32s((0..70).map(|i| if i < 33 { 7 } else { 0 }))];
+    tests.push(counted("compared", Case::new(compared, vec![u32s([0])]), 33, results));
     // The declared domain, from a buffer's length.
     let declared = Program::wrapped(vec![counter(), BufferDecl::read("in", 1, DataType::F16)], [4, 2, 1], mark())
         .with_domain([Expr::len("in") / Expr::u32(2), Expr::u32(3), Expr::u32(1)]);
@@ -109,6 +115,7 @@ fn refusals(tests: &mut Vec<Test>) {
         BufferDecl::read("in", 0, DataType::U32),
         BufferDecl::output("out", 1, DataType::U32).with_count(4),
     ]);
+    let unbounded = program.clone().with_body(vec![Node::store("out", Expr::u32(0), Expr::global_id(0))]);
     let huge = program.clone().with_workgroup_size([1025, 1, 1]);
     let unknown = Program::wrapped(
         vec![BufferDecl::output("out", 0, DataType::U32)],
@@ -120,6 +127,7 @@ fn refusals(tests: &mut Vec<Test>) {
         ("too many inputs", program.clone(), vec![vec![0; 16], vec![0; 16]]),
         ("short input", program.clone(), vec![vec![0; 12]]),
         ("long input", program, vec![vec![0; 20]]),
+        ("nothing bounds the ids", unbounded, vec![vec![0; 16]]),
         ("half an element", open, vec![vec![0; 18]]),
         ("workgroup too large", huge, vec![vec![0; 16]]),
         ("unknown length", unknown, vec![]),

@@ -21,8 +21,10 @@ pub struct DispatchConfig {
     pub max_output_bytes: Option<usize>,
     /// Replaces the program's workgroup size.
     pub workgroup_override: Option<[u32; 3]>,
-    /// Replaces the number of workgroups.
+    /// Replaces the number of workgroups; comes before `domain_override`.
     pub grid_override: Option<[u32; 3]>,
+    /// Replaces the number of invocations along each axis, rounded up to whole workgroups of whatever size.
+    pub domain_override: Option<[u64; 3]>,
     /// Values for the program's specialization constants.
     pub specialization: SpecMap,
     /// Elements of results whose length is open, by buffer name.

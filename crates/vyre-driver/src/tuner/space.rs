@@ -52,6 +52,28 @@ impl Space {
         self
     }
 
+    /// The workgroup shapes of a kernel whose launch may change along these axes and has so many invocations along each: powers of
+    /// two, [`WORKGROUP_CANDIDATES`](super::WORKGROUP_CANDIDATES) in all, not far larger than the launch itself. Rows are longer
+    /// than columns or not much shorter, because neighbours in memory are mostly neighbours along x. The size along other axes is 1.
+    #[must_use]
+    pub fn with_shapes_along(mut self, axes: [bool; 3], domain: [u64; 3], max_invocations: u32) -> Self {
+        let most = |axis: usize| if axes[axis] { domain[axis].clamp(1, 1 << 16).next_power_of_two() * 4 } else { 1 };
+        let powers = |limit: u32| (0..=limit.max(1).ilog2()).map(|bits| 1u32 << bits);
+        for &invocations in super::WORKGROUP_CANDIDATES.iter().filter(|&&size| size <= max_invocations) {
+            for z in powers(invocations) {
+                for y in powers(invocations / z) {
+                    let shape = [invocations / z / y, y, z];
+                    let fits = (0..3).all(|axis| u64::from(shape[axis]) <= most(axis));
+                    let long = !axes[0] || (shape[0] * 4 >= y && shape[0] * 4 >= z && z <= 8);
+                    if fits && long {
+                        self.shapes.push(shape);
+                    }
+                }
+            }
+        }
+        self
+    }
+
     /// Adds a workgroup shape.
     #[must_use]
     pub fn with_shape(mut self, shape: [u32; 3]) -> Self {
@@ -156,6 +178,24 @@ mod tests {
         assert!(found.places.iter().all(|place| place.len() == 5));
         assert_eq!(found.list[1].specialization.len(), 2);
         assert_eq!(space.candidates(plain([64, 1, 1]), 1024, 10).list.len(), 10);
+    }
+
+    #[test]
+    fn shapes_follow_the_axes_and_the_size_of_a_launch() {
+        let shapes = |axes, domain| Space::new().with_shapes_along(axes, domain, 1024).shapes;
+        let picture = shapes([true, true, false], [1920, 1080, 1]);
+        for wanted in [[128, 1, 1], [64, 4, 1], [32, 8, 1], [16, 16, 1], [8, 8, 1], [1024, 1, 1]] {
+            assert!(picture.contains(&wanted), "{wanted:?} of {picture:?}");
+        }
+        assert!(picture.len() < 50 && !picture.contains(&[1, 1024, 1]), "{picture:?}");
+        assert!(picture.iter().all(|shape| shape[2] == 1));
+        assert_eq!(shapes([true, false, false], [1 << 20, 1, 1]).len(), super::super::WORKGROUP_CANDIDATES.len());
+        // A launch of 40 along x has no use for rows of 512.
+        assert!(shapes([true, true, false], [40, 4000, 1]).iter().all(|shape| shape[0] <= 256));
+        assert!(shapes([false, true, false], [1, 5000, 1]).iter().all(|shape| shape[0] == 1 && shape[1] >= 32));
+        assert!(shapes([true, true, true], [64, 64, 64]).contains(&[8, 4, 4]));
+        // Nothing fits a launch of four: only the kernel's own is left.
+        assert!(shapes([true, false, false], [4, 1, 1]).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use vyre_spec::Diagnostic;
 
 use super::{BufferDecl, DataType, Expr, Literal, Name, Node, TypeDef};
+use crate::launch::Analyses;
 use crate::validate::{self, ValidProgram};
 use crate::wire;
 
@@ -54,6 +55,7 @@ struct Inner {
     parts: Parts,
     fingerprint: OnceLock<[u8; 32]>,
     validation: OnceLock<Result<(), Arc<[Diagnostic]>>>,
+    analyses: Analyses,
 }
 
 /// Everything that a program consists of.
@@ -88,6 +90,11 @@ impl Program {
 
     pub(crate) fn parts(&self) -> &Parts {
         &self.inner.parts
+    }
+
+    /// What was found out about its launches.
+    pub(crate) fn analyses(&self) -> &Analyses {
+        &self.inner.analyses
     }
 
     fn changed(self, change: impl FnOnce(&mut Parts)) -> Program {

@@ -3,10 +3,11 @@
 use vyre_spec::Diagnostic;
 
 use super::LaunchPlan;
+use super::analysis::Analysis;
 use crate::ValidProgram;
 use crate::ir::{AtomicOp, Builtin, Specialization};
 use crate::kernel::walk::{Effect, each_inst};
-use crate::kernel::{self, Address, Block, Inst, Kernel, Memory, Op, Options, Passes, Value};
+use crate::kernel::{self, Address, Block, Inst, Kernel, Memory, Op, Value};
 
 /// What a launch does to one buffer. Where something is not certain, it says what lets a caller do less.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,19 +51,20 @@ impl Access {
     }
 }
 
-/// What launches of the program under this specialization do to its buffers, in binding order. Costs as much as lowering without
-/// optimisation; the answer is the same for every launch.
+/// What launches of the program under this specialization do to its buffers, in binding order. Found out once and remembered.
 pub fn access(program: &ValidProgram, specialization: Option<&Specialization>) -> Result<Vec<Access>, Diagnostic> {
-    let specialization = specialization.cloned().unwrap_or_default();
-    let passes = Passes::only(Passes::FOLD).with(Passes::COMMON).with(Passes::DEAD);
-    let kernel = kernel::lower(program, &Options { specialization, passes, ..Options::default() })?;
+    let workgroup = super::workgroup_size(program, specialization)?;
+    Ok(Analysis::of(program, specialization, workgroup)?.access.clone())
+}
+
+pub(super) fn of(kernel: &Kernel) -> Vec<Access> {
     let mut found = vec![Found::default(); kernel.buffers.len()];
     each_inst(&kernel.body, &mut |inst| {
         let Some((address, effect)) = kernel::walk::access(inst) else { return };
         let Memory::Buffer(buffer) = address.memory else { return };
         found[buffer as usize].add(inst, effect);
     });
-    let covers = covers(&kernel);
+    let covers = covers(kernel);
     let facts = found.into_iter().zip(covers).map(|(found, cover)| Access {
         reads: found.reads,
         writes: match (found.writes, cover) {
@@ -73,7 +75,7 @@ pub fn access(program: &ValidProgram, specialization: Option<&Specialization>) -
         commutes: found.commutes.filter(|_| !found.otherwise),
         cover,
     });
-    Ok(facts.collect())
+    facts.collect()
 }
 
 #[derive(Clone, Default)]

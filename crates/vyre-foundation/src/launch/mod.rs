@@ -1,10 +1,22 @@
 //! From a program and what is bound to it: buffer sizes, workgroup size and grid.
 
 mod access;
+mod analysis;
+mod domain;
+mod extent;
+mod facts;
+mod forms;
+mod freedom;
+
+use std::sync::Arc;
 
 use vyre_spec::{Diagnostic, codes};
 
 pub use self::access::{Access, Writes, access};
+pub(crate) use self::analysis::Analyses;
+use self::analysis::Analysis;
+use self::extent::Bound;
+pub use self::freedom::{Freedom, Shapes, freedom};
 use crate::ir::{
     BinaryOp, BufferKind, Count, DataType, Expr, Literal, MATRIX_LANES, Name, Program, Specialization, TypeDef,
     layout_of,
@@ -21,12 +33,17 @@ pub struct LaunchRequest<'a> {
     pub specialization: Option<&'a Specialization>,
     /// Replaces the workgroup size.
     pub workgroup: Option<[u32; 3]>,
-    /// Replaces the number of workgroups.
+    /// Contents of each input, in binding order, where they are at hand: a kernel may compare its ids with a number in one. Empty where
+    /// none is.
+    pub contents: &'a [Option<&'a [u8]>],
+    /// Replaces the number of invocations along each axis; rounded up to whole workgroups.
+    pub domain: Option<[u64; 3]>,
+    /// Replaces the number of workgroups; comes before `domain`.
     pub grid: Option<[u32; 3]>,
 }
 
 /// Sizes of everything in a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LaunchPlan {
     /// Bytes of every buffer, in binding order.
     pub buffer_bytes: Vec<u64>,
@@ -34,6 +51,14 @@ pub struct LaunchPlan {
     pub workgroup_size: [u32; 3],
     /// Workgroups, per axis. Any may be zero: then nothing runs.
     pub grid: [u32; 3],
+    /// Invocations that have something to do, per axis. The grid is this, rounded up to whole workgroups.
+    pub domain: [u64; 3],
+    /// Invocations beyond the domain are proven to do nothing, so a larger grid would give the same.
+    pub proven: bool,
+    /// Where the domain comes from, in a few words, such as `` `id.x < arrayLength(&data)` ``.
+    pub origin: Arc<str>,
+    /// What is strange about the launch: it reaches only a part of a buffer.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The most invocations that a workgroup can have.
@@ -55,7 +80,9 @@ pub fn check_matrix_workgroup(size: [u32; 3]) -> Result<(), Diagnostic> {
 
 /// Computes the sizes of a launch.
 ///
-/// A result of open length has the length that the request gives, else that of the first input of open length.
+/// A result of open length has the length that the request gives, else that of the first input of open length. How many invocations there
+/// are follows from the request, else from what the program declares, else from what its body does with its ids; where that leaves
+/// several answers, or none, the diagnostic says which and asks.
 pub fn plan(program: &Program, request: &LaunchRequest<'_>) -> Result<LaunchPlan, Diagnostic> {
     let order = program.binding_order();
     let inputs = order.iter().filter(|&&i| program.buffers()[i].kind.is_input()).count();
@@ -140,21 +167,93 @@ pub fn plan(program: &Program, request: &LaunchRequest<'_>) -> Result<LaunchPlan
         None => workgroup_size(program, request.specialization)?,
     };
     check_workgroup(workgroup_size)?;
-    let grid = match request.grid {
-        Some(grid) => grid,
-        None => {
-            let domain = domain_of(program, &constants, &order, &resolved)?;
-            let mut grid = [0; 3];
-            for axis in 0..3 {
-                let groups = domain[axis].div_ceil(u64::from(workgroup_size[axis]));
-                grid[axis] = u32::try_from(groups).map_err(|_| {
-                    Diagnostic::new(&codes::ir::LAUNCH_DOMAIN, format!("axis {axis} needs {groups} workgroups"))
-                })?;
-            }
-            grid
+    let launch = Launch { program, request, constants: &constants, order: &order, bytes: &resolved, workgroup_size };
+    let Extents { domain, proven, grid, origin, warnings } = launch.extents()?;
+    Ok(LaunchPlan { buffer_bytes: resolved, workgroup_size, grid, domain, proven, origin, warnings })
+}
+
+/// A launch whose buffers are known.
+struct Launch<'a> {
+    program: &'a Program,
+    request: &'a LaunchRequest<'a>,
+    constants: &'a Constants<'a>,
+    order: &'a [usize],
+    bytes: &'a [u64],
+    workgroup_size: [u32; 3],
+}
+
+struct Extents {
+    domain: [u64; 3],
+    proven: bool,
+    grid: [u32; 3],
+    origin: Arc<str>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Launch<'_> {
+    fn extents(&self) -> Result<Extents, Diagnostic> {
+        if let Some(grid) = self.request.grid {
+            let domain = std::array::from_fn(|axis| u64::from(grid[axis]) * u64::from(self.workgroup_size[axis]));
+            return Ok(Extents { domain, proven: false, grid, origin: "as asked".into(), warnings: Vec::new() });
         }
-    };
-    Ok(LaunchPlan { buffer_bytes: resolved, workgroup_size, grid })
+        let mut warnings = Vec::new();
+        let mut proven = false;
+        let (domain, origin): ([u64; 3], Arc<str>) = if let Some(domain) = self.request.domain {
+            (domain, "as asked".into())
+        } else if let Some(declared) = self.declared()? {
+            (declared, "declared".into())
+        } else {
+            let valid = self.program.validate().map_err(|problems| problems[0].clone())?;
+            let analysis = Analysis::of(&valid, self.request.specialization, self.workgroup_size)?;
+            let mut lengths = Vec::with_capacity(self.order.len());
+            for position in 0..self.order.len() {
+                lengths.push(self.length(position)?);
+            }
+            let bound = Bound { lengths: &lengths, contents: &self.contents() };
+            let (domain, origin) = analysis.extents(self.program, &bound, self.workgroup_size)?;
+            proven = analysis.domain.is_proven();
+            warnings = analysis.partial(self.program, &bound, domain);
+            (domain, origin.into())
+        };
+        let mut grid = [0; 3];
+        for axis in 0..3 {
+            let groups = domain[axis].div_ceil(u64::from(self.workgroup_size[axis]));
+            grid[axis] = u32::try_from(groups).map_err(|_| {
+                Diagnostic::new(
+                    &codes::ir::LAUNCH_DOMAIN,
+                    format!("axis {axis} needs {groups} workgroups, for {} invocations ({origin})", domain[axis]),
+                )
+            })?;
+        }
+        Ok(Extents { domain, proven, grid, origin, warnings })
+    }
+
+    /// Elements of a buffer, by position in binding order.
+    fn length(&self, position: usize) -> Result<u64, Diagnostic> {
+        Ok(shape_of(self.program, self.order[position])?.elements_in(self.bytes[position]))
+    }
+
+    /// What the request has of each buffer's contents, in binding order.
+    fn contents(&self) -> Vec<Option<&[u8]>> {
+        let mut given = self.request.contents.iter();
+        let kinds = self.order.iter().map(|&i| self.program.buffers()[i].kind);
+        kinds.map(|kind| if kind.is_input() { given.next().copied().flatten() } else { None }).collect()
+    }
+
+    /// The domain that the program declares.
+    fn declared(&self) -> Result<Option<[u64; 3]>, Diagnostic> {
+        let Some(domain) = self.program.domain() else { return Ok(None) };
+        let mut lengths = Vec::with_capacity(self.order.len());
+        for (position, &i) in self.order.iter().enumerate() {
+            let length = u32::try_from(self.length(position)?).unwrap_or(u32::MAX);
+            lengths.push((&self.program.buffers()[i].name, length));
+        }
+        let mut out = [0; 3];
+        for (out, expr) in out.iter_mut().zip(domain) {
+            *out = u64::from(self.constants.eval(expr, &lengths)?);
+        }
+        Ok(Some(out))
+    }
 }
 
 /// The workgroup size under a specialization.
@@ -228,36 +327,6 @@ pub fn shape_of(program: &Program, index: usize) -> Result<BufferShape, Diagnost
     let layout = layout_of(&buffer.ty, program.types()).ok_or_else(unknown)?;
     let per_stride = if buffer.ty.bits() == Some(4) { 2 } else { 1 };
     Ok(BufferShape { header: 0, stride: layout.stride, per_stride })
-}
-
-fn domain_of(
-    program: &Program,
-    constants: &Constants<'_>,
-    order: &[usize],
-    bytes: &[u64],
-) -> Result<[u64; 3], Diagnostic> {
-    let length = |position: usize| -> Result<u64, Diagnostic> {
-        Ok(shape_of(program, order[position])?.elements_in(bytes[position]))
-    };
-    if let Some(domain) = program.domain() {
-        let mut lengths = Vec::with_capacity(order.len());
-        for (position, &i) in order.iter().enumerate() {
-            lengths.push((&program.buffers()[i].name, u32::try_from(length(position)?).unwrap_or(u32::MAX)));
-        }
-        let mut out = [0; 3];
-        for (out, expr) in out.iter_mut().zip(domain) {
-            *out = u64::from(constants.eval(expr, &lengths)?);
-        }
-        return Ok(out);
-    }
-    let kind_of = |position: usize| program.buffers()[order[position]].kind;
-    let first = (0..order.len())
-        .find(|&position| kind_of(position) == BufferKind::Output)
-        .or_else(|| (0..order.len()).find(|&position| kind_of(position) == BufferKind::ReadWrite));
-    match first {
-        Some(position) => Ok([length(position)?, 1, 1]),
-        None => Ok([1, 1, 1]),
-    }
 }
 
 /// A program's specialization constants with their values.

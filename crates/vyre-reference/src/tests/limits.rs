@@ -115,7 +115,8 @@ fn nothing_runs_in_an_empty_grid() {
 #[test]
 fn contradictions_are_found() {
     let refused = |program: &Program, code: Code| {
-        let diagnostic = crate::interpret(program, &[], &RunOptions::default()).expect_err("refused");
+        let options = RunOptions { grid: Some([1, 1, 1]), ..RunOptions::default() };
+        let diagnostic = crate::interpret(program, &[], &options).expect_err("refused");
         assert_eq!(diagnostic.code, code, "{diagnostic}");
     };
     let first = || Expr::local_id(0).eq(0u32);

@@ -296,8 +296,11 @@ fn lengths_and_constants_follow_the_launch() {
     )
     .with_constants(vec![SpecConstant { name: "n".into(), default: Literal::U32(2) }]);
     assert_eq!(words(&results(&program, &[&[0; 6]])[0]), [3, 4, 2, 1]);
-    let options =
-        RunOptions { specialization: [("n".into(), Literal::U32(5))].into_iter().collect(), ..RunOptions::default() };
+    let options = RunOptions {
+        specialization: [("n".into(), Literal::U32(5))].into_iter().collect(),
+        domain: Some([10, 1, 1]),
+        ..RunOptions::default()
+    };
     assert_eq!(words(&execute(&program, &[&[0; 6]], &options).expect("runs")[0])[..4], [3, 10, 5, 3]);
 }
 
@@ -395,7 +398,9 @@ fn signed_and_wide_atomics() {
 #[test]
 fn descriptors_are_refused() {
     let program = Program::wrapped(vec![BufferDecl::read("t", 0, DataType::Bytes)], [1, 1, 1], vec![]);
-    let refused = crate::interpret(&program, &[&[0; 4]], &RunOptions::default()).expect_err("refused");
+    let refused =
+        crate::interpret(&program, &[&[0; 4]], &RunOptions { grid: Some([1, 1, 1]), ..RunOptions::default() })
+            .expect_err("refused");
     assert_eq!(refused.code, &codes::reference::TYPE);
 }
 

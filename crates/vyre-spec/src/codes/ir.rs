@@ -91,4 +91,10 @@ codes! {
     LAUNCH_MATRIX = "V0197", Error,
         "A matrix operation runs in a workgroup that is not made of whole subgroups of 32 invocations.",
         "Use a workgroup whose number of invocations is a multiple of 32, on a device with subgroups of 32.";
+    LAUNCH_ASK = "V0198", Error,
+        "How many invocations to launch does not follow from the kernel.",
+        "Say how many with `--domain XxYxZ` (invocations) or `--grid XxYxZ` (workgroups); in Rust `domain_override` or `grid_override`; or declare `vyre_domain` in the kernel.";
+    LAUNCH_PARTIAL = "V0199", Warning,
+        "The launch reaches only a part of a buffer.",
+        "Give the domain that is meant with `--domain`, or a buffer of the size that is used.";
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use vyre_driver::DispatchConfig;
@@ -49,6 +49,37 @@ impl Arg<'_> {
 
     pub(super) fn can_be_written(&self) -> bool {
         matches!(self, Arg::Write(_) | Arg::Part(..) | Arg::Into(_))
+    }
+
+    /// Its bytes are known to be these, without waiting for anything.
+    fn holds(&self, expected: &[u8]) -> bool {
+        match self {
+            Arg::Read(storage, range) | Arg::Part(storage, range) => storage.holds(range, expected),
+            Arg::Write(storage) => storage.holds(&(0..storage.bytes), expected),
+            Arg::Value(bytes) => bytes[..] == *expected,
+            Arg::Bytes(bytes) => *bytes == expected,
+            Arg::Into(bytes) => **bytes == *expected,
+        }
+    }
+
+    /// Its bytes, where they are few; what writes them is waited for.
+    fn contents(&self, deadline: Option<Instant>) -> Result<Option<Vec<u8>>, Error> {
+        /// A kernel compares its ids with numbers in small buffers.
+        const MOST: u64 = 4096;
+        if self.bytes() > MOST {
+            return Ok(None);
+        }
+        let read = |storage: &Storage, range: &Range<u64>| {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            storage.read(range.start, &mut bytes, deadline).map(|()| Some(bytes))
+        };
+        match self {
+            Arg::Read(storage, range) | Arg::Part(storage, range) => read(storage, range),
+            Arg::Write(storage) => read(storage, &(0..storage.bytes)),
+            Arg::Value(bytes) => Ok(Some(bytes.to_vec())),
+            Arg::Bytes(bytes) => Ok(Some(bytes.to_vec())),
+            Arg::Into(bytes) => Ok(Some(bytes.to_vec())),
+        }
     }
 
     /// It borrows memory that may go away when the call returns.
@@ -104,6 +135,8 @@ pub(crate) struct Ready {
     pub(super) decision: Option<Decision>,
     /// What is still being learnt; taken by one thread at a time, the others use what there is.
     pub(super) learning: Option<Mutex<Learning>>,
+    /// What the grid depends on: a launch with other contents is another launch.
+    contents: Contents,
     /// For each buffer: what it held before is needed.
     pub(super) keep: SmallVec<[bool; 8]>,
     /// The latest values of small buffers, so that the same ones are not sent again.
@@ -113,6 +146,9 @@ pub(crate) struct Ready {
     pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
     pub(super) timings_open: AtomicU32,
 }
+
+/// Bytes of buffers, by slot.
+pub(super) type Contents = Vec<(usize, Vec<u8>)>;
 
 /// The bytes of a value and where they are.
 type KeptValue = (SmallVec<[u8; 64]>, Arc<Storage>);
@@ -223,13 +259,20 @@ impl Core {
     }
 
     /// What was made ready for such a launch: the latest on any device, or on the one that is named.
-    pub(super) fn find(&self, sizes: &[u64], request: &Request, device: Option<&str>) -> Option<Arc<Ready>> {
+    pub(super) fn find(
+        &self,
+        sizes: &[u64],
+        args: &[Arg<'_>],
+        request: &Request,
+        device: Option<&str>,
+    ) -> Option<Arc<Ready>> {
         let ready = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let fits = |ready: &&Arc<Ready>| {
             ready.sizes[..] == *sizes
                 && ready.grid_asked == request.grid
                 && ready.interruptible == request.interruptible
                 && device.is_none_or(|device| ready.device.id.as_str() == device)
+                && ready.contents.iter().all(|(slot, bytes)| args.get(*slot).is_some_and(|arg| arg.holds(bytes)))
         };
         ready.iter().rev().find(fits).cloned()
     }
@@ -268,8 +311,44 @@ impl Core {
         (config, inputs)
     }
 
+    /// Sizes and grid of a launch, and the contents of buffers that they depend on, by slot.
+    pub(super) fn plan(
+        &self,
+        sizes: &[u64],
+        args: &[Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<(LaunchPlan, Contents), Error> {
+        let (config, inputs) = self.config_for(sizes, request);
+        let asks = match vyre_driver::launch::plan_sizes(&self.program, &inputs, &config) {
+            Err(problem) if problem.code == &codes::ir::LAUNCH_ASK && args.len() == self.slots.len() => problem,
+            other => {
+                let plan = other?;
+                self.check_sizes(&plan, sizes)?;
+                return Ok((plan, Vec::new()));
+            }
+        };
+        // How many invocations there are may stand in a buffer.
+        let mut known: Contents = Vec::new();
+        for (at, arg) in args.iter().enumerate().filter(|(at, _)| self.slots[*at].kind.is_input()) {
+            if let Some(bytes) = arg.contents(deadline)? {
+                known.push((at, bytes));
+            }
+        }
+        let contents: Vec<Option<&[u8]>> = (0..self.slots.len())
+            .filter(|&at| self.slots[at].kind.is_input())
+            .map(|at| known.iter().find(|(slot, _)| *slot == at).map(|(_, bytes)| bytes.as_slice()))
+            .collect();
+        if contents.iter().all(Option::is_none) {
+            return Err(asks.into());
+        }
+        let plan = vyre_driver::launch::plan_with(&self.program, &inputs, &contents, &config)?;
+        self.check_sizes(&plan, sizes)?;
+        Ok((plan, known))
+    }
+
     /// Refuses results whose sizes are not those that the program computes.
-    pub(super) fn check_sizes(&self, plan: &LaunchPlan, sizes: &[u64]) -> Result<(), Error> {
+    fn check_sizes(&self, plan: &LaunchPlan, sizes: &[u64]) -> Result<(), Error> {
         for ((slot, &planned), &bound) in self.slots.iter().zip(&plan.buffer_bytes).zip(sizes) {
             if planned != bound {
                 let message = format!("buffer `{}` has {planned} bytes, but {bound} were bound", slot.name);
@@ -288,7 +367,7 @@ impl Ready {
         sizes: SmallVec<[u64; 8]>,
         request: &Request,
         pipeline: Option<Arc<dyn Pipeline>>,
-        plan: LaunchPlan,
+        (plan, contents): (LaunchPlan, Contents),
         work: Work,
         decision: Option<Decision>,
         learning: Option<Mutex<Learning>>,
@@ -304,6 +383,7 @@ impl Ready {
             work,
             decision,
             learning,
+            contents,
             keep,
             values: Mutex::new(sizes.iter().map(|_| None).collect()),
             sizes,
@@ -328,6 +408,7 @@ impl Ready {
             work: self.work.clone(),
             decision: Some(decision),
             learning: None,
+            contents: self.contents.clone(),
             keep: self.keep.clone(),
             values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
             runs: AtomicU64::new(self.runs.load(Ordering::Relaxed)),
@@ -350,6 +431,7 @@ impl Ready {
             && self.grid_asked == other.grid_asked
             && self.interruptible == other.interruptible
             && self.device.id == other.device.id
+            && self.contents == other.contents
     }
 
     /// The storage of a small value: the one of the last launch where it is the same.

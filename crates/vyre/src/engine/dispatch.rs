@@ -67,7 +67,7 @@ impl Inner {
         let deadline = deadline.flatten();
         let sizes = core.sizes(args);
         let only = request.on.as_ref().or(core.only.as_ref());
-        if let Some(ready) = core.find(&sizes, request, only.map(|id| id.as_str())) {
+        if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str())) {
             let run = ready.runs.load(Ordering::Relaxed);
             let steady =
                 only.is_some() || run % TIMED_EVERY != TIMED_EVERY - 1 && !self.routes.is_out(&ready.device.id);
@@ -98,13 +98,11 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Option<Arc<Job>>, Error> {
-        let (config, inputs) = core.config_for(sizes, request);
-        let plan = {
+        let (plan, _) = {
             let _timer = self.metrics.time(Stage::Plan);
-            vyre_driver::launch::plan_sizes(&core.program, &inputs, &config)?
+            core.plan(sizes, args, request, deadline)?
         };
-        core.check_sizes(&plan, sizes)?;
-        let work = Work::new(&core.program, &config, &plan);
+        let work = Work::new(&core.program, &core.config, &plan);
         let mut first_error: Option<Error> = None;
         let mut passed_over: Vec<String> = Vec::new();
         loop {
@@ -234,23 +232,28 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Arc<Ready>, Error> {
-        if let Some(ready) = core.find(sizes, request, Some(device.id.as_str())) {
+        if let Some(ready) = core.find(sizes, args, request, Some(device.id.as_str())) {
             return Ok(ready);
         }
-        let (config, inputs) = core.config_for(sizes, request);
+        let (mut config, inputs) = core.config_for(sizes, request);
         let (program, backend, tuning) = (&core.program, &device.backend, &self.tuning);
-        let plan = vyre_driver::launch::plan_sizes(program, &inputs, &config)?;
-        core.check_sizes(&plan, sizes)?;
+        let (plan, contents) = core.plan(sizes, args, request, deadline)?;
+        // Known from here on, whatever it was taken from.
+        config.domain_override = Some(plan.domain);
+        for warning in &plan.warnings {
+            self.notice(warning.clone());
+        }
         let work = Work::new(program, &config, &plan);
         let able = backend.capabilities();
         if !able.resident {
-            let ready = Ready::new(core, device.clone(), sizes.clone(), request, None, plan, work, None, None);
+            let planned = (plan, contents);
+            let ready = Ready::new(core, device.clone(), sizes.clone(), request, None, planned, work, None, None);
             let ready = Arc::new(ready);
             core.keep(ready.clone());
             return Ok(ready);
         }
         able.check_launch(program, &plan)?;
-        let mut decision = tuning.decision(backend, program, &plan, &config);
+        let mut decision = tuning.decision(backend, program, &plan, &core.config).filter(|_| request.grid.is_none());
         if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
             let contents = self.contents(core, args, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
@@ -266,18 +269,19 @@ impl Inner {
         let pipeline = self.pipeline(&**backend, program, &options)?;
         check_deadline(deadline)?;
         let mut learning = None;
-        if decision.is_none() && tuning.mode() == Mode::NaturalGradient {
-            let candidates = self.candidates(backend, program, &plan, &config, None)?;
+        if decision.is_none() && tuning.mode() == Mode::NaturalGradient && request.grid.is_none() {
+            let candidates = self.proven_candidates(backend, program, &plan, &core.config)?;
             if candidates.list.len() > 1 {
-                let guess = tuning.warm_start(backend, program, &plan, &config, &candidates);
+                let guess = tuning.warm_start(backend, program, &plan, &core.config, &candidates);
                 let default = (pipeline.clone(), plan.grid);
                 learning =
                     Some(Mutex::new(Learning::new(program, candidates, plan.clone(), inputs.to_vec(), default, guess)));
             }
         }
         let pipeline = Some(pipeline);
+        let planned = (decided_plan, contents);
         let ready =
-            Ready::new(core, device.clone(), sizes.clone(), request, pipeline, decided_plan, work, decision, learning);
+            Ready::new(core, device.clone(), sizes.clone(), request, pipeline, planned, work, decision, learning);
         let ready = Arc::new(ready);
         core.keep(ready.clone());
         Ok(ready)
@@ -295,9 +299,8 @@ impl Inner {
             (Some(device), _) => device.clone(),
             (None, Some(id)) => self.device(id.as_str())?,
             (None, None) => {
-                let (config, inputs) = core.config_for(sizes, request);
-                let plan = vyre_driver::launch::plan_sizes(&core.program, &inputs, &config)?;
-                let work = Work::new(&core.program, &config, &plan);
+                let (plan, _) = core.plan(sizes, &[], request, None)?;
+                let work = Work::new(&core.program, &core.config, &plan);
                 let mut passed_over = Vec::new();
                 loop {
                     let id = self.routes.choose(&work, None, &passed_over)?.backend;

@@ -137,7 +137,8 @@ impl Learning {
         let engine = context.engine.clone();
         let backend = context.backend.clone();
         let program = context.program.clone();
-        let config = with_launch(context.config, &self.candidates.list[candidate]);
+        let mut config = with_launch(context.config, &self.candidates.list[candidate]);
+        config.domain_override = Some(self.plan.domain);
         let (inputs, sizes) = (self.inputs.clone(), self.plan.buffer_bytes.clone());
         let arrivals = self.arrivals.clone();
         let compile = move || {

@@ -135,7 +135,10 @@ impl Prepared {
             .filter(|(_, slot)| slot.kind.is_input())
             .map(|(buffer, _)| buffer.as_ref().map_or(0, Buffer::bytes))
             .collect();
-        let plan = vyre_driver::launch::plan_sizes(&self.core.program, &inputs, &self.core.config)?;
+        // Only sizes are wanted here, whatever the number of invocations.
+        let mut config = self.core.config.clone();
+        config.domain_override = Some([1; 3]);
+        let plan = vyre_driver::launch::plan_sizes(&self.core.program, &inputs, &config)?;
         for ((buffer, slot), &bytes) in buffers.iter_mut().zip(&self.core.slots).zip(&plan.buffer_bytes) {
             if !slot.kind.is_input() && buffer.as_ref().is_none_or(|buffer| buffer.bytes() != bytes) {
                 *buffer = Some(self.engine.buffer(bytes));

@@ -14,8 +14,7 @@ use vyre_driver::tuner::{
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
-use vyre_foundation::kernel;
-use vyre_foundation::launch::LaunchPlan;
+use vyre_foundation::launch::{self, LaunchPlan};
 use vyre_spec::{Diagnostic, Severity, codes};
 
 use super::{Inner, lock};
@@ -234,16 +233,39 @@ impl Inner {
         if let Some(space) = space {
             return Ok(space.candidates(default, limit, MOST_CANDIDATES));
         }
-        let options =
-            kernel::Options { specialization: config.specialization.resolve(program)?, ..kernel::Options::default() };
-        let resizable = leaves_launch_open(config) && kernel::lower(program, &options)?.resizable;
-        let dimensions = match plan.workgroup_size {
-            [_, 1, 1] => 1,
-            [_, _, 1] => 2,
-            _ => 3,
+        let freedom = launch::freedom(program, Some(&config.specialization.resolve(program)?))?;
+        let space = match leaves_launch_open(config) && freedom.shapes != launch::Shapes::Own {
+            true => Space::new().with_shapes_along(freedom.axes, plan.domain, limit),
+            false => Space::new(),
         };
-        let space = if resizable { Space::new().with_shapes_up_to(dimensions, limit) } else { Space::new() };
-        Ok(space.candidates(default, limit, MOST_CANDIDATES))
+        let mut candidates = space.candidates(default, limit, MOST_CANDIDATES);
+        // The kernel's own size stays along the axes that it does not use.
+        let may = candidates.list.iter().map(|one| freedom.may_try(plan, one.workgroup_size)).collect::<Vec<_>>();
+        let mut keep = may.iter().copied();
+        candidates.list.retain(|_| keep.next().unwrap_or(false));
+        let mut keep = may.iter().copied();
+        candidates.places.retain(|_| keep.next().unwrap_or(false));
+        Ok(candidates)
+    }
+
+    /// The launches that are proven to give the same results as the default, which is the first.
+    pub(super) fn proven_candidates(
+        &self,
+        backend: &Arc<dyn VyreBackend>,
+        program: &ValidProgram,
+        plan: &LaunchPlan,
+        config: &DispatchConfig,
+    ) -> Result<Candidates, BackendError> {
+        let mut candidates = self.candidates(backend, program, plan, config, None)?;
+        let freedom = launch::freedom(program, Some(&config.specialization.resolve(program)?))?;
+        let default = plan.workgroup_size;
+        let same = |one: &Candidate| one.workgroup_size == default || freedom.allows(plan, one.workgroup_size);
+        let proven: Vec<bool> = candidates.list.iter().map(same).collect();
+        let mut keep = proven.iter().copied();
+        candidates.list.retain(|_| keep.next().unwrap_or(false));
+        let mut keep = proven.iter().copied();
+        candidates.places.retain(|_| keep.next().unwrap_or(false));
+        Ok(candidates)
     }
 
     /// Compares launches on the caller's inputs and keeps the decision.

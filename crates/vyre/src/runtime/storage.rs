@@ -564,6 +564,22 @@ impl Storage {
         }
     }
 
+    /// A range is known to hold these bytes: they are on the host and nobody is about to write them.
+    pub(crate) fn holds(&self, range: &Range<u64>, expected: &[u8]) -> bool {
+        let state = self.lock();
+        let settled = |segment: &Segment| segment.writer.as_ref().is_none_or(|writer| writer.is_good());
+        let mut segments = state.within(range);
+        if !segments.all(|segment| segment.valid & 1 << Device::HOST != 0 && settled(segment) && segment.lost.is_none()) {
+            return false;
+        }
+        match state.places.get(Device::HOST).and_then(Option::as_ref).map(|place| &place.memory) {
+            Some(PlaceMemory::Host(memory, _)) => {
+                HostBytes::new(memory, range.start as usize, (range.end - range.start) as usize).as_ref() == expected
+            }
+            _ => false,
+        }
+    }
+
     /// Refuses a range that is known to be lost.
     pub(crate) fn check_lost(&self, range: &Range<u64>) -> Result<(), Error> {
         self.lock().check_lost(range)
