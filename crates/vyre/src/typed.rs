@@ -32,7 +32,11 @@ impl Source {
         let program = match self.program.get() {
             Some(program) => program,
             None => {
-                let options = ImportOptions { entry: Some(self.entry.to_owned()), file: Some(self.file.to_owned()) };
+                let options = ImportOptions {
+                    entry: Some(self.entry.to_owned()),
+                    file: Some(self.file.to_owned()),
+                    ..ImportOptions::default()
+                };
                 let program = import_wgsl(self.text, &options)?;
                 self.program.get_or_init(|| program)
             }

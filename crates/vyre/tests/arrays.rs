@@ -238,8 +238,18 @@ fn cancelling_ends_one_launch_and_waiting_ends_none() {
         let forever = engine.kernel(&endless()).unwrap();
         let mut x = engine.zeros::<u32>(64).unwrap();
         let launch = forever.bind("x", &mut x).cancellable().launch().unwrap();
-        assert!(!launch.wait_timeout(Duration::from_millis(30)).unwrap(), "{name}: it goes on");
+        match launch.wait_timeout(Duration::from_millis(30)) {
+            Err(error) if error.code() == codes::wgpu::LOOP_LIMIT.id => {
+                println!("not on {name}, whose driver ends long loops by itself");
+                continue;
+            }
+            goes_on => assert!(!goes_on.unwrap(), "{name}: it goes on"),
+        }
         let early = x.to_vec_within(Duration::from_millis(10)).unwrap_err();
+        if early.code() == codes::wgpu::LOOP_LIMIT.id {
+            println!("not on {name}, whose driver ends long loops by itself");
+            continue;
+        }
         assert_eq!(early.code(), codes::backend::TIMEOUT.id, "{name}");
         assert!(!launch.is_done(), "{name}");
         launch.cancel().unwrap();

@@ -49,7 +49,7 @@ pub fn import_all(source: &str, file: Option<&str>) -> Result<Vec<Program>, Vec<
         let compute = module.entry_points.iter().enumerate().filter(|(_, point)| point.stage == ShaderStage::Compute);
         let (mut programs, mut problems) = (Vec::new(), Vec::new());
         for (entry, _) in compute {
-            match Importer::new(module, info, *text).run(entry) {
+            match Importer::new(module, info, *text, &BTreeMap::new()).run(entry) {
                 Ok(program) => programs.push(program),
                 // What kernels share is wrong once.
                 Err(found) => found.into_iter().for_each(|problem| {
