@@ -4,7 +4,7 @@
 //! wrong bytes are refused and not followed.
 
 /// Starts every artifact; the number changes with the layout of contexts or artifacts.
-pub(crate) const MAGIC: &[u8; 8] = b"vyrecpu3";
+pub(crate) const MAGIC: &[u8; 8] = b"vyrecpu4";
 
 /// Bytes under construction.
 #[derive(Debug, Default)]

@@ -94,9 +94,14 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         workgroup_size: options.workgroup_size,
         passes: if gains_by_unrolling(program) { passes } else { passes.without(Passes::UNROLL) },
         expand_math: true,
+        array_values: ARRAY_VALUES,
+        interruptible: options.interruptible,
         ..Options::default()
     }
 }
+
+/// Scalars of private arrays that become values: more would only be stored and loaded again, and carried ones twice.
+const ARRAY_VALUES: u32 = 24;
 
 /// Loops up to which a program may grow by unrolling them.
 const FEW_LOOPS: usize = 4;
@@ -295,10 +300,11 @@ fn steps(block: &Block) -> u64 {
     block.insts.iter().fold(0, |sum: u64, inst| sum.saturating_add(of(inst)))
 }
 
+/// No loop has to look whether the launch has to end: none may be endless and, where launches can be ended, none is long.
 fn is_finite(block: &Block) -> bool {
     block.insts.iter().all(|inst| match inst {
         Inst::If { then, otherwise, .. } => is_finite(then) && is_finite(otherwise),
-        Inst::Loop(inner) => inner.finite && is_finite(&inner.body),
+        Inst::Loop(inner) => inner.look.is_none() && is_finite(&inner.body),
         _ => true,
     })
 }

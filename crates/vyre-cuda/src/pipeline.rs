@@ -61,7 +61,7 @@ pub(crate) struct Functions {
 /// Then a hash of the rest; then numbers of eight bytes: workgroup size, dynamic shared memory, whether there is a
 /// second entry, number of buffers, and for each
 /// its shape; then the machine code.
-const MAGIC: &[u8] = b"vyrecu01";
+const MAGIC: &[u8] = b"vyrecu02";
 
 impl CudaPipeline {
     /// Wraps machine code for a kernel.

@@ -55,7 +55,7 @@ pub(crate) struct Made {
 
 /// Then a hash of the rest; then words: workgroup size, whether it can be told to end, number of buffers, for each its shape,
 /// number of words of code, the code; then what the driver made of it.
-const MAGIC: &[u8] = b"vyrewg02";
+const MAGIC: &[u8] = b"vyrewg03";
 
 impl WgpuPipeline {
     /// Wraps the code of a kernel.

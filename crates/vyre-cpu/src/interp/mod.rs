@@ -248,7 +248,7 @@ impl<'a> Machine<'a> {
             });
         }
         while !active.is_empty() {
-            if !inner.finite && self.stop.is_set() {
+            if inner.look.is_some() && self.stop.is_set() {
                 break;
             }
             self.block(&inner.body, active);

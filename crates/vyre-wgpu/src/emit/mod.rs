@@ -35,9 +35,6 @@ pub const ENTRY: &str = "vyre_kernel";
 /// How many rounds of loops an invocation makes between two looks at the stop word.
 const ROUNDS_PER_LOOK: u32 = 1024;
 
-/// Loops with at most so many rounds, and no loop in them, are left alone: those around them look.
-const SHORT_LOOP: u64 = 256;
-
 /// What the module is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -464,7 +461,7 @@ impl<'k> Emitter<'k> {
         let one = self.literal(body, 1);
         let zero = self.literal(body, 0);
         if let Some(rounds) = self.rounds {
-            if self.is_short(repeat) {
+            if repeat.look.is_none() {
                 return Ok(());
             }
             let left = self.get(body, rounds);
@@ -496,14 +493,6 @@ impl<'k> Emitter<'k> {
             body.push(Statement::If { condition, accept: wrapped, reject: NagaBlock::new() }, Span::UNDEFINED);
         }
         Ok(())
-    }
-
-    /// A loop that surely ends soon.
-    fn is_short(&self, repeat: &Loop) -> bool {
-        let Some(Counter { from, to, step, .. }) = repeat.counter else { return false };
-        let (Some(&from), Some(&to)) = (self.constants.get(&from), self.constants.get(&to)) else { return false };
-        let rounds = (to - from).max(0) as u64 / u64::from(step.max(1));
-        rounds <= SHORT_LOOP && !has_loop(&repeat.body)
     }
 
     /// Ends the invocation when the host wants the launch to end.
@@ -650,14 +639,6 @@ impl<'k> Emitter<'k> {
         let high = self.binary(out, BinaryOperator::ShiftRight, long, count);
         (low, self.add(out, narrow(high)))
     }
-}
-
-fn has_loop(block: &Block) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::Loop(_) => true,
-        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
-        _ => false,
-    })
 }
 
 /// A kernel that breaks the rules of the kernel form; the optimiser never makes one.

@@ -414,7 +414,7 @@ impl<'k> Lower<'k> {
             let at = At::new(R::CONTEXT, context::LOCALS);
             self.push(M::Load { bytes: 8, signed: false, dst: self.locals_base, at });
         }
-        if has_open_loop(&self.kernel.body) {
+        if looks(&self.kernel.body) {
             self.stop_at = self.general();
             self.push(M::Load { bytes: 8, signed: false, dst: self.stop_at, at: At::new(R::CONTEXT, context::STOP) });
         }
@@ -706,10 +706,11 @@ impl<'k> Lower<'k> {
     }
 }
 
-fn has_open_loop(block: &Block) -> bool {
+/// Some loop looks whether the launch has to end.
+fn looks(block: &Block) -> bool {
     block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => has_open_loop(then) || has_open_loop(otherwise),
-        Inst::Loop(inner) => !inner.finite || has_open_loop(&inner.body),
+        Inst::If { then, otherwise, .. } => looks(then) || looks(otherwise),
+        Inst::Loop(inner) => inner.look.is_some() || looks(&inner.body),
         _ => false,
     })
 }
