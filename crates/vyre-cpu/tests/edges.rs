@@ -7,7 +7,7 @@ use vyre_conform::device::Patient;
 use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
 use vyre_cpu::{CpuBackend, CpuPath};
 use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
 use vyre_spec::codes;
 
 /// Around one vector, one block of eight and several of them, on every path.
@@ -286,5 +286,37 @@ fn long_counted_loops_that_can_be_ended_count_right() {
         let backend = CpuBackend::with_path(path);
         let outcome = check_against(&Patient(&backend), &case, &[expected.clone()], &Rules::exact());
         assert!(matches!(outcome, Outcome::Same), "{path}: {outcome:?}");
+    }
+}
+
+/// `inverseSqrt` is correctly rounded: for every significand with an even and an odd exponent, and for all exponents, signs and
+/// special values. In f64 it is rounded twice, and to f32 still correctly, because no value lies that close to the middle of two.
+#[test]
+fn every_inverse_square_root_is_correctly_rounded() {
+    let count = 1u32 << 24;
+    let i = || Expr::global_id(0);
+    for (what, bits) in
+        [("significands", i() + 0x3f80_0000u32), ("exponents", (i() << 8u32) | ((i() * 0x9e37_79b9u32) >> 24u32))]
+    {
+        let program = Program::wrapped(
+            vec![BufferDecl::output("out", 0, DataType::F32).with_count(count)],
+            [256, 1, 1],
+            vec![Node::store("out", i(), Expr::math(MathOp::InverseSqrt, vec![bits.bit_cast(DataType::F32)]))],
+        );
+        let of = |i: u32| match what {
+            "significands" => f32::from_bits(i + 0x3f80_0000),
+            _ => f32::from_bits((i << 8) | (i.wrapping_mul(0x9e37_79b9) >> 24)),
+        };
+        // The interpreter would take minutes.
+        for path in CpuPath::ALL.into_iter().filter(|path| path.is_here() && *path != CpuPath::Interpret) {
+            let results =
+                CpuBackend::with_path(path).dispatch(&program, &[], &DispatchConfig::default()).expect("runs");
+            for (i, word) in (0..count).zip(results[0].chunks_exact(4)) {
+                let actual = f32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                let expected = (1.0 / f64::from(of(i)).sqrt()) as f32;
+                let same = actual.to_bits() == expected.to_bits() || (actual.is_nan() && expected.is_nan());
+                assert!(same, "{what} on {path}: inverseSqrt({:e}) is {actual:e}, not {expected:e}", of(i));
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 mod flatten;
 mod memory;
 mod narrow;
+mod neighbours;
 mod ops;
 mod subgroup;
 
@@ -16,6 +17,8 @@ use std::fmt::Write;
 use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 use vyre_spec::{Diagnostic, codes};
+
+use self::neighbours::Step;
 
 /// The oldest compute capability with every matrix operation.
 pub const TENSOR_CORES: u32 = 80;
@@ -113,6 +116,7 @@ impl<'k> Emitter<'k> {
             wide: vec![[0; 4]; kernel.values.len() * copies as usize],
             loops: Vec::new(),
             constants: HashMap::new(),
+            powers: neighbours::powers(kernel),
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
@@ -201,6 +205,8 @@ struct Emitter<'k> {
     loops: Vec<LoopLabels<'k>>,
     /// 32-bit integer constants by value.
     constants: HashMap<Value, i64>,
+    /// Powers of two that divide the values.
+    powers: Vec<u8>,
     /// How to address each shared memory.
     shared_base: Vec<String>,
     dynamic_shared: u32,
@@ -364,8 +370,13 @@ impl<'k> Emitter<'k> {
     }
 
     fn block(&mut self, block: &'k Block, exit: &Exit<'_>) -> Result<(), Diagnostic> {
-        for inst in &block.insts {
-            self.inst(inst)?;
+        let mut neighbours = self.neighbours(block);
+        for (i, inst) in block.insts.iter().enumerate() {
+            match neighbours.remove(&i) {
+                Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
+                Some(Step::Done) => {}
+                None => self.inst(inst)?,
+            }
         }
         match &block.end {
             End::Yield(values) => match exit {

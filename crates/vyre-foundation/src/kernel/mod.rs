@@ -9,6 +9,7 @@
 //! `If` or a `Loop` leaves through its results.
 
 mod build;
+mod clears;
 mod display;
 pub mod eval;
 mod facts;
@@ -520,6 +521,8 @@ pub struct KernelMemory {
     pub align: u32,
     /// Some access is atomic.
     pub atomic: bool,
+    /// Something may be read before it is written, so it must be zero at the start.
+    pub cleared: bool,
 }
 
 /// What a device must have to run a kernel, as bits.

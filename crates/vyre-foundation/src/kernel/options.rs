@@ -77,7 +77,10 @@ impl Passes {
     /// Private arrays become values, and loops are unrolled for it.
     pub const ARRAYS: Passes = Passes(1 << 9);
 
-    const NAMES: [(&'static str, Passes); 10] = [
+    /// Leaves workgroup memory as it is where everything is written before it is read.
+    pub const CLEARS: Passes = Passes(1 << 10);
+
+    const NAMES: [(&'static str, Passes); 11] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -88,6 +91,7 @@ impl Passes {
         ("branches", Passes::BRANCHES),
         ("ranges", Passes::RANGES),
         ("arrays", Passes::ARRAYS),
+        ("clears", Passes::CLEARS),
     ];
 
     /// Every pass.

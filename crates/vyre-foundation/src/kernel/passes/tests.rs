@@ -244,3 +244,37 @@ fn private_arrays_stay_memory_where_an_index_is_not_known_or_they_are_large() {
     assert!(large.contains("local 0 g: 6400 bytes"), "{large}");
     assert_eq!(large.matches("for %").count(), 3, "{large}");
 }
+
+/// Which memories must be cleared, of a workgroup of 64 with 64 words.
+fn cleared(body: Vec<Node>) -> bool {
+    let valid = Program::wrapped(shared(), [64, 1, 1], body).validate().expect("valid");
+    lower(&valid, &Options::default()).expect("lowers").shared[0].cleared
+}
+
+#[test]
+fn workgroup_memory_is_cleared_only_where_it_may_be_read_first() {
+    let l = || Expr::local_id(0);
+    let fill = |at: Expr| Node::store("s", at, Expr::f32(1.0));
+    let read = || Node::store("out", l(), Expr::load("s", Expr::u32(63) - l()));
+    assert!(!cleared(vec![fill(l()), Node::barrier(), read()]));
+    assert!(!cleared(vec![fill(Expr::u32(63) - l()), Node::barrier(), read()]));
+    // Nobody writes the last word, half of them write, others' words are read before they meet, or nobody writes at all.
+    assert!(cleared(vec![fill(l() % Expr::u32(63)), Node::barrier(), read()]));
+    assert!(cleared(vec![Node::if_then(l().lt(Expr::u32(32)), vec![fill(l())]), Node::barrier(), read()]));
+    assert!(cleared(vec![fill(l()), read()]));
+    assert!(cleared(vec![read()]));
+    // In a loop that may have no rounds, and after it.
+    let round = vec![fill(l()), Node::barrier(), read(), Node::barrier()];
+    let rounds = Node::for_range("k", Expr::u32(0), Expr::workgroup_id(0), round);
+    assert!(!cleared(vec![rounds.clone()]));
+    assert!(cleared(vec![rounds, read()]));
+    // Each invocation fills several.
+    let step = Node::For {
+        var: "k".into(),
+        from: l() / Expr::u32(4),
+        to: Expr::u32(64),
+        step: 16,
+        body: vec![fill(Expr::var("k"))],
+    };
+    assert!(!cleared(vec![step, Node::barrier(), read()]));
+}
