@@ -332,15 +332,13 @@ impl<'k> Lower<'k> {
             let one = self.constant(1f32.to_bits());
             return self.vec(ops::VDIVPS, one, Src::R(root));
         }
-        // 14 good bits, and the step that is made of `x·y² − 1` in the expansion of the function.
+        // 14 good bits, and Newton's step.
         let y = self.vec(ops::VRSQRT14PS, R::NONE, Src::R(x));
-        let (minus_one, slope, half) =
-            (self.constant((-1f32).to_bits()), self.constant(0.375f32.to_bits()), self.constant((-0.5f32).to_bits()));
+        let (minus_one, half) = (self.constant((-1f32).to_bits()), self.constant((-0.5f32).to_bits()));
         let high = self.vec(ops::VMULPS, x, Src::R(y));
         let d = self.multiply_add(high, y, minus_one);
-        let slope = self.multiply_add(d, slope, half);
         let step = self.vec(ops::VMULPS, y, Src::R(d));
-        let better = self.multiply_add(step, slope, y);
+        let better = self.multiply_add(step, half, y);
         // Not a number where `y` is zero or infinite.
         let ordered = self.float_mask(0x07, better, better);
         self.blend(Scalar::F32, ordered, Src::R(better), false, y)
