@@ -284,7 +284,7 @@ fn long_counted_loops_that_can_be_ended_count_right() {
         .collect();
     for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
         let backend = CpuBackend::with_path(path);
-        let outcome = check_against(&Patient(&backend), &case, &[expected.clone()], &Rules::exact());
+        let outcome = check_against(&Patient(&backend), &case, std::slice::from_ref(&expected), &Rules::exact());
         assert!(matches!(outcome, Outcome::Same), "{path}: {outcome:?}");
     }
 }
