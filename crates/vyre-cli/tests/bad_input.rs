@@ -33,6 +33,8 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vyre"));
         command.args(words).current_dir(self.0.path());
         command.env("XDG_CACHE_HOME", self.path("cache")).env("XDG_CONFIG_HOME", self.path("config"));
+        // Without it drivers complain on standard error.
+        command.env("XDG_RUNTIME_DIR", self.0.path());
         command
     }
 

@@ -75,9 +75,14 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         workgroup_size: options.workgroup_size,
         passes: if gains_by_unrolling(program) { passes } else { passes.without(Passes::UNROLL) },
         expand_math: true,
+        array_values: ARRAY_VALUES,
+        interruptible: options.interruptible,
         ..Options::default()
     }
 }
+
+/// Scalars of private arrays that become values: more would only be stored and loaded again, and carried ones twice.
+const ARRAY_VALUES: u32 = 24;
 
 /// Loops up to which a program may grow by unrolling them.
 const FEW_LOOPS: usize = 4;
@@ -123,7 +128,7 @@ impl CpuPipeline {
         let effort = Effort::of(&kernel);
         let refusal = path.isa().and_then(|isa| native::refusal(&kernel, isa));
         let native = match (path.isa(), &refusal) {
-            (Some(isa), None) => native::compile(&kernel, isa, interruptible),
+            (Some(isa), None) => native::compile(&kernel, isa),
             _ => None,
         };
         let refusal = match (path.isa(), &native) {

@@ -1,6 +1,7 @@
 //! Every path of this machine gives what the reference gives, on random programs. `VYRE_RANDOM` sets how many of each kind,
 //! `VYRE_SEED` where they start.
 
+use vyre_conform::device::Patient;
 use vyre_conform::{GenOptions, Rules, Subgroups, random_programs};
 use vyre_cpu::{CpuBackend, CpuPath};
 
@@ -43,6 +44,16 @@ fn programs_that_once_went_wrong_agree() {
             let report = random_programs(&backend, seed..seed + 1, options, &Rules::exact());
             assert!(report.is_good(), "{path}: {report}");
         }
+    }
+}
+
+#[test]
+fn random_programs_with_timeouts_agree() {
+    let (count, first) = (number("VYRE_RANDOM", 2000) / 8, number("VYRE_SEED", 0));
+    for path in paths() {
+        let backend = CpuBackend::with_path(path);
+        let report = random_programs(&Patient(&backend), first..first + count, &GenOptions::default(), &Rules::exact());
+        assert!(report.is_good(), "{path}: {report}");
     }
 }
 

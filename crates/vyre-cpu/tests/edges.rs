@@ -1,9 +1,14 @@
 //! A block of many lanes is tested as a whole before it runs. At the edges of buffers, and of what kernels set as limits
 //! themselves, every lane still gets what the reference gives it.
 
+use std::time::{Duration, Instant};
+
+use vyre_conform::device::Patient;
 use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
 use vyre_cpu::{CpuBackend, CpuPath};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_driver::{DispatchConfig, VyreBackend};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
+use vyre_spec::codes;
 
 /// Around one vector, one block of eight and several of them, on every path.
 const SIZES: [u32; 13] = [1, 7, 16, 17, 63, 64, 65, 127, 128, 129, 250, 256, 700];
@@ -200,5 +205,119 @@ fn a_workgroup_at_the_edge() {
         );
         let case = Case { grid: Some([count.div_ceil(size) + 1, 1, 1]), ..Case::new(program, vec![words(count)]) };
         agree(&format!("{count} in workgroups of {size}"), &case);
+    }
+}
+
+/// Loops that would take hours end soon after their time is up: counted ones in each other, of lengths that are known, given or
+/// different in each lane, with and without barriers.
+#[test]
+fn long_counted_loops_end_when_their_time_is_up() {
+    let many = 1_000_000u32;
+    let given = || Expr::load("a", 0u32) | 0x000f_0000u32;
+    let own = || given() + (Expr::global_id(0) & 7u32);
+    let round = || Node::assign("x", (var("x") * 5u32) ^ (var("k") + Expr::load("a", var("x") & 63u32)));
+    let nest = |to: Expr, inner: Vec<Node>| {
+        let inner = Node::for_range("k", 0u32, to.clone(), inner);
+        Node::for_range("j", 0u32, to.clone(), vec![Node::for_range("i", 0u32, to, vec![inner])])
+    };
+    let share = || vec![round(), Node::store("s", Expr::local_id(0), var("x")), Node::barrier()];
+    for (what, work) in [
+        ("known", nest(Expr::u32(many), vec![round()])),
+        ("given", nest(given(), vec![round()])),
+        ("own", nest(own(), vec![round()])),
+        ("with barriers", nest(Expr::u32(many), share())),
+    ] {
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(256),
+                BufferDecl::workgroup("s", 0, DataType::U32).with_count(64),
+            ],
+            [64, 1, 1],
+            vec![
+                Node::var("x", DataType::U32, Expr::global_id(0)),
+                work,
+                Node::store("out", Expr::global_id(0), var("x")),
+            ],
+        );
+        let mut config = DispatchConfig::default();
+        config.timeout = Some(Duration::from_millis(50));
+        for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+            let started = Instant::now();
+            let error = CpuBackend::with_path(path).dispatch(&program, &[words(64)], &config).unwrap_err();
+            assert_eq!(error.code(), codes::backend::TIMEOUT.id, "{what} on {path}: {error}");
+            assert!(started.elapsed() < Duration::from_secs(20), "{what} on {path} took {:?}", started.elapsed());
+        }
+    }
+}
+
+/// The counter is right after every stretch of rounds between two looks, up to the ends of its type.
+#[test]
+fn long_counted_loops_that_can_be_ended_count_right() {
+    let unsigned = [(0, 20_000, 1), (5, 60_001, 3), (u32::MAX - 20_000, u32::MAX, 1), (u32::MAX - 90_000, u32::MAX, 7)];
+    let signed = [(-10_000, 10_001, 1), (i32::MAX - 50_000, i32::MAX, 3), (i32::MIN, i32::MIN + 20_000, 1)];
+    let (limit, own) = (40_000u32, 20_000u32);
+    let round = |var: &str| Node::assign("x", (Expr::var("x") * 3u32) ^ Expr::var(var).cast(DataType::U32));
+    let count = |from: Expr, to: Expr, step: u32| Node::For { var: "k".into(), from, to, step, body: vec![round("k")] };
+    let mut body = vec![Node::var("x", DataType::U32, Expr::global_id(0))];
+    body.extend(unsigned.map(|(from, to, step)| count(Expr::u32(from), Expr::u32(to), step)));
+    body.extend(signed.map(|(from, to, step)| count(Expr::i32(from), Expr::i32(to), step)));
+    // One that is left early, and one whose length differs from lane to lane.
+    let leave = Node::if_then(var("k").gt(Expr::load("limits", 1u32) * 2000u32), vec![Node::Break]);
+    body.push(Node::for_range("k", 0u32, 50_000u32, vec![leave, round("k")]));
+    body.push(count(Expr::u32(0), Expr::u32(own) + Expr::global_id(0), 1));
+    body.push(Node::store("out", Expr::global_id(0), var("x")));
+    let case = line(4, 20, 1, body);
+
+    let mix = |x: u32, k: u32| x.wrapping_mul(3) ^ k;
+    let expected: Vec<u8> = (0..20u32)
+        .flat_map(|lane| {
+            let mut x = lane;
+            for (from, to, step) in unsigned {
+                x = (from..to).step_by(step as usize).fold(x, mix);
+            }
+            for (from, to, step) in signed {
+                x = (from..to).step_by(step as usize).fold(x, |x, k| mix(x, k as u32));
+            }
+            x = (0..=limit).fold(x, mix);
+            (0..own + lane).fold(x, mix).to_le_bytes()
+        })
+        .collect();
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let backend = CpuBackend::with_path(path);
+        let outcome = check_against(&Patient(&backend), &case, std::slice::from_ref(&expected), &Rules::exact());
+        assert!(matches!(outcome, Outcome::Same), "{path}: {outcome:?}");
+    }
+}
+
+/// `inverseSqrt` is correctly rounded: for every significand with an even and an odd exponent, and for all exponents, signs and
+/// special values. In f64 it is rounded twice, and to f32 still correctly, because no value lies that close to the middle of two.
+#[test]
+fn every_inverse_square_root_is_correctly_rounded() {
+    let count = 1u32 << 24;
+    let i = || Expr::global_id(0);
+    for (what, bits) in
+        [("significands", i() + 0x3f80_0000u32), ("exponents", (i() << 8u32) | ((i() * 0x9e37_79b9u32) >> 24u32))]
+    {
+        let program = Program::wrapped(
+            vec![BufferDecl::output("out", 0, DataType::F32).with_count(count)],
+            [256, 1, 1],
+            vec![Node::store("out", i(), Expr::math(MathOp::InverseSqrt, vec![bits.bit_cast(DataType::F32)]))],
+        );
+        let of = |i: u32| match what {
+            "significands" => f32::from_bits(i + 0x3f80_0000),
+            _ => f32::from_bits((i << 8) | (i.wrapping_mul(0x9e37_79b9) >> 24)),
+        };
+        // The interpreter would take minutes.
+        for path in CpuPath::ALL.into_iter().filter(|path| path.is_here() && *path != CpuPath::Interpret) {
+            let results =
+                CpuBackend::with_path(path).dispatch(&program, &[], &DispatchConfig::default()).expect("runs");
+            for (i, word) in (0..count).zip(results[0].chunks_exact(4)) {
+                let actual = f32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                let expected = (1.0 / f64::from(of(i)).sqrt()) as f32;
+                let same = actual.to_bits() == expected.to_bits() || (actual.is_nan() && expected.is_nan());
+                assert!(same, "{what} on {path}: inverseSqrt({:e}) is {actual:e}, not {expected:e}", of(i));
+            }
+        }
     }
 }

@@ -128,6 +128,7 @@ impl CudaBackend {
                 workgroup_size: options.workgroup_size,
                 passes: Passes::all(),
                 expand_math: true,
+                interruptible: options.interruptible,
                 ..Options::default()
             },
         )?;

@@ -47,6 +47,7 @@ fn main() {
     if ptxas.is_some() && !known {
         println!("skipped: registers, which are held for release {RELEASE} of ptxas only");
     }
+    trials.push(Trial::test("private_arrays", private_arrays));
     let ptxas = ptxas.unwrap_or_default();
     trials.push(Trial::test("registers", move || registers(&ptxas)).with_ignored_flag(!known));
     libtest_mimic::run(&arguments, trials).exit();
@@ -84,6 +85,7 @@ fn ptx_of(case: &Case, target: Target) -> Result<Option<Ptx>, Diagnostic> {
         specialization: case.specialization.clone(),
         passes: Passes::all(),
         expand_math: true,
+        interruptible: target.interruptible,
         ..Options::default()
     };
     let kernel = kernel::lower(&valid, &options)?;
@@ -163,6 +165,19 @@ fn run_ptxas(ptxas: &Path, sm: u32, name: &str, text: &str, flags: &[&str]) -> R
     std::fs::remove_file(&file)?;
     std::fs::remove_file(&cubin)?;
     Ok(said)
+}
+
+/// The sums of a matrix product in private arrays are registers: no memory of their own is asked for.
+fn private_arrays() -> Result<(), Failed> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kernels/matmul_registers.wgsl");
+    let program = import(&std::fs::read_to_string(path)?, &ImportOptions::default());
+    let case = Case::new(program.map_err(|problems| problems[0].to_string())?, Vec::new());
+    let ptx = ptx_of(&case, Target { sm: 90, interruptible: false }).map_err(|error| error.to_string())?;
+    let text = ptx.ok_or("no PTX")?.text;
+    if text.contains(".local") {
+        return Err(text.into());
+    }
+    Ok(())
 }
 
 /// What the example kernels and a few others take on every device, held in a snapshot.

@@ -205,6 +205,8 @@ impl WgpuBackend {
                 passes: Passes::all(),
                 expand_math: wide,
                 narrow: Narrow::Words,
+                interruptible: options.interruptible,
+                ..Options::default()
             },
         )?;
         self.capabilities.check(&kernel)?;

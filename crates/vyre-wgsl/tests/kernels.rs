@@ -202,6 +202,14 @@ fn matrices() {
             .run(&inputs);
         assert_eq!(as_f32s(&tiled[0]), expected);
     }
+    let (rows, inner, columns) = (128usize, 16, 256);
+    let (a, b) = (unit_noise(rows * inner), unit_noise(inner * columns));
+    let expected: Vec<f32> = (0..rows * columns)
+        .map(|at| (0..inner).fold(0.0, |sum, k| sum + a[at / columns * inner + k] * b[k * columns + at % columns]))
+        .collect();
+    let inputs = [u32s(&[rows as u32, inner as u32, columns as u32]), f32s(&a), f32s(&b)];
+    let made = kernel("matmul_registers").grid(2, 1).output("c", (rows * columns) as u64).run(&inputs);
+    assert_eq!(as_f32s(&made[0]), expected);
     let size = 13usize;
     let source = unit_noise(size * size);
     let turned = kernel("transpose").grid(2, 2).run(&[u32s(&[size as u32]), f32s(&source)]);

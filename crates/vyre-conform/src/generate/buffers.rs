@@ -19,6 +19,11 @@ impl Generator {
                 let count = self.rng.range(1, 9);
                 let stride = layout_of(&data_type(element), &[]).map_or(4, |layout| layout.stride);
                 self.types.push(TypeDef::Array { element: data_type(element), count: Count::Fixed(count), stride });
+                if self.rng.chance(1, 2) {
+                    let row = DataType::Handle(TypeId(self.types.len() as u32 - 1));
+                    let (rows, stride) = (self.rng.range(1, 5), stride * count);
+                    self.types.push(TypeDef::Array { element: row, count: Count::Fixed(rows), stride });
+                }
             }
         }
     }

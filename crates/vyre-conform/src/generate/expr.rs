@@ -367,7 +367,9 @@ impl Generator {
                 LocalType::Value(own) if own.scalar == ty.scalar && own.width > 1 => {
                     found.push((whole, Some(LocalType::Value(*own))));
                 }
-                LocalType::Array(element, _) if *element == ty => found.push((whole, Some(local.ty.clone()))),
+                LocalType::Array(element, _) | LocalType::Grid(element, ..) if *element == ty => {
+                    found.push((whole, Some(local.ty.clone())));
+                }
                 LocalType::Struct(i) if self.structs[*i].holds(ty) => {
                     found.push((whole, Some(local.ty.clone())));
                 }
@@ -389,6 +391,10 @@ impl Generator {
             Some(LocalType::Array(_, count)) => {
                 let index = self.index(count);
                 Expr::Part { value: Box::new(whole), path: vec![Access::Index(index)] }
+            }
+            Some(LocalType::Grid(_, rows, columns)) => {
+                let path = vec![Access::Index(self.index(rows)), Access::Index(self.index(columns))];
+                Expr::Part { value: Box::new(whole), path }
             }
             Some(LocalType::Struct(i)) => {
                 let path = self.path_into(i, ty)?;

@@ -5,6 +5,7 @@
 //! alternates between a phase in which invocations touch their own elements and one in which all only read, with a barrier in
 //! between.
 
+mod arrays;
 mod buffers;
 mod expr;
 mod statement;
@@ -267,6 +268,8 @@ enum LocalType {
     Value(Type),
     /// Element, count.
     Array(Type, u32),
+    /// Element, rows, columns of an array of arrays.
+    Grid(Type, u32, u32),
     /// Position in `structs`.
     Struct(usize),
 }

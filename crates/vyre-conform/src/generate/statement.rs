@@ -1,12 +1,11 @@
 //! Random statements.
 
 use vyre_foundation::ir::{
-    Access, AtomicOp, BarrierScope, BinaryOp, Builtin, Case, DataType, Expr, Literal, Name, Node, SubgroupOp, TypeDef,
-    TypeId,
+    Access, AtomicOp, BarrierScope, BinaryOp, Builtin, Case, DataType, Expr, Literal, Name, Node, SubgroupOp, TypeId,
 };
 use vyre_foundation::kernel::{Scalar, Type};
 
-use super::value::data_type;
+use super::value::{data_type, type_of};
 use super::{Element, Floats, Generator, Local, LocalType, Phase, Role, StructInfo, Subgroups};
 
 impl Generator {
@@ -64,6 +63,7 @@ impl Generator {
             1,                                         // block
             on(self.uniform && nest && !self.in_function, 2), // uniform if or loop
             on(self.uniform && !self.in_function && self.options.subgroups != Subgroups::None, 6), // subgroup
+            on(nest && self.options.local_arrays, 2),  // array in loops
         ];
         match self.rng.weighted(&weights) {
             0 => {
@@ -94,7 +94,8 @@ impl Generator {
             13 => vec![self.call()],
             14 => vec![Node::Block(self.nested(3))],
             15 => vec![self.uniform_region()],
-            _ => self.subgroup(),
+            16 => self.subgroup(),
+            _ => self.array_loops(),
         }
     }
 
@@ -106,20 +107,9 @@ impl Generator {
 
     pub(super) fn variable(&mut self) -> Node {
         let name = self.fresh("v");
-        let arrays: Vec<(u32, DataType, u32)> = self
-            .types
-            .iter()
-            .enumerate()
-            .filter_map(|(i, def)| match def {
-                TypeDef::Array { element, count: vyre_foundation::ir::Count::Fixed(count), .. } => {
-                    Some((i as u32, element.clone(), *count))
-                }
-                _ => None,
-            })
-            .collect();
+        let arrays = self.array_types();
         if !arrays.is_empty() && self.rng.chance(1, 4) {
             let (id, element, count) = self.rng.pick(&arrays);
-            let element = type_of(&element);
             let ty = DataType::Handle(TypeId(id));
             let parts = (0..count).map(|_| self.leaf(element)).collect();
             let init = Expr::construct(ty.clone(), parts);
@@ -172,6 +162,9 @@ impl Generator {
             }
             LocalType::Value(ty) => (Vec::new(), ty),
             LocalType::Array(element, count) => (vec![Access::Index(self.index(count))], element),
+            LocalType::Grid(element, rows, columns) => {
+                (vec![Access::Index(self.index(rows)), Access::Index(self.index(columns))], element)
+            }
             LocalType::Struct(which) if self.rng.chance(1, 5) => {
                 let value = self.struct_value(which);
                 return vec![Node::assign(&local.name, value)];
@@ -542,22 +535,4 @@ impl Generator {
         let value = self.subgroup_value(ty);
         vec![self.bind(ty, value)]
     }
-}
-
-fn type_of(ty: &DataType) -> Type {
-    let (scalar, width) = match ty.as_vector() {
-        Some((element, count)) => (element, count as u8),
-        None => (ty.clone(), 1),
-    };
-    let scalar = match scalar {
-        DataType::Bool => Scalar::Bool,
-        DataType::I32 => Scalar::I32,
-        DataType::U64 => Scalar::U64,
-        DataType::I64 => Scalar::I64,
-        DataType::F16 => Scalar::F16,
-        DataType::F32 => Scalar::F32,
-        DataType::F64 => Scalar::F64,
-        _ => Scalar::U32,
-    };
-    Type { scalar, width }
 }

@@ -103,3 +103,21 @@ impl Generator {
         out.extend(&word[..bytes]);
     }
 }
+
+pub(super) fn type_of(ty: &DataType) -> Type {
+    let (scalar, width) = match ty.as_vector() {
+        Some((element, count)) => (element, count as u8),
+        None => (ty.clone(), 1),
+    };
+    let scalar = match scalar {
+        DataType::Bool => Scalar::Bool,
+        DataType::I32 => Scalar::I32,
+        DataType::U64 => Scalar::U64,
+        DataType::I64 => Scalar::I64,
+        DataType::F16 => Scalar::F16,
+        DataType::F32 => Scalar::F32,
+        DataType::F64 => Scalar::F64,
+        _ => Scalar::U32,
+    };
+    Type { scalar, width }
+}

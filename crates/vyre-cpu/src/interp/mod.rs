@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
             });
         }
         while !active.is_empty() {
-            if self.stop.is_some_and(Stop::is_set) {
+            if inner.look.is_some() && self.stop.is_some_and(Stop::is_set) {
                 self.stopped = true;
                 break;
             }

@@ -201,7 +201,7 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
 
 /// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
 /// Interruptible code looks at the stop word of its launch.
-pub(crate) fn compile(kernel: &Kernel, isa: Isa, interruptible: bool) -> Option<Native> {
+pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     let survey = Survey::of(kernel, isa);
     let layout = layout(kernel, isa, &survey);
     let shapes = shape::analyse(kernel, layout);
@@ -242,7 +242,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa, interruptible: bool) -> Option<
     };
     let last = candidates.len() - 1;
     for (position, tiling) in candidates.into_iter().enumerate() {
-        let mut lowered = lower::lower(kernel, isa, &shapes, tiling, interruptible)?;
+        let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
         tidy::tidy(&mut lowered, isa);
         let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         // The largest block whose values fit into registers, but for a few that are rarely used.

@@ -39,6 +39,7 @@ ops! {
     VDIVPS = op(0, 1, 0x5e, 0);
     VMAXPS = op(0, 1, 0x5f, 0);
     VSQRTPS = op(0, 1, 0x51, 0);
+    VRSQRT14PS = evex(1, 2, 0x4e, 0);
     VADDPD = op(1, 1, 0x58, 1);
     VMULPD = op(1, 1, 0x59, 1);
     VSUBPD = op(1, 1, 0x5c, 1);

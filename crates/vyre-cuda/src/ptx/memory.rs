@@ -9,7 +9,7 @@ use vyre_spec::Diagnostic;
 use super::{Emitter, class, line, malformed, space};
 
 /// How an element moves between memory and a register: the type of the access and its bytes. 4-bit elements move otherwise.
-fn access(element: Element) -> (&'static str, u32) {
+pub(super) fn access(element: Element) -> (&'static str, u32) {
     match element {
         Element::Bool | Element::U32 => ("u32", 4),
         Element::I32 => ("s32", 4),
@@ -34,7 +34,7 @@ fn is_converted(element: Element) -> bool {
 
 impl Emitter<'_> {
     /// The address as an operand without brackets: a register, perhaps with an offset.
-    fn address(&mut self, address: &Address) -> String {
+    pub(super) fn address(&mut self, address: &Address) -> String {
         let wide = matches!(address.memory, Memory::Buffer(_));
         let mut at = match address.memory {
             Memory::Buffer(index) => format!("%buffer{index}"),
@@ -290,7 +290,7 @@ impl Emitter<'_> {
 
     /// Workgroup memory starts as zero: the invocations clear it together, then meet.
     pub(super) fn clear_shared(&mut self) {
-        if self.kernel.shared.is_empty() {
+        if !self.kernel.shared.iter().any(|memory| memory.cleared) {
             return;
         }
         let step = self.invocations() * 4;
@@ -298,7 +298,7 @@ impl Emitter<'_> {
         self.local_index(&first);
         line!(self, "shl.b32 {first}, {first}, 2");
         line!(self, "mov.u32 {zero}, 0");
-        for (index, memory) in self.kernel.shared.iter().enumerate() {
+        for (index, memory) in self.kernel.shared.iter().enumerate().filter(|(_, memory)| memory.cleared) {
             let size = memory.size.next_multiple_of(4); // the memory itself is padded to 16
             let (at, base, more) = (self.temp("%r"), self.temp("%r"), self.temp("%p"));
             let (head, end) = (self.label(), self.label());

@@ -6,6 +6,7 @@
 mod flatten;
 mod memory;
 mod narrow;
+mod neighbours;
 mod ops;
 mod subgroup;
 
@@ -16,6 +17,8 @@ use std::fmt::Write;
 use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 use vyre_spec::{Diagnostic, codes};
+
+use self::neighbours::Step;
 
 /// The oldest compute capability with every matrix operation.
 pub const TENSOR_CORES: u32 = 80;
@@ -48,12 +51,6 @@ const MOST_STEPS_TOGETHER: usize = 40;
 
 /// Shared memory that needs no opt-in.
 const STATIC_SHARED: u32 = 48 * 1024;
-
-/// How many rounds of loops an invocation makes between two looks at the stop word.
-const ROUNDS_PER_LOOK: u32 = 1024;
-
-/// Loops with at most so many rounds, and no loop in them, are left alone: those around them look.
-const SHORT_LOOP: u64 = 256;
 
 /// Writes a kernel that was lowered with `expand_math`.
 ///
@@ -120,6 +117,7 @@ impl<'k> Emitter<'k> {
             wide: vec![[0; 4]; kernel.values.len() * copies as usize],
             loops: Vec::new(),
             constants: HashMap::new(),
+            powers: neighbours::powers(kernel),
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
@@ -208,6 +206,8 @@ struct Emitter<'k> {
     loops: Vec<LoopLabels<'k>>,
     /// 32-bit integer constants by value.
     constants: HashMap<Value, i64>,
+    /// Powers of two that divide the values.
+    powers: Vec<u8>,
     /// How to address each shared memory.
     shared_base: Vec<String>,
     dynamic_shared: u32,
@@ -269,7 +269,6 @@ impl<'k> Emitter<'k> {
         for (class, ty) in [("p", "pred"), ("r", "b32"), ("d", "b64"), ("h", "b16"), ("f", "f32"), ("g", "f64")] {
             _ = writeln!(text, "\t.reg .{ty} %{class}<{}>;", self.next_register.max(1));
         }
-        text.push_str("\t.reg .b32 %rounds;\n");
         for index in 0..kernel.buffers.len() {
             _ = writeln!(text, "\t.reg .b64 %buffer{index};");
         }
@@ -312,7 +311,6 @@ impl<'k> Emitter<'k> {
         if self.target.interruptible {
             // Workgroups that start after the host gave up don't start to work.
             self.look_at_stop_word();
-            line!(self, "mov.u32 %rounds, {ROUNDS_PER_LOOK}");
         }
         self.clear_locals();
         self.clear_shared();
@@ -377,8 +375,13 @@ impl<'k> Emitter<'k> {
     }
 
     fn block(&mut self, block: &'k Block, exit: &Exit<'_>) -> Result<(), Diagnostic> {
-        for inst in &block.insts {
-            self.inst(inst)?;
+        let mut neighbours = self.neighbours(block);
+        for (i, inst) in block.insts.iter().enumerate() {
+            match neighbours.remove(&i) {
+                Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
+                Some(Step::Done) => {}
+                None => self.inst(inst)?,
+            }
         }
         match &block.end {
             End::Yield(values) => match exit {
@@ -472,7 +475,10 @@ impl<'k> Emitter<'k> {
         let (head, next, exit) = (self.label(), self.label(), self.label());
         self.copy(&body.init, &body.params);
         let mut done = exit;
-        if let Some(Counter { value, from, to, .. }) = body.counter {
+        let look = body.look.filter(|_| self.target.interruptible);
+        // Where a counted loop looks next; of another loop, the rounds until it looks.
+        let left = self.temp("%r");
+        if let Some(Counter { value, from, to, step }) = body.counter {
             let (counter, from, to) = (self.reg(value), self.reg(from), self.reg(to));
             let ty = suffix(self.scalar(value));
             line!(self, "mov.b32 {counter}, {from}");
@@ -482,23 +488,29 @@ impl<'k> Emitter<'k> {
             let over = self.temp("%p");
             line!(self, "setp.ge.{ty} {over}, {counter}, {to}");
             line!(self, "@{over} bra L{done}");
+            if let Some(rounds) = look {
+                self.stretch(&left, &counter, &to, rounds, step);
+            }
+        } else if let Some(rounds) = look {
+            line!(self, "mov.u32 {left}, {rounds}");
         }
         self.place(head);
         self.loops.push(LoopLabels { params: &body.params, results: &body.results, next, exit });
         self.block(&body.body, &Exit::Loop)?;
         self.loops.pop();
         self.place(next);
-        if self.target.interruptible && !self.is_short(body) {
+        if let (Some(rounds), None) = (look, body.counter) {
             let (skip, more) = (self.label(), self.temp("%p"));
-            line!(self, "sub.u32 %rounds, %rounds, 1");
-            line!(self, "setp.ne.u32 {more}, %rounds, 0");
+            line!(self, "sub.u32 {left}, {left}, 1");
+            line!(self, "setp.ne.u32 {more}, {left}, 0");
             line!(self, "@{more} bra L{skip}");
-            line!(self, "mov.u32 %rounds, {ROUNDS_PER_LOOK}");
+            line!(self, "mov.u32 {left}, {rounds}");
             self.look_at_stop_word();
             self.place(skip);
         }
         if let Some(Counter { value, to, step, .. }) = body.counter {
-            let (counter, to) = (self.reg(value), self.reg(to));
+            let (counter, limit) = (self.reg(value), self.reg(to));
+            let to = if look.is_some() { left.clone() } else { limit.clone() };
             let ty = suffix(self.scalar(value));
             let more = self.temp("%p");
             if step == 1 {
@@ -512,6 +524,14 @@ impl<'k> Emitter<'k> {
                 line!(self, "add.{ty} {counter}, {counter}, {}", step as i32);
             }
             line!(self, "@{more} bra L{head}");
+            if let Some(rounds) = look {
+                let over = self.temp("%p");
+                line!(self, "setp.eq.u32 {over}, {left}, {limit}");
+                line!(self, "@{over} bra L{done}");
+                self.look_at_stop_word();
+                self.stretch(&left, &counter, &limit, rounds, step);
+                line!(self, "bra L{head}");
+            }
             if done != exit {
                 self.place(done);
                 self.copy(&body.params, &body.results);
@@ -523,12 +543,14 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// A loop that surely ends soon.
-    fn is_short(&self, body: &Loop) -> bool {
-        let Some(Counter { from, to, step, .. }) = body.counter else { return false };
-        let (Some(&from), Some(&to)) = (self.constants.get(&from), self.constants.get(&to)) else { return false };
-        let rounds = (to - from).max(0) as u64 / u64::from(step.max(1));
-        rounds <= SHORT_LOOP && !has_loop(&body.body)
+    /// Sets `end` to where a counter is after so many rounds, or to the limit when that is not beyond it.
+    fn stretch(&mut self, end: &str, counter: &str, limit: &str, rounds: u32, step: u32) {
+        let (far, distance) = (self.temp("%p"), self.temp("%r"));
+        let stretch = rounds.saturating_mul(step).min(i32::MAX as u32) / step * step;
+        line!(self, "sub.u32 {distance}, {limit}, {counter}");
+        line!(self, "setp.gt.u32 {far}, {distance}, {stretch}");
+        line!(self, "add.u32 {end}, {counter}, {stretch}");
+        line!(self, "selp.b32 {end}, {end}, {limit}, {far}");
     }
 
     /// One invocation of the launch says that it has begun, and so that what was before it is over.
@@ -665,14 +687,6 @@ fn to_registers(pending: &[(String, String, Scalar)]) -> impl Iterator<Item = &s
 
 fn to_contains<'a>(mut registers: impl Iterator<Item = &'a str>, register: &str) -> bool {
     registers.any(|to| to == register)
-}
-
-fn has_loop(block: &Block) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::Loop(_) => true,
-        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
-        _ => false,
-    })
 }
 
 /// A kernel that breaks the rules of the kernel form; the optimiser never makes one.

@@ -154,20 +154,16 @@ impl Emitter<'_> {
                 }
                 line!(self, "cvt.{mode}.{ty}.{ty} {into}, {from}");
             }
-            Unary::Sqrt | Unary::InverseSqrt => {
+            Unary::Sqrt => {
                 if scalar == Scalar::F16 {
                     return self.through_f32(into, &[from], |emitter, into, from| {
                         emitter.unary(op, Scalar::F32, into, &from[0])
                     });
                 }
-                if op == Unary::Sqrt {
-                    line!(self, "sqrt.rn.{ty} {into}, {from}");
-                } else {
-                    let root = self.temp_of(scalar);
-                    line!(self, "sqrt.rn.{ty} {root}, {from}");
-                    line!(self, "rcp.rn.{ty} {into}, {root}");
-                }
+                line!(self, "sqrt.rn.{ty} {into}, {from}");
             }
+            // At times two units off, but never where that would show in what is made of it: every input was tried.
+            Unary::RoughInverseSqrt => line!(self, "rsqrt.approx.{ty} {into}, {from}"),
             Unary::CountOneBits => self.count(scalar, into, |emitter, count| {
                 line!(emitter, "popc.{} {count}, {from}", untyped(scalar));
             }),

@@ -3,7 +3,7 @@
 
 use vyre_spec::{Diagnostic, codes};
 
-use super::{Address, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, eval};
+use super::{Address, Block, Element, End, Inst, Kernel, KernelMemory, Loop, Memory, Op, Scalar, Value, eval};
 use crate::ir::{AtomicOp, Builtin, MATRIX_LANES, SubgroupOp};
 
 /// How to evaluate.
@@ -36,7 +36,9 @@ pub fn interpret(kernel: &Kernel, buffers: &mut [Vec<u8>], how: &Interpret) -> R
         for y in 0..how.grid[1] {
             for x in 0..how.grid[0] {
                 machine.group = [x, y, z];
-                machine.shared = kernel.shared.iter().map(|memory| vec![0; memory.size as usize]).collect();
+                // What need not be clear is not, so that reading it shows.
+                let start = |memory: &KernelMemory| vec![if memory.cleared { 0 } else { 0xa5 }; memory.size as usize];
+                machine.shared = kernel.shared.iter().map(start).collect();
                 machine.locals = kernel.locals.iter().map(|memory| vec![0; memory.size as usize * lanes]).collect();
                 machine.block(&kernel.body, vec![true; lanes], &mut Vec::new())?;
             }

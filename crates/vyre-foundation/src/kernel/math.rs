@@ -208,6 +208,25 @@ impl Expand {
         self.un(Unary::Abs, a)
     }
 
+    /// Correctly rounded, whichever of the three nearest values the rough one is: with `d = x·y² − 1`, which is small and computed
+    /// in two parts, `1 / sqrt(x) = y / sqrt(1 + d) ≈ y − y·d/2 + y·d²·3/8`, and the last sum is rounded once.
+    fn inverse_sqrt32(&mut self, x: Value) -> Value {
+        let y = self.un(Unary::RoughInverseSqrt, x);
+        let high = self.mul(x, y);
+        let minus = self.un(Unary::Neg, high);
+        let low = self.fma(x, y, minus);
+        let (one, half) = (self.c(x, -1.0), self.c(x, -0.5));
+        let d = self.fma(high, y, one);
+        let d = self.fma(low, y, d);
+        let slope = self.fma_c(d, 0.375, half);
+        let step = self.mul(y, d);
+        let better = self.fma(step, slope, y);
+        // Not a number where the rough value is zero or infinite.
+        let infinity = self.c(x, f64::INFINITY);
+        let finite = self.lt(better, infinity);
+        self.select(finite, better, y)
+    }
+
     /// `c0 + c1·x + c2·x² + …`
     fn poly(&mut self, x: Value, coefficients: &[f64]) -> Value {
         let (last, rest) = coefficients.split_last().map_or((0.0, &[][..]), |(last, rest)| (*last, rest));
@@ -237,13 +256,15 @@ impl Expand {
     fn unary_function(&mut self, op: Unary, a: Value) -> Option<Value> {
         use Unary as U;
         let ty = self.ty(a);
-        if !ty.is_float() || matches!(op, U::Neg | U::Abs | U::Floor | U::Ceil | U::Round | U::Trunc | U::Sqrt) {
+        if !ty.is_float()
+            || matches!(op, U::Neg | U::Abs | U::Floor | U::Ceil | U::Round | U::Trunc | U::Sqrt | U::RoughInverseSqrt)
+        {
             return None;
         }
         if op == U::Sign {
             return Some(self.sign(a));
         }
-        if op == U::InverseSqrt {
+        if op == U::InverseSqrt && ty == Scalar::F64 {
             let root = self.un(U::Sqrt, a);
             let one = self.c(a, 1.0);
             return Some(self.div(one, root));
@@ -255,6 +276,7 @@ impl Expand {
         }
         let single = ty == Scalar::F32;
         match op {
+            U::InverseSqrt if single => return Some(self.inverse_sqrt32(a)),
             U::Exp if single => return Some(self.exp32(a)),
             U::Exp2 if single => return Some(self.exp2_32(a)),
             U::Log if single => return Some(self.log32(a)),
@@ -1280,7 +1302,7 @@ mod tests {
     fn table() -> Vec<(MathOp, Exact, f64, f64, f64, f64)> {
         // Function, what it is, where most arguments lie, and the bounds for f32 and f64.
         vec![
-            (MathOp::InverseSqrt, |x, _| 1.0 / x.sqrt(), 0.0, 10.0, 1.5, 1.5),
+            (MathOp::InverseSqrt, |x, _| 1.0 / x.sqrt(), 0.0, 10.0, 0.5, 1.5),
             (MathOp::Exp, |x, _| x.exp(), -104.0, 90.0, 1.5, 2.0),
             (MathOp::Exp2, |x, _| x.exp2(), -150.0, 128.0, 1.5, 2.0),
             (MathOp::Log, |x, _| x.ln(), 0.0, 4.0, 1.5, 2.0),

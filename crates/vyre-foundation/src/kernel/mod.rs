@@ -9,11 +9,13 @@
 //! `If` or a `Loop` leaves through its results.
 
 mod build;
+mod clears;
 mod display;
 pub mod eval;
 mod facts;
 mod fold;
 mod interpret;
+mod looks;
 mod lower;
 mod math;
 mod narrow;
@@ -265,6 +267,9 @@ pub enum Unary {
     ReverseBits,
     FirstLeadingBit,
     FirstTrailingBit,
+    /// f32: `1 / sqrt(x)`, at most one unit in the last place from the correctly rounded value, and exactly what division gives
+    /// where that is zero, infinite or NaN. What functions are expanded into.
+    RoughInverseSqrt,
 }
 
 /// Operations with two operands of one type (a shift count is u32). The meaning is that of the IR's operation of the same
@@ -431,8 +436,10 @@ pub struct Loop {
     pub body: Block,
     /// Defined by `Break`, or, when a counted loop ends by itself, by the carried values of that moment. As many as `params`.
     pub results: Vec<Value>,
-    /// Proven to end. Counted loops are; others need a budget check when a timeout is set.
+    /// Proven to end. Counted loops are.
     pub finite: bool,
+    /// So many rounds may pass before an emitter looks whether the launch has to end; nothing where it need not look.
+    pub look: Option<u32>,
 }
 
 /// The counter of a loop: `from`, `from + step`, … while less than `to`; never wraps.
@@ -514,6 +521,8 @@ pub struct KernelMemory {
     pub align: u32,
     /// Some access is atomic.
     pub atomic: bool,
+    /// Something may be read before it is written, so it must be zero at the start.
+    pub cleared: bool,
 }
 
 /// What a device must have to run a kernel, as bits.

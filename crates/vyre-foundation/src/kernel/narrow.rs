@@ -239,6 +239,7 @@ impl Expand {
             body,
             results,
             finite: false,
+            look: None,
         })));
         let insts = self.blocks.pop().unwrap_or_default();
         match guard {

@@ -1,7 +1,10 @@
 use crate::ir::Specialization;
 
+/// About as many registers as a GPU has for an invocation.
+const GPU_REGISTERS: u32 = 256;
+
 /// What a kernel is made for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Values of specialization constants; the others keep their defaults.
     pub specialization: Specialization,
@@ -13,6 +16,24 @@ pub struct Options {
     pub expand_math: bool,
     /// Who converts stored types.
     pub narrow: Narrow,
+    /// How many scalars of private arrays become values: about as many as there are registers.
+    pub array_values: u32,
+    /// Loops look whether the launch has to end, counted ones too.
+    pub interruptible: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            specialization: Specialization::default(),
+            workgroup_size: None,
+            passes: Passes::default(),
+            expand_math: false,
+            narrow: Narrow::default(),
+            array_values: GPU_REGISTERS,
+            interruptible: false,
+        }
+    }
 }
 
 /// Who converts types that are stored otherwise than they compute.
@@ -53,7 +74,13 @@ impl Passes {
     /// Drops bounds checks that always hold.
     pub const RANGES: Passes = Passes(1 << 8);
 
-    const NAMES: [(&'static str, Passes); 9] = [
+    /// Private arrays become values, and loops are unrolled for it.
+    pub const ARRAYS: Passes = Passes(1 << 9);
+
+    /// Leaves workgroup memory as it is where everything is written before it is read.
+    pub const CLEARS: Passes = Passes(1 << 10);
+
+    const NAMES: [(&'static str, Passes); 11] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -63,6 +90,8 @@ impl Passes {
         ("unroll", Passes::UNROLL),
         ("branches", Passes::BRANCHES),
         ("ranges", Passes::RANGES),
+        ("arrays", Passes::ARRAYS),
+        ("clears", Passes::CLEARS),
     ];
 
     /// Every pass.

@@ -213,12 +213,13 @@ impl Emitter<'_> {
 
     /// Workgroup memory starts as zero: the invocations clear it together, then meet.
     pub(super) fn clear_shared(&mut self, out: &mut NagaBlock) -> Result<(), Diagnostic> {
-        if self.kernel.shared.is_empty() {
+        if !self.kernel.shared.iter().any(|memory| memory.cleared) {
             return Ok(());
         }
         let invocations: u32 = self.kernel.workgroup_size.iter().product();
         let first = self.argument(naga::BuiltIn::LocalInvocationIndex, self.uint);
-        for place in self.places.shared.clone() {
+        let places = self.places.shared.clone().into_iter().zip(&self.kernel.shared);
+        for (place, _) in places.filter(|(_, memory)| memory.cleared) {
             let root = place.root.ok_or_else(|| malformed("a memory was not declared"))?;
             let value = type_of(&mut self.module, place.carrier);
             let at = self.variable(Scalar::U32.into());

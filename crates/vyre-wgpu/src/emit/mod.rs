@@ -35,9 +35,6 @@ pub const ENTRY: &str = "vyre_kernel";
 /// How many rounds of loops an invocation makes between two looks at the stop word.
 const ROUNDS_PER_LOOK: u32 = 1024;
 
-/// Loops with at most so many rounds, and no loop in them, are left alone: those around them look.
-const SHORT_LOOP: u64 = 256;
-
 /// What the module is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -538,7 +535,7 @@ impl<'k> Emitter<'k> {
         body: &mut NagaBlock,
     ) -> Result<(), Diagnostic> {
         if let Some(rounds) = self.rounds
-            && !self.is_short(repeat)
+            && repeat.look.is_some()
         {
             let condition = self.count_down(body, rounds);
             let mut accept = NagaBlock::new();
@@ -564,14 +561,6 @@ impl<'k> Emitter<'k> {
             body.push(Statement::If { condition, accept: wrapped, reject: NagaBlock::new() }, Span::UNDEFINED);
         }
         Ok(())
-    }
-
-    /// A loop that surely ends soon.
-    fn is_short(&self, repeat: &Loop) -> bool {
-        let Some(Counter { from, to, step, .. }) = repeat.counter else { return false };
-        let (Some(&from), Some(&to)) = (self.constants.get(&from), self.constants.get(&to)) else { return false };
-        let rounds = (to - from).max(0) as u64 / u64::from(step.max(1));
-        rounds <= SHORT_LOOP && !has_loop(&repeat.body)
     }
 
     /// Takes one from a counter; whether nothing is left.

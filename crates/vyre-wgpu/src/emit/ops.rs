@@ -200,6 +200,12 @@ impl Emitter<'_> {
             Unary::Trunc => MathFunction::Trunc,
             Unary::Sqrt => return Ok(self.sqrt(out, scalar, expr)),
             Unary::InverseSqrt => MathFunction::InverseSqrt,
+            // What drivers call the inverse of a square root may be two units off.
+            Unary::RoughInverseSqrt => {
+                let root = self.sqrt(out, scalar, expr);
+                let one = self.add(out, Expression::Literal(naga::Literal::F32(1.0)));
+                return Ok(self.divide(out, scalar, one, root));
+            }
             Unary::Exp => MathFunction::Exp,
             Unary::Exp2 => MathFunction::Exp2,
             Unary::Log => MathFunction::Log,

@@ -569,7 +569,8 @@ impl Storage {
         let state = self.lock();
         let settled = |segment: &Segment| segment.writer.as_ref().is_none_or(|writer| writer.is_good());
         let mut segments = state.within(range);
-        if !segments.all(|segment| segment.valid & 1 << Device::HOST != 0 && settled(segment) && segment.lost.is_none()) {
+        if !segments.all(|segment| segment.valid & 1 << Device::HOST != 0 && settled(segment) && segment.lost.is_none())
+        {
             return false;
         }
         match state.places.get(Device::HOST).and_then(Option::as_ref).map(|place| &place.memory) {

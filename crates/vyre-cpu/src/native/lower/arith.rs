@@ -313,12 +313,44 @@ impl<'k> Lower<'k> {
                 });
                 self.rounded(scalar, rep)
             }
+            (Unary::RoughInverseSqrt, Scalar::F32) => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                this.rough_inverse_sqrt(v)
+            }),
             (Unary::CountLeadingZeros, Scalar::U32 | Scalar::I32) if rich => self.each_part(scalar, |this, part| {
                 let v = this.vector_part(a, 0, c, part);
                 this.vec(ops::VPLZCNTD, R::NONE, Src::R(v))
             }),
             _ => self.rare_unary(op, a, c),
         }
+    }
+
+    /// `1 / sqrt(x)` to within one unit in the last place.
+    fn rough_inverse_sqrt(&mut self, x: R) -> R {
+        if self.isa != Isa::Avx512 {
+            let root = self.vec(ops::VSQRTPS, R::NONE, Src::R(x));
+            let one = self.constant(1f32.to_bits());
+            return self.vec(ops::VDIVPS, one, Src::R(root));
+        }
+        // 14 good bits, and Newton's step.
+        let y = self.vec(ops::VRSQRT14PS, R::NONE, Src::R(x));
+        let (minus_one, half) = (self.constant((-1f32).to_bits()), self.constant((-0.5f32).to_bits()));
+        let high = self.vec(ops::VMULPS, x, Src::R(y));
+        let d = self.multiply_add(high, y, minus_one);
+        let step = self.vec(ops::VMULPS, y, Src::R(d));
+        let better = self.multiply_add(step, half, y);
+        // Not a number where `y` is zero or infinite.
+        let ordered = self.float_mask(0x07, better, better);
+        self.blend(Scalar::F32, ordered, Src::R(better), false, y)
+    }
+
+    /// `a·b + sum` of f32.
+    fn multiply_add(&mut self, a: R, b: R, sum: R) -> R {
+        let dst = self.vector();
+        self.push(M::Mov { dst, src: sum });
+        let v = Vec3 { acc: true, ..self.vec3(ops::VFMADD231PS, dst, a, Src::R(b)) };
+        self.push(M::Vec(v));
+        dst
     }
 
     /// The vector form of a value as a rep of its own.

@@ -20,6 +20,16 @@ pub(super) struct Yields<'k> {
     out: Vec<R>,
 }
 
+/// Rounds of a counted loop between two looks whether the launch has to end.
+#[derive(Clone, Copy)]
+pub(super) struct Stretch {
+    /// Where the loop ends.
+    limit: R,
+    /// Where the present stretch ends.
+    end: R,
+    length: i32,
+}
+
 /// Steps up to which both ways of an `If` are computed and the results selected.
 const FLAT: usize = 12;
 
@@ -963,6 +973,7 @@ impl<'k> Lower<'k> {
             Some(counter) => self.start_counter(counter, exit, comps),
             None => {}
         }
+        let stretch = if parts { None } else { self.first_stretch(inner, comps[0]) };
         self.bind(start);
         let mark = self.enter_scope();
         if parts {
@@ -977,12 +988,8 @@ impl<'k> Lower<'k> {
                 self.exec[c] = Some(now);
             }
         }
-        if !inner.finite && !self.stop_at.is_none() {
-            let word = self.general();
-            self.push(M::Load { bytes: 4, signed: false, dst: word, at: At::new(self.stop_at, 0) });
-            self.push(M::Test { wide: false, a: word, b: word });
-            let stop = self.stop_label;
-            self.push(M::JumpIf(Cond::NotEqual, stop));
+        if stretch.is_none() && inner.look.is_some() {
+            self.look();
         }
         let round = self.enter_scope();
         if plain {
@@ -999,7 +1006,7 @@ impl<'k> Lower<'k> {
             Some(counter) if parts => self.next_counter_apart(inner, counter, &live, &left, comps),
             Some(counter) => {
                 let value = self.scalar_reg(counter.value, comps[0]);
-                self.next_counter(counter, value, start, comps);
+                self.next_counter(counter, value, start, stretch.as_ref(), comps);
             }
             None => {}
         }
@@ -1084,21 +1091,74 @@ impl<'k> Lower<'k> {
         self.bind(run);
     }
 
-    pub(super) fn next_counter(&mut self, counter: &Counter, value: R, start: super::Label, comps: &[usize]) {
+    /// Leaves the code when the launch has to end.
+    pub(super) fn look(&mut self) {
+        let word = self.general();
+        self.push(M::Load { bytes: 4, signed: false, dst: word, at: At::new(self.stop_at, 0) });
+        self.push(M::Test { wide: false, a: word, b: word });
+        let stop = self.stop_label;
+        self.push(M::JumpIf(Cond::NotEqual, stop));
+    }
+
+    /// Where a counted loop that looks now and then goes without it.
+    pub(super) fn first_stretch(&mut self, inner: &Loop, c: usize) -> Option<Stretch> {
+        let (counter, rounds) = (inner.counter?, inner.look?);
+        let length = rounds.saturating_mul(counter.step).min(i32::MAX as u32) / counter.step * counter.step;
+        let (limit, end) = (self.scalar_reg(counter.to, c), self.general());
+        let stretch = Stretch { limit, end, length: length as i32 };
+        let value = self.scalar_reg(counter.value, c);
+        self.stretch(&stretch, value);
+        Some(stretch)
+    }
+
+    /// The next look is a stretch away, or there is none when the loop ends before.
+    fn stretch(&mut self, stretch: &Stretch, value: R) {
+        let Stretch { limit, end, length } = *stretch;
+        let (left, far) = (self.general(), self.label());
+        self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: limit, b: GSrc::R(value) });
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: end, a: value, b: GSrc::Imm(length) });
+        self.push(M::Cmp { wide: false, a: left, b: GSrc::Imm(length) });
+        self.push(M::JumpIf(Cond::Above, far));
+        self.push(M::Mov { dst: end, src: limit });
+        self.bind(far);
+    }
+
+    pub(super) fn next_counter(
+        &mut self,
+        counter: &Counter,
+        value: R,
+        start: super::Label,
+        stretch: Option<&Stretch>,
+        comps: &[usize],
+    ) {
+        let Some(stretch) = stretch else { return self.count(counter, value, None, start, comps) };
+        self.count(counter, value, Some(stretch.end), start, comps);
+        let done = self.label();
+        self.push(M::Cmp { wide: false, a: stretch.end, b: GSrc::R(stretch.limit) });
+        self.push(M::JumpIf(Cond::Equal, done));
+        self.look();
+        self.stretch(stretch, value);
+        self.push(M::Jump(start));
+        self.bind(done);
+    }
+
+    /// Goes on at `start` unless the counter is at `end`, or at its limit.
+    fn count(&mut self, counter: &Counter, value: R, end: Option<R>, start: super::Label, comps: &[usize]) {
         let c = comps[0];
         let signed = self.scalar_of(counter.value).is_signed();
         if counter.step == 1 {
             self.push(M::Alu { op: Alu::Add, wide: false, dst: value, a: value, b: GSrc::Imm(1) });
-            let to = match self.lin(counter.to, c).constant() {
-                Some(to) => GSrc::Imm(to),
-                None => GSrc::R(self.scalar_reg(counter.to, c)),
+            let to = match (end, self.lin(counter.to, c).constant()) {
+                (Some(end), _) => GSrc::R(end),
+                (None, Some(to)) => GSrc::Imm(to),
+                (None, None) => GSrc::R(self.scalar_reg(counter.to, c)),
             };
             self.push(M::Cmp { wide: false, a: value, b: to });
             self.push(M::JumpIf(if signed { Cond::Less } else { Cond::Below }, start));
             return;
         }
         // The distance to the limit never wraps, the counter might.
-        let to = self.scalar_reg(counter.to, c);
+        let to = end.unwrap_or_else(|| self.scalar_reg(counter.to, c));
         let left = self.general();
         self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: to, b: GSrc::R(value) });
         self.push(M::Alu { op: Alu::Add, wide: false, dst: value, a: value, b: GSrc::Imm(counter.step as i32) });

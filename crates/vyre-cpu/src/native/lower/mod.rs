@@ -198,13 +198,7 @@ pub(super) fn frame(kernel: &Kernel) -> (Vec<u32>, u32, Vec<u32>, u32) {
 }
 
 /// Lowers a kernel; `None` when the interpreter has to do.
-pub(super) fn lower(
-    kernel: &Kernel,
-    isa: Isa,
-    shapes: &Shapes,
-    tiling: Tiling,
-    interruptible: bool,
-) -> Option<Lowered> {
+pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) -> Option<Lowered> {
     let mut columns = Vec::with_capacity(kernel.values.len());
     let mut count = 0;
     for info in &kernel.values {
@@ -266,7 +260,7 @@ pub(super) fn lower(
         locals_at,
         lane_bytes,
     };
-    lower.function(interruptible);
+    lower.function();
     lower.drop_writes();
     let Lower { code, counts, labels, asm, frame_bytes, .. } = lower;
     let done = Lowered { code, counts, labels, asm, frame_bytes };
@@ -409,7 +403,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    fn function(&mut self, interruptible: bool) {
+    fn function(&mut self) {
         self.zeros = self.general();
         self.push(M::Load { bytes: 8, signed: false, dst: self.zeros, at: At::new(R::CONTEXT, context::ZEROS) });
         if self.shared_bytes > 0 {
@@ -422,7 +416,7 @@ impl<'k> Lower<'k> {
             let at = At::new(R::CONTEXT, context::LOCALS);
             self.push(M::Load { bytes: 8, signed: false, dst: self.locals_base, at });
         }
-        if interruptible && has_open_loop(&self.kernel.body) {
+        if looks(&self.kernel.body) {
             self.stop_at = self.general();
             self.push(M::Load { bytes: 8, signed: false, dst: self.stop_at, at: At::new(R::CONTEXT, context::STOP) });
         }
@@ -724,10 +718,11 @@ impl<'k> Lower<'k> {
     }
 }
 
-fn has_open_loop(block: &Block) -> bool {
+/// Some loop looks whether the launch has to end.
+fn looks(block: &Block) -> bool {
     block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => has_open_loop(then) || has_open_loop(otherwise),
-        Inst::Loop(inner) => !inner.finite || has_open_loop(&inner.body),
+        Inst::If { then, otherwise, .. } => looks(then) || looks(otherwise),
+        Inst::Loop(inner) => inner.look.is_some() || looks(&inner.body),
         _ => false,
     })
 }

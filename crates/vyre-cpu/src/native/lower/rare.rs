@@ -55,7 +55,7 @@ const ELEMENTS: [Element; 18] = [
     Element::NF4,
 ];
 
-const UNARY: [Unary; 32] = [
+const UNARY: [Unary; 33] = [
     Unary::Neg,
     Unary::Not,
     Unary::Abs,
@@ -88,6 +88,7 @@ const UNARY: [Unary; 32] = [
     Unary::ReverseBits,
     Unary::FirstLeadingBit,
     Unary::FirstTrailingBit,
+    Unary::RoughInverseSqrt,
 ];
 
 const BINARY: [Binary; 21] = [

@@ -404,14 +404,11 @@ impl<'k> Lower<'k> {
                 self.bind(run);
             }
         }
+        let stretch = self.first_stretch(inner, 0);
         self.bind(start);
         let mark = self.enter_scope();
-        if !inner.finite && !self.stop_at.is_none() {
-            let word = self.general();
-            self.push(M::Load { bytes: 4, signed: false, dst: word, at: At::new(self.stop_at, 0) });
-            self.push(M::Test { wide: false, a: word, b: word });
-            let stop = self.stop_label;
-            self.push(M::JumpIf(Cond::NotEqual, stop));
+        if inner.counter.is_none() && inner.look.is_some() {
+            self.look();
         }
         self.region(&inner.body, inner.body.insts.len(), None);
         self.leave_scope(mark);
@@ -419,7 +416,7 @@ impl<'k> Lower<'k> {
         match &inner.counter {
             Some(counter) => {
                 let value = self.scalar_reg(counter.value, 0);
-                self.next_counter(counter, value, start, &[0]);
+                self.next_counter(counter, value, start, stretch.as_ref(), &[0]);
                 self.hand_over(&inner.results, &inner.params, &[], &shared);
             }
             None if ends.iter().any(|(leaves, _)| !leaves) => self.push(M::Jump(start)),

@@ -551,7 +551,7 @@ impl<'a> Lower<'a> {
             self.set(slot, result);
         }
         let finite = counter.is_some();
-        self.builder.push(Inst::Loop(Box::new(Loop { counter, params, init, body, results, finite })));
+        self.builder.push(Inst::Loop(Box::new(Loop { counter, params, init, body, results, finite, look: None })));
         if !falls {
             return State::left(End::Unreachable);
         }

@@ -560,7 +560,15 @@ impl<'a> Lower<'a> {
         let body = self.builder.close(End::Continue(Vec::new()));
         let (params, init, results) = (Vec::new(), Vec::new(), Vec::new());
         let counter = Some(counter);
-        self.builder.push(Inst::Loop(Box::new(Loop { counter, params, init, body, results, finite: true })));
+        self.builder.push(Inst::Loop(Box::new(Loop {
+            counter,
+            params,
+            init,
+            body,
+            results,
+            finite: true,
+            look: None,
+        })));
     }
 
     /// Puts a value into memory of its own, to be indexed.

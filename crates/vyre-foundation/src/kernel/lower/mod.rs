@@ -20,8 +20,8 @@ use self::flow::{Flow, LoopFrame, Region};
 use super::build::Builder;
 use super::shape::{Shape, ShapeId, Shapes};
 use super::{
-    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Narrow, Options, Passes, Scalar, Value, facts, fold,
-    math, passes,
+    Element, End, Features, Kernel, KernelBuffer, KernelMemory, Narrow, Options, Passes, Scalar, Value, clears, facts,
+    fold, looks, math, passes,
 };
 use crate::ValidProgram;
 use crate::ir::{BinaryOp, BufferKind, Builtin, Count, Expr, Function, Literal, Name, Program, UnaryOp};
@@ -155,7 +155,11 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
     if options.expand_math || options.narrow != Narrow::Native {
         math::expand(&mut kernel, options.expand_math, options.narrow);
     }
-    passes::optimise(&mut kernel, options.passes);
+    passes::optimise(&mut kernel, options.passes, options.array_values);
+    looks::place(&mut kernel, options.interruptible);
+    if options.passes.contains(Passes::CLEARS) {
+        clears::run(&mut kernel);
+    }
     facts::fill(&mut kernel);
     debug_assert_eq!(super::verify(&kernel), Ok(()), "\n{kernel}");
     Ok(kernel)
@@ -247,6 +251,7 @@ impl<'a> Lower<'a> {
                     size: bytes,
                     align,
                     atomic: false,
+                    cleared: true,
                 });
             }
             Shape::Struct(members) => {

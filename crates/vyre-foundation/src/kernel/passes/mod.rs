@@ -1,5 +1,6 @@
 //! The optimiser. Every pass keeps the meaning of a kernel and can be left out.
 
+mod arrays;
 mod counted;
 mod dead;
 mod invariant;
@@ -9,13 +10,18 @@ mod simplify;
 #[cfg(test)]
 mod tests;
 
-use super::{Block, Inst, Kernel, Op, Passes, Value};
+use super::{Block, End, Inst, Kernel, Op, Passes, Value};
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
 /// simplified and counted in the first then grows once, and few walks see the large kernel.
-pub(super) fn optimise(kernel: &mut Kernel, passes: Passes) {
-    for round in [passes.without(Passes::UNROLL), passes] {
-        rewrite::run(kernel, round, false);
+pub(super) fn optimise(kernel: &mut Kernel, passes: Passes, array_values: u32) {
+    for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
+        let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
+        let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
+        rewrite::run(kernel, round, unrolled, false);
+        if arrays {
+            arrays::promote(kernel, array_values);
+        }
         if passes.contains(Passes::COUNTED) {
             counted::run(kernel);
         }
@@ -30,7 +36,7 @@ pub(super) fn optimise(kernel: &mut Kernel, passes: Passes) {
     if passes.contains(Passes::RANGES) {
         ranges::run(kernel);
     }
-    rewrite::run(kernel, passes.without(Passes::UNROLL), true);
+    rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), true);
     if passes.contains(Passes::DEAD) {
         dead::run(kernel);
     }
@@ -50,7 +56,6 @@ fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
 
 /// The ways on to the next round and out of a loop, of a body.
 fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Vec<&'a [Value]>) {
-    use super::End;
     for inst in &block.insts {
         if let Inst::If { then, otherwise, .. } = inst {
             exits(then, continues, breaks);
@@ -62,4 +67,18 @@ fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Ve
         End::Break(values) => breaks.push(values),
         _ => {}
     }
+}
+
+/// Every round of the loop whose body this is comes to its end, or ends the invocation.
+fn straight(body: &Block) -> bool {
+    fn leaves(block: &Block) -> bool {
+        matches!(block.end, End::Continue(_) | End::Break(_)) || inner(block)
+    }
+    fn inner(block: &Block) -> bool {
+        block.insts.iter().any(|inst| match inst {
+            Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
+            _ => false,
+        })
+    }
+    matches!(body.end, End::Continue(_)) && !inner(body)
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashTable;
 
-use super::exits;
+use super::{exits, straight};
 use crate::ir::Literal;
 use crate::kernel::build::is_comparison;
 use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
@@ -21,15 +21,16 @@ const UNROLL_GROWTH: usize = 1024;
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
 
-/// Rewrites a kernel. In the last walk, comparisons take the form that costs least.
-pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
+/// Rewrites a kernel. Loops whose counters are marked in `unrolled` are unrolled whatever their length. In the last walk,
+/// comparisons take the form that costs least.
+pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, last: bool) {
     let wanted = Passes::FOLD
         .with(Passes::COMMON)
         .with(Passes::STRENGTH)
         .with(Passes::BRANCHES)
         .with(Passes::UNROLL)
         .with(Passes::RANGES);
-    if passes.without(wanted) == passes {
+    if passes.without(wanted) == passes && unrolled.is_empty() {
         return;
     }
     let count = kernel.values.len();
@@ -67,6 +68,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, last: bool) {
         constants: HashMap::default(),
         new_constants: Vec::new(),
         renaming: 0,
+        unrolled,
         budget: UNROLL_GROWTH,
     };
     let left = rewriter.insts(&kernel.body.insts);
@@ -191,6 +193,8 @@ pub(super) struct Rewriter {
     constants: Map<Literal, Value>,
     new_constants: Vec<Inst>,
     renaming: u32,
+    /// Counters of loops that must be unrolled.
+    unrolled: Vec<bool>,
     /// Steps that unrolling may still add.
     budget: usize,
 }
@@ -607,6 +611,10 @@ impl Rewriter {
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
         let mut steps = 0usize;
+        let must = inner.counter.is_some_and(|counter| self.unrolled.get(counter.value.index()) == Some(&true));
+        if let (Some(counter), Some(rounds), true) = (counter, rounds, must && straight(&inner.body)) {
+            return self.unroll(inner, &counter, rounds, init);
+        }
         let mut plain = true;
         each_inst(&inner.body, &mut |inst| {
             steps += 1;
@@ -692,8 +700,8 @@ impl Rewriter {
                 }
             }
         }
-        let finite = inner.finite;
-        self.push(Inst::Loop(Box::new(Loop { counter, params, init: new_init, body, results, finite })));
+        let (finite, look) = (inner.finite, inner.look);
+        self.push(Inst::Loop(Box::new(Loop { counter, params, init: new_init, body, results, finite, look })));
         (!falls).then_some(End::Unreachable)
     }
 

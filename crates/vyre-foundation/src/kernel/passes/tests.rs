@@ -184,3 +184,97 @@ fn bit_casts_of_f16_stay_two() {
         Expr::construct(DataType::vector(DataType::F16, 2), vec![Expr::load("h", i()), Expr::f16(half::f16::ZERO)]);
     text(one, 64, vec![Node::store("out", i(), pair.bit_cast(DataType::F32))]);
 }
+
+/// `for i in 0..rows { for j in from..columns { step } }`, over a private array of arrays.
+fn grid_loops(rows: u32, columns: u32, from: Expr, step: Vec<Node>) -> String {
+    use crate::ir::{Access, Count, TypeDef, TypeId};
+    let row = DataType::Handle(TypeId(0));
+    let types = vec![
+        TypeDef::Array { element: DataType::F32, count: Count::Fixed(columns), stride: 4 },
+        TypeDef::Array { element: row, count: Count::Fixed(rows), stride: 4 * columns },
+    ];
+    let inner = Node::for_range("j", from, Expr::u32(columns), step);
+    let at = |i: Expr, j: Expr| vec![Access::Index(i), Access::Index(j)];
+    let read = Expr::Part { value: Box::new(Expr::var("g")), path: at(Expr::u32(rows - 1), Expr::u32(columns - 1)) };
+    let body = vec![
+        Node::var_zero("g", DataType::Handle(TypeId(1))),
+        Node::for_range(
+            "r",
+            Expr::u32(0),
+            Expr::len("a"),
+            vec![Node::for_range("i", Expr::u32(0), Expr::u32(rows), vec![inner])],
+        ),
+        Node::store("a", i(), read),
+    ];
+    let program = Program::wrapped(data(), [64, 1, 1], body).with_types(types);
+    let valid = program.validate().expect("valid");
+    lower(&valid, &Options { passes: Passes::all().without(Passes::UNROLL), ..Options::default() })
+        .expect("lowers")
+        .to_string()
+}
+
+fn add_to_grid(row: Expr, column: Expr) -> Node {
+    use crate::ir::Access;
+    let path = vec![Access::Index(row), Access::Index(column)];
+    let old = Expr::Part { value: Box::new(Expr::var("g")), path: path.clone() };
+    Node::Assign { name: "g".into(), path, value: old + Expr::load("a", Expr::var("j")) }
+}
+
+#[test]
+fn private_arrays_in_loops_of_known_length_become_carried_values() {
+    let (row, column) = (|| Expr::var("i"), || Expr::var("j"));
+    let square = grid_loops(4, 4, Expr::u32(0), vec![add_to_grid(row(), column())]);
+    assert!(!square.contains("local"), "{square}");
+    assert_eq!(square.matches("for %").count(), 1, "{square}");
+    let triangle = grid_loops(4, 4, row(), vec![add_to_grid(row(), Expr::u32(3) - column())]);
+    assert!(!triangle.contains("local"), "{triangle}");
+    let choice =
+        vec![Node::if_then(Expr::load("a", Expr::u32(0)).lt(Expr::f32(0.5)), vec![add_to_grid(row(), column())])];
+    let choice = grid_loops(4, 4, Expr::u32(0), choice);
+    assert!(!choice.contains("local"), "{choice}");
+}
+
+#[test]
+fn private_arrays_stay_memory_where_an_index_is_not_known_or_they_are_large() {
+    let column = || Expr::var("j");
+    let dynamic = grid_loops(4, 4, Expr::u32(0), vec![add_to_grid(Expr::local_id(0), column())]);
+    assert!(dynamic.contains("local 0 g: 64 bytes"), "{dynamic}");
+    assert_eq!(dynamic.matches("for %").count(), 3, "nothing is gained by unrolling:\n{dynamic}");
+    let large = grid_loops(40, 40, Expr::u32(0), vec![add_to_grid(Expr::var("i"), column())]);
+    assert!(large.contains("local 0 g: 6400 bytes"), "{large}");
+    assert_eq!(large.matches("for %").count(), 3, "{large}");
+}
+
+/// Which memories must be cleared, of a workgroup of 64 with 64 words.
+fn cleared(body: Vec<Node>) -> bool {
+    let valid = Program::wrapped(shared(), [64, 1, 1], body).validate().expect("valid");
+    lower(&valid, &Options::default()).expect("lowers").shared[0].cleared
+}
+
+#[test]
+fn workgroup_memory_is_cleared_only_where_it_may_be_read_first() {
+    let l = || Expr::local_id(0);
+    let fill = |at: Expr| Node::store("s", at, Expr::f32(1.0));
+    let read = || Node::store("out", l(), Expr::load("s", Expr::u32(63) - l()));
+    assert!(!cleared(vec![fill(l()), Node::barrier(), read()]));
+    assert!(!cleared(vec![fill(Expr::u32(63) - l()), Node::barrier(), read()]));
+    // Nobody writes the last word, half of them write, others' words are read before they meet, or nobody writes at all.
+    assert!(cleared(vec![fill(l() % Expr::u32(63)), Node::barrier(), read()]));
+    assert!(cleared(vec![Node::if_then(l().lt(Expr::u32(32)), vec![fill(l())]), Node::barrier(), read()]));
+    assert!(cleared(vec![fill(l()), read()]));
+    assert!(cleared(vec![read()]));
+    // In a loop that may have no rounds, and after it.
+    let round = vec![fill(l()), Node::barrier(), read(), Node::barrier()];
+    let rounds = Node::for_range("k", Expr::u32(0), Expr::workgroup_id(0), round);
+    assert!(!cleared(vec![rounds.clone()]));
+    assert!(cleared(vec![rounds, read()]));
+    // Each invocation fills several.
+    let step = Node::For {
+        var: "k".into(),
+        from: l() / Expr::u32(4),
+        to: Expr::u32(64),
+        step: 16,
+        body: vec![fill(Expr::var("k"))],
+    };
+    assert!(!cleared(vec![step, Node::barrier(), read()]));
+}

@@ -1,0 +1,49 @@
+//! Private arrays become values.
+//!
+//! [`plan`] finds the arrays whose indices are all constant once some loops are unrolled, and says which loops those are; the
+//! rewriter unrolls them. [`promote`] then turns every array whose indices are all constant into values, one for each scalar,
+//! which flow through `if`s and loops as any other.
+
+mod cost;
+mod plan;
+mod promote;
+
+use crate::kernel::{Element, Kernel, KernelMemory};
+
+pub(super) use self::plan::plan;
+pub(super) use self::promote::promote;
+
+/// How many scalars an array has and how far apart they are, where a load gives what a store wrote bit by bit.
+fn scalars(memory: &KernelMemory) -> Option<(u32, u32)> {
+    let (element, _) = memory.element?;
+    let as_computed = matches!(
+        element,
+        Element::Bool
+            | Element::U32
+            | Element::I32
+            | Element::U64
+            | Element::I64
+            | Element::F16
+            | Element::F32
+            | Element::F64
+    );
+    let stride = element.bits() / 8;
+    as_computed.then(|| (memory.size / stride, stride))
+}
+
+/// The arrays that may become `most` values in all, small ones first.
+fn candidates(kernel: &Kernel, most: u32, fits: impl Fn(usize) -> bool) -> Vec<bool> {
+    let arrays = kernel.locals.iter().enumerate().filter(|(local, _)| fits(*local));
+    let mut small: Vec<(u32, usize)> = arrays.filter_map(|(i, memory)| Some((scalars(memory)?.0, i))).collect();
+    small.sort_unstable();
+    let mut candidates = vec![false; kernel.locals.len()];
+    let mut room = most;
+    for (count, local) in small {
+        if count > room {
+            break;
+        }
+        room -= count;
+        candidates[local] = true;
+    }
+    candidates
+}

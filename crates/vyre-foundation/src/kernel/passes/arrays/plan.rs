@@ -1,0 +1,208 @@
+//! Which loops have to be unrolled so that private arrays have constant indices only.
+
+use super::candidates;
+use super::cost::Cost;
+use crate::kernel::passes::straight;
+use crate::kernel::walk::{access, each_inst, each_operand};
+use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
+
+/// How often the plan is made smaller before it is given up.
+const ATTEMPTS: usize = 8;
+
+/// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none.
+pub(in crate::kernel::passes) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
+    let candidates = candidates(kernel, most, |_| true);
+    if !candidates.contains(&true) {
+        return Vec::new();
+    }
+    let sources = sources(kernel);
+    let mut excluded = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let fixed = Fixed::of(kernel, &excluded);
+        let mut ready = candidates.clone();
+        let mut accesses: Vec<&Address> = Vec::new();
+        each_local(kernel, &mut |local, address| {
+            accesses.push(address);
+            ready[local] &= address.terms.iter().all(|(value, _)| fixed[value.index()]);
+        });
+        let mut wanted = vec![false; kernel.values.len()];
+        let mut open: Vec<Value> = accesses
+            .iter()
+            .filter(|address| matches!(address.memory, Memory::Local(local) if ready[local as usize]))
+            .flat_map(|address| address.terms.iter().map(|(value, _)| *value))
+            .collect();
+        let mut seen = vec![false; kernel.values.len()];
+        let mut any = false;
+        while let Some(value) = open.pop() {
+            if std::mem::replace(&mut seen[value.index()], true) {
+                continue;
+            }
+            match sources[value.index()] {
+                Source::Other => {}
+                Source::Op(op) => each_operand(op, &mut |operand| open.push(operand)),
+                Source::If(cond, values) => open.extend(std::iter::once(cond).chain(values.into_iter().flatten())),
+                Source::Loop(inner, carried) => {
+                    if let Some(counter) = &inner.counter {
+                        wanted[counter.value.index()] = true;
+                        any = true;
+                        open.extend([counter.from, counter.to]);
+                    }
+                    if let Some(i) = carried {
+                        open.push(inner.init[i]);
+                        if let End::Continue(values) = &inner.body.end {
+                            open.push(values[i]);
+                        }
+                    }
+                }
+            }
+        }
+        if !any {
+            return Vec::new();
+        }
+        match Cost::new(kernel, &wanted).too_large(&kernel.body) {
+            None => return wanted,
+            Some(counter) => excluded.push(counter),
+        }
+    }
+    Vec::new()
+}
+
+fn each_local<'a>(kernel: &'a Kernel, visit: &mut impl FnMut(usize, &'a Address)) {
+    each_inst(&kernel.body, &mut |inst| {
+        if let Some((address, _)) = access(inst)
+            && let Memory::Local(local) = address.memory
+        {
+            visit(local as usize, address);
+        }
+    });
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Other,
+    Op(&'a Op),
+    /// The condition and what the two ways give.
+    If(Value, [Option<Value>; 2]),
+    /// The counter, or the carried value at a position.
+    Loop(&'a Loop, Option<usize>),
+}
+
+fn sources(kernel: &Kernel) -> Vec<Source<'_>> {
+    let mut sources = vec![Source::Other; kernel.values.len()];
+    each_inst(&kernel.body, &mut |inst| match inst {
+        Inst::Let(value, op) => sources[value.index()] = Source::Op(op),
+        Inst::If { cond, then, otherwise, results } => {
+            for (i, result) in results.iter().enumerate() {
+                let way = |block: &Block| match &block.end {
+                    End::Yield(values) => Some(values[i]),
+                    _ => None,
+                };
+                sources[result.index()] = Source::If(*cond, [way(then), way(otherwise)]);
+            }
+        }
+        Inst::Loop(inner) => {
+            if let Some(counter) = &inner.counter {
+                sources[counter.value.index()] = Source::Loop(inner, None);
+            }
+            for (i, (param, result)) in inner.params.iter().zip(&inner.results).enumerate() {
+                sources[param.index()] = Source::Loop(inner, Some(i));
+                sources[result.index()] = Source::Loop(inner, Some(i));
+            }
+        }
+        _ => {}
+    });
+    sources
+}
+
+/// Finds the values that are constants once every loop with constant bounds is unrolled.
+///
+/// Everything is taken for constant until something shows that it is not, because a carried value is constant when what
+/// a round makes of it is; each walk can only take away.
+struct Fixed<'a> {
+    fixed: Vec<bool>,
+    /// Counters of loops that stay.
+    excluded: &'a [Value],
+    changed: bool,
+}
+
+impl Fixed<'_> {
+    fn of(kernel: &Kernel, excluded: &[Value]) -> Vec<bool> {
+        let mut fixed = Fixed { fixed: vec![true; kernel.values.len()], excluded, changed: true };
+        while std::mem::take(&mut fixed.changed) {
+            fixed.block(&kernel.body);
+        }
+        fixed.fixed
+    }
+
+    fn set(&mut self, value: Value, fixed: bool) {
+        self.changed |= self.fixed[value.index()] && !fixed;
+        self.fixed[value.index()] &= fixed;
+    }
+
+    fn is(&self, value: Value) -> bool {
+        self.fixed[value.index()]
+    }
+
+    fn block(&mut self, block: &Block) {
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => {
+                    let fixed = match op {
+                        Op::Const(_) => true,
+                        Op::Unary(..)
+                        | Op::Binary(..)
+                        | Op::Fma(..)
+                        | Op::Select(..)
+                        | Op::Cast(_)
+                        | Op::BitCast(_) => {
+                            let mut all = true;
+                            each_operand(op, &mut |operand| all &= self.is(operand));
+                            all
+                        }
+                        _ => false,
+                    };
+                    self.set(*value, fixed);
+                }
+                Inst::Atomic { result, .. } => result.iter().for_each(|result| self.set(*result, false)),
+                Inst::If { cond, then, otherwise, results } => {
+                    self.block(then);
+                    self.block(otherwise);
+                    for (i, result) in results.iter().enumerate() {
+                        let way = |block: &Block| match &block.end {
+                            End::Yield(values) => self.is(values[i]),
+                            _ => false,
+                        };
+                        let fixed = self.is(*cond) && way(then) && way(otherwise);
+                        self.set(*result, fixed);
+                    }
+                }
+                Inst::Loop(inner) => self.repeat(inner),
+                Inst::Store { .. } | Inst::Barrier(_) => {}
+            }
+        }
+    }
+
+    fn repeat(&mut self, inner: &Loop) {
+        let unrolls = inner.counter.is_some_and(|counter| {
+            self.is(counter.from) && self.is(counter.to) && !self.excluded.contains(&counter.value)
+        }) && straight(&inner.body);
+        if let Some(counter) = &inner.counter {
+            self.set(counter.value, unrolls);
+        }
+        for (i, param) in inner.params.iter().enumerate() {
+            let fixed = unrolls && self.is(inner.init[i]);
+            self.set(*param, fixed);
+        }
+        self.block(&inner.body);
+        for (i, param) in inner.params.iter().enumerate() {
+            let carried = match &inner.body.end {
+                End::Continue(values) => self.is(values[i]),
+                _ => false,
+            };
+            self.set(*param, carried);
+            let fixed = self.is(*param);
+            self.set(inner.results[i], fixed);
+        }
+    }
+}
