@@ -108,15 +108,17 @@ pub fn to_kernel_wgsl(program: &ValidProgram, options: &kernel::Options) -> Resu
 ///
 /// # fn main() -> Result<(), vyre::Error> {
 /// let engine = vyre::Engine::builder().without_disk().open()?;
-/// let step = life::step_with(&engine, life::StepConstants { width: 3, height: 3 })?;
+/// let step = life::step_with(&engine, life::StepConstants { width: 5, height: 5 })?;
 /// let rule = life::Rule { birth: 1 << 3, survive: 1 << 2 | 1 << 3 };
-/// let mut now = engine.array(&[0u32, 1, 0, 0, 1, 0, 0, 1, 0])?;
+/// let upright: [u32; 25] = std::array::from_fn(|cell| u32::from([7, 12, 17].contains(&cell)));
+/// let mut now = engine.array(&upright)?;
 /// let mut next = engine.zeros_like(&now)?;
 /// for _ in 0..3 {
 ///     step.launch(life::Step { now: &now, next: &mut next, rule })?;
 ///     std::mem::swap(&mut now, &mut next);
 /// }
-/// assert_eq!(now.to_vec()?, [0, 0, 0, 1, 1, 1, 0, 0, 0]);
+/// let lying: [u32; 25] = std::array::from_fn(|cell| u32::from([11, 12, 13].contains(&cell)));
+/// assert_eq!(now.to_vec()?, lying);
 /// # Ok(())
 /// # }
 /// ```
