@@ -68,7 +68,7 @@ impl Job {
         let mut job = Job { source, inputs: bytes, config, shapes };
         job.check_lengths()?;
         job.check_memory()?;
-        job.grid_from_shape()?;
+        job.domain_from_shape()?;
         Ok(job)
     }
 
@@ -117,6 +117,7 @@ impl Job {
             specialization: Some(&specialization),
             workgroup: self.config.workgroup_override,
             grid: Some([1; 3]),
+            ..launch::LaunchRequest::default()
         };
         let plan = launch::plan(&self.source.program, &request)?;
         let inputs: u64 = sizes.iter().sum();
@@ -128,10 +129,14 @@ impl Job {
         })
     }
 
-    /// A kernel with a two-dimensional workgroup and a first result of known shape covers that shape.
-    fn grid_from_shape(&mut self) -> Result<(), Diagnostic> {
+    /// Where the kernel leaves open how many invocations there are, and its workgroup has two or three dimensions, a first result of known
+    /// shape tells.
+    fn domain_from_shape(&mut self) -> Result<(), Diagnostic> {
         let program = &self.source.program;
-        if self.config.grid_override.is_some() || program.domain().is_some() {
+        // A program that is not valid is told of when it is to run.
+        let Ok(valid) = program.validate() else { return Ok(()) };
+        let planned = vyre::plan(&valid, &self.inputs(), &self.config);
+        if !planned.is_err_and(|problem| problem.code == &codes::ir::LAUNCH_ASK) {
             return Ok(());
         }
         let size = self.workgroup_size()?;
@@ -151,11 +156,7 @@ impl Job {
             [depth, height, width] => [width, height, depth],
             _ => return Ok(()),
         };
-        let mut grid = [0; 3];
-        for axis in 0..3 {
-            grid[axis] = u32::try_from(extent[axis].div_ceil(size[axis].max(1) as usize)).unwrap_or(u32::MAX);
-        }
-        self.config.grid_override = Some(grid);
+        self.config.domain_override = Some(extent.map(|extent| extent as u64));
         Ok(())
     }
 

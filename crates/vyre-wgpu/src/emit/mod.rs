@@ -766,14 +766,6 @@ fn copies(body: &Block) -> usize {
     }
 }
 
-fn has_loop(block: &Block) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::Loop(_) => true,
-        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
-        _ => false,
-    })
-}
-
 /// A kernel that breaks the rules of the kernel form; the optimiser never makes one.
 fn malformed(what: &str) -> Diagnostic {
     Diagnostic::new(&codes::wgpu::MALFORMED, format!("the kernel is malformed: {what}"))

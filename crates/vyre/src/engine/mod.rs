@@ -339,9 +339,10 @@ impl Inner {
     ) -> Result<Arc<Core>, Error> {
         // Time and name are the launch's; what it computes does not depend on them.
         let policy = format!(
-            "{}|{:?}|{:?}|{:?}|{:?}|{:?}",
+            "{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}",
             dispatch_policy_cache_string(config),
             config.grid_override,
+            config.domain_override,
             config.output_elements,
             config.max_output_bytes,
             config.timeout,
