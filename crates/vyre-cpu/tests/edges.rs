@@ -244,7 +244,8 @@ fn long_counted_loops_end_when_their_time_is_up() {
         config.timeout = Some(Duration::from_millis(50));
         for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
             let started = Instant::now();
-            let error = CpuBackend::with_path(path).dispatch(&program, &[words(64)], &config).unwrap_err();
+            let error =
+                CpuBackend::with_path(path).expect("it is here").dispatch(&program, &[words(64)], &config).unwrap_err();
             assert_eq!(error.code(), codes::backend::TIMEOUT.id, "{what} on {path}: {error}");
             assert!(started.elapsed() < Duration::from_secs(20), "{what} on {path} took {:?}", started.elapsed());
         }
@@ -284,7 +285,7 @@ fn long_counted_loops_that_can_be_ended_count_right() {
         })
         .collect();
     for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
-        let backend = CpuBackend::with_path(path);
+        let backend = CpuBackend::with_path(path).expect("it is here");
         let outcome = check_against(&Patient(&backend), &case, std::slice::from_ref(&expected), &Rules::exact());
         assert!(matches!(outcome, Outcome::Same), "{path}: {outcome:?}");
     }
@@ -310,8 +311,10 @@ fn every_inverse_square_root_is_correctly_rounded() {
         };
         // The interpreter would take minutes.
         for path in CpuPath::ALL.into_iter().filter(|path| path.is_here() && *path != CpuPath::Interpret) {
-            let results =
-                CpuBackend::with_path(path).dispatch(&program, &[], &DispatchConfig::default()).expect("runs");
+            let results = CpuBackend::with_path(path)
+                .expect("it is here")
+                .dispatch(&program, &[], &DispatchConfig::default())
+                .expect("runs");
             for (i, word) in (0..count).zip(results[0].chunks_exact(4)) {
                 let actual = f32::from_le_bytes([word[0], word[1], word[2], word[3]]);
                 let expected = (1.0 / f64::from(of(i)).sqrt()) as f32;
