@@ -51,7 +51,7 @@ fn programs_that_once_went_wrong_agree() {
 fn random_programs_with_timeouts_agree() {
     let (count, first) = (number("VYRE_RANDOM", 2000) / 8, number("VYRE_SEED", 0));
     for path in paths() {
-        let backend = CpuBackend::with_path(path);
+        let backend = CpuBackend::with_path(path).expect("it is here");
         let report = random_programs(&Patient(&backend), first..first + count, &GenOptions::default(), &Rules::exact());
         assert!(report.is_good(), "{path}: {report}");
     }
