@@ -81,6 +81,9 @@ pub(crate) struct Launch {
     /// Workgroups to launch, as X, XxY or XxYxZ.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) grid: Option<[u32; 3]>,
+    /// Invocations to launch, as X, XxY or XxYxZ, where they are not those that the kernel itself asks for.
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "grid")]
+    pub(crate) domain: Option<[u32; 3]>,
     /// Invocations in a workgroup, as X, XxY or XxYxZ.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) workgroup: Option<[u32; 3]>,

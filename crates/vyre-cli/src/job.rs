@@ -254,6 +254,7 @@ fn config(source: &Source, launch: &Launch, problems: &mut Vec<Diagnostic>) -> D
     let mut config = DispatchConfig::default();
     config.workgroup_override = launch.workgroup;
     config.grid_override = launch.grid;
+    config.domain_override = launch.domain.map(|domain| domain.map(u64::from));
     config.label = Some(source.program.name().to_owned());
     for text in &launch.set {
         match constant(source, "--set", text) {

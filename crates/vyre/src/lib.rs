@@ -185,6 +185,8 @@ mod pages {
     struct Backend;
     #[doc = include_str!("../../../docs/ir.md")]
     struct Ir;
+    #[doc = include_str!("../../../docs/runtime.md")]
+    struct Runtime;
     #[doc = include_str!("../../../docs/warm-pack.md")]
     struct WarmPack;
 }

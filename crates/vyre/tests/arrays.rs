@@ -38,6 +38,7 @@ const SCALE: &str = "
 fn endless() -> Program {
     let source = format!(
         "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+         fn vyre_domain() -> vec3<u32> {{ return vec3<u32>(64u, 1u, 1u); }}
          @compute @workgroup_size(64) fn {ENDLESS}(@builtin(global_invocation_id) id: vec3<u32>) {{
              loop {{ if x[0] == 4000000000u {{ break; }} x[id.x % 2u] = 7u; }}
          }}"

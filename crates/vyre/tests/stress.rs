@@ -152,6 +152,7 @@ fn random_chains_on_shared_arrays_give_what_a_serial_run_gives() {
     let endless = engine.kernel(
         &vyre::wgsl(&format!(
             "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+             fn vyre_domain() -> vec3<u32> {{ return vec3<u32>(64u, 1u, 1u); }}
              @compute @workgroup_size(32) fn {ENDLESS}(@builtin(global_invocation_id) id: vec3<u32>) {{
                  loop {{ if x[0] == 4000000001u {{ break; }} x[id.x % 2u] = 7u; }}
              }}"
