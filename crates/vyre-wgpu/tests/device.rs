@@ -148,7 +148,7 @@ fn rules(backend: &WgpuBackend) -> Rules {
 }
 
 fn random_with(on: &dyn VyreBackend, backend: &WgpuBackend, share: u64, options: &GenOptions) -> Result<(), Failed> {
-    let (count, first) = (number("VYRE_RANDOM", 200) / share, number("VYRE_SEED", 0));
+    let (count, first) = (number("VYRE_RANDOM", 60) / share, number("VYRE_SEED", 0));
     let rules = rules(backend);
     let portable = GenOptions {
         math: options.math,
