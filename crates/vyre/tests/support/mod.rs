@@ -116,7 +116,7 @@ impl Sim {
     /// From now on nothing works, and what is under way fails.
     pub(crate) fn lose(&self) {
         self.shared.lost.store(true, Ordering::SeqCst);
-        let gone = BackendError::with_code(&codes::backend::DEVICE_LOST, "the simulated device is gone");
+        let gone = gone();
         // Whoever submits holds the same lock, so nothing slips in between.
         let mut queues = self.shared.queues.lock().unwrap();
         self.shared.ledger.lose_all(&gone);
@@ -139,7 +139,7 @@ impl Sim {
 
     fn alive(&self) -> Result<(), BackendError> {
         match self.shared.lost.load(Ordering::SeqCst) {
-            true => Err(BackendError::with_code(&codes::backend::DEVICE_LOST, "the simulated device is gone")),
+            true => Err(gone()),
             false => Ok(()),
         }
     }
@@ -199,6 +199,11 @@ impl Shared {
                 continue;
             }
             let outcome = if stopped() { Err(stop()) } else { (job.work)(&stopped) };
+            // Work that ends because the device is gone was not told to end.
+            let outcome = match self.lost.load(Ordering::SeqCst) {
+                true => outcome.map_err(|_| gone()),
+                false => outcome,
+            };
             match outcome {
                 Ok(()) => job.timed.iter().for_each(|ns| self.ledger.took(ticket, *ns)),
                 Err(error) => self.ledger.fail(ticket, error),
@@ -220,6 +225,10 @@ impl Shared {
         }
         true
     }
+}
+
+fn gone() -> BackendError {
+    BackendError::with_code(&codes::backend::DEVICE_LOST, "the simulated device is gone")
 }
 
 fn stop() -> BackendError {
