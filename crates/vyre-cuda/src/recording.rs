@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use smallvec::SmallVec;
 use vyre_driver::BackendError;
 use vyre_driver::backend::{Binding, Order, Recording, Step, Ticket};
 use vyre_spec::codes;
@@ -38,33 +39,30 @@ struct Segment {
     /// The nodes of each step.
     nodes: Vec<Vec<Handle>>,
     /// Steps that were replaced and whose nodes are still the old ones.
-    changes: Vec<(usize, Vec<Part>)>,
+    changes: Vec<(usize, Parts)>,
     /// Some nodes do what no step says, because changing them failed half-way.
     is_stale: bool,
 }
 
-/// Steps of the longest segment, and of a recording that needs only one: launching another takes the device about as long as a step.
+/// Steps of the longest segment: launching another takes the device as long as a few steps.
 const LONGEST_SEGMENT: usize = 256;
 
-/// The steps of each segment. The first ones are short, because nothing runs while the first is changed.
-fn segments(steps: usize) -> Vec<std::ops::Range<usize>> {
-    let mut longest = if steps <= LONGEST_SEGMENT { LONGEST_SEGMENT } else { LONGEST_SEGMENT / 8 };
-    let (mut ranges, mut first) = (Vec::new(), 0);
-    while first < steps {
-        let end = steps.min(first + longest);
-        ranges.push(first..end);
-        first = end;
-        longest = LONGEST_SEGMENT.min(longest * 2);
-    }
-    ranges
+/// The steps of each segment, as many in each.
+fn segments(steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let length = steps.div_ceil(steps.div_ceil(LONGEST_SEGMENT).max(1)).max(1);
+    (0..steps).step_by(length).map(move |first| first..steps.min(first + length))
 }
 
 /// What a node of a step does.
+#[allow(clippy::large_enum_variant, reason = "nearly all are kernels, and there are none of them for long")]
 enum Part {
-    Kernel(KernelLaunch, Vec<u64>),
+    Kernel(KernelLaunch, SmallVec<[u64; 24]>),
     Copy { from: DevicePointer, to: DevicePointer, bytes: u64 },
     Clear { at: DevicePointer, bytes: u64 },
 }
+
+/// Mostly a step is one node.
+type Parts = SmallVec<[Part; 1]>;
 
 impl Part {
     fn node(&mut self) -> Node<'_> {
@@ -96,10 +94,10 @@ pub(crate) fn check_copy(from: &Binding, to: &Binding) -> Result<(), BackendErro
 }
 
 /// The nodes that do a step, and the count at which its memory is ready.
-fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>, u64), BackendError> {
+fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Parts, u64), BackendError> {
     let pieces =
         |bytes: u64| (0..bytes).step_by(LONGEST_COPY as usize).map(move |at| (at, LONGEST_COPY.min(bytes - at)));
-    let mut parts = Vec::new();
+    let mut parts = Parts::new();
     let ready = match step {
         Step::Launch { pipeline, bindings, grid } => {
             let pipeline = launch::pipeline_of(pipeline, device, backend)?;
@@ -107,7 +105,7 @@ fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>,
             // Nobody asks when one launch of a recording began, and nobody stops one.
             let words = Words { mark: 0, number: 0, stop: device.stops.never };
             launch::for_each_part(pipeline, &mut params, *grid, words, |launch, params| {
-                parts.push(Part::Kernel(*launch, params.to_vec()));
+                parts.push(Part::Kernel(*launch, SmallVec::from_slice(params)));
                 Ok::<_, BackendError>(())
             })?;
             ready
@@ -130,7 +128,7 @@ fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>,
 }
 
 impl Segment {
-    fn new(device: &Device, first: usize, mut parts: Vec<Vec<Part>>) -> Result<Segment, Failure> {
+    fn new(device: &Device, first: usize, mut parts: Vec<Parts>) -> Result<Segment, Failure> {
         let (api, context) = (device.api, device.context);
         let graph = api.create_graph()?;
         let mut last = None;

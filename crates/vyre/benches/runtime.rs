@@ -126,20 +126,27 @@ fn chain(engine: &Engine) -> Outcome<()> {
         Ok((each(ours), each(bare)))
     })?;
     let mut recorder = engine.record();
-    let place = recorder.array::<u32>(64);
+    let place = recorder.place::<u32>("data", 64);
     for _ in 0..LAUNCHES {
         recorder.launch(&kernel).bind("data", place).grid([1, 1, 1]).add()?;
     }
     let graph = recorder.finish()?;
     let bare = raw.graph(&mut peer, LAUNCHES, stream)?;
-    against("a graph of 1,000 launches on arrays, a node, cuda", "us", || {
-        let ours = ms(|| Ok(graph.replay().run()?))?;
-        let peer = ms(|| {
-            raw.launch_graph(bare, stream)?;
-            raw.synchronize(stream)
+    let mut arrays = [engine.zeros::<u32>(64)?, engine.zeros::<u32>(64)?];
+    for (name, changes) in [("unchanged", false), ("all changed", true)] {
+        let mut round = 0;
+        against(&format!("a node of a graph of 1,000 launches, {name}, cuda"), "us", || {
+            round += usize::from(changes);
+            let array = &mut arrays[round % 2];
+            let ours = ms(|| Ok(graph.replay().bind("data", array).run()?))?;
+            let peer = ms(|| {
+                raw.launch_graph(bare, stream)?;
+                raw.synchronize(stream)
+            })?;
+            Ok((each(ours), each(peer)))
         })?;
-        Ok((each(ours), each(peer)))
-    })
+    }
+    Ok(())
 }
 
 const TWICE_AND_ONE: &str = "@group(0) @binding(0) var<storage, read> a: array<f32>;
