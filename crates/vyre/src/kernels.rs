@@ -182,6 +182,11 @@ impl<'a> Call<'a> {
         self.put(name, Arg::Value(bytes), T::data_type().as_ref(), size_of::<T>())
     }
 
+    /// Gives a uniform or small read-only buffer its contents as bytes.
+    pub fn value_bytes(self, name: &str, bytes: &[u8]) -> Call<'a> {
+        self.put(name, Arg::Value(ValueBytes::from_slice(bytes)), None, 1)
+    }
+
     /// Binds the caller's memory to a buffer that the kernel only reads. A launch with memory of the caller waits for the work, and where
     /// the processor does it, nothing is copied.
     pub fn bytes(self, name: &str, bytes: &'a [u8]) -> Call<'a> {
