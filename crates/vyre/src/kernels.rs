@@ -37,6 +37,10 @@ impl Engine {
 }
 
 impl Kernel {
+    pub(crate) fn of(engine: &Engine, core: &Arc<Core>) -> Kernel {
+        Kernel { engine: engine.clone(), core: core.clone() }
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -198,7 +202,7 @@ impl<'a> Call<'a> {
         self.put(name, Arg::Into(bytes), None, 1)
     }
 
-    fn put(mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) -> Call<'a> {
+    pub(crate) fn put(mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) -> Call<'a> {
         let checked = self.kernel.core.slot(name).and_then(|slot| {
             self.kernel.core.check_arg(slot, &arg, ty, size)?;
             match self.args[slot] {

@@ -27,6 +27,7 @@ mod array;
 mod asm;
 mod engine;
 mod error;
+pub mod expression;
 mod graph;
 mod kernels;
 mod launches;
@@ -43,6 +44,7 @@ pub use engine::{
     Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
 };
 pub use error::Error;
+pub use expression::{Expression, Number};
 pub use graph::{Graph, Place, RecordedLaunch, Recorder, Replay};
 pub use kernels::{Bindable, Call, Kernel};
 pub use launches::Launch;

@@ -195,7 +195,7 @@ fn hex_is_lower_case() {
 #[test]
 fn the_key_of_a_pipeline_knows_everything_that_changes_its_code() {
     let width = Literal::U32(4);
-    let program = store_program(1).with_constants(vec![SpecConstant { name: "width".into(), default: width.clone() }]);
+    let program = store_program(1).with_constants(vec![SpecConstant { name: "width".into(), default: width }]);
     let null = NullBackend::new();
     let key = |program: &Program, options: &CompileOptions| {
         PipelineKey::of(&null, &program.validate().unwrap(), options).unwrap()
@@ -212,7 +212,7 @@ fn the_key_of_a_pipeline_knows_everything_that_changes_its_code() {
         |options| options.profile = Some(String::new()),
         |options| options.interruptible = true,
         |options| options.workgroup_size = Some([32, 1, 1]),
-        |options| drop(options.specialization.insert("width".into(), Literal::U32(5))),
+        |options| _ = options.specialization.insert("width".into(), Literal::U32(5)),
     ];
     let mut keys = HashSet::from([base.clone()]);
     let mut digests = HashSet::from([base.digest()]);

@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     pub(crate) watcher: Watcher,
     /// Programs that `run` has met, by fingerprint and configuration.
     cores: Mutex<HashMap<CoreKey, Arc<Core>>>,
+    /// Kernels that are found by a key of their maker's.
+    pub(crate) keyed: Mutex<HashMap<String, Arc<Core>>>,
     clock: AtomicU64,
     /// What the user should know but was not an error.
     notices: Mutex<Vec<Diagnostic>>,
