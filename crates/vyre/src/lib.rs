@@ -27,6 +27,7 @@ mod array;
 mod asm;
 mod engine;
 mod error;
+pub mod expression;
 mod graph;
 mod kernels;
 mod launches;
@@ -43,12 +44,13 @@ pub use engine::{
     Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
 };
 pub use error::Error;
+pub use expression::{Expression, Number};
 pub use graph::{Graph, Place, RecordedLaunch, Recorder, Replay};
 pub use kernels::{Bindable, Call, Kernel};
 pub use launches::Launch;
 pub use reference::ReferenceBackend;
 pub use runtime::MemoryUse;
-pub use vyre_driver::launch::plan;
+pub use vyre_driver::launch::{plan, plan_with};
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};

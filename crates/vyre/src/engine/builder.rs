@@ -153,6 +153,7 @@ impl EngineBuilder {
                 jobs: Jobs::default(),
                 watcher: Watcher::new(),
                 cores: Mutex::default(),
+                keyed: Mutex::default(),
                 clock: AtomicU64::new(0),
                 notices: Mutex::new(notices),
                 process: std::process::id(),

@@ -27,7 +27,8 @@ use vyre_foundation::ir::Program;
 use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 
 use self::arrays::Arrays;
-pub(crate) use self::core::{Arg, Core, Ready, Request};
+pub(crate) use self::core::{Arg, Core, Ready, Request, ValueBytes};
+pub(crate) use self::dispatch::not_bound;
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
 pub use explain::{Choice, Explanation};
@@ -63,6 +64,8 @@ pub(crate) struct Inner {
     pub(crate) watcher: Watcher,
     /// Programs that `run` has met, by fingerprint and configuration.
     cores: Mutex<HashMap<CoreKey, Arc<Core>>>,
+    /// Kernels that are found by a key of their maker's.
+    pub(crate) keyed: Mutex<HashMap<String, Arc<Core>>>,
     clock: AtomicU64,
     /// What the user should know but was not an error.
     notices: Mutex<Vec<Diagnostic>>,
