@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use vyre::ir::Math;
 
 /// Write a compute kernel once; vyre runs it on whatever is fastest here.
 #[derive(Debug, Parser)]
@@ -90,6 +91,14 @@ pub(crate) struct Launch {
     /// Launch all the same where results depend on `--workgroup`, or a value is not what a shape says.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Arithmetic of floats: `exact` gives the same bits everywhere; `fast` rounds sums of products once and takes a device's own
+    /// approximations of functions, as near as WGSL asks.
+    #[arg(long, value_name = "KIND", value_parser = math)]
+    pub(crate) math: Option<Math>,
+}
+
+fn math(text: &str) -> Result<Math, String> {
+    Math::named(text).ok_or_else(|| "`exact` or `fast` is expected".to_owned())
 }
 
 /// Several kernels in a row, on buffers that stay where they are.

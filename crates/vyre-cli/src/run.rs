@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use vyre::ir::Math;
 use vyre::{Diagnostic, Engine, Prepared, codes};
 
 use crate::args::{Check, Run};
@@ -75,7 +76,10 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     outbox.deliver()?;
     let mut report = json!({ "results": described, "launch": launched.json() });
     if args.check {
-        text.push("check: the reference interpreter agrees".to_owned());
+        text.push(match job.source.program.math() {
+            Math::Exact => "check: the reference interpreter agrees".to_owned(),
+            Math::Fast => "check: as near to the reference interpreter as fast arithmetic promises".to_owned(),
+        });
         report["check"] = json!("agrees");
     }
     if args.repeat.is_some() {
@@ -194,10 +198,38 @@ fn check_against_reference(engine: &Engine, job: &Job, results: &[Vec<u8>]) -> R
         too_long(limit)
     })?;
     drop(progress);
+    if job.source.program.math() == Math::Fast {
+        return check_nearness(job, &expected, results, limit);
+    }
     let first = vyre::routing::first_difference(&job.source.program, Some(ULPS), &expected, results);
     let Some(first) = first else { return Ok(()) };
     let found = first.place.and_then(|place| differing(job, place, &expected, results)).unwrap_or(first.message);
     let message = format!("the reference disagrees: {found}");
+    Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)))
+}
+
+/// Compares results of fast arithmetic with the exact ones, by how far evaluations with deviations that WGSL allows lie apart.
+fn check_nearness(job: &Job, expected: &[Vec<u8>], results: &[Vec<u8>], limit: Duration) -> Result<(), Failure> {
+    const STEPS_PER_SECOND: f64 = 5.0e6;
+    let _progress = Progress::new("checking: how far apart the results may lie", None);
+    let valid = job.source.validate()?;
+    let inputs = job.inputs();
+    let plan = vyre::plan(&valid, &inputs, &job.config)?;
+    let specialization = job.config.specialization.resolve(&valid)?;
+    let budget = (limit.as_secs_f64() * STEPS_PER_SECOND) as u64;
+    let spread = vyre::near::spread(&valid, &plan, &specialization, &inputs, budget).map_err(|problem| {
+        if problem.code.id != codes::kernel::BUDGET.id {
+            return problem;
+        }
+        let message =
+            "finding out how far apart results of fast arithmetic may lie would take too long, so nothing is checked";
+        Diagnostic::new(&codes::command::CHECK_TOO_LONG, message)
+    })?;
+    let Some(beyond) = spread.first_beyond(&valid, expected, results) else { return Ok(()) };
+    let place = differing(job, (beyond.result, beyond.byte), expected, results);
+    let place = place.unwrap_or_else(|| format!("{} instead of {}", beyond.actual, beyond.expected));
+    let message =
+        format!("the reference disagrees: {place}, and {:e} off is allowed in fast arithmetic", beyond.allowed);
     Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)))
 }
 

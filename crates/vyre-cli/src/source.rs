@@ -147,7 +147,12 @@ impl OpenSource {
 
 impl Source {
     pub(crate) fn of(kernel: &Kernel) -> Result<Source, Failure> {
-        SourceFile::read(&kernel.kernel)?.import(kernel.launch.entry.as_deref(), &kernel.launch.set)
+        let mut source =
+            SourceFile::read(&kernel.kernel)?.import(kernel.launch.entry.as_deref(), &kernel.launch.set)?;
+        if let Some(math) = kernel.launch.math {
+            source.program = source.program.with_math(math);
+        }
+        Ok(source)
     }
 
     /// Shows where the kernel declares a name.

@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("vyre-cli", &["vyre"]),
+    ("vyre-kernel-board", &["vyre"]),
     ("vyre-conform", &["vyre-spec", "vyre-foundation", "vyre-reference", "vyre-wgsl", "vyre-driver"]),
 ];
 
