@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("vyre-wgsl", &["vyre-spec", "vyre-foundation"]),
     ("vyre-macros", &["vyre-spec", "vyre-foundation", "vyre-wgsl"]),
     ("vyre-driver", &["vyre-spec", "vyre-foundation"]),
-    ("vyre-ops", &["vyre-spec", "vyre-foundation"]),
+    ("vyre-ops", &["vyre"]),
     ("vyre-cpu", &["vyre-spec", "vyre-foundation", "vyre-driver"]),
     ("vyre-wgpu", &["vyre-spec", "vyre-foundation", "vyre-driver"]),
     ("vyre-cuda", &["vyre-spec", "vyre-foundation", "vyre-driver"]),
@@ -24,13 +24,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "vyre-wgsl",
             "vyre-macros",
             "vyre-driver",
-            "vyre-ops",
             "vyre-cpu",
             "vyre-wgpu",
             "vyre-cuda",
         ],
     ),
-    ("vyre-cli", &["vyre"]),
+    ("vyre-cli", &["vyre", "vyre-ops"]),
     ("vyre-conform", &["vyre-spec", "vyre-foundation", "vyre-reference", "vyre-wgsl", "vyre-driver"]),
 ];
 
