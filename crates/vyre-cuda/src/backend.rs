@@ -369,6 +369,10 @@ impl VyreBackend for CudaBackend {
         device.ledger.outcome(ticket)
     }
 
+    fn is_over(&self, ticket: Ticket) -> bool {
+        self.device.ledger.is_over(ticket) || self.device.is_over_on_device(ticket)
+    }
+
     fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {
         let device = &self.device;
         device.ledger.check(ticket)?;

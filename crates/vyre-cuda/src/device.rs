@@ -206,7 +206,7 @@ impl Device {
                 match left {
                     Leftover::Memory(pointer) => self.memory.free(self.api, pointer)?,
                     Leftover::Module(module) => self.api.unload_module(module)?,
-                    Leftover::Graph { ready, graph, .. } => {
+                    Leftover::Graph { ready, graph } => {
                         self.api.destroy_ready(ready)?;
                         self.api.destroy_graph(graph)?;
                     }
@@ -277,10 +277,8 @@ pub(crate) enum Leftover {
     Graph {
         ready: Handle,
         graph: Handle,
-        /// What its nodes use.
-        _steps: Vec<Step>,
     },
-    /// What nodes used before they were changed.
+    /// What nodes of a graph used.
     Steps(Vec<Step>),
     Foreign(Box<dyn Any + Send>),
 }

@@ -182,7 +182,7 @@ impl Device {
         Ok(&self.queues[ticket.queue as usize])
     }
 
-    fn is_over_on_device(&self, ticket: Ticket) -> bool {
+    pub(crate) fn is_over_on_device(&self, ticket: Ticket) -> bool {
         self.words.load(ticket.queue as usize) >= ticket.number
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use smallvec::SmallVec;
 use vyre_driver::BackendError;
 use vyre_driver::backend::{Binding, Order, Recording, Step, Ticket};
 use vyre_spec::codes;
 
 use crate::api::{DevicePointer, Handle, KernelLaunch, Node};
-use crate::device::{Device, Failure, Leftover, Uses, locked};
+use crate::device::{Device, Failure, Leftover, Uses, describe, locked};
 use crate::launch::{self, Words};
 use crate::memory::CudaBuffer;
 
@@ -17,29 +18,51 @@ const LONGEST_COPY: u64 = 1 << 30;
 /// Recorded steps.
 pub(crate) struct CudaRecording {
     device: Arc<Device>,
-    graph: Mutex<Graph>,
+    recorded: Mutex<Recorded>,
     uses: Uses,
     count: usize,
 }
 
-struct Graph {
+struct Recorded {
+    steps: Vec<Step>,
+    segments: Vec<Segment>,
+    /// The count at which the memory of every buffer is ready.
+    memory_ready: u64,
+}
+
+/// A graph of some of the steps. A long recording is several of them, launched one after another: while the device works on one, the
+/// nodes of the next are changed.
+struct Segment {
+    first: usize,
     graph: Handle,
     ready: Handle,
     /// The nodes of each step.
     nodes: Vec<Vec<Handle>>,
-    steps: Vec<Step>,
-    /// The count at which the memory of every buffer is ready.
-    memory_ready: u64,
+    /// Steps that were replaced and whose nodes are still the old ones.
+    changes: Vec<(usize, Parts)>,
     /// Some nodes do what no step says, because changing them failed half-way.
     is_stale: bool,
 }
 
+/// Steps of the longest segment: launching another takes the device as long as a few steps.
+const LONGEST_SEGMENT: usize = 256;
+
+/// The steps of each segment, as many in each.
+fn segments(steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let length = steps.div_ceil(steps.div_ceil(LONGEST_SEGMENT).max(1)).max(1);
+    (0..steps).step_by(length).map(move |first| first..steps.min(first + length))
+}
+
 /// What a node of a step does.
+#[allow(clippy::large_enum_variant, reason = "nearly all are kernels, and there are none of them for long")]
 enum Part {
-    Kernel(KernelLaunch, Vec<u64>),
+    Kernel(KernelLaunch, SmallVec<[u64; 24]>),
     Copy { from: DevicePointer, to: DevicePointer, bytes: u64 },
     Clear { at: DevicePointer, bytes: u64 },
 }
+
+/// Mostly a step is one node.
+type Parts = SmallVec<[Part; 1]>;
 
 impl Part {
     fn node(&mut self) -> Node<'_> {
@@ -71,10 +94,10 @@ pub(crate) fn check_copy(from: &Binding, to: &Binding) -> Result<(), BackendErro
 }
 
 /// The nodes that do a step, and the count at which its memory is ready.
-fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>, u64), BackendError> {
+fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Parts, u64), BackendError> {
     let pieces =
         |bytes: u64| (0..bytes).step_by(LONGEST_COPY as usize).map(move |at| (at, LONGEST_COPY.min(bytes - at)));
-    let mut parts = Vec::new();
+    let mut parts = Parts::new();
     let ready = match step {
         Step::Launch { pipeline, bindings, grid } => {
             let pipeline = launch::pipeline_of(pipeline, device, backend)?;
@@ -82,7 +105,7 @@ fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>,
             // Nobody asks when one launch of a recording began, and nobody stops one.
             let words = Words { mark: 0, number: 0, stop: device.stops.never };
             launch::for_each_part(pipeline, &mut params, *grid, words, |launch, params| {
-                parts.push(Part::Kernel(*launch, params.to_vec()));
+                parts.push(Part::Kernel(*launch, SmallVec::from_slice(params)));
                 Ok::<_, BackendError>(())
             })?;
             ready
@@ -104,18 +127,8 @@ fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Vec<Part>,
     Ok((parts, ready))
 }
 
-fn made_of(steps: &[Step], device: &Arc<Device>, backend: &str) -> Result<(Vec<Vec<Part>>, u64), BackendError> {
-    let (mut all, mut memory_ready) = (Vec::with_capacity(steps.len()), 0);
-    for step in steps {
-        let (parts, ready) = parts(step, device, backend)?;
-        all.push(parts);
-        memory_ready = memory_ready.max(ready);
-    }
-    Ok((all, memory_ready))
-}
-
-impl Graph {
-    fn new(device: &Device, steps: Vec<Step>, mut parts: Vec<Vec<Part>>, memory_ready: u64) -> Result<Graph, Failure> {
+impl Segment {
+    fn new(device: &Device, first: usize, mut parts: Vec<Parts>) -> Result<Segment, Failure> {
         let (api, context) = (device.api, device.context);
         let graph = api.create_graph()?;
         let mut last = None;
@@ -131,7 +144,7 @@ impl Graph {
             Ok(())
         });
         match made.and_then(|()| api.instantiate(graph)) {
-            Ok(ready) => Ok(Graph { graph, ready, nodes, steps, memory_ready, is_stale: false }),
+            Ok(ready) => Ok(Segment { first, graph, ready, nodes, changes: Vec::new(), is_stale: false }),
             Err(error) => {
                 api.destroy_graph(graph)?;
                 Err(error.into())
@@ -139,27 +152,51 @@ impl Graph {
         }
     }
 
-    /// The same steps in a graph of their own.
-    fn again(&self, device: &Arc<Device>, backend: &str) -> Result<Graph, Failure> {
-        let (parts, memory_ready) = made_of(&self.steps, device, backend)?;
-        Graph::new(device, self.steps.clone(), parts, memory_ready)
+    /// Makes the nodes those of the steps: by changing them, or where the driver refuses that, by a new graph.
+    fn refresh(&mut self, steps: &[Step], device: &Arc<Device>, uses: &Uses, backend: &str) -> Result<(), Failure> {
+        for (step, mut parts) in self.changes.drain(..) {
+            let nodes = &self.nodes[step - self.first];
+            // Where the driver refuses one, it may have taken others.
+            self.is_stale |= nodes.len() != parts.len();
+            for (part, &node) in parts.iter_mut().zip(nodes) {
+                self.is_stale =
+                    self.is_stale || device.api.change_node(self.ready, node, part.node(), device.context).is_err();
+            }
+        }
+        if self.is_stale {
+            let steps = &steps[self.first..self.first + self.nodes.len()];
+            let parts = steps.iter().map(|step| parts(step, device, backend).map(|(parts, _)| parts));
+            let fresh = Segment::new(device, self.first, parts.collect::<Result<_, _>>()?)?;
+            std::mem::replace(self, fresh).leave(device, uses);
+        }
+        Ok(())
     }
 
     fn leave(self, device: &Device, uses: &Uses) {
-        device.park(uses, Leftover::Graph { ready: self.ready, graph: self.graph, _steps: self.steps });
+        device.park(uses, Leftover::Graph { ready: self.ready, graph: self.graph });
     }
 }
 
 impl CudaRecording {
     pub(crate) fn new(device: &Arc<Device>, steps: &[Step], backend: &str) -> Result<CudaRecording, BackendError> {
-        let (parts, memory_ready) = made_of(steps, device, backend)?;
-        let graph = device.with(|| Graph::new(device, steps.to_vec(), parts, memory_ready))?;
-        Ok(CudaRecording {
-            device: Arc::clone(device),
-            graph: Mutex::new(graph),
-            uses: Uses::default(),
-            count: steps.len(),
-        })
+        let (mut all, mut memory_ready) = (Vec::with_capacity(steps.len()), 0);
+        for step in steps {
+            let (parts, ready) = parts(step, device, backend)?;
+            all.push(parts);
+            memory_ready = memory_ready.max(ready);
+        }
+        let recorded = Recorded { steps: steps.to_vec(), segments: Vec::new(), memory_ready };
+        let (uses, count) = (Uses::default(), steps.len());
+        let recording = CudaRecording { device: Arc::clone(device), recorded: Mutex::new(recorded), uses, count };
+        device.with(|| {
+            let mut all = all.drain(..);
+            for range in segments(count) {
+                let segment = Segment::new(device, range.start, all.by_ref().take(range.len()).collect())?;
+                locked(&recording.recorded).segments.push(segment);
+            }
+            Ok(())
+        })?;
+        Ok(recording)
     }
 
     fn check_device(&self, device: &Arc<Device>) -> Result<(), BackendError> {
@@ -172,7 +209,7 @@ impl CudaRecording {
         ))
     }
 
-    /// Puts other steps in place of some.
+    /// Puts other steps in place of some. Their nodes are changed by the next replay, while the device works on what is before them.
     pub(crate) fn revise(
         &self,
         device: &Arc<Device>,
@@ -180,46 +217,26 @@ impl CudaRecording {
         backend: &str,
     ) -> Result<(), BackendError> {
         self.check_device(device)?;
+        let mut recorded = locked(&self.recorded);
         let mut new = Vec::with_capacity(steps.len());
-        {
-            let graph = locked(&self.graph);
-            for (position, step) in steps {
-                let old = graph.steps.get(*position).ok_or_else(|| {
-                    let what = format!("the recording has {} steps and none at {position}", self.count);
-                    BackendError::with_code(&codes::backend::BAD_RANGE, what)
-                })?;
-                check_kind(old, step)?;
-                new.push((*position, parts(step, device, backend)?));
-            }
+        for (position, step) in steps {
+            let old = recorded.steps.get(*position).ok_or_else(|| {
+                let what = format!("the recording has {} steps and none at {position}", self.count);
+                BackendError::with_code(&codes::backend::BAD_RANGE, what)
+            })?;
+            check_kind(old, step)?;
+            new.push(parts(step, device, backend)?);
         }
-        device.with(|| {
-            let mut graph = locked(&self.graph);
-            let Graph { ready, nodes, .. } = &*graph;
-            // Nothing is changed until it is known to be the same number of nodes.
-            let mut changed = new.iter().all(|(position, (parts, _))| nodes[*position].len() == parts.len());
-            for (position, (parts, _)) in &mut new {
-                for (part, &node) in parts.iter_mut().zip(&nodes[*position]) {
-                    changed = changed && device.api.change_node(*ready, node, part.node(), device.context).is_ok();
-                }
-            }
-            // Where the driver refused, it may have taken some of the changes.
-            graph.is_stale |= !changed;
-            let mut replaced = Vec::with_capacity(steps.len());
-            for ((position, step), (_, (_, ready))) in steps.iter().zip(&new) {
-                replaced.push(std::mem::replace(&mut graph.steps[*position], step.clone()));
-                graph.memory_ready = graph.memory_ready.max(*ready);
-            }
-            device.park(&self.uses, Leftover::Steps(replaced));
-            self.refresh(&mut graph, device, backend)
-        })
-    }
-
-    /// Makes the graph anew where its nodes are not those of the steps.
-    fn refresh(&self, graph: &mut Graph, device: &Arc<Device>, backend: &str) -> Result<(), Failure> {
-        if graph.is_stale {
-            let fresh = graph.again(device, backend)?;
-            std::mem::replace(graph, fresh).leave(device, &self.uses);
+        // Nothing is refused from here on.
+        let Recorded { steps: old, segments, memory_ready } = &mut *recorded;
+        let mut replaced = Vec::with_capacity(steps.len());
+        for ((position, step), (parts, ready)) in steps.iter().zip(new) {
+            replaced.push(std::mem::replace(&mut old[*position], step.clone()));
+            let segment = segments.partition_point(|segment| segment.first <= *position) - 1;
+            segments[segment].changes.push((*position, parts));
+            *memory_ready = (*memory_ready).max(ready);
         }
+        device.park(&self.uses, Leftover::Steps(replaced));
         Ok(())
     }
 
@@ -231,13 +248,26 @@ impl CudaRecording {
     ) -> Result<Ticket, BackendError> {
         self.check_device(device)?;
         device.with(|| {
-            let mut graph = locked(&self.graph);
-            self.refresh(&mut graph, device, backend)?;
-            let turn = device.begin(order, graph.memory_ready)?;
+            let mut recorded = locked(&self.recorded);
+            let Recorded { steps, segments, memory_ready } = &mut *recorded;
+            let turn = device.begin(order, *memory_ready)?;
             turn.mark()?;
             let ticket = turn.ticket()?;
             self.uses.mark(ticket);
-            device.api.launch_graph(graph.ready, turn.queue.stream)?;
+            for (index, segment) in segments.iter_mut().enumerate() {
+                let refreshed = segment.refresh(steps, device, &self.uses, backend);
+                let launched =
+                    refreshed.and_then(|()| Ok(device.api.launch_graph(segment.ready, turn.queue.stream)?));
+                let error = match launched {
+                    Ok(()) => continue,
+                    // What was launched before has changed memory, so from then on it is no refusal but work that failed.
+                    Err(Failure::Cuda(error)) if index > 0 && !error.is_fault() => describe(&error),
+                    Err(Failure::Other(error)) if index > 0 => error,
+                    Err(refused) => return Err(refused),
+                };
+                device.ledger.fail(ticket, error);
+                break;
+            }
             Ok(ticket)
         })
     }
@@ -267,9 +297,11 @@ impl Recording for CudaRecording {
 
 impl Drop for CudaRecording {
     fn drop(&mut self) {
-        let graph = self.graph.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let empty =
-            Graph { graph: 0, ready: 0, nodes: Vec::new(), steps: Vec::new(), memory_ready: 0, is_stale: false };
-        std::mem::replace(graph, empty).leave(&self.device, &self.uses);
+        let recorded = self.recorded.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for segment in recorded.segments.drain(..) {
+            segment.leave(&self.device, &self.uses);
+        }
+        // The nodes use what the steps hold.
+        self.device.park(&self.uses, Leftover::Steps(std::mem::take(&mut recorded.steps)));
     }
 }

@@ -285,11 +285,55 @@ fn a_graph_is_made_anew_where_the_driver_refuses_a_change() {
     world().refuses_changes = true;
     let made = calls("cuGraphInstantiate");
     backend.revise(&recording, &[(1, step(&buffers[1]))]).unwrap();
-    assert_eq!(calls("cuGraphInstantiate"), made + 1);
     let ticket = backend.replay(&recording, &Order::default()).unwrap();
+    assert_eq!(calls("cuGraphInstantiate"), made + 1);
     assert!(backend.wait(ticket, Some(LONG)).unwrap().is_some());
     assert_eq!([read(&backend, &buffers[0]), read(&backend, &buffers[1])], [words([1; 64]), words([1; 64])]);
     drop((recording, buffers));
+    drop(add);
+    close(backend);
+}
+
+/// A long recording is several graphs; steps of all of them are changed, and a refusal after some have run is a failure of the work.
+#[test]
+fn a_long_recording_is_replayed_in_parts() {
+    const STEPS: usize = 1000;
+    let _fresh = Fresh::new();
+    let backend = open();
+    let add = compile(&backend, &add_one(), false);
+    let buffers = [backend.allocate(256).unwrap(), backend.allocate(256).unwrap()];
+    let step = |buffer: usize| Step::Launch {
+        pipeline: Arc::clone(&add),
+        bindings: vec![Binding::from(buffers[buffer].clone())],
+        grid: [1; 3],
+    };
+    let replayed = |recording| {
+        let ticket = backend.replay(recording, &Order::default())?;
+        let waited = backend.wait(ticket, Some(LONG)).map(|over| assert!(over.is_some()));
+        backend.forget(ticket);
+        waited
+    };
+    let recording = backend.record(&vec![step(0); STEPS]).unwrap();
+    assert!(calls("cuGraphInstantiate") > 1);
+    replayed(&recording).unwrap();
+    assert_eq!(read(&backend, &buffers[0]), words([STEPS as u32; 64]));
+    // Every third step, and the last change of one counts.
+    let changed: Vec<_> = (0..STEPS).step_by(3).flat_map(|at| [(at, step(0)), (at, step(1))]).collect();
+    backend.revise(&recording, &changed).unwrap();
+    replayed(&recording).unwrap();
+    let third = STEPS.div_ceil(3) as u32;
+    assert_eq!(read(&backend, &buffers[1]), words([third; 64]));
+    assert_eq!(read(&backend, &buffers[0]), words([2 * STEPS as u32 - third; 64]));
+    // Nothing has run where the first part is refused; where a later one is, the work has failed.
+    world().graph_launches_left = Some(0);
+    assert!(backend.replay(&recording, &Order::default()).is_err());
+    assert_eq!(read(&backend, &buffers[1]), words([third; 64]));
+    world().graph_launches_left = Some(2);
+    let ticket = backend.replay(&recording, &Order::default()).unwrap();
+    assert!(backend.wait(ticket, Some(LONG)).is_err());
+    world().graph_launches_left = None;
+    replayed(&recording).unwrap();
+    drop((recording, changed, buffers));
     drop(add);
     close(backend);
 }

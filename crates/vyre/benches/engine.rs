@@ -2,7 +2,8 @@
 //! backend, and the heap they use. On the null backend everything but the engine costs nothing; on the processor a small launch runs on
 //! the caller's thread.
 //!
-//! `cargo bench -p vyre --bench engine` prints a table and writes `target/engine-board.json`.
+//! `cargo bench -p vyre --bench engine` prints a table and writes `target/engine-board.json`. `VYRE_DISPATCHES` makes rounds shorter, and a
+//! word as argument runs only the rows that have it in their names: what counting instructions needs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -32,33 +33,36 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const DISPATCHES: u64 = 100_000;
 const ROUNDS: usize = 9;
+
+/// Calls of one round.
+fn dispatches() -> u64 {
+    std::env::var("VYRE_DISPATCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(100_000)
+}
 
 /// Median nanoseconds of one call over interleaved rounds, and allocations per call.
 fn measure(threads: u64, work: impl Fn() + Sync) -> (f64, f64) {
-    let mut times = Vec::new();
-    let mut allocations = 0;
+    let (mut times, mut allocations, dispatches) = (Vec::new(), 0, dispatches());
     for round in 0..=ROUNDS {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         let started = Instant::now();
         if threads == 1 {
-            (0..DISPATCHES).for_each(|_| work());
+            (0..dispatches).for_each(|_| work());
         } else {
             std::thread::scope(|scope| {
                 for _ in 0..threads {
-                    scope.spawn(|| (0..DISPATCHES).for_each(|_| work()));
+                    scope.spawn(|| (0..dispatches).for_each(|_| work()));
                 }
             });
         }
         // The first round warms up.
         if round > 0 {
-            times.push(started.elapsed().as_nanos() as f64 / DISPATCHES as f64);
+            times.push(started.elapsed().as_nanos() as f64 / dispatches as f64);
             allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
         }
     }
     times.sort_by(f64::total_cmp);
-    (times[ROUNDS / 2], allocations as f64 / (ROUNDS as u64 * DISPATCHES * threads) as f64)
+    (times[ROUNDS / 2], allocations as f64 / (ROUNDS as u64 * dispatches * threads) as f64)
 }
 
 /// One row: the backend's own submit, or a way through the engine.
@@ -119,7 +123,8 @@ fn board(label: &str, backend: Arc<dyn VyreBackend>, rows: &mut Vec<serde_json::
     ];
     println!("{:<8} {:<30} {:>8} {:>12} {:>14}", "backend", "", "threads", "ns a call", "allocations");
     for threads in [1, 2] {
-        for Row { name, work } in &table {
+        let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+        for Row { name, work } in table.iter().filter(|row| only.as_ref().is_none_or(|word| row.name.contains(word))) {
             let (ns, allocations) = measure(threads, work);
             println!("{label:<8} {name:<30} {threads:>8} {ns:>12.1} {allocations:>14.6}");
             rows.push(serde_json::json!({

@@ -11,7 +11,7 @@ use vyre_foundation::ir::{DataType, Program};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use crate::array::{Array, ArrayView, ArrayViewMut, Buffer, Element};
-use crate::engine::{Arg, Core, Request};
+use crate::engine::{Arg, Core, Request, ValueBytes, not_bound};
 use crate::launches::Launch;
 use crate::{Engine, Error, Explanation};
 
@@ -67,7 +67,7 @@ impl Kernel {
 
     /// A launch without anything bound yet.
     pub fn call(&self) -> Call<'_> {
-        let args = (0..self.core.slots.len()).map(|_| None).collect();
+        let args = self.core.slots.iter().map(|_| Arg::Unbound).collect();
         let request = Request { interruptible: self.core.config.timeout.is_some(), ..Request::default() };
         Call { kernel: self, args, request, wrong: None }
     }
@@ -92,7 +92,7 @@ impl Kernel {
 #[must_use = "nothing runs until `launch` or `run`"]
 pub struct Call<'a> {
     kernel: &'a Kernel,
-    args: SmallVec<[Option<Arg<'a>>; 8]>,
+    args: SmallVec<[Arg<'a>; 8]>,
     request: Request,
     /// The first mistake, told when it is launched.
     wrong: Option<Error>,
@@ -182,23 +182,39 @@ impl<'a> Call<'a> {
 
     /// Gives a uniform or small read-only buffer its contents.
     pub fn value<T: Element>(self, name: &str, value: &T) -> Call<'a> {
-        let bytes = SmallVec::from_slice(bytemuck::bytes_of(value));
+        let bytes = ValueBytes::from_slice(bytemuck::bytes_of(value));
         self.put(name, Arg::Value(bytes), T::data_type().as_ref(), size_of::<T>())
+    }
+
+    /// Gives a uniform or small read-only buffer its contents as bytes.
+    pub fn value_bytes(self, name: &str, bytes: &[u8]) -> Call<'a> {
+        self.put(name, Arg::Value(ValueBytes::from_slice(bytes)), None, 1)
+    }
+
+    /// Binds the caller's memory to a buffer that the kernel only reads. A launch with memory of the caller waits for the work, and where
+    /// the processor does it, nothing is copied.
+    pub fn bytes(self, name: &str, bytes: &'a [u8]) -> Call<'a> {
+        self.put(name, Arg::Bytes(bytes), None, 1)
+    }
+
+    /// Binds the caller's memory to a buffer that the kernel writes; see [`Call::bytes`].
+    pub fn bytes_mut(self, name: &str, bytes: &'a mut [u8]) -> Call<'a> {
+        self.put(name, Arg::Into(bytes), None, 1)
     }
 
     pub(crate) fn put(mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) -> Call<'a> {
         let checked = self.kernel.core.slot(name).and_then(|slot| {
             self.kernel.core.check_arg(slot, &arg, ty, size)?;
             match self.args[slot] {
-                None => Ok(slot),
-                Some(_) => {
+                Arg::Unbound => Ok(slot),
+                _ => {
                     let message = format!("buffer `{name}` is bound twice in one launch");
                     Err(Diagnostic::new(&codes::engine::BOUND_TWICE, message).into())
                 }
             }
         });
         match checked {
-            Ok(slot) => self.args[slot] = Some(arg),
+            Ok(slot) => self.args[slot] = arg,
             Err(error) => {
                 self.wrong.get_or_insert(error);
             }
@@ -245,19 +261,14 @@ impl<'a> Call<'a> {
             return Err(wrong);
         }
         let core = &self.kernel.core;
-        let mut args: SmallVec<[Arg<'_>; 8]> = SmallVec::new();
-        for (slot, arg) in self.args.drain(..).enumerate() {
-            args.push(arg.ok_or_else(|| {
-                let message = format!("nothing is bound to buffer `{}`", core.slots[slot].name);
-                Diagnostic::new(&codes::engine::NOT_SET, message)
-                    .with_fix("Bind an array with `bind`, or a value with `value`.")
-            })?);
+        if let Some(slot) = self.args.iter().position(|arg| matches!(arg, Arg::Unbound)) {
+            return Err(not_bound(&core.slots[slot].name));
         }
         if self.request.timeout.is_none() {
             self.request.timeout = core.config.timeout;
         }
         let inner = &self.kernel.engine.inner;
-        let job = inner.launch(core, &mut args, &self.request)?;
+        let job = inner.launch(core, &mut self.args, &self.request)?;
         Ok(Launch::new(inner.clone(), job))
     }
 

@@ -50,7 +50,7 @@ pub use kernels::{Bindable, Call, Kernel};
 pub use launches::Launch;
 pub use reference::ReferenceBackend;
 pub use runtime::MemoryUse;
-pub use vyre_driver::launch::plan;
+pub use vyre_driver::launch::{plan, plan_with};
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};

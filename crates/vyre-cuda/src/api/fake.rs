@@ -78,6 +78,8 @@ pub(crate) struct World {
     is_faulted: bool,
     /// Changes of nodes are refused.
     pub(crate) refuses_changes: bool,
+    /// Launches of graphs that the driver still takes before it refuses the rest.
+    pub(crate) graph_launches_left: Option<u32>,
     /// Bytes that the pool has.
     pub(crate) memory_limit: Option<usize>,
     /// Calls that were made, by name, of those that cost something.
@@ -597,6 +599,11 @@ fakes! {
     }
     cuGraphLaunch |world| (ready: Ptr, stream: Ptr) {
         let Some(ops) = world.ready.get(&(ready as usize)).cloned() else { return INVALID };
+        match &mut world.graph_launches_left {
+            Some(0) => return INVALID,
+            Some(left) => *left -= 1,
+            None => {}
+        }
         *world.running.entry(ready as usize).or_default() += 1;
         for (_, op) in ops {
             world.push(stream, op);

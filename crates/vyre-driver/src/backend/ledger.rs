@@ -1,6 +1,6 @@
 //! What became of submitted work: the part of a device-resident backend that is the same for all of them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ pub struct Ledger {
     queues: Box<[Queue]>,
     /// Entries in `notes`, so that the usual question needs no lock.
     noted: AtomicUsize,
-    notes: Mutex<HashMap<Ticket, Note>>,
+    notes: Mutex<BTreeMap<Ticket, Note>>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Ledger {
         })
     }
 
-    fn notes(&self) -> MutexGuard<'_, HashMap<Ticket, Note>> {
+    fn notes(&self) -> MutexGuard<'_, BTreeMap<Ticket, Note>> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

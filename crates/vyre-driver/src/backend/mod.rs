@@ -143,6 +143,12 @@ pub trait VyreBackend: Send + Sync {
         Err(self.not_resident("poll"))
     }
 
+    /// Whether work is known to be over, as far as that can be told without asking the device. It may be over and not known to be until
+    /// somebody [polls](Self::poll).
+    fn is_over(&self, ticket: Ticket) -> bool {
+        !matches!(self.poll(ticket), Ok(None))
+    }
+
     /// [`poll`](Self::poll) that waits until the work is over, or for so long. Giving up does not end the work. Work that comes after
     /// this ticket is not waited for.
     fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vyre_spec::{Diagnostic, codes};
 
@@ -41,6 +41,17 @@ impl Buffer {
     /// The contents, after the work that they need.
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         self.read_until(None)
+    }
+
+    /// Waits for the work that its contents need, but not longer than this; false when that goes on.
+    pub fn wait_timeout(&self, limit: Duration) -> Result<bool, Error> {
+        let deadline = Instant::now().checked_add(limit);
+        for writer in self.storage.writers(&(0..self.storage.bytes)) {
+            if !writer.wait(deadline)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn read_until(&self, deadline: Option<Instant>) -> Result<Vec<u8>, Error> {

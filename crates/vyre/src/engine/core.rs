@@ -20,8 +20,13 @@ use super::routes::Work;
 use crate::Error;
 use crate::runtime::{Device, Job, Storage};
 
+/// The bytes of a small value.
+pub(crate) type ValueBytes = SmallVec<[u8; 32]>;
+
 /// What is bound to one buffer of a launch.
 pub(crate) enum Arg<'a> {
+    /// Nothing yet; a launch does not begin with one of these.
+    Unbound,
     /// Part of an array, read only.
     Read(&'a Arc<Storage>, Range<u64>),
     /// All of an array, which is made a value of its own first.
@@ -29,7 +34,7 @@ pub(crate) enum Arg<'a> {
     /// Part of an array that is a value of its own, to be written.
     Part(&'a Arc<Storage>, Range<u64>),
     /// A value of the call.
-    Value(SmallVec<[u8; 64]>),
+    Value(ValueBytes),
     /// The caller's memory, read only; the call waits for the work.
     Bytes(&'a [u8]),
     /// The caller's memory, whose contents are the input where there is one; the call waits for the work.
@@ -39,6 +44,7 @@ pub(crate) enum Arg<'a> {
 impl Arg<'_> {
     pub(super) fn bytes(&self) -> u64 {
         match self {
+            Arg::Unbound => 0,
             Arg::Read(_, range) | Arg::Part(_, range) => range.end - range.start,
             Arg::Write(storage) => storage.bytes,
             Arg::Value(bytes) => bytes.len() as u64,
@@ -54,6 +60,7 @@ impl Arg<'_> {
     /// Its bytes are known to be these, without waiting for anything.
     fn holds(&self, expected: &[u8]) -> bool {
         match self {
+            Arg::Unbound => false,
             Arg::Read(storage, range) | Arg::Part(storage, range) => storage.holds(range, expected),
             Arg::Write(storage) => storage.holds(&(0..storage.bytes), expected),
             Arg::Value(bytes) => bytes[..] == *expected,
@@ -74,6 +81,7 @@ impl Arg<'_> {
             storage.read(range.start, &mut bytes, deadline).map(|()| Some(bytes))
         };
         match self {
+            Arg::Unbound => Ok(None),
             Arg::Read(storage, range) | Arg::Part(storage, range) => read(storage, range),
             Arg::Write(storage) => read(storage, &(0..storage.bytes)),
             Arg::Value(bytes) => Ok(Some(bytes.to_vec())),
@@ -151,7 +159,7 @@ pub(crate) struct Ready {
 pub(super) type Contents = Vec<(usize, Vec<u8>)>;
 
 /// The bytes of a value and where they are.
-type KeptValue = (SmallVec<[u8; 64]>, Arc<Storage>);
+type KeptValue = (ValueBytes, Arc<Storage>);
 
 /// Sizes that a kernel remembers.
 const MOST_READY: usize = 64;
@@ -232,6 +240,7 @@ impl Core {
     pub(crate) fn check_element(&self, slot: usize, ty: Option<&DataType>, size: usize) -> Result<(), Error> {
         let Slot { name, ty: declared, shape, .. } = &self.slots[slot];
         let fits = match ty {
+            Some(ty) if ty == declared && size == shape.stride as usize => true,
             Some(ty) => {
                 let scalar = |ty: &DataType| ty.as_vector().map_or_else(|| ty.clone(), |(element, _)| element);
                 match declared {
@@ -438,7 +447,7 @@ impl Ready {
     pub(super) fn value(
         &self,
         slot: usize,
-        bytes: &SmallVec<[u8; 64]>,
+        bytes: &ValueBytes,
         make: impl FnOnce() -> Result<Arc<Storage>, Error>,
     ) -> Result<Arc<Storage>, Error> {
         let mut values = lock(&self.values);

@@ -67,16 +67,11 @@ impl Inner {
         let deadline = deadline.flatten();
         let sizes = core.sizes(args);
         let only = request.on.as_ref().or(core.only.as_ref());
-        if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str())) {
-            let run = ready.runs.load(Ordering::Relaxed);
-            let steady =
-                only.is_some() || run % TIMED_EVERY != TIMED_EVERY - 1 && !self.routes.is_out(&ready.device.id);
-            if steady
-                && let Ok(Attempt::Launched(job)) =
-                    self.launch_on(core, &ready, args, request, deadline, only.is_some())
-            {
-                return Ok(job);
-            }
+        if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str()))
+            && (only.is_some() || self.stays(&ready, args))
+            && let Ok(Attempt::Launched(job)) = self.launch_on(core, &ready, args, request, deadline, only.is_some())
+        {
+            return Ok(job);
         }
         if let Some(id) = only {
             let device = self.device(id.as_str())?;
@@ -87,6 +82,20 @@ impl Inner {
             };
         }
         self.launch_routed(core, &sizes, args, request, deadline)
+    }
+
+    /// Nothing speaks against the device of the launch before. The router is asked now and then.
+    fn stays(&self, ready: &Ready, args: &[Arg<'_>]) -> bool {
+        if self.routes.is_out(&ready.device.id) {
+            return false;
+        }
+        if ready.runs.load(Ordering::Relaxed) % TIMED_EVERY != TIMED_EVERY - 1 {
+            return true;
+        }
+        self.metrics.add(Counter::Routes, 1);
+        let _timer = self.metrics.time(Stage::Route);
+        let route = self.routes.choose(&ready.work, self.residence(args).as_deref(), &[]);
+        route.is_ok_and(|route| ready.device.id.as_str() == route.backend)
     }
 
     /// Tries devices in the order that the router gives them.
@@ -170,7 +179,7 @@ impl Inner {
                 Arg::Read(storage, range) => storage.check_lost(range)?,
                 Arg::Part(storage, range) if !overwritten => storage.check_lost(range)?,
                 Arg::Write(storage) if !overwritten => storage.check_lost(&(0..storage.bytes))?,
-                Arg::Part(..) | Arg::Write(_) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+                Arg::Unbound | Arg::Part(..) | Arg::Write(_) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
             }
         }
         Ok(())
@@ -203,7 +212,7 @@ impl Inner {
                 .map(|arg| match arg {
                     Arg::Read(storage, range) | Arg::Part(storage, range) => storage.bytes_at(device.place, range),
                     Arg::Write(storage) => storage.bytes_at(device.place, &(0..storage.bytes)),
-                    Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => 0,
+                    Arg::Unbound | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => 0,
                 })
                 .sum();
             if here > best.0 {
@@ -214,7 +223,7 @@ impl Inner {
             total += match arg {
                 Arg::Read(storage, range) | Arg::Part(storage, range) => storage.bytes_at(Device::HOST, range),
                 Arg::Write(storage) => storage.bytes_at(Device::HOST, &(0..storage.bytes)),
-                Arg::Value(_) => 0,
+                Arg::Unbound | Arg::Value(_) => 0,
                 Arg::Bytes(bytes) => bytes.len() as u64,
                 Arg::Into(bytes) => bytes.len() as u64,
             };
@@ -341,6 +350,7 @@ impl Inner {
             contents.push(match arg {
                 Arg::Read(storage, range) | Arg::Part(storage, range) => read(storage, range.clone())?,
                 Arg::Write(storage) => read(storage, 0..storage.bytes)?,
+                Arg::Unbound => Vec::new(),
                 Arg::Value(bytes) => bytes.to_vec(),
                 Arg::Bytes(bytes) => bytes.to_vec(),
                 Arg::Into(bytes) => bytes.to_vec(),
@@ -387,6 +397,7 @@ impl Inner {
                         (&**storage, whole, true)
                     }
                 }
+                Arg::Unbound => return Err(not_bound(&core.slots[at].name)),
                 Arg::Value(bytes) => {
                     let make = || {
                         let memory = self.host.take(bytes.len() as u64, false)?;
@@ -463,7 +474,8 @@ impl Inner {
             },
             None => submit(pipeline, ready.plan.grid, pick.timed)?,
         };
-        let job = self.start_job(device, ticket, request.label.as_ref(), deps.parents.clone());
+        let parents = std::mem::take(&mut deps.parents);
+        let job = self.start_job(device, ticket, request.label.as_ref(), parents);
         if let Some(deadline) = deadline {
             self.watcher.end_at(deadline, &job)?;
         }
@@ -479,7 +491,7 @@ impl Inner {
                     storage.launched(&job, range, true);
                 }
                 Arg::Write(storage) => storage.launched(&job, &(0..storage.bytes), true),
-                Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+                Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
             }
         }
         self.note_timing(core, ready, &job, &pick, run, &deps);
@@ -644,7 +656,7 @@ impl Inner {
         let Ok(mut timings) = ready.timings.try_lock() else { return };
         let mut at = 0;
         while at < timings.len() {
-            match timings[at].0.poll_quietly() {
+            match timings[at].0.look_quietly() {
                 None => at += 1,
                 Some(good) => {
                     let (job, candidate) = timings.swap_remove(at);
@@ -709,7 +721,7 @@ impl Inner {
                 Arg::Part(storage, range) => storage.write(range.start, &result, deadline)?,
                 Arg::Into(bytes) => bytes.copy_from_slice(&result),
                 // What the kernel never writes may be bound to be read.
-                Arg::Read(..) | Arg::Value(_) | Arg::Bytes(_) => {}
+                Arg::Unbound | Arg::Read(..) | Arg::Value(_) | Arg::Bytes(_) => {}
             }
         }
         ready.runs.fetch_add(1, Ordering::Relaxed);
@@ -747,6 +759,12 @@ fn check_deadline(deadline: Option<Instant>) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+pub(crate) fn not_bound(name: &str) -> Error {
+    Diagnostic::new(&codes::engine::NOT_SET, format!("nothing is bound to buffer `{name}`"))
+        .with_fix("Bind an array with `bind`, or a value with `value`.")
+        .into()
 }
 
 fn unmovable() -> Error {

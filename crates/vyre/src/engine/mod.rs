@@ -27,7 +27,8 @@ use vyre_foundation::ir::Program;
 use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 
 use self::arrays::Arrays;
-pub(crate) use self::core::{Arg, Core, Ready, Request};
+pub(crate) use self::core::{Arg, Core, Ready, Request, ValueBytes};
+pub(crate) use self::dispatch::not_bound;
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
 pub use explain::{Choice, Explanation};

@@ -70,14 +70,19 @@ impl Job {
         }
     }
 
-    /// Whether it ended well; `None` while it is not over. Nobody is told.
-    pub(crate) fn poll_quietly(&self) -> Option<bool> {
-        self.look().map(|outcome| outcome.is_ok())
+    /// Whether it ended well; `None` while it is not known to be over. Nobody is told, and no device is asked.
+    pub(crate) fn look_quietly(&self) -> Option<bool> {
+        if self.is_known_over() { self.look().map(|outcome| outcome.is_ok()) } else { None }
     }
 
-    /// It is known to be done, and well.
+    /// It is known to be done, and well. Asks no device.
     pub(crate) fn is_good(&self) -> bool {
-        matches!(self.look(), Some(Ok(())))
+        self.is_known_over() && matches!(self.look(), Some(Ok(())))
+    }
+
+    /// The device is known to be done with it, whatever came of it. Asks no device, so it costs a launch nothing.
+    pub(crate) fn is_known_over(&self) -> bool {
+        self.is_settled() || self.device.backend.is_over(self.ticket)
     }
 
     /// Somebody has seen that it is over. Asks no device.
@@ -124,7 +129,9 @@ impl Job {
                 }
                 // A thread that settled it meanwhile came to the same answer.
                 let _ = self.state.compare_exchange(RUNNING, DONE, Ordering::AcqRel, Ordering::Acquire);
-                lock(&self.parents).clear();
+                if !parents.is_empty() {
+                    lock(&self.parents).clear();
+                }
                 Some(Ok(()))
             }
             Err(error) => Some(Err(self.fail(self.describe(error)))),
@@ -209,7 +216,7 @@ impl Jobs {
         for _ in 0..4 {
             let Some(mut job) = jobs.pop_front() else { break };
             match Arc::get_mut(&mut job) {
-                Some(old) if old.is_over() => {
+                Some(old) if old.is_known_over() => {
                     if let Some(error) = old.untold() {
                         notice(error);
                     }

@@ -100,7 +100,7 @@ impl Deps {
     }
 
     fn come_after(&mut self, device: &Device, job: &Job) {
-        if job.device.id == device.id && !job.is_over() {
+        if job.device.id == device.id && !job.is_known_over() {
             self.after_ticket(job.ticket);
             self.queue = Some(job.ticket.queue);
         }
@@ -132,7 +132,7 @@ fn remember(jobs: &mut SmallVec<[Arc<Job>; 2]>, job: &Arc<Job>) {
     match jobs.iter_mut().find(|known| same(known)) {
         Some(known) => *known = job.clone(),
         None => {
-            jobs.retain(|known| !known.is_over());
+            jobs.retain(|known| !known.is_known_over());
             jobs.push(job.clone());
         }
     }
@@ -299,7 +299,7 @@ impl Storage {
         }
         if let Some(moved) = state.places[place].as_ref().and_then(|place| place.moved)
             && device.place != Device::HOST
-            && matches!(device.backend.poll(moved), Ok(None))
+            && !device.backend.is_over(moved)
         {
             deps.after_ticket(moved);
         }
@@ -834,7 +834,7 @@ impl State {
     fn users(&mut self, place: usize) -> SmallVec<[Arc<Job>; 2]> {
         match self.places.get_mut(place) {
             Some(Some(place)) => {
-                place.users.retain(|user| !user.is_over());
+                place.users.retain(|user| !user.is_known_over());
                 place.users.clone()
             }
             _ => SmallVec::new(),
@@ -847,7 +847,7 @@ impl State {
             deps.come_after(device, user);
         }
         if let Some(Some(Place { moved: Some(moved), .. })) = self.places.get(device.place)
-            && matches!(device.backend.poll(*moved), Ok(None))
+            && !device.backend.is_over(*moved)
         {
             deps.after_ticket(*moved);
         }
@@ -881,7 +881,7 @@ impl Place {
                 engine.host.give(memory);
             }
             PlaceMemory::Device(device, block) => {
-                let users = self.users.iter().filter(|user| !user.is_over()).map(|user| user.ticket);
+                let users = self.users.iter().filter(|user| !user.is_known_over()).map(|user| user.ticket);
                 let users = users.chain(self.moved).collect();
                 device.memory.give(block, users);
             }

@@ -1,0 +1,259 @@
+//! Arrays: one value, wherever its copies are.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use vyre::Buffer;
+
+use crate::element::Element;
+use crate::error::{raised, refused};
+use crate::lent::Lent;
+
+/// How often a wait looks whether the user has pressed Ctrl-C.
+pub(crate) const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
+
+/// What an array's elements are.
+pub(crate) enum Kind {
+    Number(Element),
+    /// Structs, as a dtype of NumPy and its size.
+    Struct(Py<PyAny>, usize),
+}
+
+impl Kind {
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Kind::Number(element) => element.size,
+            Kind::Struct(_, size) => *size,
+        }
+    }
+
+    fn share(&self, py: Python<'_>) -> Kind {
+        match self {
+            Kind::Number(element) => Kind::Number(element.clone()),
+            Kind::Struct(dtype, size) => Kind::Struct(dtype.clone_ref(py), *size),
+        }
+    }
+}
+
+/// An array of numbers or structs that kernels work on. It may have copies on the host and on devices; the engine knows which are valid and
+/// moves what a launch needs when it needs it.
+#[pyclass(frozen, module = "vyre", name = "Array", weakref)]
+pub(crate) struct Array {
+    buffer: Mutex<Buffer>,
+    pub(crate) kind: Kind,
+    pub(crate) shape: Vec<usize>,
+}
+
+impl Array {
+    pub(crate) fn new(buffer: Buffer, kind: Kind, shape: Vec<usize>) -> Array {
+        Array { buffer: Mutex::new(buffer), kind, shape }
+    }
+
+    /// The bytes, for a launch that writes them. Taken without the interpreter's lock, since another thread may hold it for a while.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value as it is now.
+    pub(crate) fn value(&self, py: Python<'_>) -> Buffer {
+        match self.buffer.try_lock() {
+            Ok(buffer) => buffer.clone(),
+            Err(_) => py.detach(|| self.lock().clone()),
+        }
+    }
+
+    pub(crate) fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// An array of zeros, which take no memory until they are used.
+#[pyfunction]
+pub(crate) fn zeros(py: Python<'_>, shape: Vec<usize>, dtype: &Bound<'_, PyAny>) -> PyResult<Array> {
+    let kind = kind_of(dtype)?;
+    let bytes = shape.iter().try_fold(kind.size(), |bytes, extent| bytes.checked_mul(*extent));
+    let bytes =
+        bytes.ok_or_else(|| PyValueError::new_err("an array of this shape has more bytes than can be counted"))?;
+    Ok(Array::new(crate::engine(py)?.buffer(bytes as u64), kind, shape))
+}
+
+/// An array with the contents of a NumPy array, or of anything with the buffer protocol or DLPack. They are copied before this returns.
+#[pyfunction]
+pub(crate) fn from_host(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Array> {
+    let lent = Lent::new("the array", object, false)?;
+    let kind = match &lent.element {
+        Some(element) => Kind::Number(element.clone()),
+        None => kind_of(&object.getattr("dtype")?)?,
+    };
+    let (engine, slice) = (crate::engine(py)?, lent.slice());
+    #[allow(unsafe_code)]
+    // SAFETY: `lent` lives until this returns, and whoever lends an array to a call does not write it meanwhile.
+    let buffer = py.detach(|| engine.buffer_of(unsafe { slice.read() })).map_err(|error| raised(py, &error))?;
+    Ok(Array::new(buffer, kind, lent.shape.clone()))
+}
+
+/// What a dtype of NumPy, or the name of one, stands for.
+pub(crate) fn kind_of(dtype: &Bound<'_, PyAny>) -> PyResult<Kind> {
+    let py = dtype.py();
+    let dtype = py.import("numpy")?.call_method1("dtype", (dtype,))?;
+    if !dtype.getattr("fields")?.is_none() {
+        let size = dtype.getattr("itemsize")?.extract()?;
+        return Ok(Kind::Struct(dtype.unbind(), size));
+    }
+    let name: String = dtype.getattr("name")?.extract()?;
+    let is_native: bool = dtype.getattr("isnative")?.extract()?;
+    Element::named(&name).filter(|_| is_native).map(Kind::Number).ok_or_else(|| {
+        refused(
+            py,
+            format!("kernels have no elements of type {name}"),
+            "Use float32, int32, uint32, or one of the other types that the documentation lists.",
+        )
+    })
+}
+
+#[pymethods]
+impl Array {
+    /// The extents, the slowest first.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// NumPy's type of the elements.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.kind {
+            Kind::Number(element) => py.import("numpy")?.call_method1("dtype", (element.name,)),
+            Kind::Struct(dtype, _) => Ok(dtype.bind(py).clone()),
+        }
+    }
+
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements.
+    #[getter]
+    fn size(&self) -> usize {
+        self.elements()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.elements() * self.kind.size()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        self.shape.first().copied().ok_or_else(|| PyTypeError::new_err("an array without axes has no length"))
+    }
+
+    /// The contents as a NumPy array, after the work that they need. Ctrl-C ends the wait.
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let buffer = self.value(py);
+        loop {
+            let done = py.detach(|| buffer.wait_timeout(BETWEEN_SIGNALS)).map_err(|error| raised(py, &error))?;
+            if done {
+                break;
+            }
+            py.check_signals()?;
+        }
+        let array = py.import("numpy")?.call_method1("empty", (self.shape(py)?, self.dtype(py)?))?;
+        let lent = Lent::new("the result", &array, true)?;
+        let slice = lent.slice();
+        #[allow(unsafe_code)]
+        // SAFETY: `lent` lives until this returns, and nobody else knows of the new array.
+        py.detach(|| buffer.read_into(unsafe { slice.write() })).map_err(|error| raised(py, &error))?;
+        Ok(array)
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            return Err(PyValueError::new_err("the contents of a vyre array are always copied to NumPy"));
+        }
+        let array = self.numpy(py)?;
+        match dtype {
+            Some(dtype) => {
+                let options = PyDict::new(py);
+                options.set_item("copy", false)?;
+                array.call_method("astype", (dtype,), Some(&options))
+            }
+            None => Ok(array),
+        }
+    }
+
+    /// An array of the same value; neither sees what is written to the other. Nothing is copied until one of them is written.
+    fn copy(&self, py: Python<'_>) -> Array {
+        Array::new(self.value(py), self.kind.share(py), self.shape.clone())
+    }
+
+    /// The same value in another shape.
+    #[pyo3(signature = (*shape))]
+    fn reshape(&self, py: Python<'_>, shape: &Bound<'_, PyTuple>) -> PyResult<Array> {
+        let mut wanted: Vec<isize> = match shape.get_item(0).and_then(|first| first.extract()) {
+            Ok(list) if shape.len() == 1 => list,
+            _ => shape.extract()?,
+        };
+        let known: isize = wanted.iter().filter(|extent| **extent >= 0).product();
+        if let [open] =
+            wanted.iter().enumerate().filter(|(_, extent)| **extent < 0).map(|(at, _)| at).collect::<Vec<_>>()[..]
+            && known > 0
+        {
+            wanted[open] = self.elements() as isize / known;
+        }
+        let shape: Option<Vec<usize>> = wanted.iter().map(|&extent| usize::try_from(extent).ok()).collect();
+        let fits = |shape: &Vec<usize>| {
+            shape.iter().try_fold(1usize, |product, &extent| product.checked_mul(extent)) == Some(self.elements())
+        };
+        let shape = shape.filter(fits).ok_or_else(|| {
+            PyValueError::new_err(format!("{} elements can't have the shape {wanted:?}", self.elements()))
+        })?;
+        Ok(Array::new(self.value(py), self.kind.share(py), shape))
+    }
+
+    /// Replaces all elements.
+    fn write(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<()> {
+        let numpy = py.import("numpy")?;
+        let values = numpy.call_method1("asarray", (values, self.dtype(py)?))?;
+        let values = numpy.call_method1("broadcast_to", (values, self.shape(py)?))?;
+        let lent = Lent::new("the values", &values, false)?;
+        let slice = lent.slice();
+        #[allow(unsafe_code)]
+        // SAFETY: `lent` lives until this returns.
+        py.detach(|| self.lock().write(unsafe { slice.read() })).map_err(|error| raised(py, &error))
+    }
+
+    /// A part of the contents, as NumPy gives it.
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.numpy(py)?.get_item(key)
+    }
+
+    /// Writes a part, as NumPy does.
+    fn __setitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
+        let array = self.numpy(py)?;
+        array.set_item(key, values)?;
+        self.write(py, &array)
+    }
+
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.numpy(py)?.call_method0("tolist")
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("vyre.Array(shape={}, dtype={})", self.shape(py)?.repr()?, self.dtype(py)?.str()?))
+    }
+
+    /// Arrays pickle by their contents.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>,))> {
+        Ok((py.import("vyre")?.getattr("array")?, (self.numpy(py)?,)))
+    }
+}

@@ -1,0 +1,677 @@
+//! Kernels and their calls.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use vyre::ir::{BufferKind, TypeDef};
+use vyre::launch::{BufferShape, shape_of};
+use vyre::specialization::SpecValue;
+use vyre::{Buffer, DataType, DispatchConfig, Engine, ImportOptions, Program};
+
+use crate::array::{Array, Kind, kind_of};
+use crate::element::Element;
+use crate::error::{raised, refused};
+use crate::launch::{Launch, limit};
+use crate::lent::{Lent, Slice};
+
+/// One buffer of a kernel, in binding order.
+struct Slot {
+    name: String,
+    kind: BufferKind,
+    ty: DataType,
+    shape: BufferShape,
+    is_struct: bool,
+}
+
+/// A compute kernel: a program, the values of its constants, and how it is to be launched. It does not change; methods give new ones.
+#[pyclass(frozen, module = "vyre", name = "Kernel", weakref)]
+pub(crate) struct Kernel {
+    source: String,
+    entry: Option<String>,
+    file: Option<String>,
+    program: Program,
+    slots: Vec<Slot>,
+    config: DispatchConfig,
+    device: Option<String>,
+    grid: Option<[u32; 3]>,
+    /// The kernel on the engine of this process.
+    ready: Mutex<Option<(u32, vyre::Kernel)>>,
+}
+
+/// What is bound to a buffer.
+enum Given {
+    /// A value of an array, as it is now.
+    Value(Buffer),
+    /// An array that is written.
+    Written(Py<Array>),
+    /// Memory of the host for the time of the call.
+    Lent(Lent, bool),
+    /// The bytes of a number or a struct.
+    Bytes(Vec<u8>),
+    /// A result that the call makes; its size is known when all others are.
+    Open,
+}
+
+impl Kernel {
+    fn with(&self, change: impl FnOnce(&mut Kernel) -> PyResult<()>) -> PyResult<Kernel> {
+        let slots = self.slots.iter().map(|slot| Slot {
+            name: slot.name.clone(),
+            kind: slot.kind,
+            ty: slot.ty.clone(),
+            shape: slot.shape,
+            is_struct: slot.is_struct,
+        });
+        let mut kernel = Kernel {
+            source: self.source.clone(),
+            entry: self.entry.clone(),
+            file: self.file.clone(),
+            program: self.program.clone(),
+            slots: slots.collect(),
+            config: self.config.clone(),
+            device: self.device.clone(),
+            grid: self.grid,
+            ready: Mutex::new(None),
+        };
+        change(&mut kernel)?;
+        Ok(kernel)
+    }
+
+    /// The kernel on the engine of this process.
+    fn ready(&self, py: Python<'_>) -> PyResult<(Engine, vyre::Kernel)> {
+        let engine = crate::engine(py)?;
+        let process = std::process::id();
+        let mut ready = self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((owner, kernel)) = &*ready
+            && *owner == process
+        {
+            return Ok((engine, kernel.clone()));
+        }
+        let made = engine.kernel_with(&self.program, &self.config).and_then(|kernel| match &self.device {
+            Some(device) => kernel.on(device),
+            None => Ok(kernel),
+        });
+        let kernel = made.map_err(|error| raised(py, &error))?;
+        std::mem::forget(ready.replace((process, kernel.clone())));
+        Ok((engine, kernel))
+    }
+
+    fn set_constant(&self, config: &mut DispatchConfig, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let known = self.program.constants().iter().find(|constant| constant.name.as_str() == name);
+        let Some(constant) = known else {
+            let buffers: Vec<&str> = self.slots.iter().map(|slot| slot.name.as_str()).collect();
+            let constants: Vec<&str> = self.program.constants().iter().map(|constant| constant.name.as_str()).collect();
+            let list = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(PyTypeError::new_err(format!(
+                "`{name}` is neither a buffer nor a constant of `{}`; buffers: {}; constants: {}",
+                self.program.name(),
+                list(buffers),
+                list(constants)
+            )));
+        };
+        let value = match constant.default.data_type() {
+            DataType::Bool => SpecValue::Bool(value.extract()?),
+            DataType::U32 => SpecValue::U32(value.extract()?),
+            DataType::I32 => SpecValue::I32(value.extract()?),
+            _ => SpecValue::F32(value.extract()?),
+        };
+        config.specialization.insert(name, value);
+        Ok(())
+    }
+
+    /// What an argument is for a buffer.
+    fn given(&self, slot: &Slot, object: &Bound<'_, PyAny>, owned: bool) -> PyResult<Given> {
+        let py = object.py();
+        let writes = slot.kind.is_result();
+        if let Ok(array) = object.cast::<Array>() {
+            let held = array.get();
+            self.check(py, slot, &held.kind, held.shape.last().copied())?;
+            return Ok(match writes {
+                true => Given::Written(array.clone().unbind()),
+                false => Given::Value(held.value(py)),
+            });
+        }
+        if !writes && let Some(bytes) = self.number(slot, object)? {
+            return Ok(Given::Bytes(bytes));
+        }
+        if owned && writes {
+            return Err(refused(
+                py,
+                format!("`{}` is written after the call has returned, so it can't be memory of the host", slot.name),
+                "Pass an array of vyre, or call the kernel instead of launching it.",
+            ));
+        }
+        let lent = Lent::new(&slot.name, object, writes)?;
+        let kind = match &lent.element {
+            Some(element) => Kind::Number(element.clone()),
+            None => kind_of(&object.getattr("dtype")?)?,
+        };
+        self.check(py, slot, &kind, lent.shape.last().copied())?;
+        Ok(Given::Lent(lent, writes))
+    }
+
+    /// Refuses elements that are not those of a buffer.
+    fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, last: Option<usize>) -> PyResult<()> {
+        let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(element, _)| element);
+        match kind {
+            Kind::Number(element) if slot.is_struct => Err(refused(
+                py,
+                format!("buffer `{}` holds structs, but an array of {} was given", slot.name, element.name),
+                &format!("Make an array with `dtype=kernel.dtype({:?})`.", slot.name),
+            )),
+            Kind::Number(element) => {
+                let wanted = Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
+                if element.ty != scalar {
+                    return Err(refused(
+                        py,
+                        format!("buffer `{}` holds {wanted}, but an array of {} was given", slot.name, element.name),
+                        &format!("Convert it first: `x.astype(numpy.{wanted})`."),
+                    ));
+                }
+                if let Some((_, 3)) = slot.ty.as_vector()
+                    && last != Some(4)
+                {
+                    return Err(refused(
+                        py,
+                        format!("buffer `{}` holds vectors of three, which take the room of four", slot.name),
+                        "Pass an array whose last axis is 4; the fourth number means nothing.",
+                    ));
+                }
+                Ok(())
+            }
+            Kind::Struct(dtype, _) => {
+                if slot.is_struct {
+                    let wanted = self.dtype_of(py, slot)?;
+                    if dtype.bind(py).eq(&wanted)? {
+                        return Ok(());
+                    }
+                }
+                Err(refused(
+                    py,
+                    format!(
+                        "buffer `{}` holds {}, but an array of {} was given",
+                        slot.name,
+                        slot.ty,
+                        dtype.bind(py).str()?
+                    ),
+                    &format!(
+                        "Make the array with `dtype=kernel.dtype({:?})`, which has the kernel's layout.",
+                        slot.name
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// A number, or the members of a struct, for a buffer that holds one.
+    fn number(&self, slot: &Slot, object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+        let py = object.py();
+        let is_members = object.is_instance_of::<PyDict>() || object.is_instance_of::<PyTuple>();
+        if slot.is_struct && is_members {
+            let dtype = self.dtype_of(py, slot)?;
+            let bytes = py.import("vyre._layout")?.call_method1("pack", (&slot.name, dtype, object))?;
+            return Ok(Some(bytes.extract()?));
+        }
+        if slot.is_struct
+            || !(object.is_instance_of::<pyo3::types::PyInt>() || object.is_instance_of::<pyo3::types::PyFloat>())
+        {
+            return Ok(None);
+        }
+        let Some(element) = Element::of(&slot.ty) else { return Ok(None) };
+        let number = py.import("numpy")?.getattr(element.name)?.call1((object,))?;
+        Ok(Some(number.call_method0("tobytes")?.extract()?))
+    }
+
+    /// NumPy's type of a buffer's elements.
+    fn dtype_of<'py>(&self, py: Python<'py>, slot: &Slot) -> PyResult<Bound<'py, PyAny>> {
+        dtype(py, self.program.types(), &slot.ty)
+    }
+
+    /// Arguments by slot.
+    fn arguments<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+        owned: bool,
+    ) -> PyResult<(Vec<Given>, Option<Kernel>)> {
+        let mut given: Vec<Option<Given>> = self.slots.iter().map(|_| None).collect();
+        if args.len() > self.slots.len() {
+            let message =
+                format!("`{}` has {} buffers, but {} were given", self.program.name(), self.slots.len(), args.len());
+            return Err(PyTypeError::new_err(message));
+        }
+        for (at, object) in args.iter().enumerate() {
+            given[at] = Some(self.given(&self.slots[at], &object, owned)?);
+        }
+        let mut config: Option<DispatchConfig> = None;
+        for (name, object) in named.into_iter().flatten() {
+            let name: String = name.extract()?;
+            match self.slots.iter().position(|slot| slot.name == name) {
+                Some(at) if given[at].is_some() => {
+                    return Err(PyTypeError::new_err(format!("`{name}` was given twice")));
+                }
+                Some(at) => given[at] = Some(self.given(&self.slots[at], &object, owned)?),
+                None => {
+                    let config = config.get_or_insert_with(|| self.config.clone());
+                    self.set_constant(config, &name, &object)?;
+                }
+            }
+        }
+        let mut all = Vec::new();
+        for (slot, given) in self.slots.iter().zip(given) {
+            all.push(match given {
+                Some(given) => given,
+                None if slot.kind == BufferKind::Output => Given::Open,
+                None => {
+                    let message = format!("`{}` needs `{}`, which was not given", self.program.name(), slot.name);
+                    return Err(PyTypeError::new_err(message));
+                }
+            });
+        }
+        let other = match config {
+            Some(config) => Some(self.with(|kernel| {
+                kernel.config = config;
+                Ok(())
+            })?),
+            None => None,
+        };
+        Ok((all, other))
+    }
+
+    /// Makes the results that were left out: as large as the kernel says for the inputs.
+    fn open_results(&self, py: Python<'_>, engine: &Engine, given: &mut [Given]) -> PyResult<Vec<Py<Array>>> {
+        if !given.iter().any(|given| matches!(given, Given::Open)) {
+            return Ok(Vec::new());
+        }
+        let valid = self.program.validate().map_err(|problems| raised(py, &vyre::Error::from(problems.to_vec())))?;
+        let mut config = self.config.clone();
+        config.grid_override = self.grid.or(config.grid_override);
+        // The contents of lent inputs are at hand; a kernel may compare its ids with a number in one.
+        let (mut sizes, mut contents) = (Vec::new(), Vec::new());
+        for (slot, given) in self.slots.iter().zip(given.iter()) {
+            let bytes = match given {
+                Given::Value(buffer) => buffer.bytes(),
+                Given::Written(array) => array.get().lock().bytes(),
+                Given::Lent(lent, _) => lent.bytes() as u64,
+                Given::Bytes(bytes) => bytes.len() as u64,
+                Given::Open => continue,
+            };
+            if slot.kind.is_input() {
+                sizes.push(bytes);
+                contents.push(match given {
+                    #[allow(unsafe_code)]
+                    // SAFETY: the memory is lent until the call is over.
+                    Given::Lent(lent, _) => Some(unsafe { lent.slice().read() }),
+                    Given::Bytes(bytes) => Some(bytes.as_slice()),
+                    _ => None,
+                });
+            } else {
+                config.output_elements.insert(slot.name.clone(), slot.shape.elements_in(bytes));
+            }
+        }
+        let plan =
+            vyre::plan_with(&valid, &sizes, &contents, &config).map_err(|problem| raised(py, &problem.into()))?;
+        let mut made = Vec::new();
+        for ((slot, given), &bytes) in self.slots.iter().zip(given.iter_mut()).zip(&plan.buffer_bytes) {
+            if matches!(given, Given::Open) {
+                let kind = kind_of(&element_dtype(py, self.program.types(), &slot.ty)?)?;
+                let lanes = match slot.ty.as_vector() {
+                    Some((_, 3)) => 4,
+                    Some((_, lanes)) => lanes as usize,
+                    None => 1,
+                };
+                let elements = bytes as usize / kind.size().max(1) / lanes;
+                let shape = if lanes > 1 { vec![elements, lanes] } else { vec![elements] };
+                let array = Py::new(py, Array::new(engine.buffer(bytes), kind, shape))?;
+                made.push(array.clone_ref(py));
+                *given = Given::Written(array);
+            }
+        }
+        Ok(made)
+    }
+
+    /// One launch; the results that the call made.
+    fn start<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+        owned: bool,
+    ) -> PyResult<(vyre::Launch, Vec<Py<Array>>)> {
+        let py = args.py();
+        let (mut given, other) = self.arguments(args, named, owned)?;
+        let this = other.as_ref().unwrap_or(self);
+        let (engine, kernel) = this.ready(py)?;
+        let made = this.open_results(py, &engine, &mut given)?;
+        check_overlaps(py, &this.slots, &given)?;
+        // From here on without the interpreter's lock: what is lent, and handles of arrays.
+        enum Part<'a> {
+            Value(&'a Buffer),
+            Written(&'a Array),
+            Read(Slice),
+            Write(Slice),
+            Bytes(&'a [u8]),
+        }
+        let mut parts: Vec<(&str, Part<'_>)> = Vec::new();
+        for (slot, given) in this.slots.iter().zip(&given) {
+            let part = match given {
+                Given::Value(buffer) => Part::Value(buffer),
+                Given::Written(array) => Part::Written(array.get()),
+                Given::Lent(lent, true) => Part::Write(lent.slice()),
+                Given::Lent(lent, false) => Part::Read(lent.slice()),
+                Given::Bytes(bytes) => Part::Bytes(bytes),
+                Given::Open => continue,
+            };
+            parts.push((&slot.name, part));
+        }
+        let grid = this.grid;
+        let launched = py.detach(move || {
+            // Everybody takes the arrays of a launch in the same order, so that no two wait for each other.
+            let mut written: Vec<&Array> = parts
+                .iter()
+                .filter_map(|(_, part)| if let Part::Written(array) = part { Some(*array) } else { None })
+                .collect();
+            written.sort_by_key(|array| std::ptr::from_ref(*array).addr());
+            let mut guards: Vec<(&Array, _)> = written.into_iter().map(|array| (array, array.lock())).collect();
+            let mut call = kernel.call().cancellable();
+            if let Some(grid) = grid {
+                call = call.grid(grid);
+            }
+            let mut locked: Vec<(&Array, Option<&mut Buffer>)> =
+                guards.iter_mut().map(|(array, guard)| (*array, Some(&mut **guard))).collect();
+            for (name, part) in &parts {
+                call = match part {
+                    Part::Value(buffer) => call.bind(name, *buffer),
+                    Part::Written(array) => {
+                        let found = locked.iter_mut().find(|(known, _)| std::ptr::eq(*known, *array));
+                        match found.and_then(|(_, buffer)| buffer.take()) {
+                            Some(buffer) => call.bind(name, buffer),
+                            None => call,
+                        }
+                    }
+                    #[allow(unsafe_code)]
+                    // SAFETY: a launch with memory of the caller returns when the work is over, and `given` lives longer.
+                    Part::Read(slice) => call.bytes(name, unsafe { slice.read() }),
+                    #[allow(unsafe_code)]
+                    // SAFETY: as above; no two of them overlap.
+                    Part::Write(slice) => call.bytes_mut(name, unsafe { slice.write() }),
+                    Part::Bytes(bytes) => call.value_bytes(name, bytes),
+                };
+            }
+            call.launch()
+        });
+        Ok((launched.map_err(|error| raised(py, &error))?, made))
+    }
+}
+
+/// Refuses memory that is written and bound a second time.
+fn check_overlaps(py: Python<'_>, slots: &[Slot], given: &[Given]) -> PyResult<()> {
+    for (at, one) in given.iter().enumerate() {
+        for (other_at, other) in given.iter().enumerate().skip(at + 1) {
+            let clash = match (one, other) {
+                (Given::Written(a), Given::Written(b)) => a.is(b),
+                (Given::Lent(a, a_written), Given::Lent(b, b_written)) => {
+                    (*a_written || *b_written) && a.slice().overlaps(b.slice())
+                }
+                _ => false,
+            };
+            if clash {
+                return Err(refused(
+                    py,
+                    format!(
+                        "`{}` and `{}` are the same memory, and the kernel writes it",
+                        slots[at].name, slots[other_at].name
+                    ),
+                    "Give each buffer memory of its own.",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// NumPy's type of a number, or of a struct with its layout.
+fn dtype<'py>(py: Python<'py>, types: &[TypeDef], ty: &DataType) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = py.import("numpy")?;
+    if let Some((element, lanes)) = ty.as_vector() {
+        return numpy.call_method1("dtype", ((dtype(py, types, &element)?, (lanes,)),));
+    }
+    let DataType::Handle(id) = ty else {
+        let name = Element::of(ty).map_or_else(|| ty.to_string(), |element| element.name.to_owned());
+        return numpy.call_method1("dtype", (name,));
+    };
+    match types.get(id.0 as usize) {
+        Some(TypeDef::Struct { members, size, .. }) => {
+            let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
+            for member in members {
+                names.append(member.name.as_str())?;
+                formats.append(dtype(py, types, &member.ty)?)?;
+                offsets.append(member.offset)?;
+            }
+            let all = PyDict::new(py);
+            all.set_item("names", names)?;
+            all.set_item("formats", formats)?;
+            all.set_item("offsets", offsets)?;
+            all.set_item("itemsize", *size)?;
+            numpy.call_method1("dtype", (all,))
+        }
+        Some(TypeDef::Array { element, count: vyre::ir::Count::Fixed(count), .. }) => {
+            numpy.call_method1("dtype", ((dtype(py, types, element)?, (*count,)),))
+        }
+        _ => Err(refused(py, format!("{ty} has no fixed size"), "Bind bytes instead.")),
+    }
+}
+
+/// The type of the array that holds a buffer's elements: vectors are an axis of it.
+fn element_dtype<'py>(py: Python<'py>, types: &[TypeDef], ty: &DataType) -> PyResult<Bound<'py, PyAny>> {
+    match ty.as_vector() {
+        Some((element, _)) => dtype(py, types, &element),
+        None => dtype(py, types, ty),
+    }
+}
+
+/// One result as it is, several as a tuple.
+fn results(py: Python<'_>, made: Vec<Py<Array>>) -> PyResult<Py<PyAny>> {
+    match <[Py<Array>; 1]>::try_from(made) {
+        Ok([one]) => Ok(one.into_any()),
+        Err(none) if none.is_empty() => Ok(py.None()),
+        Err(several) => Ok(PyTuple::new(py, several)?.into_any().unbind()),
+    }
+}
+
+#[pymethods]
+impl Kernel {
+    /// A kernel of a WGSL text.
+    #[new]
+    #[pyo3(signature = (source, entry=None, file=None, overrides=None))]
+    fn new(
+        py: Python<'_>,
+        source: String,
+        entry: Option<String>,
+        file: Option<String>,
+        overrides: Option<std::collections::BTreeMap<String, f64>>,
+    ) -> PyResult<Kernel> {
+        let mut options = ImportOptions::default();
+        options.entry.clone_from(&entry);
+        options.file.clone_from(&file);
+        options.overrides = overrides.unwrap_or_default();
+        let program =
+            py.detach(|| vyre::import_wgsl(&source, &options)).map_err(|problems| raised(py, &problems.into()))?;
+        let mut slots = Vec::new();
+        for index in program.binding_order() {
+            let buffer = &program.buffers()[index];
+            slots.push(Slot {
+                name: buffer.name.as_str().to_owned(),
+                kind: buffer.kind,
+                ty: buffer.ty.clone(),
+                shape: shape_of(&program, index).map_err(|problem| raised(py, &problem.into()))?,
+                is_struct: matches!(buffer.ty, DataType::Handle(_)),
+            });
+        }
+        Ok(Kernel {
+            source,
+            entry,
+            file,
+            program,
+            slots,
+            config: DispatchConfig::default(),
+            device: None,
+            grid: None,
+            ready: Mutex::new(None),
+        })
+    }
+
+    /// Runs the kernel on arrays, in the order of its bindings or by name; constants are set by name, too. Results that are left out are
+    /// made, and given back. Where memory of NumPy is among the arguments, the call returns when the work is done.
+    #[pyo3(signature = (*args, **named))]
+    fn __call__<'py>(&self, args: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> PyResult<Py<PyAny>> {
+        let (launch, made) = self.start(args, named, false)?;
+        drop(launch);
+        results(args.py(), made)
+    }
+
+    /// Starts the kernel and gives a handle that can be awaited, waited for, or cancelled.
+    #[pyo3(signature = (*args, **named))]
+    fn launch<'py>(&self, args: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> PyResult<Launch> {
+        let (launch, made) = self.start(args, named, true)?;
+        Ok(Launch::new(launch, results(args.py(), made)?))
+    }
+
+    /// The kernel with this many workgroups: `kernel[64](…)`, `kernel[8, 8](…)`.
+    fn __getitem__(&self, grid: &Bound<'_, PyAny>) -> PyResult<Kernel> {
+        let extents: Vec<u32> = match grid.extract::<u32>() {
+            Ok(one) => vec![one],
+            Err(_) => grid.extract()?,
+        };
+        let grid = axes(&extents)?;
+        self.with(|kernel| {
+            kernel.grid = Some(grid);
+            Ok(())
+        })
+    }
+
+    /// The kernel with so many invocations that have something to do, per axis.
+    #[pyo3(signature = (*extents))]
+    fn domain(&self, extents: Vec<u32>) -> PyResult<Kernel> {
+        let domain = axes(&extents)?.map(u64::from);
+        self.with(|kernel| {
+            kernel.config.domain_override = Some(domain);
+            Ok(())
+        })
+    }
+
+    /// The kernel with other values of its constants.
+    #[pyo3(signature = (**constants))]
+    fn set(&self, constants: Option<&Bound<'_, PyDict>>) -> PyResult<Kernel> {
+        self.with(|kernel| {
+            let mut config = kernel.config.clone();
+            for (name, value) in constants.into_iter().flatten() {
+                self.set_constant(&mut config, &name.extract::<String>()?, &value)?;
+            }
+            kernel.config = config;
+            Ok(())
+        })
+    }
+
+    /// The kernel on one device and no other.
+    fn on(&self, device: &str) -> PyResult<Kernel> {
+        self.with(|kernel| {
+            kernel.device = Some(device.to_owned());
+            Ok(())
+        })
+    }
+
+    /// The kernel with a limit, in seconds, for each of its launches.
+    fn timeout(&self, seconds: f64) -> PyResult<Kernel> {
+        let limit: Duration = limit(seconds)?;
+        self.with(|kernel| {
+            kernel.config.timeout = Some(limit);
+            Ok(())
+        })
+    }
+
+    /// What was chosen for its latest launch, what else was possible, and on what evidence, as JSON.
+    fn _explain(&self, py: Python<'_>) -> PyResult<String> {
+        let (_, kernel) = self.ready(py)?;
+        let explained = py.detach(|| kernel.explain());
+        serde_json::to_string(&explained).map_err(|error| PyTypeError::new_err(error.to_string()))
+    }
+
+    /// The same as text.
+    fn _explain_text(&self, py: Python<'_>) -> PyResult<String> {
+        let (_, kernel) = self.ready(py)?;
+        Ok(py.detach(|| kernel.explain().to_string()))
+    }
+
+    /// NumPy's type of a buffer's elements, for structs with the kernel's layout.
+    fn dtype<'py>(&self, py: Python<'py>, buffer: &str) -> PyResult<Bound<'py, PyAny>> {
+        match self.slots.iter().find(|slot| slot.name == buffer) {
+            Some(slot) => self.dtype_of(py, slot),
+            None => Err(pyo3::exceptions::PyKeyError::new_err(buffer.to_owned())),
+        }
+    }
+
+    /// Names of the buffers, in the order of their bindings.
+    #[getter]
+    fn buffers(&self) -> Vec<&str> {
+        self.slots.iter().map(|slot| slot.name.as_str()).collect()
+    }
+
+    /// Names of the constants that can be set.
+    #[getter]
+    fn constants(&self) -> Vec<&str> {
+        self.program.constants().iter().map(|constant| constant.name.as_str()).collect()
+    }
+
+    /// The entry point.
+    #[getter]
+    fn name(&self) -> &str {
+        self.program.name()
+    }
+
+    #[getter]
+    fn source(&self) -> &str {
+        &self.source
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<vyre.Kernel {}({})>", self.program.name(), self.buffers().join(", "))
+    }
+
+    /// Kernels pickle by content.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let constants = PyDict::new(py);
+        for (name, value) in self.config.specialization.iter() {
+            match value {
+                SpecValue::U32(value) => constants.set_item(name, value)?,
+                SpecValue::I32(value) => constants.set_item(name, value)?,
+                SpecValue::F32(value) => constants.set_item(name, value)?,
+                SpecValue::Bool(value) => constants.set_item(name, value)?,
+                _ => {}
+            }
+        }
+        let timeout = self.config.timeout.map(|timeout| timeout.as_secs_f64());
+        let state = (
+            &self.source,
+            &self.entry,
+            &self.file,
+            constants,
+            &self.device,
+            self.grid,
+            self.config.domain_override,
+            timeout,
+        );
+        Ok((py.import("vyre._kernels")?.getattr("restore")?, state.into_pyobject(py)?))
+    }
+}
+
+/// One to three extents as three.
+fn axes(extents: &[u32]) -> PyResult<[u32; 3]> {
+    match *extents {
+        [x] => Ok([x, 1, 1]),
+        [x, y] => Ok([x, y, 1]),
+        [x, y, z] => Ok([x, y, z]),
+        _ => Err(PyTypeError::new_err("a launch has one to three axes")),
+    }
+}

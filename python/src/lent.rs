@@ -1,0 +1,136 @@
+//! Memory of Python objects that is lent to a call: NumPy arrays, and whatever else has the buffer protocol.
+#![allow(unsafe_code)]
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+
+use crate::element::Element;
+use crate::error::refused;
+
+/// An object's memory for as long as this lives. The object keeps it where it is, and keeps its size.
+pub(crate) struct Lent {
+    buffer: PyUntypedBuffer,
+    /// `None` where the elements are structs.
+    pub(crate) element: Option<Element>,
+    pub(crate) shape: Vec<usize>,
+}
+
+impl Lent {
+    /// The memory of an object, where it has the buffer protocol and its elements lie one behind another. Others are copied by NumPy
+    /// first, unless they are to be written.
+    pub(crate) fn new(name: &str, object: &Bound<'_, PyAny>, write: bool) -> PyResult<Lent> {
+        let py = object.py();
+        let object = as_buffer(object, name)?;
+        let mut buffer = PyUntypedBuffer::get(&object)?;
+        if write && buffer.readonly() {
+            return Err(refused(
+                py,
+                format!("the kernel writes `{name}`, but the array is read-only"),
+                "Pass an array that can be written, such as a copy: `x.copy()`.",
+            ));
+        }
+        if !buffer.is_c_contiguous() {
+            if write {
+                return Err(refused(
+                    py,
+                    format!("the kernel writes `{name}`, but the elements of the array do not lie one behind another"),
+                    "Pass a contiguous array, `numpy.ascontiguousarray(x)`, and copy the result back yourself.",
+                ));
+            }
+            let copy = py.import("numpy")?.call_method1("ascontiguousarray", (&object,))?;
+            buffer = PyUntypedBuffer::get(&copy)?;
+        }
+        let format = buffer.format().to_bytes();
+        let element = Element::of_format(format, buffer.item_size());
+        if element.is_none() && !format.starts_with(b"T{") {
+            let told = object.getattr("dtype").and_then(|dtype| Ok(dtype.str()?.to_string()));
+            let told = told.unwrap_or_else(|_| String::from_utf8_lossy(format).into_owned());
+            return Err(refused(
+                py,
+                format!("kernels have no elements of type {told}, which `{name}` holds"),
+                "Convert it first, for example with `x.astype(numpy.float32)`.",
+            ));
+        }
+        let shape = buffer.shape().to_vec();
+        Ok(Lent { buffer, element, shape })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len_bytes()
+    }
+
+    /// The bytes. Whoever asks holds this until the call is over, and nobody else writes them meanwhile: that is what lending an array
+    /// to a call means in Python, as in NumPy's own functions that release the interpreter's lock.
+    pub(crate) fn slice(&self) -> Slice {
+        Slice { at: self.buffer.buf_ptr().cast(), bytes: self.bytes() }
+    }
+}
+
+/// The same memory without the interpreter's lock.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    at: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is memory like any other; see `Lent::slice` for who uses it when.
+unsafe impl Send for Slice {}
+// SAFETY: as above.
+unsafe impl Sync for Slice {}
+
+impl Slice {
+    /// # Safety
+    /// The [`Lent`] lives longer, and nobody writes the memory meanwhile.
+    pub(crate) unsafe fn read<'a>(self) -> &'a [u8] {
+        if self.bytes == 0 {
+            return &[];
+        }
+        // SAFETY: the object lends so many bytes there; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at, self.bytes) }
+    }
+
+    /// # Safety
+    /// As for `read`, and nobody else uses the memory meanwhile.
+    pub(crate) unsafe fn write<'a>(self) -> &'a mut [u8] {
+        if self.bytes == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above; the object said that it may be written.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
+    }
+
+    pub(crate) fn overlaps(self, other: Slice) -> bool {
+        let (a, b) = (self.at.addr(), other.at.addr());
+        a < b + other.bytes && b < a + self.bytes
+    }
+}
+
+/// An object with the buffer protocol for one that may have another way to its memory.
+fn as_buffer<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    // SAFETY: the object is alive.
+    if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
+        return Ok(object.clone());
+    }
+    let numpy = py.import("numpy")?;
+    if object.hasattr("__dlpack__")? {
+        const CPU: i32 = 1;
+        let device: (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+        if device.0 != CPU {
+            return Err(refused(
+                py,
+                format!("`{name}` lives on a device, and memory of other libraries there can't be bound yet"),
+                "Bring it to the host first, or make it an array of vyre: `vyre.array(x.cpu())`.",
+            ));
+        }
+        return numpy.call_method1("from_dlpack", (object,));
+    }
+    if object.hasattr("__array_interface__")? || object.hasattr("__array__")? {
+        return numpy.call_method1("asarray", (object,));
+    }
+    Err(refused(
+        py,
+        format!("`{name}` was given {}, which is no array", object.get_type().name()?),
+        "Pass a NumPy array, an array of vyre, or anything with DLPack.",
+    ))
+}

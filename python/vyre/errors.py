@@ -1,0 +1,71 @@
+"""What can go wrong, as exceptions. Each has a stable ``code``, the ``message``, a ``fix``, and ``place``: line and column in the source."""
+
+from __future__ import annotations
+
+__all__ = ["VyreError", "InvalidUse", "LaunchTimeout", "LaunchCancelled", "OutOfMemory", "KernelError", "DeviceLost"]
+
+
+class VyreError(Exception):
+    """Something was refused or failed."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        fix: str = "",
+        shown: str | None = None,
+        place: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(shown if shown is not None else f"{code}: {message} Fix: {fix}")
+        self.code = code
+        self.message = message
+        self.fix = fix
+        self.place = place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message, self.fix, str(self), self.place)
+
+
+class InvalidUse(VyreError, ValueError):
+    """The arguments are wrong; no other device would take them."""
+
+
+class KernelError(VyreError, ValueError):
+    """The kernel's source is wrong."""
+
+
+class LaunchTimeout(VyreError, TimeoutError):
+    """A launch was stopped at its time limit; what it would have written is lost."""
+
+
+class LaunchCancelled(VyreError):
+    """A launch was cancelled; what it would have written is lost."""
+
+
+class OutOfMemory(VyreError, MemoryError):
+    """There is no room, on a device or on the host."""
+
+
+class DeviceLost(VyreError):
+    """A device does not answer any more, and what only it had is lost."""
+
+
+_BY_CODE: dict[str, type[VyreError]] = {
+    "V0706": LaunchTimeout,
+    "V0707": OutOfMemory,
+    "V1309": LaunchCancelled,
+}
+
+
+def _class_of(code: str, kind: str, place: tuple[int, int] | None) -> type[VyreError]:
+    if found := _BY_CODE.get(code):
+        return found
+    if place is not None:
+        return KernelError
+    return {"Caller": InvalidUse, "Busy": OutOfMemory, "Device": DeviceLost}.get(kind, VyreError)
+
+
+def _from_native(
+    code: str, message: str, fix: str, shown: str, kind: str, place: tuple[int, int] | None
+) -> VyreError:
+    return _class_of(code, kind, place)(code, message, fix, shown, place)
