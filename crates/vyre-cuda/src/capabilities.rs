@@ -11,8 +11,8 @@ use crate::launch::ALIGNMENT;
 use crate::ptx::TENSOR_CORES;
 use crate::queue::QUEUES;
 
-/// A digest of the sources that make PTX of a program, so that a change of them makes stored code of earlier ones unknown.
-const SOURCES: &str = env!("VYRE_CUDA_SOURCES");
+/// A digest of the sources that make PTX of a kernel, so that a change of them makes stored code of earlier ones unknown.
+const SOURCE_DIGEST: &str = env!("VYRE_CUDA_SOURCES");
 
 pub(crate) fn capabilities(api: &Api, device: i32, sm: u32) -> Result<Capabilities, CudaError> {
     let attribute = |attribute| api.attribute(device, attribute);
@@ -56,7 +56,7 @@ pub(crate) fn capabilities(api: &Api, device: i32, sm: u32) -> Result<Capabiliti
     capabilities.timestamps = true;
     const NVIDIA: u32 = 0x10de;
     // What the driver makes of a kernel depends on its build and on the compute capability; what we give it, on our sources.
-    let extra = format!("{version} {build} sm_{sm} {SOURCES}");
+    let extra = format!("{version} {build} sm_{sm} {} {SOURCE_DIGEST}", vyre_foundation::SOURCE_DIGEST);
     capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(NVIDIA, sm, &capabilities.name, &extra);
     Ok(capabilities)
 }
@@ -100,6 +100,6 @@ mod tests {
 
     #[test]
     fn the_sources_have_a_digest() {
-        assert!(SOURCES.len() == 64 && SOURCES.chars().all(|c| c.is_ascii_hexdigit()), "{SOURCES}");
+        assert!(SOURCE_DIGEST.len() == 32 && SOURCE_DIGEST.chars().all(|c| c.is_ascii_hexdigit()), "{SOURCE_DIGEST}");
     }
 }

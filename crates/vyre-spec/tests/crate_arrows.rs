@@ -6,15 +6,16 @@ use std::process::Command;
 /// What each crate may depend on, outside its tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("vyre-spec", &[]),
-    ("vyre-foundation", &["vyre-spec"]),
+    ("vyre-sources", &[]),
+    ("vyre-foundation", &["vyre-spec", "vyre-sources"]),
     ("vyre-reference", &["vyre-spec", "vyre-foundation"]),
     ("vyre-wgsl", &["vyre-spec", "vyre-foundation"]),
     ("vyre-macros", &["vyre-spec", "vyre-foundation", "vyre-wgsl"]),
     ("vyre-driver", &["vyre-spec", "vyre-foundation"]),
-    ("vyre-ops", &["vyre-spec", "vyre-foundation"]),
-    ("vyre-cpu", &["vyre-spec", "vyre-foundation", "vyre-driver"]),
-    ("vyre-wgpu", &["vyre-spec", "vyre-foundation", "vyre-driver"]),
-    ("vyre-cuda", &["vyre-spec", "vyre-foundation", "vyre-driver"]),
+    ("vyre-ops", &["vyre"]),
+    ("vyre-cpu", &["vyre-spec", "vyre-sources", "vyre-foundation", "vyre-driver"]),
+    ("vyre-wgpu", &["vyre-spec", "vyre-sources", "vyre-foundation", "vyre-driver"]),
+    ("vyre-cuda", &["vyre-spec", "vyre-sources", "vyre-foundation", "vyre-driver"]),
     (
         "vyre",
         &[
@@ -24,13 +25,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "vyre-wgsl",
             "vyre-macros",
             "vyre-driver",
-            "vyre-ops",
             "vyre-cpu",
             "vyre-wgpu",
             "vyre-cuda",
         ],
     ),
-    ("vyre-cli", &["vyre"]),
+    ("vyre-cli", &["vyre", "vyre-ops"]),
+    ("vyre-python", &["vyre"]),
+    ("vyre-kernel-board", &["vyre"]),
     ("vyre-conform", &["vyre-spec", "vyre-foundation", "vyre-reference", "vyre-wgsl", "vyre-driver"]),
 ];
 

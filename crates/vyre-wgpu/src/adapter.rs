@@ -81,9 +81,12 @@ impl Adapter {
 /// Device and driver as they go into cache keys: what the driver makes of a kernel depends on itself; what we give it, on wgpu, on us and on
 /// what the device was opened with.
 fn fingerprint(info: &wgpu::AdapterInfo, features: Wanted) -> PipelineDeviceFingerprint {
-    let extra =
-        format!("{} {} {:?} {} {features:?}", info.name, info.driver_info, info.backend, env!("VYRE_WGPU_SOURCES"));
-    PipelineDeviceFingerprint::from_parts(info.vendor, info.device, &info.driver, &extra)
+    PipelineDeviceFingerprint::from_parts(info.vendor, info.device, &info.driver, &build(info, features))
+}
+
+fn build(info: &wgpu::AdapterInfo, features: Wanted) -> String {
+    let sources = format!("{} {}", vyre_foundation::SOURCE_DIGEST, env!("VYRE_WGPU_SOURCES"));
+    format!("{} {} {:?} {sources} {features:?}", info.name, info.driver_info, info.backend)
 }
 
 /// wgpu's futures are ready at once everywhere but in browsers.
@@ -261,4 +264,18 @@ fn launch_limits(limits: &wgpu::Limits, buffers: u32) -> Limits {
     own.max_bindings = buffers.min(limits.max_storage_buffers_per_shader_stage.saturating_sub(1));
     own.binding_alignment = limits.min_storage_buffer_offset_alignment.max(32);
     own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_code_is_known_by_all_sources_that_made_it() {
+        let info = wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Vulkan);
+        let build = build(&info, Wanted::empty());
+        for digest in [vyre_foundation::SOURCE_DIGEST, env!("VYRE_WGPU_SOURCES")] {
+            assert!(digest.len() == 32 && build.contains(digest), "{build}");
+        }
+    }
 }

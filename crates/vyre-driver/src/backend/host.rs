@@ -13,7 +13,7 @@ use super::{
     BackendError, Binding, Buffer, CompileOptions, DispatchConfig, Launch, Order, Pipeline, Ticket, VyreBackend,
 };
 use crate::launch;
-use crate::pipeline::{SingleFlight, options_policy_string};
+use crate::pipeline::{PipelineKey, SingleFlight};
 
 /// Pipelines that a backend keeps for its host-bytes path.
 const KEPT: usize = 256;
@@ -34,6 +34,8 @@ pub struct HostDispatch {
     pub plan: LaunchPlan,
     /// What the program has to be compiled for.
     pub options: CompileOptions,
+    /// What tells its pipeline from others.
+    pub key: PipelineKey,
 }
 
 impl HostDispatch {
@@ -48,12 +50,13 @@ impl HostDispatch {
         let plan = launch::plan(&program, inputs, config)?;
         backend.capabilities().check_launch(&program, &plan)?;
         let options = launch::compile_options(&program, config)?;
-        Ok(HostDispatch { program, plan, options })
+        let key = PipelineKey::of(backend, &program, &options)?;
+        Ok(HostDispatch { program, plan, options, key })
     }
 }
 
 /// The pipelines of a backend's latest host-bytes dispatches, so that the next dispatch of the same program does not compile.
-pub struct KeptPipelines<P: ?Sized>(SingleFlight<([u8; 32], String), Arc<P>>);
+pub struct KeptPipelines<P: ?Sized>(SingleFlight<PipelineKey, Arc<P>>);
 
 impl<P: ?Sized> Default for KeptPipelines<P> {
     fn default() -> Self {
@@ -68,8 +71,7 @@ impl<P: ?Sized> KeptPipelines<P> {
         dispatch: &HostDispatch,
         make: impl FnOnce(&ValidProgram, &CompileOptions) -> Result<Arc<P>, BackendError>,
     ) -> Result<Arc<P>, BackendError> {
-        let key = (dispatch.program.fingerprint(), options_policy_string(&dispatch.options));
-        self.0.get_or_make(&key, || make(&dispatch.program, &dispatch.options))
+        self.0.get_or_make(&dispatch.key, || make(&dispatch.program, &dispatch.options))
     }
 }
 

@@ -16,7 +16,7 @@ use vyre_spec::codes::{self, Code};
 use vyre_spec::{Diagnostic, Severity};
 
 use super::entry::{self, Secret, TRAILER_BYTES};
-use super::storage::{FileStorage, Found, Storage};
+use super::storage::{FileStorage, Found, Storage, Stored};
 use super::trace::{self, EntryKey, MissReason};
 use super::{PipelineDeviceFingerprint, hex_encode};
 
@@ -31,11 +31,18 @@ pub struct DiskCacheOptions {
     pub max_bytes: u64,
     /// A read marks its entry as used when the last mark is older than this, so most reads write nothing.
     pub recency: Duration,
+    /// What was stored for another driver of the same device goes when the same is stored for this one, unless it was used within this
+    /// time: then a program that was built otherwise may live beside this one.
+    pub superseded_after: Duration,
 }
 
 impl Default for DiskCacheOptions {
     fn default() -> Self {
-        DiskCacheOptions { max_bytes: 2 << 30, recency: Duration::from_secs(3600) }
+        DiskCacheOptions {
+            max_bytes: 2 << 30,
+            recency: Duration::from_secs(3600),
+            superseded_after: Duration::from_secs(24 * 3600),
+        }
     }
 }
 
@@ -243,6 +250,7 @@ impl DiskPipelineCache {
         self.install(&path, &[blob, &trailer]).map_err(|error| io_diagnostic("store a pipeline", error))?;
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, blob.len() as u64);
+        self.book(self.drop_superseded(key));
         self.book(trace::note(&*self.storage, key, || self.temp_path()));
         self.book(self.note_usage((blob.len() + TRAILER_BYTES) as u64));
         Ok(())
@@ -277,6 +285,20 @@ impl DiskPipelineCache {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(io_diagnostic("remove a pipeline", error)),
             }
+        }
+        Ok(())
+    }
+
+    /// Removes what was stored under this key for other drivers of the device and is no longer in use.
+    fn drop_superseded(&self, key: &EntryKey) -> io::Result<()> {
+        for fingerprint in trace::earlier(&*self.storage, key)? {
+            let path = entry_path(&fingerprint.cache_key(key.digest));
+            let stored = self.storage.list(shard_of(&path))?;
+            let entry = stored.iter().find(|stored| path.ends_with(&stored.name));
+            let is_idle =
+                |entry: &Stored| entry.modified.elapsed().is_ok_and(|unused| unused >= self.options.superseded_after);
+            let impacted = u32::from(entry.is_some_and(is_idle));
+            self.invalidate_impacted(&[impacted], &[key.digest], fingerprint)?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use vyre_foundation::kernel::{Block, Element, Features, Inst, Kernel, Op};
+use vyre_foundation::ir::{Builtin, DataType, Expr, Node, Program, TypeDef};
 
 use crate::backend::Capabilities;
 
@@ -49,36 +49,76 @@ impl PipelineFeatureFlags {
         self.0
     }
 
-    /// What a kernel uses of a device: read off the kernel, and only what the device has.
+    /// What a program uses of a device: read off the program, and only what the device has.
     ///
-    /// The flags that are not about the kernel (push constants, queues, persistent threads) are the backend's to add, when
+    /// The flags that are not about the program (push constants, queues, persistent threads) are the backend's to add, when
     /// it makes the pipeline so.
-    pub fn of(kernel: &Kernel, capabilities: &Capabilities) -> Self {
-        let mut used = Self::empty();
-        if kernel.features.contains(Features::SUBGROUP) {
-            used = used.union(Self::SUBGROUP_OPS);
+    pub fn of(program: &Program, capabilities: &Capabilities) -> Self {
+        let mut uses = Uses(Self::empty());
+        program.buffers().iter().for_each(|buffer| uses.ty(&buffer.ty));
+        for ty in program.types() {
+            match ty {
+                TypeDef::Struct { members, .. } => members.iter().for_each(|member| uses.ty(&member.ty)),
+                TypeDef::Array { element, .. } => uses.ty(element),
+            }
         }
-        if kernel.features.contains(Features::F16) {
-            used = used.union(Self::F16);
+        program.constants().iter().for_each(|constant| uses.ty(&constant.default.data_type()));
+        for function in program.functions() {
+            function.params.iter().for_each(|param| uses.ty(&param.ty));
+            uses.nodes(&function.body);
         }
-        if kernel.features.contains(Features::MATRIX) {
-            used = used.union(Self::TENSOR_CORES);
-        }
-        if touches(&kernel.body, Element::BF16) {
-            used = used.union(Self::BF16);
-        }
-        Self(used.bits() & capabilities.pipeline_features.bits())
+        uses.nodes(program.body());
+        Self(uses.0.bits() & capabilities.pipeline_features.bits())
     }
 }
 
-/// Some access of a block is to elements of this kind.
-fn touches(block: &Block, wanted: Element) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::Let(_, Op::Load { element, .. }) | Inst::Store { element, .. } | Inst::Atomic { element, .. } => {
-            *element == wanted
+/// Gathers what types and operations need. Where an f16 comes from is a declaration, a literal or a conversion, so other expressions
+/// need not be typed.
+struct Uses(PipelineFeatureFlags);
+
+impl Uses {
+    fn flag(&mut self, flag: PipelineFeatureFlags) {
+        self.0 = self.0.union(flag);
+    }
+
+    fn ty(&mut self, ty: &DataType) {
+        match ty.as_vector().map_or_else(|| ty.clone(), |(element, _)| element) {
+            DataType::F16 => self.flag(PipelineFeatureFlags::F16),
+            DataType::BF16 => self.flag(PipelineFeatureFlags::BF16),
+            _ => {}
         }
-        Inst::If { then, otherwise, .. } => touches(then, wanted) || touches(otherwise, wanted),
-        Inst::Loop(inner) => touches(&inner.body, wanted),
-        Inst::Let(..) | Inst::Barrier(_) => false,
-    })
+    }
+
+    fn nodes(&mut self, body: &[Node]) {
+        let mut lists = vec![body];
+        while let Some(list) = lists.pop() {
+            for node in list {
+                if let Node::Var { ty, .. } = node {
+                    self.ty(ty);
+                }
+                node.for_each_expr(|expr| self.expr(expr));
+                node.for_each_list(|list| lists.push(list));
+            }
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        let mut waiting = vec![expr];
+        while let Some(expr) = waiting.pop() {
+            match expr {
+                Expr::Literal(literal) => self.ty(&literal.data_type()),
+                Expr::Cast { to: ty, .. } | Expr::BitCast { to: ty, .. } | Expr::Construct { ty, .. } => self.ty(ty),
+                Expr::Subgroup { .. }
+                | Expr::Builtin(
+                    Builtin::SubgroupSize | Builtin::SubgroupLane | Builtin::SubgroupId | Builtin::NumSubgroups,
+                ) => self.flag(PipelineFeatureFlags::SUBGROUP_OPS),
+                Expr::MatrixMultiplyAdd { .. } => {
+                    self.flag(PipelineFeatureFlags::SUBGROUP_OPS);
+                    self.flag(PipelineFeatureFlags::TENSOR_CORES);
+                }
+                _ => {}
+            }
+            expr.for_each_child(|child| waiting.push(child));
+        }
+    }
 }

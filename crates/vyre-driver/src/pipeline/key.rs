@@ -5,7 +5,7 @@ use vyre_foundation::ir::Program;
 use vyre_spec::BackendId;
 
 use super::PipelineFeatureFlags;
-use crate::backend::{CompileOptions, DispatchConfig};
+use crate::backend::DispatchConfig;
 
 /// Version of everything that goes into a pipeline key; raised when stored pipelines must not be used any more.
 pub const CURRENT_PIPELINE_CACHE_KEY_VERSION: u32 = 1;
@@ -128,43 +128,16 @@ pub fn normalized_program_cache_digest(program: &Program) -> [u8; 32] {
 /// What of a configuration changes the compiled code, as text: two configurations with the same text may share a pipeline.
 /// Label, limits and grid don't appear, because code doesn't depend on them; of the timeout only that there is one.
 pub fn dispatch_policy_cache_string(config: &DispatchConfig) -> String {
-    let spec = (!config.specialization.is_empty()).then(|| config.specialization.digest());
-    let profile = config.profile.as_deref();
-    policy(config.ulp_budget, config.workgroup_override, profile, config.timeout.is_some(), spec)
-}
-
-/// The same for compile options, whose specialization is checked already: equal constants give equal text, however they
-/// were given.
-pub(crate) fn options_policy_string(options: &CompileOptions) -> String {
-    let spec = (!options.specialization.is_empty()).then(|| {
-        let mut hasher = blake3::Hasher::new_derive_key("vyre resolved specialization 1");
-        for (name, value) in &options.specialization {
-            text(&mut hasher, name.as_str());
-            hasher.update(&value.data_type().key());
-            hasher.update(&value.bits().to_le_bytes());
-        }
-        *hasher.finalize().as_bytes()
-    });
-    policy(options.ulp_budget, options.workgroup_size, options.profile.as_deref(), options.interruptible, spec)
-}
-
-fn policy(
-    ulp_budget: Option<u8>,
-    workgroup: Option<[u32; 3]>,
-    profile: Option<&str>,
-    interruptible: bool,
-    spec: Option<[u8; 32]>,
-) -> String {
-    let mut text = format!("ulp={ulp_budget:?}:wg={workgroup:?}");
-    if let Some(profile) = profile {
+    let mut text = format!("ulp={:?}:wg={:?}", config.ulp_budget, config.workgroup_override);
+    if let Some(profile) = config.profile.as_deref() {
         // Quoted and escaped, so a profile can't imitate the parts that follow it.
         let _ = write!(text, ":profile={profile:?}");
     }
-    if interruptible {
+    if config.timeout.is_some() {
         text.push_str(":interruptible");
     }
-    if let Some(spec) = spec {
-        let _ = write!(text, ":spec={}", hex_encode(&spec));
+    if !config.specialization.is_empty() {
+        let _ = write!(text, ":spec={}", hex_encode(&config.specialization.digest()));
     }
     text
 }
@@ -180,7 +153,7 @@ pub fn hex_encode(bytes: &[u8]) -> String {
     text
 }
 
-fn text(hasher: &mut blake3::Hasher, text: &str) {
+pub(super) fn text(hasher: &mut blake3::Hasher, text: &str) {
     hasher.update(&(text.len() as u64).to_le_bytes());
     hasher.update(text.as_bytes());
 }

@@ -3,6 +3,7 @@
 mod disk;
 mod entry;
 mod features;
+mod identity;
 mod key;
 mod memory;
 mod pack;
@@ -13,7 +14,7 @@ mod upkeep;
 
 pub use disk::{DiskCacheOptions, DiskCacheStats, DiskPipelineCache, Lookup, MAX_DISK_PIPELINE_BLOB_BYTES};
 pub use features::PipelineFeatureFlags;
-pub(crate) use key::options_policy_string;
+pub use identity::{Identity, PipelineKey};
 pub use key::{
     CURRENT_PIPELINE_CACHE_KEY_VERSION, PipelineCacheKey, PipelineDeviceFingerprint, dispatch_policy_cache_string,
     hex_encode, normalized_program_cache_digest,

@@ -9,7 +9,7 @@ use vyre_foundation::ValidProgram;
 use vyre_spec::{Diagnostic, Severity};
 
 use super::disk::count;
-use super::{DiskPipelineCache, EntryKey, Lookup, MissReason, SingleFlight};
+use super::{DiskPipelineCache, EntryKey, Lookup, MissReason, PipelineKey, SingleFlight};
 use crate::backend::{BackendError, CompileOptions, Pipeline, VyreBackend};
 use crate::metrics::{Metrics, Stage};
 
@@ -50,7 +50,7 @@ pub struct PipelineCacheStats {
 /// Pipelines in memory (bounded, least recently used out first), on disk, or compiled: one compile per key, even when many
 /// threads ask at once. New pipelines go to disk in the background.
 pub struct PipelineCache {
-    memory: SingleFlight<[u8; 32], Arc<dyn Pipeline>>,
+    memory: SingleFlight<PipelineKey, Arc<dyn Pipeline>>,
     disk: Option<Arc<DiskPipelineCache>>,
     writer: Option<Writer>,
     metrics: Option<Arc<Metrics>>,
@@ -98,10 +98,10 @@ impl PipelineCache {
         program: &ValidProgram,
         options: &CompileOptions,
     ) -> Result<CachedPipeline, BackendError> {
-        let key = EntryKey::of(backend.id(), program, options, backend.capabilities().fingerprint);
+        let key = PipelineKey::of(backend, program, options)?;
         let mut source = PipelineSource::Memory;
-        let pipeline = self.memory.get_or_make(&key.fingerprint.cache_key(key.digest), || {
-            let (pipeline, from) = self.make(backend, program, options, &key)?;
+        let pipeline = self.memory.get_or_make(&key, || {
+            let (pipeline, from) = self.make(backend, program, options, &EntryKey::of(&key, program, options))?;
             source = from;
             Ok(pipeline)
         })?;

@@ -4,9 +4,9 @@ use std::io;
 
 use vyre_foundation::ValidProgram;
 
-use super::PipelineDeviceFingerprint;
-use super::key::{normalized_program_cache_digest, options_policy_string};
+use super::key::normalized_program_cache_digest;
 use super::storage::{Found, Storage};
+use super::{PipelineDeviceFingerprint, PipelineKey};
 use crate::backend::CompileOptions;
 
 /// Why a look-up missed.
@@ -78,36 +78,28 @@ impl EntryKey {
     }
 
     /// The key of a program's pipeline.
-    pub fn of(
-        backend: &str,
-        program: &ValidProgram,
-        options: &CompileOptions,
-        fingerprint: PipelineDeviceFingerprint,
-    ) -> Self {
+    pub fn of(key: &PipelineKey, program: &ValidProgram, options: &CompileOptions) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("vyre program on backend 1");
         hasher.update(&normalized_program_cache_digest(program));
-        hasher.update(backend.as_bytes());
-        let program_digest = *hasher.finalize().as_bytes();
-        let mut hasher = blake3::Hasher::new_derive_key("vyre program under policy 1");
-        hasher.update(&program_digest);
-        hasher.update(options_policy_string(options).as_bytes());
+        hasher.update(key.pipeline.backend_id.as_str().as_bytes());
         // Entry points are mostly called `main`, which says nothing about which program it was.
         let name = options.label.clone().or_else(|| (program.name() != "main").then(|| program.name().to_owned()));
-        EntryKey { digest: *hasher.finalize().as_bytes(), fingerprint, program: Some(program_digest), name }
+        let program = Some(*hasher.finalize().as_bytes());
+        EntryKey { digest: key.digest(), fingerprint: key.device, program, name }
     }
 }
 
-const WORDS: usize = 6;
+const WORDS: usize = 9;
 const RECORD_BYTES: usize = (WORDS + 1) * 8;
 /// A log over this is cut to its younger half.
 const LOG_LIMIT: u64 = 256 << 10;
 
-/// 64-bit digests are enough here: a collision gives a wrong reason, never a wrong pipeline.
+/// 64-bit digests are enough here: a collision gives a wrong reason, or costs a compile, but never gives a wrong pipeline. The device is
+/// there as it is, so that what was stored for another driver can be found again.
 #[derive(Clone, Copy, PartialEq)]
 struct Record {
     digest: u64,
-    device: u64,
-    driver: u64,
+    fingerprint: PipelineDeviceFingerprint,
     program: u64,
     name: u64,
 }
@@ -120,20 +112,33 @@ impl Record {
             // Zero stands for "not known".
             u64::from_le_bytes(word).max(1)
         };
-        let fingerprint = &key.fingerprint;
-        let mut device = fingerprint.vendor.to_le_bytes().to_vec();
-        device.extend(fingerprint.device.to_le_bytes());
         Record {
             digest: word(&key.digest),
-            device: word(&device),
-            driver: word(&fingerprint.driver_digest),
+            fingerprint: key.fingerprint,
             program: key.program.as_ref().map_or(0, |program| word(program)),
             name: key.name.as_ref().map_or(0, |name| word(name.as_bytes())),
         }
     }
 
     fn words(&self) -> [u64; WORDS] {
-        [u64::from_le_bytes(*b"vyretrc1"), self.digest, self.device, self.driver, self.program, self.name]
+        let PipelineDeviceFingerprint { vendor, device, driver_digest } = self.fingerprint;
+        let mut words = [0; WORDS];
+        words[..5].copy_from_slice(&[
+            u64::from_le_bytes(*b"vyretrc2"),
+            self.digest,
+            u64::from(vendor) << 32 | u64::from(device),
+            self.program,
+            self.name,
+        ]);
+        for (word, part) in words[5..].iter_mut().zip(driver_digest.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*part);
+        }
+        words
+    }
+
+    fn is_same_device(&self, other: &Record) -> bool {
+        let [a, b] = [self, other].map(|record| (record.fingerprint.vendor, record.fingerprint.device));
+        a == b
     }
 
     fn to_bytes(self) -> [u8; RECORD_BYTES] {
@@ -150,9 +155,15 @@ impl Record {
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(chunk.try_into().ok()?);
         }
-        let [_, digest, device, driver, program, name, stored_check] = words;
-        let record = Record { digest, device, driver, program, name };
-        (record.words() == words[..WORDS] && check(&record.words()) == stored_check).then_some(record)
+        let [_, digest, device, program, name, ..] = words;
+        let mut driver_digest = [0; 32];
+        for (part, word) in driver_digest.as_chunks_mut::<8>().0.iter_mut().zip(&words[5..WORDS]) {
+            *part = word.to_le_bytes();
+        }
+        let fingerprint =
+            PipelineDeviceFingerprint { vendor: (device >> 32) as u32, device: device as u32, driver_digest };
+        let record = Record { digest, fingerprint, program, name };
+        (record.words() == words[..WORDS] && check(&record.words()) == words[WORDS]).then_some(record)
     }
 
     /// The logs that hold it, so that it is found from any of its parts.
@@ -199,9 +210,9 @@ pub(super) fn reason(storage: &dyn Storage, key: &EntryKey) -> io::Result<MissRe
     Ok(if any(&|r| *r == wanted) {
         // It was here and was evicted or removed.
         MissReason::Absent
-    } else if any(&|r| r.digest == wanted.digest && r.device == wanted.device && r.driver != wanted.driver) {
+    } else if any(&|r| r.digest == wanted.digest && r.is_same_device(&wanted)) {
         MissReason::DriverChanged
-    } else if any(&|r| r.digest == wanted.digest && r.device != wanted.device) {
+    } else if any(&|r| r.digest == wanted.digest) {
         MissReason::DeviceChanged
     } else if any(&|r| same(r.program, wanted.program) && r.digest != wanted.digest) {
         MissReason::PolicyChanged
@@ -210,6 +221,19 @@ pub(super) fn reason(storage: &dyn Storage, key: &EntryKey) -> io::Result<MissRe
     } else {
         MissReason::Absent
     })
+}
+
+/// The device with other drivers or builds for which the same was stored before.
+pub(super) fn earlier(storage: &dyn Storage, key: &EntryKey) -> io::Result<Vec<PipelineDeviceFingerprint>> {
+    let wanted = Record::of(key);
+    let mut earlier: Vec<_> = known(storage, &wanted)?
+        .into_iter()
+        .filter(|r| r.digest == wanted.digest && r.is_same_device(&wanted) && r.fingerprint != wanted.fingerprint)
+        .map(|r| r.fingerprint)
+        .collect();
+    earlier.sort_unstable();
+    earlier.dedup();
+    Ok(earlier)
 }
 
 fn known(storage: &dyn Storage, record: &Record) -> io::Result<Vec<Record>> {

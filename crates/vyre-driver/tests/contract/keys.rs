@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use vyre_driver::DispatchConfig;
-use vyre_driver::backend::{Capabilities, NullBackend, VyreBackend};
+use vyre_driver::backend::{Capabilities, CompileOptions, NullBackend, VyreBackend};
 use vyre_driver::pipeline::{
     CURRENT_PIPELINE_CACHE_KEY_VERSION, DEFAULT_1D_WORKGROUP_SIZE, MAX_DISK_PIPELINE_BLOB_BYTES, PipelineCacheKey,
-    PipelineDeviceFingerprint, PipelineFeatureFlags, dispatch_policy_cache_string, hex_encode,
+    PipelineDeviceFingerprint, PipelineFeatureFlags, PipelineKey, dispatch_policy_cache_string, hex_encode,
     normalized_program_cache_digest,
 };
 use vyre_driver::specialization::{SpecMap, SpecValue};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program, SubgroupOp};
-use vyre_foundation::kernel::{Options, lower};
+use vyre_foundation::ir::{BufferDecl, Builtin, DataType, Expr, Literal, Node, Program, SpecConstant, SubgroupOp};
+use vyre_foundation::kernel::{Features, Options, lower};
 use vyre_spec::BackendId;
 
 use crate::store_program;
@@ -54,8 +54,16 @@ fn feature_bits_are_frozen() {
 #[test]
 fn feature_flags_are_read_off_program_and_device() {
     let flags = |program: &Program, capabilities: &Capabilities| {
+        let flags = PipelineFeatureFlags::of(program, capabilities);
+        // What the optimiser finds is what was read off the program.
         let kernel = lower(&program.validate().unwrap(), &Options::default()).unwrap();
-        PipelineFeatureFlags::of(&kernel, capabilities)
+        for (feature, flag) in
+            [(Features::SUBGROUP, PipelineFeatureFlags::SUBGROUP_OPS), (Features::F16, PipelineFeatureFlags::F16)]
+        {
+            let has = capabilities.pipeline_features.contains(flag) && kernel.features.contains(feature);
+            assert_eq!(flags.contains(flag), has, "{flag:?}");
+        }
+        flags
     };
     let mut device = Capabilities::default();
     device.pipeline_features = PipelineFeatureFlags(u32::MAX);
@@ -72,6 +80,15 @@ fn feature_flags_are_read_off_program_and_device() {
     let sum = Expr::Subgroup { op: SubgroupOp::Add, value: Box::new(Expr::u32(1)), argument: None };
     let subgroup = store_program(1).with_body(vec![Node::store("out", Expr::global_id(0), sum)]);
     assert_eq!(flags(&subgroup, &device), PipelineFeatureFlags::SUBGROUP_OPS);
+    let lane = store_program(1).with_body(vec![Node::If {
+        cond: Expr::bool(true),
+        then: vec![Node::store("out", Expr::global_id(0), Expr::Builtin(Builtin::SubgroupLane))],
+        otherwise: Vec::new(),
+    }]);
+    assert_eq!(flags(&lane, &device), PipelineFeatureFlags::SUBGROUP_OPS);
+    let rounded = Expr::u32(3).cast(DataType::F16).cast(DataType::U32);
+    let half = store_program(1).with_body(vec![Node::store("out", Expr::global_id(0), rounded)]);
+    assert_eq!(PipelineFeatureFlags::of(&half, &device), PipelineFeatureFlags::F16);
     // What the device has not, no pipeline on it uses.
     assert_eq!(flags(&copy(DataType::BF16), &Capabilities::default()), PipelineFeatureFlags::empty());
     assert!(NullBackend::new().capabilities().pipeline_features.contains(PipelineFeatureFlags::SUBGROUP_OPS));
@@ -173,4 +190,47 @@ fn policy_text_follows_what_changes_the_code() {
 fn hex_is_lower_case() {
     assert_eq!(hex_encode(&[]), "");
     assert_eq!(hex_encode(&[0x00, 0x0f, 0xa5, 0xff]), "000fa5ff");
+}
+
+#[test]
+fn the_key_of_a_pipeline_knows_everything_that_changes_its_code() {
+    let width = Literal::U32(4);
+    let program = store_program(1).with_constants(vec![SpecConstant { name: "width".into(), default: width }]);
+    let null = NullBackend::new();
+    let key = |program: &Program, options: &CompileOptions| {
+        PipelineKey::of(&null, &program.validate().unwrap(), options).unwrap()
+    };
+    let base = key(&program, &CompileOptions::default());
+    assert_eq!(key(&program.clone(), &CompileOptions::default()), base);
+    let mut named = CompileOptions::default();
+    named.label = Some("another name".to_owned());
+    named.workgroup_size = Some(program.workgroup_size());
+    assert_eq!(key(&program, &named), base, "neither a name nor the program's own workgroup changes the code");
+    type Change = fn(&mut CompileOptions);
+    let changes: [Change; 5] = [
+        |options| options.profile = Some("fast".to_owned()),
+        |options| options.profile = Some(String::new()),
+        |options| options.interruptible = true,
+        |options| options.workgroup_size = Some([32, 1, 1]),
+        |options| _ = options.specialization.insert("width".into(), Literal::U32(5)),
+    ];
+    let mut keys = HashSet::from([base.clone()]);
+    let mut digests = HashSet::from([base.digest()]);
+    for change in changes {
+        let mut options = CompileOptions::default();
+        change(&mut options);
+        let other = key(&program, &options);
+        digests.insert(other.digest());
+        keys.insert(other);
+    }
+    let resized = program.clone().with_buffers(vec![BufferDecl::output("out", 0, DataType::U32).with_count(9)]);
+    let other = key(&resized, &CompileOptions::default());
+    assert_ne!(other.pipeline.bind_group_layout_hash, base.pipeline.bind_group_layout_hash);
+    digests.insert(other.digest());
+    keys.insert(other);
+    assert_eq!([keys.len(), digests.len()], [7, 7]);
+    assert_eq!(base.pipeline.backend_id.as_str(), "null");
+    assert_eq!(base.pipeline.workgroup_size, program.workgroup_size());
+    assert_eq!(base.specialization.workgroup_size, program.workgroup_size());
+    assert_eq!(base.device, null.capabilities().fingerprint);
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use vyre_driver::backend::{Capabilities, CompileOptions, Pipeline};
 use vyre_driver::metrics::{Metrics, Stage};
 use vyre_driver::pipeline::{
-    DiskPipelineCache, MissReason, PipelineCache, PipelineDeviceFingerprint, PipelineSource, SingleFlight,
+    DiskCacheOptions, DiskPipelineCache, EntryKey, MissReason, PipelineCache, PipelineDeviceFingerprint, PipelineKey,
+    PipelineSource, SingleFlight,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
@@ -222,8 +223,8 @@ fn an_artifact_that_does_not_load_is_put_aside_and_compiled_again() {
     let disk = Arc::new(DiskPipelineCache::open(folder.path()).unwrap());
     let backend = Compiler::new("1");
     let options = CompileOptions::default();
-    let fingerprint = backend.capabilities.fingerprint;
-    let key = vyre_driver::pipeline::EntryKey::of(backend.id(), &valid(1), &options, fingerprint);
+    let key = PipelineKey::of(&backend, &valid(1), &options).unwrap();
+    let key = EntryKey::of(&key, &valid(1), &options);
     disk.store(&key, b"not what the backend wrote").unwrap();
     let cache = PipelineCache::new(16, Some(disk.clone()));
     assert_eq!(cache.get(&backend, &valid(1), &options).unwrap().source, PipelineSource::Compiled(MissReason::Corrupt));
@@ -231,4 +232,25 @@ fn an_artifact_that_does_not_load_is_put_aside_and_compiled_again() {
     drop(cache);
     let cache = PipelineCache::new(16, Some(disk));
     assert_eq!(cache.get(&backend, &valid(1), &options).unwrap().source, PipelineSource::Disk);
+}
+
+#[test]
+fn what_another_driver_left_goes_once_it_is_not_used() {
+    for (idle, left) in [(Duration::ZERO, 1), (Duration::from_secs(3600), 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = DiskCacheOptions::default();
+        options.superseded_after = idle;
+        let entries = |driver: &str| {
+            let disk = Arc::new(DiskPipelineCache::open_with(folder.path(), options.clone()).unwrap());
+            let cache = PipelineCache::new(16, Some(disk.clone()));
+            let source = cache.get(&Compiler::new(driver), &valid(1), &CompileOptions::default()).unwrap().source;
+            cache.flush().unwrap();
+            (source, disk.usage().unwrap().entries)
+        };
+        assert_eq!(entries("1"), (PipelineSource::Compiled(MissReason::Absent), 1));
+        assert_eq!(entries("2"), (PipelineSource::Compiled(MissReason::DriverChanged), left));
+        assert_eq!(entries("2"), (PipelineSource::Disk, left));
+        let back = if left == 2 { PipelineSource::Disk } else { PipelineSource::Compiled(MissReason::Absent) };
+        assert_eq!(entries("1"), (back, left));
+    }
 }
