@@ -163,6 +163,10 @@ impl VyreBackend for CudaBackend {
         self.id
     }
 
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+
     fn dispatch(
         &self,
         program: &Program,
