@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use vyre::ir::Math;
 
 /// Write a compute kernel once; vyre runs it on whatever is fastest here.
 #[derive(Debug, Parser)]
@@ -63,14 +64,14 @@ pub(crate) enum What {
 /// A kernel and how to launch it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Kernel {
-    /// WGSL (.wgsl), SPIR-V (.spv) or vyre's own text form (.vyre).
+    /// WGSL (.wgsl), SPIR-V (.spv), vyre's own text form (.vyre), or a pipeline of several (.toml) for `run`, `bench`, `check` and `explain`.
     pub(crate) kernel: PathBuf,
     #[command(flatten)]
     pub(crate) launch: Launch,
 }
 
 /// How to launch a kernel.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Launch {
     /// Entry point, where the file has several.
     #[arg(long, value_name = "NAME")]
@@ -84,9 +85,34 @@ pub(crate) struct Launch {
     /// Invocations to launch, as X, XxY or XxYxZ, where they are not those that the kernel itself asks for.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "grid")]
     pub(crate) domain: Option<[u32; 3]>,
-    /// Invocations in a workgroup, as X, XxY or XxYxZ.
+    /// Invocations in a workgroup, as X, XxY or XxYxZ; refused where the kernel's results depend on it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) workgroup: Option<[u32; 3]>,
+    /// Launch all the same where results depend on `--workgroup`, or a value is not what a shape says.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Arithmetic of floats: `exact` gives the same bits everywhere; `fast` rounds sums of products once and takes a device's own
+    /// approximations of functions, as near as WGSL asks.
+    #[arg(long, value_name = "KIND", value_parser = math)]
+    pub(crate) math: Option<Math>,
+}
+
+fn math(text: &str) -> Result<Math, String> {
+    Math::named(text).ok_or_else(|| "`exact` or `fast` is expected".to_owned())
+}
+
+/// Several kernels in a row, on buffers that stay where they are.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Passes {
+    /// Run this next: an entry point of the kernel's file, another file, or FILE:ENTRY. Buffers of one name are one buffer.
+    #[arg(long = "pass", value_name = "PASS")]
+    pub(crate) passes: Vec<String>,
+    /// Exchange two buffers after each step.
+    #[arg(long = "swap", value_name = "A,B")]
+    pub(crate) swaps: Vec<String>,
+    /// Run all passes so many times.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: Option<u32>,
 }
 
 /// What goes in.
@@ -115,6 +141,11 @@ pub(crate) struct Inputs {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) kernel: Kernel,
+    #[command(flatten)]
+    pub(crate) passes: Passes,
+    /// Write `--out NAME=frame-%04d.png` after every so many steps; frames are counted from 1.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) every: Option<u32>,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
     /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it; `-` is standard output, `raw:FILE` the bytes.
@@ -184,6 +215,8 @@ pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) kernel: Kernel,
     #[command(flatten)]
+    pub(crate) passes: Passes,
+    #[command(flatten)]
     pub(crate) inputs: Inputs,
     /// Rounds; in each, every backend runs once.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=10_000))]
@@ -217,10 +250,12 @@ pub(crate) struct Route {
 
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// A diagnostic code such as V0101, or a kernel.
+    /// A diagnostic code such as V0101, or a kernel or pipeline.
     pub(crate) what: String,
     #[command(flatten)]
     pub(crate) launch: Launch,
+    #[command(flatten)]
+    pub(crate) passes: Passes,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
 }
@@ -267,7 +302,7 @@ pub(crate) struct PackSecret {
     pub(crate) unsigned: bool,
 }
 
-fn size(text: &str) -> Result<[u32; 3], String> {
+pub(crate) fn size(text: &str) -> Result<[u32; 3], String> {
     let mut size = [1; 3];
     let parts: Vec<&str> = text.split(['x', ',']).collect();
     if parts.len() > 3 {
@@ -279,7 +314,7 @@ fn size(text: &str) -> Result<[u32; 3], String> {
     Ok(size)
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
         _ => Err("a number of seconds above zero".to_owned()),

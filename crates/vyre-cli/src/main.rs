@@ -12,14 +12,17 @@ mod files;
 mod input;
 mod inputs;
 mod job;
+mod launch;
 mod log;
 mod memory;
 mod pages;
+mod pipeline;
 mod plot;
 mod progress;
 mod report;
 mod route;
 mod run;
+mod shapes;
 mod source;
 mod tune;
 

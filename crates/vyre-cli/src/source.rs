@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use vyre::ir::{BufferDecl, BufferKind};
+use vyre::ir::{BufferDecl, BufferKind, Name};
 use vyre::{Diagnostic, Error, ImportOptions, Program, SourceLocation, ValidProgram, codes};
 
 use crate::args::Kernel;
 use crate::data::Number;
 use crate::report::{Failure, split};
+use crate::shapes;
 
 /// A program with the text it came from, so that declarations can be shown.
 pub(crate) struct Source {
@@ -39,6 +40,12 @@ impl SourceFile {
         let form = match ending.to_ascii_lowercase().as_str() {
             "spv" => Form::Spirv,
             "vyre" => Form::Vyre,
+            "toml" => {
+                let message = format!("`{file}` is a pipeline, and a kernel is wanted here");
+                return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+                    .with_fix("Name one of its kernels; `run`, `bench`, `check` and `explain` take pipelines.")
+                    .into());
+            }
             _ => Form::Wgsl,
         };
         if form != Form::Spirv && std::str::from_utf8(&bytes).is_err() {
@@ -95,9 +102,57 @@ impl SourceFile {
     }
 }
 
+/// A kernel some of whose overrides have no default, and stand for a part of a shape.
+pub(crate) struct OpenSource {
+    pub(crate) source: Source,
+    /// Their names; in the program they have values that mean nothing.
+    pub(crate) open: Vec<Name>,
+    /// Why the kernel can't be imported as long as they have no value.
+    why: Vec<Diagnostic>,
+}
+
+impl OpenSource {
+    pub(crate) fn of(kernel: &Kernel) -> Result<OpenSource, Failure> {
+        let file = SourceFile::read(&kernel.kernel)?;
+        OpenSource::import(&file, kernel.launch.entry.as_deref(), &kernel.launch.set)
+    }
+
+    pub(crate) fn import(file: &SourceFile, entry: Option<&str>, set: &[String]) -> Result<OpenSource, Failure> {
+        let why = match file.import(entry, set) {
+            Ok(source) => return Ok(OpenSource { source, open: Vec::new(), why: Vec::new() }),
+            Err(Failure::Diagnostics(why)) => why,
+            Err(other) => return Err(other),
+        };
+        // Whatever takes the value that is offered for it has none of its own.
+        let with = |value: &str| {
+            let mut offered = set.to_vec();
+            let is_set = |name: &str| set.iter().any(|text| text.split('=').next() == Some(name));
+            offered.extend(shapes::names().filter(|name| !is_set(name)).map(|name| format!("{name}={value}")));
+            file.import(entry, &offered)
+        };
+        let (Ok(source), Ok(other)) = (with("1"), with("2")) else { return Err(Failure::Diagnostics(why)) };
+        let pairs = source.program.constants().iter().zip(other.program.constants());
+        let open = pairs.filter(|(a, b)| a.default != b.default).map(|(a, _)| a.name.clone()).collect();
+        Ok(OpenSource { source, open, why })
+    }
+
+    /// Refuses a value that no shape gave.
+    pub(crate) fn check(&self, filled: impl Fn(&str) -> bool) -> Result<(), Failure> {
+        match self.open.iter().all(|name| filled(name.as_str())) {
+            true => Ok(()),
+            false => Err(Failure::Diagnostics(self.why.clone())),
+        }
+    }
+}
+
 impl Source {
     pub(crate) fn of(kernel: &Kernel) -> Result<Source, Failure> {
-        SourceFile::read(&kernel.kernel)?.import(kernel.launch.entry.as_deref(), &kernel.launch.set)
+        let mut source =
+            SourceFile::read(&kernel.kernel)?.import(kernel.launch.entry.as_deref(), &kernel.launch.set)?;
+        if let Some(math) = kernel.launch.math {
+            source.program = source.program.with_math(math);
+        }
+        Ok(source)
     }
 
     /// Shows where the kernel declares a name.

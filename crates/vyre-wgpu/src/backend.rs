@@ -9,15 +9,15 @@ use vyre_driver::backend::{
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
-use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::{self, Features, Kernel, Narrow, Options, Passes};
+use vyre_foundation::ir::{Math, Program};
+use vyre_foundation::kernel::{self, Approximations, Features, Kernel, Narrow, Options, Passes};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::adapter::{Adapter, adapters};
 use crate::arithmetic;
 use crate::context::Context;
 use crate::device::{Device, WgpuBuffer};
-use crate::emit::{self, Arithmetic, Facts, Spirv, Target};
+use crate::emit::{self, Arithmetic, Facts, FloatControls, Spirv, Target};
 use crate::loops::Loops;
 use crate::pipeline::{Made, Traits, WgpuPipeline};
 use crate::raw::Code;
@@ -205,8 +205,10 @@ impl WgpuBackend {
             &Options {
                 specialization: options.specialization.clone(),
                 workgroup_size: options.workgroup_size,
-                passes: Passes::all(),
+                // What is contracted in fast arithmetic is the driver's to say.
+                passes: Passes::all().without(Passes::CONTRACT),
                 expand_math: wide,
+                approximations: Approximations::Functions,
                 narrow: Narrow::Words,
                 interruptible: options.interruptible,
                 ..Options::default()
@@ -224,19 +226,21 @@ impl WgpuBackend {
         arithmetic: impl FnOnce() -> Arithmetic,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
         let kernel = self.lower(program, options)?;
+        let exact = kernel.math == Math::Exact;
         let loops = Loops::of(&kernel);
         let can_stop = self.device.with(|context| Ok(context.can_stop))?;
         let target = Target {
             interruptible: options.interruptible && can_stop,
             rounds: self.device.adapter.rounds.filter(|_| can_stop).and_then(|limit| limit.of(loops)),
-            arithmetic: if arithmetic::matters(&kernel) { arithmetic() } else { Arithmetic::exact() },
+            arithmetic: if exact && arithmetic::matters(&kernel) { arithmetic() } else { Arithmetic::exact() },
         };
         let module = emit::emit(&kernel, target)?;
         let code = if self.device.adapter.spirv {
             let modern = self.device.adapter.features.contains(wgpu::Features::SUBGROUP);
             let version = if modern { (1, 3) } else { (1, 0) };
-            let controls = self.device.adapter.controls;
-            Code::Spirv(emit::spirv(&module, Spirv { version, controls })?)
+            // Fast arithmetic is whatever the driver does unasked.
+            let controls = if exact { self.device.adapter.controls } else { FloatControls::default() };
+            Code::Spirv(emit::spirv(&module, Spirv { version, controls, contraction: !exact })?)
         } else {
             Code::Module(Box::new(module))
         };

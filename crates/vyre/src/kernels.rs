@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use vyre_driver::DispatchConfig;
 use vyre_driver::specialization::SpecValue;
 use vyre_foundation::ValidProgram;
-use vyre_foundation::ir::{DataType, Program};
+use vyre_foundation::ir::{DataType, Math, Program};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use crate::array::{Array, ArrayView, ArrayViewMut, Buffer, Element};
@@ -55,6 +55,14 @@ impl Kernel {
         let mut config = self.core.config.clone();
         config.specialization.insert(name, value);
         let core = self.engine.inner.core(self.program(), &config, self.core.only.as_ref())?;
+        Ok(Kernel { engine: self.engine.clone(), core })
+    }
+
+    /// The same kernel in another arithmetic: [`Math::Fast`] rounds sums of products once and takes a device's own approximations of
+    /// functions, as WGSL allows; [`Math::Exact`] gives the same bits everywhere.
+    pub fn math(&self, math: Math) -> Result<Kernel, Error> {
+        let program = Program::clone(self.program()).with_math(math);
+        let core = self.engine.inner.core(&program, &self.core.config, self.core.only.as_ref())?;
         Ok(Kernel { engine: self.engine.clone(), core })
     }
 

@@ -60,7 +60,7 @@ pub use vyre_driver::launch::{plan, plan_with};
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
-pub use vyre_foundation::{ValidProgram, ir, kernel, launch, text, wire};
+pub use vyre_foundation::{ValidProgram, ir, kernel, launch, near, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
 /// The crate that [`EngineBuilder::wgpu_device`] takes its device from.
 #[cfg(feature = "wgpu")]
@@ -83,7 +83,8 @@ pub fn to_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec
 /// The PTX text that the CUDA backend makes of a program, for a device of this compute capability (90 is 9.0).
 #[cfg(feature = "cuda")]
 pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {
-    let options = kernel::Options { expand_math: true, ..options.clone() };
+    let approximations = kernel::Approximations::Instructions;
+    let options = kernel::Options { expand_math: true, approximations, ..options.clone() };
     let target = vyre_cuda::ptx::Target { sm: capability, interruptible: false };
     Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
 }
@@ -91,7 +92,12 @@ pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32
 /// The kernel that the wgpu backend makes of a program for a device that has everything, as WGSL; [`to_wgsl`] writes the program itself.
 #[cfg(feature = "wgpu")]
 pub fn to_kernel_wgsl(program: &ValidProgram, options: &kernel::Options) -> Result<String, Diagnostic> {
-    let options = kernel::Options { expand_math: true, narrow: kernel::Narrow::Words, ..options.clone() };
+    let options = kernel::Options {
+        expand_math: true,
+        approximations: kernel::Approximations::Functions,
+        narrow: kernel::Narrow::Words,
+        ..options.clone()
+    };
     vyre_wgpu::emit::wgsl(&vyre_wgpu::emit::emit(
         &kernel::lower(program, &options)?,
         vyre_wgpu::emit::Target::default(),

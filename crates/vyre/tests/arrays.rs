@@ -99,6 +99,25 @@ fn the_result_of_one_launch_is_the_input_of_the_next() {
     }
 }
 
+/// A chain that nobody waited for is settled with little stack, however long it is.
+#[test]
+fn long_chains_take_little_stack() {
+    const LAUNCHES: u32 = 4000;
+    let sim = Arc::new(Sim::new("sim", 2, 1 << 20));
+    let engine = engine_of(vec![sim.clone()]);
+    let increment = kernel(&engine, INCREMENT);
+    let mut x = engine.zeros::<u32>(64).unwrap();
+    increment.bind("x", &mut x).run().unwrap();
+    sim.hold(true);
+    for _ in 0..LAUNCHES {
+        increment.bind("x", &mut x).launch().unwrap();
+    }
+    sim.hold(false);
+    let small = std::thread::Builder::new().stack_size(128 << 10);
+    let read = small.spawn(move || x.to_vec().unwrap()).unwrap().join().unwrap();
+    assert_eq!(read, vec![LAUNCHES + 1; 64]);
+}
+
 #[test]
 fn a_clone_is_a_value_of_its_own() {
     for (name, engine) in engines() {

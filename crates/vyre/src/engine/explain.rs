@@ -30,6 +30,8 @@ pub struct Choice {
 pub struct Explanation {
     /// The program's entry point.
     pub program: String,
+    /// Its arithmetic: `exact` or `fast`.
+    pub math: &'static str,
     /// The backend in use; absent before the first dispatch.
     pub backend: Option<String>,
     /// The device's name.
@@ -116,6 +118,7 @@ impl Inner {
         let device = last.as_ref().map(|ready| &ready.device);
         let mut explanation = Explanation {
             program: core.program.name().to_owned(),
+            math: core.program.math().name(),
             backend: device.map(|device| device.id.as_str().to_owned()),
             device: device.map(|device| device.backend.capabilities().name.clone()).filter(|name| !name.is_empty()),
             workgroup_size: last.as_ref().and_then(|ready| ready.pipeline.as_ref()).map(|made| made.workgroup_size()),
@@ -166,7 +169,7 @@ impl fmt::Display for Explanation {
         if let (Some([x, y, z]), Some(grid)) = (self.workgroup_size, self.grid) {
             write!(f, ", {} x {} x {} workgroups of {x} x {y} x {z}", grid[0], grid[1], grid[2])?;
         }
-        write!(f, ".\n  backend: {}\n  launch: {}", self.routing, self.launch)?;
+        write!(f, ", in {} arithmetic.\n  backend: {}\n  launch: {}", self.math, self.routing, self.launch)?;
         for other in &self.others {
             match &other.excluded {
                 Some(reason) => write!(f, "\n  {}: can't be used: {reason}", other.backend)?,

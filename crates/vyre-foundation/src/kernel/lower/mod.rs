@@ -153,7 +153,7 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
     if options.expand_math || options.narrow != Narrow::Native {
-        math::expand(&mut kernel, options.expand_math, options.narrow);
+        math::expand(&mut kernel, options);
     }
     passes::optimise(&mut kernel, options.passes, options.array_values);
     looks::place(&mut kernel, options.interruptible);
@@ -187,6 +187,7 @@ impl<'a> Lower<'a> {
             features: Features::default(),
             has_barrier: false,
             resizable: !self.sized,
+            math: self.program.math(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The optimiser. Every pass keeps the meaning of a kernel and can be left out.
 
 mod arrays;
+mod contract;
 mod counted;
 mod dead;
 mod invariant;
@@ -11,6 +12,7 @@ mod simplify;
 mod tests;
 
 use super::{Block, End, Inst, Kernel, Op, Passes, Value};
+use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
 /// simplified and counted in the first then grows once, and few walks see the large kernel.
@@ -37,6 +39,9 @@ pub(super) fn optimise(kernel: &mut Kernel, passes: Passes, array_values: u32) {
         ranges::run(kernel);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), true);
+    if passes.contains(Passes::CONTRACT) && kernel.math == Math::Fast {
+        contract::run(kernel);
+    }
     if passes.contains(Passes::DEAD) {
         dead::run(kernel);
     }

@@ -79,6 +79,7 @@ impl State {
                 return Err(error.clone());
             }
             if let Some(writer) = &segment.writer
+                && writer.is_known_over()
                 && let Some(Err(error)) = writer.poll()
             {
                 return Err(error);

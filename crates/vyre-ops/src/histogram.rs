@@ -1,0 +1,75 @@
+//! How often each number occurs.
+
+use std::fmt::Write;
+
+use vyre::expression::{Fused, Term};
+use vyre::{Array, DataType, Error};
+
+use crate::launch::{GROUP, MOST, array, grid, misfit, mistyped, room};
+
+/// Counts of up to so many bins are kept in workgroup memory.
+const LOCAL_BINS: usize = 2048;
+const LANES: usize = 256;
+const ITEMS: usize = 8;
+/// Elements of a workgroup, in rounds of all its invocations.
+const ROUNDS: usize = 8;
+
+/// How many elements are 0, 1 and so on up to the number of bins; others are not counted.
+pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Array<u32>, Error> {
+    if *term.data_type() != DataType::U32 {
+        return Err(mistyped(format!("a histogram is of u32, not of {}", term.data_type())));
+    }
+    let fused = Fused::new(&[term])?;
+    let engine = fused.engine().clone();
+    let mut counts = room(&engine, &DataType::U32, bins);
+    let elements = fused.elements();
+    if elements > u32::MAX as usize || bins > MOST {
+        return Err(misfit(format!("{bins} counts of {elements} elements are more than u32 can count")));
+    }
+    if elements == 0 || bins == 0 {
+        return array(counts, &[bins]);
+    }
+    let local = (bins <= LOCAL_BINS).then_some(bins);
+    let (lines, values) = fused.lines("i", "");
+    let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+    let kernel = engine.kernel_from(&key, || Ok(vyre::text::parse(&source(&fused, local))?))?;
+    for part in fused.parts(1)? {
+        let groups = part.len().div_ceil(LANES * ITEMS * ROUNDS);
+        let sizes = [part.len() as u32, bins as u32, groups as u32];
+        let call = fused.bind(kernel.call(), part).value("sizes", &sizes).bind("counts", &mut counts);
+        call.grid(grid(groups)).launch()?;
+    }
+    array(counts, &[bins])
+}
+
+fn source(fused: &Fused, local: Option<usize>) -> String {
+    let at = fused.bindings();
+    let mut text = fused.declarations(0);
+    let _ = writeln!(text, "read sizes: u32 @{at};\nread_write counts: u32 @{};", at + 1);
+    if let Some(bins) = local {
+        let _ = writeln!(text, "workgroup found: u32[{bins}] @0;");
+    }
+    let _ = write!(
+        text,
+        "workgroup_size [{LANES}, 1, 1];\nentry histogram {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet bins = sizes[1];\n{}\
+         if group < sizes[2] {{\nfor r in 0..{ROUNDS} {{\nlet start = (group * {ROUNDS} + r) * {} + l;\n",
+        fused.uniform_lines(),
+        LANES * ITEMS
+    );
+    let place = if local.is_some() { "found" } else { "counts" };
+    for k in 0..ITEMS {
+        let _ = writeln!(text, "let at{k} = start + {};", k * LANES);
+        let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
+        let key = &values[0];
+        let _ = writeln!(text, "{lines}if (at{k} < n) & ({key} < bins) {{\natomic.add({place}[{key}], 1);\n}}");
+    }
+    text.push_str("}\n");
+    if local.is_some() {
+        let _ = write!(
+            text,
+            "barrier;\nfor b in l..bins step {LANES} {{\nlet count = found[b];\nif count != 0 {{\natomic.add(counts[b], count);\n}}\n}}\n"
+        );
+    }
+    text.push_str("}\n}\n");
+    text
+}

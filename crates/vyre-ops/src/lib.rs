@@ -1,0 +1,36 @@
+//! The kernels that programs are made of, for arrays and expressions of [`vyre`]: reductions, scans, sorts, products.
+//!
+//! [`Ops`] has them as methods. An expression that feeds an op is computed inside of its kernel, results stay on the device until they
+//! are read, and every op gives the same on every backend.
+//!
+//! ```
+//! # fn main() -> Result<(), vyre::Error> {
+//! use vyre_ops::Ops;
+//!
+//! let engine = vyre::Engine::builder().without_disk().open()?;
+//! let a = engine.array(&[1.0f32, 2.0, 3.0])?;
+//! let b = engine.array(&[4.0f32, 5.0, 6.0])?;
+//! assert_eq!((&a * &b).sum()?.value()?, 32.0);
+//! let centred = (&a - &a.mean()?).eval()?;
+//! assert_eq!(centred.to_vec()?, [-1.0, 0.0, 1.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crate knows nothing of devices: it writes kernels in the text form of programs, and the engine decides where they run.
+#![forbid(unsafe_code)]
+
+mod fold;
+mod histogram;
+mod launch;
+mod matrix;
+mod ops;
+mod reduce;
+mod rows;
+mod scan;
+mod select;
+mod sort;
+
+pub use matrix::Transposed;
+pub use ops::Ops;
+pub use select::Counted;

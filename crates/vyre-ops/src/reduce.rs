@@ -1,0 +1,407 @@
+//! Reductions, whole or along an axis, fused with the expression that feeds them.
+//!
+//! **Order.** Along the axis elements are taken in blocks of 16384. Element `i` of a block belongs to column `i mod 256`; each column is put
+//! together from its first element to its last, and the 256 columns by halves: column `c` with `c + 128`, then with `c + 64`, down to one.
+//! The values of the blocks are put together by the same rule. So a result depends on nothing but the elements, on every backend.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use vyre::expression::{Fused, Term};
+use vyre::{Buffer, DataType, Error, Shape};
+
+use crate::fold::{Fold, Kind};
+use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, room, split};
+
+/// Columns of a block.
+const COLUMNS: usize = 256;
+/// Elements of a block.
+const BLOCK: usize = 16384;
+/// Elements of a column that are fetched at once.
+const AT_ONCE: usize = 8;
+/// Up to so many elements along the axis one invocation puts together by itself.
+const FEW: usize = 32;
+/// Results side by side in a workgroup that works across rows.
+const SIDE: usize = 16;
+
+/// What is done to the last value: `#` stands for it.
+pub(crate) type Finish<'a> = Option<&'a str>;
+
+/// Puts a term together along an axis, or all of it. The result and, for kinds that have one, the index.
+pub(crate) fn reduce(
+    term: &Term,
+    axis: Option<usize>,
+    kind: Kind,
+    finish: Finish<'_>,
+    stored: &DataType,
+) -> Result<Vec<Buffer>, Error> {
+    let extents = extents(term)?;
+    let [outer, along, inner] = match axis {
+        Some(axis) => split(&extents, axis)?,
+        None => [1, extents.iter().product(), 1],
+    };
+    if kind.has_index() && along as u64 > u64::from(u32::MAX) {
+        return Err(misfit(format!("indices of {along} elements are more than a u32 can count")));
+    }
+    let shape = Shape::from([outer, along, inner]);
+    let job = Job { fold: Fold { kind, ty: term.data_type().clone() }, count: along, finish, stored };
+    job.pass(&[term], &shape, true)
+}
+
+struct Job<'a> {
+    fold: Fold,
+    /// Elements along the axis, for the finish.
+    count: usize,
+    finish: Finish<'a>,
+    stored: &'a DataType,
+}
+
+/// One kernel and how it is launched.
+struct Pass {
+    outer: usize,
+    along: usize,
+    inner: usize,
+    blocks: usize,
+}
+
+impl Job<'_> {
+    /// Puts each block together; what it gives is put together again while there are several.
+    fn pass(&self, terms: &[&Term], shape: &Shape, first: bool) -> Result<Vec<Buffer>, Error> {
+        let &[outer, along, inner] = shape.extents() else { return Err(misfit("three extents are needed")) };
+        let blocks = along.div_ceil(BLOCK).max(1);
+        let last = blocks == 1;
+        let results = outer * inner * blocks;
+        let engine = engine(terms[0])?;
+        let mut types = self.fold.types();
+        if last {
+            types[0] = self.stored.clone();
+        }
+        let mut buffers: Vec<Buffer> = types.iter().map(|ty| room(&engine, ty, results)).collect();
+        if results == 0 {
+            return Ok(buffers);
+        }
+        let few = along <= FEW;
+        let side = if few || inner == 1 { 1 } else { SIDE };
+        let pass = Pass { outer, along, inner, blocks };
+        let fused = match along {
+            // Nothing is loaded where there is nothing.
+            0 => Fused::new(&terms.iter().map(|term| zero(term)).collect::<Vec<_>>().iter().collect::<Vec<_>>())?,
+            _ => Fused::new(terms)?,
+        };
+        let (lines, values) = fused.lines("i", "");
+        let baked = if few { [along, inner] } else { [usize::from(inner > 1) * along.min(COLUMNS).div_ceil(SIDE), 0] };
+        let finish = self.finish.filter(|_| last).unwrap_or("#");
+        let key = format!(
+            "reduce {:?} {} {few} {side} {baked:?} {first} {finish} {types:?}\n{}{}{lines}{values:?}",
+            self.fold.kind,
+            self.fold.ty,
+            fused.declarations(0),
+            fused.uniform_lines()
+        );
+        let kernel = engine.kernel_from(&key, || {
+            let body = match (few, side) {
+                (true, _) => self.few(&fused, &pass, first),
+                (_, 1) => self.along_rows(&fused, first),
+                _ => self.across_rows(&fused, baked[0], first),
+            };
+            let source = self.source(&fused, &types, finish, few, &body);
+            Ok(vyre::text::parse(&source)?)
+        })?;
+        let count = self.count_bits();
+        for Part { positions, along, outer, first_result, base } in pass.parts(&fused)? {
+            let blocks = along.div_ceil(BLOCK).max(1);
+            let groups = match few {
+                true => (outer * inner).div_ceil(COLUMNS),
+                false => outer * blocks * inner.div_ceil(side),
+            };
+            let total = if few { outer * inner } else { groups };
+            let sizes = [along, total, first_result, base, inner, blocks].map(|size| size as u32);
+            let sizes = [sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], count[0], count[1]];
+            let mut call = fused.bind(kernel.call(), positions).value("sizes", &sizes).grid(grid(groups));
+            for (at, buffer) in buffers.iter_mut().enumerate() {
+                call = call.bind(["out", "out_index"][at], buffer);
+            }
+            call.launch()?;
+        }
+        if last {
+            return Ok(buffers);
+        }
+        let shape = Shape::from([outer, blocks, inner]);
+        let terms: Vec<Term> = buffers
+            .into_iter()
+            .zip(&types)
+            .map(|(buffer, ty)| Term::array(buffer, ty.clone(), shape.clone()))
+            .collect();
+        self.pass(&terms.iter().collect::<Vec<_>>(), &shape, false)
+    }
+
+    /// The number of elements along the axis, in the type that is computed.
+    fn count_bits(&self) -> [u32; 2] {
+        match self.fold.ty {
+            DataType::F64 => {
+                let bits = (self.count as f64).to_bits();
+                [bits as u32, (bits >> 32) as u32]
+            }
+            _ => [(self.count as f32).to_bits(), 0],
+        }
+    }
+
+    fn source(&self, fused: &Fused, types: &[DataType], finish: &str, few: bool, body: &str) -> String {
+        let mut text = fused.declarations(0);
+        let mut at = fused.bindings();
+        let _ = writeln!(text, "read sizes: u32 @{at};");
+        for (name, ty) in ["out", "out_index"].iter().zip(types) {
+            at += 1;
+            let _ = writeln!(text, "output {name}: {ty} @{at};");
+        }
+        if !few {
+            for (name, ty) in ["tile", "tile_index"].iter().zip(self.fold.types()) {
+                let _ = writeln!(text, "workgroup {name}: {ty}[{COLUMNS}] @0;");
+            }
+        }
+        let count = match self.fold.ty {
+            DataType::F64 => "bitcast<f64>(cast<u64>(sizes[6]) | (cast<u64>(sizes[7]) << 32))",
+            _ => "bitcast<f32>(sizes[6])",
+        };
+        let result = finish.replace("count", count).replace('#', "(result)");
+        let _ = write!(
+            text,
+            "workgroup_size [{COLUMNS}, 1, 1];\nentry reduce {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet total = sizes[1];\n\
+             let inner = sizes[4];\nlet blocks = sizes[5];\n{}{}}}\n",
+            fused.uniform_lines(),
+            body.replace("FINISH", &result)
+        );
+        text
+    }
+
+    fn variables(&self, suffix: &str) -> Vec<String> {
+        ["sum", "index"].iter().take(self.fold.types().len()).map(|name| format!("{name}{suffix}")).collect()
+    }
+
+    fn declare(&self, text: &mut String, suffix: &str) {
+        for ((name, ty), neutral) in self.variables(suffix).iter().zip(self.fold.types()).zip(self.fold.neutrals()) {
+            let _ = writeln!(text, "var {name}: {ty} = {neutral};");
+        }
+    }
+
+    /// Puts the element at `index` of the expression, number `along` of its row, to variables, if a condition holds.
+    fn take(&self, text: &mut String, fused: &Fused, first: bool, places: &Taken<'_>) {
+        let Taken { index, along, guard, into, suffix } = places;
+        let (lines, mut values) = fused.lines(index, suffix);
+        text.push_str(&lines);
+        if first && self.fold.kind.has_index() {
+            values.push(format!("({along} + sizes[3])"));
+        }
+        let guarded: Vec<String> = values
+            .iter()
+            .zip(self.fold.neutrals())
+            .enumerate()
+            .map(|(at, (value, neutral))| {
+                let _ = writeln!(text, "let g{at}{suffix} = select({guard}, {value}, {neutral});");
+                format!("g{at}{suffix}")
+            })
+            .collect();
+        self.fold.put(text, &self.variables(into), &guarded);
+    }
+
+    /// A workgroup for each block of each row.
+    fn along_rows(&self, fused: &Fused, first: bool) -> String {
+        let mut text =
+            "if group < total {\nlet row = group / blocks;\nlet start = group % blocks * 16384 + l;\n".to_owned();
+        self.declare(&mut text, "");
+        // Columns are 256 apart; the last round may reach beyond the row, and puts neutral values there.
+        let _ = writeln!(
+            text,
+            "let rows = min((n - group % blocks * 16384 + 255) / 256, 64);\nfor r in 0..rows step {AT_ONCE} {{"
+        );
+        for k in 0..AT_ONCE {
+            let _ = writeln!(text, "let a{k} = start + (r + {k}) * 256;\nlet at{k} = row * n + a{k};");
+            let places = Taken {
+                index: &format!("at{k}"),
+                along: &format!("a{k}"),
+                guard: &format!("a{k} < n"),
+                into: "",
+                suffix: &format!("_{k}"),
+            };
+            self.take(&mut text, fused, first, &places);
+        }
+        text.push_str("}\n");
+        self.halves(&mut text, "l", COLUMNS / 2, 1);
+        text.push_str("if l == 0 {\nlet result = tile[0];\nout[group + sizes[2]] = FINISH;\n");
+        if self.fold.kind.has_index() {
+            text.push_str("out_index[group + sizes[2]] = tile_index[0];\n");
+        }
+        text.push_str("}\n}\n");
+        text
+    }
+
+    /// Puts what the invocations hold together by halves, in workgroup memory.
+    fn halves(&self, text: &mut String, lane: &str, from: usize, apart: usize) {
+        let names = ["tile", "tile_index"];
+        for (variable, name) in self.variables("").iter().zip(names) {
+            let _ = writeln!(text, "{name}[l] = {variable};");
+        }
+        text.push_str("barrier;\n");
+        let mut half = from;
+        while half > 0 {
+            let _ = writeln!(text, "if {lane} < {half} {{");
+            let at = |offset: usize| -> Vec<String> {
+                names.iter().take(self.fold.types().len()).map(|name| format!("{name}[l + {offset}]")).collect()
+            };
+            let own: Vec<String> = at(0).iter().map(|place| place.replace(" + 0", "")).collect();
+            self.fold.put(text, &own, &at(half * apart));
+            text.push_str("}\nbarrier;\n");
+            half /= 2;
+        }
+    }
+
+    /// A workgroup for 16 neighbours behind the axis; 16 invocations for each of them, with 16 columns each.
+    fn across_rows(&self, fused: &Fused, columns: usize, first: bool) -> String {
+        let mut text = format!(
+            "if group < total {{\nlet tiles = (inner + {d}) / {SIDE};\nlet o = group % tiles * {SIDE} + l % {SIDE};\nlet g = l / {SIDE};\n\
+             let block = group / tiles % blocks;\nlet row = group / tiles / blocks;\n",
+            d = SIDE - 1
+        );
+        for k in 0..columns {
+            self.declare(&mut text, &k.to_string());
+        }
+        let _ = writeln!(text, "let rows = min((n - block * 16384 + 255) / 256, 64);\nfor r in 0..rows {{");
+        for k in 0..columns {
+            let _ = writeln!(
+                text,
+                "let a{k} = block * 16384 + r * 256 + g + {};\nlet at{k} = (row * n + a{k}) * inner + o;",
+                k * SIDE
+            );
+            let places = Taken {
+                index: &format!("at{k}"),
+                along: &format!("a{k}"),
+                guard: &format!("(a{k} < n) & (o < inner)"),
+                into: &k.to_string(),
+                suffix: &format!("_{k}"),
+            };
+            self.take(&mut text, fused, first, &places);
+        }
+        text.push_str("}\n");
+        let mut half = SIDE / 2;
+        while half > 0 {
+            for k in (0..half).filter(|k| k + half < columns) {
+                let (into, from) = (self.variables(&k.to_string()), self.variables(&(k + half).to_string()));
+                self.fold.put(&mut text, &into, &from);
+            }
+            half /= 2;
+        }
+        for (name, own) in self.variables("").iter().zip(self.variables("0")) {
+            let _ = writeln!(text, "let {name} = {own};");
+        }
+        self.halves(&mut text, "g", SIDE / 2, SIDE);
+        text.push_str("if g == 0 {\nif o < inner {\nlet at = sizes[2] + (row * blocks + block) * inner + o;\nlet result = tile[l];\nout[at] = FINISH;\n");
+        if self.fold.kind.has_index() {
+            text.push_str("out_index[at] = tile_index[l];\n");
+        }
+        text.push_str("}\n}\n}\n");
+        text
+    }
+
+    /// An invocation for each result: the same tree of halves, of as many columns as there are elements.
+    fn few(&self, fused: &Fused, pass: &Pass, first: bool) -> String {
+        let Pass { along, inner, .. } = *pass;
+        let mut text = "let o = group * 256 + l;\nif o < total {\n".to_owned();
+        if inner == 1 {
+            let _ = writeln!(text, "let start = o * {along};");
+        } else {
+            let _ = writeln!(text, "let start = o / {inner} * {} + o % {inner};", along * inner);
+        }
+        let columns = along.next_power_of_two().max(1);
+        for k in 0..columns.min(along.max(1)) {
+            self.declare(&mut text, &k.to_string());
+            if k >= along {
+                continue;
+            }
+            let _ = writeln!(text, "let at{k} = start + {};", k * inner);
+            let places = Taken {
+                index: &format!("at{k}"),
+                along: &k.to_string(),
+                guard: "true",
+                into: &k.to_string(),
+                suffix: &format!("_{k}"),
+            };
+            self.take(&mut text, fused, first, &places);
+        }
+        let mut half = columns / 2;
+        while half > 0 {
+            for k in (0..half).filter(|k| k + half < along) {
+                let (into, from) = (self.variables(&k.to_string()), self.variables(&(k + half).to_string()));
+                self.fold.put(&mut text, &into, &from);
+            }
+            half /= 2;
+        }
+        text.push_str("let result = sum0;\nout[o + sizes[2]] = FINISH;\n");
+        if self.fold.kind.has_index() {
+            text.push_str("out_index[o + sizes[2]] = index0;\n");
+        }
+        text.push_str("}\n");
+        text
+    }
+}
+
+/// Where an element is, when it is there, and where it goes.
+struct Taken<'a> {
+    index: &'a str,
+    along: &'a str,
+    guard: &'a str,
+    into: &'a str,
+    suffix: &'a str,
+}
+
+/// Positions of one launch: elements along the axis and rows in it, and where its results begin.
+struct Part {
+    positions: Range<usize>,
+    along: usize,
+    outer: usize,
+    first_result: usize,
+    base: usize,
+}
+
+impl Pass {
+    /// All positions, in launches whose indices u32 can count.
+    fn parts(&self, fused: &Fused) -> Result<Vec<Part>, Error> {
+        let Pass { outer, along, inner, blocks } = *self;
+        let row = along * inner;
+        if outer * row <= MOST {
+            return Ok(vec![Part { positions: 0..outer * row, along, outer, first_result: 0, base: 0 }]);
+        }
+        fused.parts(1)?;
+        if row <= MOST {
+            let rows = MOST / row;
+            let part = |start: usize| {
+                let here = rows.min(outer - start);
+                let positions = start * row..(start + here) * row;
+                Part { positions, along, outer: here, first_result: start * blocks * inner, base: 0 }
+            };
+            return Ok((0..outer).step_by(rows).map(part).collect());
+        }
+        if inner > 1 {
+            let message = format!("{along} x {inner} elements along and behind an axis are more than one launch takes");
+            return Err(misfit(message));
+        }
+        let mut parts = Vec::new();
+        for at in 0..outer {
+            for base in (0..along).step_by(MOST) {
+                let here = MOST.min(along - base);
+                let start = at * along + base;
+                let first_result = at * blocks + base / BLOCK;
+                parts.push(Part { positions: start..start + here, along: here, outer: 1, first_result, base });
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// A number of the type of a term, for every position of its shape.
+fn zero(term: &Term) -> Term {
+    let value = vyre::ir::Literal::zero(term.data_type()).unwrap_or(vyre::ir::Literal::U32(0));
+    match (term.engine(), term.shape()) {
+        (Some(engine), Some(shape)) => Term::scalar(value).broadcast(engine, shape.clone()),
+        _ => Term::scalar(value),
+    }
+}

@@ -1,0 +1,143 @@
+//! What is done to each row by itself: softmax and norms. A workgroup takes a row, which stays in the cache while it goes over it again.
+//!
+//! **Order.** As for reductions, with as many columns as the workgroup has invocations: 32, 64, 128 or 256, a quarter of the row's length.
+
+use std::fmt::Write;
+
+use vyre::expression::{Fused, Term};
+use vyre::{Buffer, DataType, Error};
+
+use crate::fold::{Fold, Kind};
+use crate::launch::{GROUP, MOST, extents, grid, is_float, misfit, mistyped, room};
+
+/// Reductions of a row, each of which may use those before it, and what is written for each element. `VALUE` is the element, `COUNT` the
+/// length, and reductions go by their names.
+pub(crate) struct Rows<'a> {
+    pub(crate) name: &'a str,
+    /// Name, kind, what is put together, and what becomes of it (`#`).
+    pub(crate) folds: &'a [(&'a str, Kind, &'a str, &'a str)],
+    pub(crate) write: &'a str,
+}
+
+pub(crate) const SOFTMAX: Rows<'_> = Rows {
+    name: "softmax",
+    folds: &[("most", Kind::Max, "VALUE", "#"), ("sum", Kind::Sum, "exp(VALUE - most)", "#")],
+    write: "exp(VALUE - most) / sum",
+};
+
+pub(crate) const LOG_SOFTMAX: Rows<'_> = Rows {
+    name: "log_softmax",
+    folds: &[("most", Kind::Max, "VALUE", "#"), ("sum", Kind::Sum, "exp(VALUE - most)", "log(#)")],
+    write: "(VALUE - most) - sum",
+};
+
+pub(crate) const LAYER_NORM: Rows<'_> = Rows {
+    name: "layer_norm",
+    folds: &[
+        ("mean", Kind::Sum, "VALUE", "# / COUNT"),
+        ("scale", Kind::Sum, "(VALUE - mean) * (VALUE - mean)", "1.0TY / sqrt(# / COUNT + EPSILON)"),
+    ],
+    write: "(VALUE - mean) * scale",
+};
+
+pub(crate) const RMS_NORM: Rows<'_> = Rows {
+    name: "rms_norm",
+    folds: &[("scale", Kind::Sum, "VALUE * VALUE", "1.0TY / sqrt(# / COUNT + EPSILON)")],
+    write: "VALUE * scale",
+};
+
+const AT_ONCE: usize = 4;
+
+impl Rows<'_> {
+    /// Along the last axis.
+    pub(crate) fn run(&self, term: &Term, epsilon: f64) -> Result<Buffer, Error> {
+        let ty = term.data_type().clone();
+        if !is_float(&ty) || ty == DataType::F16 {
+            return Err(mistyped(format!("{} is of f32 and f64, not of {ty}", self.name)));
+        }
+        let extents = extents(term)?;
+        let along = *extents.last().ok_or_else(|| misfit("a number has no rows"))?;
+        let fused = Fused::new(&[term])?;
+        let engine = fused.engine().clone();
+        let elements = fused.elements();
+        let mut out = room(&engine, &ty, elements);
+        if elements == 0 {
+            return Ok(out);
+        }
+        if elements > MOST {
+            return Err(misfit(format!("{elements} elements are more than are taken at once, which is {MOST}")));
+        }
+        let rows = elements / along;
+        let lanes = (along / 4).next_power_of_two().clamp(32, 256);
+        let (lines, values) = fused.lines("i", "");
+        let key = format!("{} {lanes}\n{}{}{lines}{values:?}", self.name, fused.declarations(0), fused.uniform_lines());
+        let kernel = engine.kernel_from(&key, || Ok(vyre::text::parse(&self.source(&fused, &ty, lanes))?))?;
+        let words = |value: f64| match ty {
+            DataType::F64 => [value.to_bits() as u32, (value.to_bits() >> 32) as u32],
+            _ => [(value as f32).to_bits(), 0],
+        };
+        let (count, epsilon) = (words(along as f64), words(epsilon));
+        let sizes = [along as u32, rows as u32, count[0], count[1], epsilon[0], epsilon[1]];
+        let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("out", &mut out);
+        call.grid(grid(rows)).launch()?;
+        Ok(out)
+    }
+
+    fn source(&self, fused: &Fused, ty: &DataType, lanes: usize) -> String {
+        let at = fused.bindings();
+        let mut text = fused.declarations(0);
+        let word = |at: usize| match ty {
+            DataType::F64 => format!("bitcast<f64>(cast<u64>(sizes[{at}]) | (cast<u64>(sizes[{}]) << 32))", at + 1),
+            _ => format!("bitcast<f32>(sizes[{at}])"),
+        };
+        let _ = write!(
+            text,
+            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{lanes}] @0;\nworkgroup_size [{lanes}, 1, 1];\n\
+             entry {} {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet count = {};\nlet epsilon = {};\n{}if group < sizes[1] {{\n\
+             let start = group * n;\n",
+            at + 1,
+            self.name,
+            word(2),
+            word(4),
+            fused.uniform_lines()
+        );
+        let suffix = if *ty == DataType::F64 { "f64" } else { "" };
+        let over = |text: &mut String, each: &dyn Fn(&str, &str) -> String| {
+            let _ = writeln!(text, "for r in 0..n step {} {{", lanes * AT_ONCE);
+            for k in 0..AT_ONCE {
+                let _ = writeln!(text, "let a{k} = r + {} + l;\nlet at{k} = start + a{k};", k * lanes);
+                let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
+                text.push_str(&lines);
+                let _ = writeln!(text, "{}", each(&k.to_string(), &values[0]));
+            }
+            text.push_str("}\n");
+        };
+        for (name, kind, value, finish) in self.folds {
+            let fold = Fold { kind: *kind, ty: ty.clone() };
+            let neutral = fold.neutral();
+            let _ = writeln!(text, "var {name}_own: {ty} = {neutral};");
+            let own = format!("{name}_own");
+            over(&mut text, &|k, element| {
+                let value = value.replace("VALUE", element);
+                format!(
+                    "let g{k} = select(a{k} < n, {value}, {neutral});\n{own} = {};",
+                    fold.combined(&own, &format!("g{k}"))
+                )
+            });
+            let _ = writeln!(text, "tile[l] = {own};\nbarrier;");
+            let mut half = lanes / 2;
+            while half > 0 {
+                let combined = fold.combined("tile[l]", &format!("tile[l + {half}]"));
+                let _ = writeln!(text, "if l < {half} {{\ntile[l] = {combined};\n}}\nbarrier;");
+                half /= 2;
+            }
+            let finish = finish.replace('#', "tile[0]").replace("COUNT", "count").replace("EPSILON", "epsilon");
+            let _ = writeln!(text, "let {name} = {};\nbarrier;", finish.replace("TY", suffix));
+        }
+        over(&mut text, &|k, element| {
+            format!("if a{k} < n {{\nout[at{k}] = {};\n}}", self.write.replace("VALUE", element))
+        });
+        text.push_str("}\n}\n");
+        text
+    }
+}

@@ -1,0 +1,89 @@
+use vyre_ops::{Ops, Transposed};
+
+use crate::support::{Random, engines, read};
+
+#[test]
+fn products_are_chains_of_fused_sums() {
+    let mut random = Random(30);
+    let sizes: &[[usize; 4]] = &[
+        [1, 1, 1, 1],
+        [1, 3, 5, 2],
+        [2, 33, 31, 17],
+        [1, 130, 129, 70],
+        [3, 16, 64, 8],
+        [1, 5, 0, 4],
+        [1, 0, 3, 4],
+        [1, 11, 1, 300],
+    ];
+    for (name, engine) in engines() {
+        for &[batches, m, k, n] in sizes {
+            let (x, y) = (random.units(batches * m * k), random.units(batches * k * n));
+            for transposed in [(false, false), (true, false), (false, true), (true, true)] {
+                let transposed = Transposed { a: transposed.0, b: transposed.1 };
+                let a = engine.from_shape(if transposed.a { [batches, k, m] } else { [batches, m, k] }, &x).expect("a");
+                let b = engine.from_shape(if transposed.b { [batches, n, k] } else { [batches, k, n] }, &y).expect("b");
+                let mut expected = Vec::new();
+                for at in 0..batches {
+                    for row in 0..m {
+                        for column in 0..n {
+                            let mut sum = 0.0f32;
+                            for d in 0..k {
+                                let left = if transposed.a { d * m + row } else { row * k + d };
+                                let right = if transposed.b { column * k + d } else { d * n + column };
+                                sum = x[at * m * k + left].mul_add(y[at * k * n + right], sum);
+                            }
+                            expected.push(sum);
+                        }
+                    }
+                }
+                let product = a.matmul_transposed(&b, transposed).expect("product");
+                assert_eq!(product.shape(), [batches, m, n]);
+                assert!(read(Ok(product)).expect("f32") == expected, "{name} {batches} {m} {k} {n} {transposed:?}");
+            }
+        }
+        let a = engine.from_shape([2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("a");
+        let x = engine.array(&[1.0f32, 0.5, -1.0]).expect("x");
+        assert_eq!(read(a.matvec(&x)).expect("f32"), [-1.0, 0.5], "{name}");
+        assert_eq!(read(x.dot(&x)).expect("f32"), [2.25], "{name}");
+        assert_eq!(a.matmul(&x).expect_err("no matrix").code(), "V1311");
+        assert_eq!(a.matmul(&a).expect_err("does not fit").code(), "V1311");
+    }
+}
+
+#[test]
+fn rows_are_softened_and_normalised() {
+    let mut random = Random(31);
+    for (name, engine) in engines() {
+        for [rows, along] in [[1, 1], [3, 5], [7, 128], [4, 1000], [2, 5000], [0, 4]] {
+            let x: Vec<f32> = random.units(rows * along).iter().map(|x| x * 30.0).collect();
+            let array = engine.from_shape([rows, along], &x).expect("x");
+            let softmax = read(array.softmax()).expect("f32");
+            let log = read(array.log_softmax()).expect("f32");
+            let layer = read(array.layer_norm(1e-5)).expect("f32");
+            let rms = read(array.rms_norm(1e-5)).expect("f32");
+            for row in 0..rows {
+                let x: Vec<f64> = x[row * along..][..along].iter().map(|&x| f64::from(x)).collect();
+                let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = x.iter().map(|x| (x - most).exp()).sum();
+                let mean = x.iter().sum::<f64>() / along as f64;
+                let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / along as f64;
+                let square = x.iter().map(|x| x * x).sum::<f64>() / along as f64;
+                for (at, x) in x.iter().enumerate() {
+                    let here = row * along + at;
+                    let near = |found: f32, expected: f64, most: f64| {
+                        assert!(
+                            (f64::from(found) - expected).abs() <= most,
+                            "{name} {rows} {along}: {found} {expected}"
+                        );
+                    };
+                    near(softmax[here], (x - most).exp() / sum, 1e-6);
+                    near(log[here], x - most - sum.ln(), 1e-4);
+                    near(layer[here], (x - mean) / (variance + 1e-5).sqrt(), 1e-4);
+                    near(rms[here], x / (square + 1e-5).sqrt(), 1e-4);
+                }
+            }
+        }
+        let words = engine.array(&[1u32]).expect("words");
+        assert_eq!(words.softmax().expect_err("whole numbers").code(), "V1314");
+    }
+}

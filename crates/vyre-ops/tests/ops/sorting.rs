@@ -1,0 +1,107 @@
+use vyre_ops::Ops;
+
+use crate::support::{Random, engines, lengths, read};
+
+#[test]
+fn keys_of_every_distribution() {
+    let mut random = Random(20);
+    for (name, engine) in engines() {
+        for length in lengths(name) {
+            let random_words = random.words(length);
+            let few: Vec<u32> = random_words.iter().map(|x| x % 3).collect();
+            let ascending: Vec<u32> = (0..length as u32).collect();
+            for keys in [random_words, few, ascending, vec![7; length]] {
+                let mut expected = keys.clone();
+                expected.sort_unstable();
+                let array = engine.array(&keys).expect("keys");
+                assert!(read(array.sort()).expect("u32") == expected, "{name} {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn signed_floats_wide_and_descending() {
+    let mut random = Random(21);
+    let mut wide = 0;
+    for (name, engine) in engines() {
+        let length = 5000;
+        let words = random.words(length);
+        let mut signed: Vec<i32> = words.iter().map(|&x| x as i32).collect();
+        let array = engine.array(&signed).expect("keys");
+        signed.sort_unstable();
+        assert!(read(array.sort()).expect("i32") == signed, "{name}");
+        signed.reverse();
+        assert!(read(array.sort_descending()).expect("i32") == signed, "{name}");
+        let mut floats: Vec<f32> = words.iter().map(|&x| f32::from_bits(x)).collect();
+        floats.extend([0.0, -0.0, f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
+        let array = engine.array(&floats).expect("keys");
+        floats.sort_unstable_by(f32::total_cmp);
+        let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&read(array.sort()).expect("f32")) == bits(&floats), "{name}");
+        let mut longs: Vec<i64> = (0..length).map(|_| random.bits() as i64).collect();
+        let array = engine.array(&longs).expect("keys");
+        longs.sort_unstable();
+        if let Some(found) = read(array.sort()) {
+            assert!(found == longs, "{name}");
+            wide += 1;
+        }
+    }
+    assert!(wide > 0, "the processor has 64-bit integers");
+}
+
+#[test]
+fn pairs_are_stable_and_the_largest_come_first() {
+    let mut random = Random(22);
+    for (name, engine) in engines() {
+        for length in lengths(name) {
+            let keys: Vec<u32> = (0..length).map(|_| random.below(50) as u32).collect();
+            let values: Vec<f32> = (0..length).map(|i| i as f32).collect();
+            let mut pairs: Vec<(u32, f32)> = keys.iter().copied().zip(values.iter().copied()).collect();
+            pairs.sort_by_key(|pair| pair.0);
+            let (array, with) = (engine.array(&keys).expect("keys"), engine.array(&values).expect("values"));
+            let (sorted, moved) = array.sort_with(&with).expect("sorted");
+            let found: Vec<(u32, f32)> =
+                sorted.to_vec().expect("keys").into_iter().zip(moved.to_vec().expect("values")).collect();
+            assert!(found == pairs, "{name} {length}");
+            let order: Vec<u32> = pairs.iter().map(|pair| pair.1 as u32).collect();
+            assert!(read(array.argsort()).expect("u32") == order, "{name} {length}");
+            let count = length.min(10);
+            let mut best: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
+            best.sort_by_key(|&(key, at)| (std::cmp::Reverse(key), at));
+            let (largest, positions) = array.top_k(count).expect("top");
+            assert_eq!(
+                largest.to_vec().expect("keys"),
+                best[..count].iter().map(|pair| pair.0).collect::<Vec<_>>(),
+                "{name}"
+            );
+            assert_eq!(
+                positions.to_vec().expect("at"),
+                best[..count].iter().map(|pair| pair.1).collect::<Vec<_>>(),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn histograms_of_few_and_many_bins() {
+    let mut random = Random(23);
+    for (name, engine) in engines() {
+        for length in lengths(name) {
+            for bins in [0usize, 1, 7, 256, 5000] {
+                let keys: Vec<u32> = (0..length).map(|_| random.below(bins + 3) as u32).collect();
+                let mut counts = vec![0u32; bins];
+                keys.iter().for_each(|&key| {
+                    if let Some(count) = counts.get_mut(key as usize) {
+                        *count += 1;
+                    }
+                });
+                let array = engine.array(&keys).expect("keys");
+                assert!(read(array.histogram(bins)).expect("u32") == counts, "{name} {length} {bins}");
+            }
+            let equal = engine.array(&vec![3u32; length]).expect("keys");
+            assert_eq!(read(equal.histogram(4)).expect("u32"), [0, 0, 0, length as u32], "{name} {length}");
+        }
+    }
+}
