@@ -192,7 +192,7 @@ impl Driver {
         }
         params.extend(grid.map(u64::from));
         params.extend([0; 5]);
-        let together = if grid[0] % TOGETHER == 0 {
+        let together = if grid[0].is_multiple_of(TOGETHER) {
             self.module(image.as_bytes_with_nul(), "vyre_kernel_together")?
         } else {
             None
