@@ -14,9 +14,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ([width, height], pixels) = read(&from)?;
 
     let engine = vyre::Engine::open()?;
-    let pass = engine.kernel(&vyre::wgsl(include_str!("blur_pass.wgsl"))?)?;
-    let pass = pass.set("width", width as i32)?.set("height", height as i32)?.set("radius", radius)?;
-    let (rows, columns) = (pass.set("along_rows", true)?, pass.set("along_rows", false)?);
+    let pass = |entry: &str| -> Result<vyre::Kernel, Box<dyn Error>> {
+        let mut options = vyre::ImportOptions::default();
+        options.entry = Some(entry.to_owned());
+        options.overrides = [("width", width), ("height", height)].map(|(name, n)| (name.to_owned(), n as f64)).into();
+        let program = vyre::import_wgsl(include_str!("blur_passes.wgsl"), &options).map_err(vyre::Error::from)?;
+        Ok(engine.kernel(&program)?.set("radius", radius)?)
+    };
+    let (rows, columns) = (pass("rows")?, pass("columns")?);
 
     let started = Instant::now();
     let mut picture = engine.from_shape([height, width], &pixels)?;
