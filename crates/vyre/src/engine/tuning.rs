@@ -137,10 +137,10 @@ impl Asked<'_> {
         let freedom = launch::freedom(self.program, Some(&specialization))?;
         let mut plan = self.plan.clone();
         // The plan is that of other constants, whose workgroups may have another size.
-        for axis in 0..3 {
+        plan.grid = std::array::from_fn(|axis| {
             let groups = plan.domain[axis].div_ceil(u64::from(own[axis].max(1)));
-            plan.grid[axis] = u32::try_from(groups).unwrap_or(u32::MAX);
-        }
+            u32::try_from(groups).unwrap_or(u32::MAX)
+        });
         plan.workgroup_size = own;
         Ok(candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size))
     }
