@@ -664,6 +664,7 @@ impl Kernel {
                         py.check_signals().and_then(|()| watch.call1(py, (sample.taken, sample.at_most))).err()
                     });
                 }
+                if stopped.is_none() { vyre::Go::On } else { vyre::Go::Stop }
             })
         });
         if let Some(stopped) = stopped {

@@ -22,7 +22,7 @@ const DOUBLE: &str = "
 const UNPROVEN: &str = "
     @group(0) @binding(0) var<storage, read_write> a: array<u32>;
     @compute @workgroup_size(64) fn shift(@builtin(global_invocation_id) id: vec3<u32>) {
-        if id.x < arrayLength(&a) { a[id.x] = a[(id.x + 1u) % arrayLength(&a)] & 0u; }
+        if id.x < arrayLength(&a) { a[id.x] = a[(id.x + 1u) % arrayLength(&a)]; }
     }";
 
 fn program(text: &str) -> Program {

@@ -227,7 +227,10 @@ impl Tuning {
                 }
             }
             match tuner.find(&key, "", &asked.build()) {
-                Known::Decided(decision) if decision.pinned || decision.subject.proven => Some(Ok(decision.clone())),
+                // What is not proven holds for exactly its own size, whose key may be that of its class.
+                Known::Decided(decision) if decision.subject.proven || (decision.pinned && key == exact) => {
+                    Some(Ok(decision.clone()))
+                }
                 Known::Written(size) => Some(Err(size)),
                 Known::Decided(_) | Known::Guess(_) | Known::Nothing => None,
             }
@@ -255,7 +258,9 @@ impl Tuning {
 
     fn locked(&self, lock: &Lock, asked: &Asked<'_>) -> Option<Decision> {
         let adapter = adapter_stem(&**asked.backend);
-        let found = [asked.exact_key(), asked.key()].iter().find_map(|key| lock.launch(&adapter, key)).cloned();
+        let (key, exact) = (asked.key(), asked.exact_key());
+        let of_class = || lock.launch(&adapter, &key).filter(|decision| decision.subject.proven);
+        let found = lock.launch(&adapter, &exact).or_else(of_class).cloned();
         match found {
             // The file may be of another kernel or have been changed by hand.
             Some(decision) if decision.pinned || asked.is_proven(&decision.candidate).unwrap_or(false) => {
