@@ -380,7 +380,7 @@ struct Exported<M> {
 enum Kept {
     Host(#[allow(dead_code, reason = "it is kept for its memory")] Arc<Storage>),
     #[cfg(feature = "cuda")]
-    Cuda(Export, Option<usize>),
+    Cuda(Box<Export>, Option<usize>),
 }
 
 impl<M> Drop for Exported<M> {
@@ -433,7 +433,7 @@ impl<T: Element> Array<T> {
         #[cfg(feature = "cuda")]
         if let Some((number, export, pointer)) = crate::interop::lend(self.storage(), stream)? {
             device = DLDevice { device_type: DL_CUDA, device_id: number };
-            (data, kept) = (pointer as usize as *mut c_void, Some(Kept::Cuda(export, stream)));
+            (data, kept) = (pointer as usize as *mut c_void, Some(Kept::Cuda(Box::new(export), stream)));
         }
         if kept.is_none() {
             data = self.storage().on_host(&whole, true, None)?.address().cast();
