@@ -15,9 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let engine = vyre::Engine::open()?;
     let pass = |entry: &str| -> Result<vyre::Kernel, Box<dyn Error>> {
-        let mut options = vyre::ImportOptions::default();
-        options.entry = Some(entry.to_owned());
-        options.overrides = [("width", width), ("height", height)].map(|(name, n)| (name.to_owned(), n as f64)).into();
+        let overrides = [("width", width), ("height", height)].map(|(name, n)| (name.to_owned(), n as f64)).into();
+        let options = vyre::ImportOptions { entry: Some(entry.to_owned()), overrides, ..Default::default() };
         let program = vyre::import_wgsl(include_str!("blur_passes.wgsl"), &options).map_err(vyre::Error::from)?;
         Ok(engine.kernel(&program)?.set("radius", radius)?)
     };
@@ -36,8 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Width and height, and the pixels from the top row down.
+type Picture = ([usize; 2], Vec<[f32; 4]>);
+
 /// The pixels of a picture with eight bits for each of four channels, as numbers from 0 to 1.
-fn read(path: &str) -> Result<([usize; 2], Vec<[f32; 4]>), Box<dyn Error>> {
+fn read(path: &str) -> Result<Picture, Box<dyn Error>> {
     let mut reader = png::Decoder::new(BufReader::new(File::open(path)?)).read_info()?;
     let mut bytes = vec![0; reader.output_buffer_size().ok_or("the picture is too large")?];
     let frame = reader.next_frame(&mut bytes)?;
