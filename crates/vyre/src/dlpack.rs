@@ -249,12 +249,13 @@ impl Engine {
         if length == 0 {
             return self.zeros(shape);
         }
+        let bytes = span.len().checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or_else(|| refused("the tensor has more bytes than there can be".to_owned()))?;
         let at =
             tensor.byte_offset as isize + (span.start as isize - layout.offset() as isize) * size_of::<T>() as isize;
         let start = tensor.data.cast::<u8>().wrapping_offset(at);
         match tensor.device.device_type {
             DL_CPU | DL_CUDA_HOST => {
-                let bytes = span.len() * size_of::<T>();
                 if layout.is_contiguous() && !is_read_only && start.addr().is_multiple_of(8) {
                     // SAFETY: the caller's promise; the tensor is deleted when the memory is dropped.
                     let memory = unsafe { HostMemory::owned_by(start, bytes, Box::new(owner)) };
@@ -380,7 +381,7 @@ struct Exported<M> {
 enum Kept {
     Host(#[allow(dead_code, reason = "it is kept for its memory")] Arc<Storage>),
     #[cfg(feature = "cuda")]
-    Cuda(Export, Option<usize>),
+    Cuda(Box<Export>, Option<usize>),
 }
 
 impl<M> Drop for Exported<M> {
@@ -433,7 +434,7 @@ impl<T: Element> Array<T> {
         #[cfg(feature = "cuda")]
         if let Some((number, export, pointer)) = crate::interop::lend(self.storage(), stream)? {
             device = DLDevice { device_type: DL_CUDA, device_id: number };
-            (data, kept) = (pointer as usize as *mut c_void, Some(Kept::Cuda(export, stream)));
+            (data, kept) = (pointer as usize as *mut c_void, Some(Kept::Cuda(Box::new(export), stream)));
         }
         if kept.is_none() {
             data = self.storage().on_host(&whole, true, None)?.address().cast();

@@ -136,9 +136,12 @@ fn a_tensor_that_can_not_be_taken_is_deleted_once() {
         };
         assert_eq!(error.map(drop).unwrap_err().code(), codes::engine::FOREIGN_TENSOR.id);
     }
+    let given = tensor(vec![1], 0, &[1 << 62], &[], &deleted);
+    // SAFETY: nothing is read of what is not there.
+    assert!(unsafe { engine.from_dlpack::<u32>(given, None) }.is_err());
     // SAFETY: none is given.
     assert!(unsafe { engine.from_dlpack::<u32>(std::ptr::null_mut(), None) }.is_err());
-    assert_eq!(deleted.load(Ordering::SeqCst), 4);
+    assert_eq!(deleted.load(Ordering::SeqCst), 5);
 }
 
 unsafe extern "C" fn delete_versioned(tensor: *mut DLManagedTensorVersioned) {
@@ -274,6 +277,31 @@ fn a_program_s_own_wgpu_device_shares_its_buffers() {
     let _ = array.wgpu(&id).unwrap();
     assert_eq!(array.to_vec().unwrap(), [5; 16]);
     assert!(engine.wrap_wgpu::<u32>("cpu", buffer).is_err());
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_buffer_of_the_program_is_not_sent_home_when_the_device_is_full() {
+    use vyre::wgpu;
+    let Some((adapter, device, queue)) = own_device() else { return println!("skipped: there is no wgpu adapter") };
+    let builder = Engine::builder().without_default_backends().without_disk().device_memory(1 << 20);
+    let engine = builder.wgpu_device(&adapter, device.clone(), queue).open().unwrap();
+    let id = engine.backend_ids()[0].as_str().to_owned();
+    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+    let size = 64 << 10;
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+    let mut array = engine.wrap_wgpu::<u32>(&id, buffer.clone()).unwrap();
+    let increment = engine.kernel(&vyre::wgsl(INCREMENT).unwrap()).unwrap();
+    increment.bind("x", &mut array).run().unwrap();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let mut large = engine.zeros::<u32>(200_000).unwrap();
+        increment.bind("x", &mut large).run().unwrap();
+        all.push(large);
+    }
+    assert!(all.iter().all(|large| large.to_vec().unwrap()[0] == 1));
+    assert_eq!(*array.wgpu(&id).unwrap().buffer(), buffer);
+    assert_eq!(array.to_vec().unwrap()[0], 1);
 }
 
 #[cfg(feature = "wgpu")]

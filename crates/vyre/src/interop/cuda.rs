@@ -38,7 +38,8 @@ fn known(device: &Device) -> Result<&CudaBackend, Error> {
 
 impl Engine {
     /// An array in device memory of somebody else, without a copy. It is a value like others: what is launched on it on that device works
-    /// in that memory, and [`Array::cuda`] brings there what was changed elsewhere.
+    /// in that memory, and [`Array::cuda`] brings there what was changed elsewhere. Where a clone shares its elements, the first of the two
+    /// to be written gets memory of its own.
     ///
     /// # Safety
     /// The memory is of this device and holds `length` elements, up to a whole multiple of 16 bytes, until `owner` is dropped. Nobody else

@@ -46,6 +46,11 @@ impl Block {
         Block { bytes: buffer.bytes(), buffer, offset: 0, slab: None, foreign: true }
     }
 
+    /// It is somebody else's, and stays where it is.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
     /// A part of the block.
     pub(crate) fn part(&self, start: u64, bytes: u64) -> Binding {
         Binding { buffer: self.buffer.clone(), offset: self.offset + start, bytes }

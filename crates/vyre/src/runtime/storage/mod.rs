@@ -443,7 +443,8 @@ impl Storage {
         let place = device.place;
         let Some(Some(there)) = state.places.get(place) else { return Ok(0) };
         let busy = |jobs: &[Arc<Job>]| jobs.iter().any(|job| !job.is_over());
-        if place == Device::HOST || state.pinned > 0 || busy(&there.users) {
+        let foreign = matches!(&there.memory, PlaceMemory::Device(_, block) if block.is_foreign());
+        if place == Device::HOST || foreign || state.pinned > 0 || busy(&there.users) {
             return Ok(0);
         }
         let mut deps = Deps::default();
