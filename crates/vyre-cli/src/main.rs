@@ -14,6 +14,7 @@ mod inputs;
 mod job;
 mod log;
 mod memory;
+mod op;
 mod pages;
 mod plot;
 mod progress;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         What::Bench(args) => bench::bench(args, &output),
         What::Tune(args) => tune::tune(args, &output),
         What::Route(args) => route::route(args, &output),
+        What::Op(args) => op::op(args, &output),
         What::Explain(args) => explain::explain(args, &output),
         What::Cache(args) => cache::cache(args, &output),
         What::Doctor => devices::doctor(&output),
