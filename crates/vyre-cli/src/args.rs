@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use vyre::ir::Math;
 
 /// Write a compute kernel once; vyre runs it on whatever is fastest here.
 #[derive(Debug, Parser)]
@@ -27,7 +28,7 @@ pub(crate) struct Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    /// Run a kernel.
+    /// Run a kernel, or several in a row.
     Run(Run),
     /// Show everything that is wrong with a kernel.
     Check(Check),
@@ -45,6 +46,8 @@ pub(crate) enum What {
     Op(Op),
     /// Explain a diagnostic code, or where and how a kernel would run.
     Explain(Explain),
+    /// Look at what was decided, forget it, pin it, or write it down for version control.
+    Decisions(Decisions),
     /// Look after the pipeline cache.
     Cache(Cache),
     /// Look for everything that could be wrong on this machine.
@@ -65,14 +68,14 @@ pub(crate) enum What {
 /// A kernel and how to launch it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Kernel {
-    /// WGSL (.wgsl), SPIR-V (.spv) or vyre's own text form (.vyre).
+    /// WGSL (.wgsl), SPIR-V (.spv), vyre's own text form (.vyre), or a pipeline of several (.toml) for `run`, `bench`, `check` and `explain`.
     pub(crate) kernel: PathBuf,
     #[command(flatten)]
     pub(crate) launch: Launch,
 }
 
 /// How to launch a kernel.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Launch {
     /// Entry point, where the file has several.
     #[arg(long, value_name = "NAME")]
@@ -86,9 +89,34 @@ pub(crate) struct Launch {
     /// Invocations to launch, as X, XxY or XxYxZ, where they are not those that the kernel itself asks for.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "grid")]
     pub(crate) domain: Option<[u32; 3]>,
-    /// Invocations in a workgroup, as X, XxY or XxYxZ.
+    /// Invocations in a workgroup, as X, XxY or XxYxZ; refused where the kernel's results depend on it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) workgroup: Option<[u32; 3]>,
+    /// Launch all the same where results depend on `--workgroup`, or a value is not what a shape says.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Arithmetic of floats: `exact` gives the same bits everywhere; `fast` rounds sums of products once and takes a device's own
+    /// approximations of functions, as near as WGSL asks.
+    #[arg(long, value_name = "KIND", value_parser = math)]
+    pub(crate) math: Option<Math>,
+}
+
+pub(crate) fn math(text: &str) -> Result<Math, String> {
+    Math::named(text).ok_or_else(|| "`exact` or `fast` is expected".to_owned())
+}
+
+/// Several kernels in a row, on buffers that stay where they are.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Passes {
+    /// Run this next: an entry point of the kernel's file, another file, or FILE:ENTRY. Buffers of one name are one buffer.
+    #[arg(long = "pass", value_name = "PASS")]
+    pub(crate) passes: Vec<String>,
+    /// Exchange two buffers after each step.
+    #[arg(long = "swap", value_name = "A,B")]
+    pub(crate) swaps: Vec<String>,
+    /// Run all passes so many times.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: Option<u32>,
 }
 
 /// What goes in.
@@ -147,6 +175,11 @@ pub(crate) struct Op {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) kernel: Kernel,
+    #[command(flatten)]
+    pub(crate) passes: Passes,
+    /// Write `--out NAME=frame-%04d.png` after every so many steps; frames are counted from 1.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) every: Option<u32>,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
     /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it; `-` is standard output, `raw:FILE` the bytes.
@@ -216,6 +249,8 @@ pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) kernel: Kernel,
     #[command(flatten)]
+    pub(crate) passes: Passes,
+    #[command(flatten)]
     pub(crate) inputs: Inputs,
     /// Rounds; in each, every backend runs once.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=10_000))]
@@ -231,6 +266,63 @@ pub(crate) struct Tune {
     /// Try these values of a specialization constant too.
     #[arg(long, value_name = "NAME=VALUE,VALUE...")]
     pub(crate) vary: Vec<String>,
+    /// Elements of inputs that are not given, where the kernel is a folder of kernels.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub(crate) size: u64,
+    /// Take no longer than this, as in 30s, 500ms or 2m; what is fastest by then is certified.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<std::time::Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Decisions {
+    #[command(subcommand)]
+    pub(crate) what: DecisionsWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DecisionsWhat {
+    /// Every launch and route that was decided.
+    List,
+    /// What was decided for a program.
+    Show {
+        /// A program's name, a key, or the beginning of one.
+        name: String,
+    },
+    /// The same with everything it rests on, and what would change it.
+    Why {
+        /// A program's name, a key, or the beginning of one.
+        name: String,
+    },
+    /// Forget what was decided.
+    Forget {
+        /// A program's name, a key, or the beginning of one.
+        name: Option<String>,
+        /// Forget every launch.
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// Use a decision as it is from now on: it is never measured again.
+    Pin {
+        /// A program's name, a key, or the beginning of one.
+        name: String,
+        /// Let it be measured again.
+        #[arg(long)]
+        undo: bool,
+    },
+    /// What differs between two lock files, or between one and what is used now.
+    Diff {
+        /// A lock file.
+        one: PathBuf,
+        /// Another; without it, what is used now.
+        other: Option<PathBuf>,
+    },
+    /// Write what is used to a file, which VYRE_DECISIONS then makes vyre use exactly.
+    Freeze {
+        /// The lock file.
+        #[arg(long, short = 'o', value_name = "FILE", default_value = "vyre.lock")]
+        output: PathBuf,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -249,10 +341,12 @@ pub(crate) struct Route {
 
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// A diagnostic code such as V0101, or a kernel.
+    /// A diagnostic code such as V0101, or a kernel or pipeline.
     pub(crate) what: String,
     #[command(flatten)]
     pub(crate) launch: Launch,
+    #[command(flatten)]
+    pub(crate) passes: Passes,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
 }
@@ -299,7 +393,7 @@ pub(crate) struct PackSecret {
     pub(crate) unsigned: bool,
 }
 
-fn size(text: &str) -> Result<[u32; 3], String> {
+pub(crate) fn size(text: &str) -> Result<[u32; 3], String> {
     let mut size = [1; 3];
     let parts: Vec<&str> = text.split(['x', ',']).collect();
     if parts.len() > 3 {
@@ -311,7 +405,25 @@ fn size(text: &str) -> Result<[u32; 3], String> {
     Ok(size)
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{unit}` is no unit of time; there are ms, s, m and h")),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 && value * scale < 1e9 => {
+            Ok(std::time::Duration::from_secs_f64(value * scale))
+        }
+        _ => Err("a time above zero, as in 30s".to_owned()),
+    }
+}
+
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
         _ => Err("a number of seconds above zero".to_owned()),

@@ -7,13 +7,35 @@ use vyre::Engine;
 
 use crate::args::Bench;
 use crate::job::Job;
+use crate::pipeline;
 use crate::progress::Progress;
 use crate::report::{Failure, Output, quantiles, time};
 use crate::run::known_backend;
 
 pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
+    if let Some(spec) = pipeline::Spec::of(&args.kernel, &args.passes, &args.inputs)? {
+        return pipeline::bench(args, &spec, output);
+    }
     let job = Job::new(&args.kernel, &args.inputs)?;
     let engine = Engine::open()?;
+    race(args, &engine, output, &mut |backend| {
+        let prepared = engine.prepare_on(backend, &job.source.program, &job.config)?;
+        job.fill(&prepared)?;
+        let run: Racer<'_> = Box::new(move || Ok(prepared.run().map(drop)?));
+        Ok(run)
+    })
+}
+
+/// One run of what is timed.
+pub(crate) type Racer<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
+
+/// Times what `start` makes for each backend, in turns.
+pub(crate) fn race<'a>(
+    args: &Bench,
+    engine: &Engine,
+    output: &Output,
+    start: &mut dyn FnMut(&str) -> Result<Racer<'a>, Failure>,
+) -> Result<(), Failure> {
     let mut racers = Vec::new();
     let mut absent = Vec::new();
     let chosen = args.inputs.backend.as_str();
@@ -21,29 +43,30 @@ pub(crate) fn bench(args: &Bench, output: &Output) -> Result<(), Failure> {
     let ids: Vec<String> = if chosen == "auto" {
         engine.backend_ids().iter().map(ToString::to_string).filter(|id| id != "reference").collect()
     } else {
-        known_backend(&engine, chosen)?;
+        known_backend(engine, chosen)?;
         vec![chosen.to_owned()]
     };
     let preparing = Progress::new("preparing", None);
     for id in ids {
-        let ready = engine.prepare_on(&id, &job.source.program, &job.config).and_then(|prepared| {
-            job.fill(&prepared)?;
+        let ready = start(&id).and_then(|mut run| {
             let started = Instant::now();
-            prepared.run()?;
-            Ok((prepared, started.elapsed().as_nanos() as f64))
+            run()?;
+            Ok((run, started.elapsed().as_nanos() as f64))
         });
         match ready {
-            Ok((prepared, first)) => racers.push((id, prepared, first, Vec::new())),
-            Err(error) if chosen != "auto" => return Err(error.into()),
-            Err(error) => absent.push((id, error.message().to_owned())),
+            Ok((run, first)) => racers.push((id, run, first, Vec::new())),
+            Err(Failure::Diagnostics(problems)) if chosen == "auto" => {
+                absent.push((id, problems.first().map_or_else(String::new, |problem| problem.message.clone())));
+            }
+            Err(failure) => return Err(failure),
         }
     }
     drop(preparing);
     let progress = Progress::new("measuring", Some(u64::from(args.rounds) * racers.len() as u64));
     for _ in 0..args.rounds {
-        for (_, prepared, _, times) in &mut racers {
+        for (_, run, _, times) in &mut racers {
             let started = Instant::now();
-            prepared.run()?;
+            run()?;
             times.push(started.elapsed().as_nanos() as f64);
             progress.step();
         }

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use vyre::{Diagnostic, Engine, codes};
+use vyre::{Diagnostic, Engine, Explanation, codes};
 
 use crate::args::{Explain, Kernel};
 use crate::job::Job;
+use crate::pipeline;
 use crate::report::{Failure, Output};
+use crate::run::prepare;
 
 pub(crate) fn explain(args: &Explain, output: &Output) -> Result<(), Failure> {
     if let Some(code) = vyre::diagnostics::explain(&args.what) {
@@ -23,15 +25,29 @@ pub(crate) fn explain(args: &Explain, output: &Output) -> Result<(), Failure> {
         return Err(Diagnostic::new(&codes::command::UNKNOWN_CODE, message).into());
     }
     let kernel = Kernel { kernel: PathBuf::from(&args.what), launch: args.launch.clone() };
+    if let Some(spec) = pipeline::Spec::of(&kernel, &args.passes, &args.inputs)? {
+        return pipeline::explain(args, spec, output);
+    }
     let job = Job::new(&kernel, &args.inputs)?;
     let engine = Engine::open()?;
-    let prepared = engine.prepare_with(&job.source.program, &job.config)?;
+    let prepared = prepare(&engine, &job, &args.inputs.backend)?;
     job.fill(&prepared)?;
     prepared.run()?;
-    let explanation = prepared.explain();
+    let mut explanation = prepared.explain();
+    mark_absent(&engine, &mut explanation);
+    output.problems(&job.warnings);
     output.problems(&engine.take_notices());
     if output.json {
         return output.print_json(&serde_json::to_value(&explanation).unwrap_or_default());
     }
     output.print(&explanation.to_string())
+}
+
+/// A backend that was never timed here may not be here at all; then nothing is expected of it.
+pub(crate) fn mark_absent(engine: &Engine, explanation: &mut Explanation) {
+    for choice in explanation.others.iter_mut().filter(|choice| choice.samples == 0 && choice.excluded.is_none()) {
+        if let Err(error) = engine.backend(&choice.backend) {
+            choice.excluded = Some(error.message().to_owned());
+        }
+    }
 }

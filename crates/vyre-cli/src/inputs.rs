@@ -6,6 +6,7 @@ use vyre::{DataType, Diagnostic, codes};
 use crate::args::Inputs;
 use crate::data::{self, Layout, Misfit, Numbers, Place};
 use crate::report::{repeated, split};
+use crate::shapes::{Filled, Shapes};
 use crate::source::{Source, nearest};
 
 /// What `--in` says of one buffer.
@@ -89,104 +90,205 @@ fn example(buffer: &BufferDecl, layout: Option<&Layout>) -> String {
     }
 }
 
-/// The bytes of one input.
-pub(crate) fn input(
-    source: &Source,
-    buffer: &BufferDecl,
-    given: &Given<'_>,
-    cast: bool,
-    shapes: &mut Vec<(String, Vec<usize>)>,
-) -> Result<Vec<u8>, Diagnostic> {
-    let name = buffer.name.as_str();
-    let told = |diagnostic| source.declaration(diagnostic, name);
-    let layout = Layout::of(source.program.types(), &buffer.ty);
-    let Some(layout) = layout else {
-        let Some(from) = given.whole.filter(|_| given.members.is_empty()) else {
-            return Err(told(missing(name, &example(buffer, None))));
-        };
-        return opaque(buffer, from).map_err(told);
-    };
-    let fields = layout.fields.len();
-    let wanted = match &buffer.count {
-        Count::Fixed(count) => Some(*count as usize),
-        _ => None,
-    };
-    let mut bytes = match given.whole {
-        Some(from) => {
-            let only = layout.fields.iter().all(|field| field.ty == layout.fields[0].ty);
-            let contents = data::read(from, only.then_some(&layout.fields[0].ty))?;
-            let filled = data::fill(contents, &layout, cast).map_err(|misfit| told(misfitting(name, from, misfit)))?;
-            let elements = filled.bytes.len() / layout.size.max(1);
-            if wanted.is_some_and(|wanted| wanted != elements) {
-                let numbers = |elements: usize| if layout.is_struct { elements } else { elements * fields };
-                let what = if layout.is_struct { "structs" } else { "numbers" };
-                let wanted = numbers(wanted.unwrap_or(0));
-                let message = format!("input `{name}` has {wanted} {what}, but `{from}` has {}", numbers(elements));
-                return Err(told(Diagnostic::new(&codes::command::WRONG_LENGTH, message)));
-            }
-            if filled.shape.len() > 1 && !shapes.iter().any(|(known, _)| known == name) {
-                shapes.push((name.to_owned(), filled.shape));
-            }
-            filled.bytes
-        }
-        None if given.members.is_empty() => {
-            let elements = wanted.or_else(|| shape_of(name, shapes).map(|numbers| numbers / fields));
-            match elements.filter(|_| is_only_counted_into(&source.program, name)) {
-                Some(elements) => vec![0; elements * layout.size],
-                None => return Err(told(missing(name, &example(buffer, Some(&layout))))),
-            }
-        }
-        None => vec![0; layout.size],
-    };
-    if given.members.is_empty() {
-        return Ok(bytes);
+/// A uniform, or one struct or number that the kernel only reads.
+pub(crate) fn is_parameter(buffer: &BufferDecl) -> bool {
+    buffer.kind == BufferKind::Uniform || (buffer.kind == BufferKind::Read && buffer.count == Count::Fixed(1))
+}
+
+/// From what `--in` says to the bytes of inputs.
+pub(crate) struct Reading<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) given: &'a [(String, Given<'a>)],
+    pub(crate) cast: bool,
+    /// Values that disagree with a shape are meant.
+    pub(crate) force: bool,
+}
+
+impl Reading<'_> {
+    fn given(&self, name: &str) -> (Option<&str>, &[(&str, &str)]) {
+        let given = self.given.iter().find(|(known, _)| known == name).map(|(_, given)| given);
+        given.map_or((None, &[]), |given| (given.whole, &given.members))
     }
-    if bytes.len() != layout.size || wanted.is_some_and(|wanted| wanted != 1) || !layout.is_struct {
-        let message = format!("input `{name}` is not one struct, so that its members can't be set one by one");
-        return Err(told(
-            Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix("Give all of it with --in NAME=FILE."),
-        ));
-    }
-    let mut set = vec![given.whole.is_some(); fields];
-    for (member, from) in &given.members {
-        let places = layout.named(member);
-        if places.is_empty() {
-            let known = layout.members();
-            let hint = match nearest(member, &known) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it has {}", known.join(", ")),
+
+    /// The bytes of an array, and its shape where it has one.
+    pub(crate) fn input(
+        &self,
+        buffer: &BufferDecl,
+        shapes: &mut Vec<(String, Vec<usize>)>,
+    ) -> Result<Vec<u8>, Diagnostic> {
+        let name = buffer.name.as_str();
+        let told = |diagnostic| self.source.declaration(diagnostic, name);
+        let (whole, members) = self.given(name);
+        let Some(layout) = Layout::of(self.source.program.types(), &buffer.ty) else {
+            let Some(from) = whole.filter(|_| members.is_empty()) else {
+                return Err(told(missing(name, &example(buffer, None))));
             };
-            let message = format!("`{member}` is no member of `{name}`; {hint}");
-            return Err(told(Diagnostic::new(&codes::command::UNKNOWN_NAME, message)));
-        }
-        let part = Layout {
-            fields: places.iter().map(|&at| layout.fields[at].clone()).collect(),
-            size: layout.size,
-            is_struct: false,
+            return opaque(buffer, from).map_err(told);
         };
-        let contents = data::read(from, Some(&part.fields[0].ty))?;
-        let whole = format!("{name}.{member}");
-        let filled = data::fill(contents, &part, cast).map_err(|misfit| told(misfitting(&whole, from, misfit)))?;
-        if filled.bytes.len() != layout.size {
-            let message = format!("`{whole}` takes {} numbers, and `{from}` has another number of them", places.len());
+        if let (None, false) = (whole, members.is_empty()) {
+            return self.parameters(buffer, &Shapes::none(), &mut Vec::new());
+        }
+        let Some(from) = whole else {
+            let elements = match &buffer.count {
+                Count::Fixed(count) => Some(*count as usize),
+                _ => shape_of(name, shapes).map(|numbers| numbers / layout.fields.len()),
+            };
+            return match (is_only_counted_into(&self.source.program, name), elements) {
+                (true, Some(elements)) => Ok(vec![0; elements * layout.size]),
+                (true, None) => {
+                    let message = format!("how many elements has `{name}`? The kernel only counts into it, from zero");
+                    let cure = format!("Give its length, for example `--shape {name}={}`.", 256 * layout.fields.len());
+                    Err(told(Diagnostic::new(&codes::command::MISSING_INPUT, message).with_fix(cure)))
+                }
+                (false, _) => Err(told(missing(name, &example(buffer, Some(&layout))))),
+            };
+        };
+        let filled = self.whole(buffer, &layout, from)?;
+        if filled.shape.len() > 1 && !shapes.iter().any(|(known, _)| known == name) {
+            shapes.push((name.to_owned(), filled.shape));
+        }
+        if members.is_empty() {
+            return Ok(filled.bytes);
+        }
+        let mut bytes = filled.bytes;
+        self.members(buffer, &layout, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The bytes of a uniform or a single struct; what was not set and is named for a part of a shape is taken from there.
+    pub(crate) fn parameters(
+        &self,
+        buffer: &BufferDecl,
+        told: &Shapes,
+        filled: &mut Vec<Filled>,
+    ) -> Result<Vec<u8>, Diagnostic> {
+        let name = buffer.name.as_str();
+        let Some(layout) = Layout::of(self.source.program.types(), &buffer.ty) else {
+            return self.input(buffer, &mut Vec::new());
+        };
+        let (whole, members) = self.given(name);
+        let mut bytes = match whole {
+            Some(from) => self.whole(buffer, &layout, from)?.bytes,
+            None => vec![0; layout.size],
+        };
+        let mut set = vec![whole.is_some(); layout.fields.len()];
+        if !members.is_empty() {
+            for at in self.members(buffer, &layout, &mut bytes)? {
+                set[at] = true;
+            }
+        }
+        let single = bytes.len() == layout.size;
+        for (field, set) in layout.fields.iter().zip(&mut set).filter(|_| single) {
+            let (word, full) = match field.name.as_str() {
+                "" => (name, name.to_owned()),
+                member => (member.rsplit('.').next().unwrap_or(member), format!("{name}.{member}")),
+            };
+            let range = field.offset..field.offset + data::width(&field.ty);
+            let located = |problem| self.source.declaration(problem, name);
+            if *set {
+                let value = data::Number::read(&bytes[range], &field.ty).map(data::Number::real);
+                if let Some(value) = value.filter(|_| !self.force) {
+                    told.agree(word, &full, value).map_err(located)?;
+                }
+            } else if let Some(one) = told.fill(word, &full, false).map_err(located)? {
+                let bits = data::Number::Whole(one.value as i128).bits(&field.ty, data::Fit::Exact).map_err(|why| {
+                    let message =
+                        format!("`{full}` should be {}, which the shape of `{}` says: {why}", one.value, one.from);
+                    located(Diagnostic::new(&codes::command::WRONG_TYPE, message))
+                })?;
+                bytes[range].copy_from_slice(&bits.to_le_bytes()[..data::width(&field.ty)]);
+                *set = true;
+                filled.push(one);
+            }
+        }
+        self.check_set(buffer, &layout, &set)?;
+        Ok(bytes)
+    }
+
+    /// What was given for all of a buffer.
+    fn whole(&self, buffer: &BufferDecl, layout: &Layout, from: &str) -> Result<data::Filled, Diagnostic> {
+        let name = buffer.name.as_str();
+        let told = |diagnostic| self.source.declaration(diagnostic, name);
+        let only = layout.fields.iter().all(|field| field.ty == layout.fields[0].ty);
+        let contents = data::read(from, only.then_some(&layout.fields[0].ty))?;
+        let filled = data::fill(contents, layout, self.cast).map_err(|misfit| told(misfitting(name, from, misfit)))?;
+        let elements = filled.bytes.len() / layout.size.max(1);
+        if let Count::Fixed(wanted) = buffer.count
+            && wanted as usize != elements
+        {
+            let numbers = |elements: usize| if layout.is_struct { elements } else { elements * layout.fields.len() };
+            let what = if layout.is_struct { "structs" } else { "numbers" };
+            let wanted = numbers(wanted as usize);
+            let message = format!("input `{name}` has {wanted} {what}, but `{from}` has {}", numbers(elements));
             return Err(told(Diagnostic::new(&codes::command::WRONG_LENGTH, message)));
         }
-        for at in places {
-            let field = &layout.fields[at];
-            let range = field.offset..field.offset + data::width(&field.ty);
-            bytes[range.clone()].copy_from_slice(&filled.bytes[range]);
-            set[at] = true;
-        }
+        Ok(filled)
     }
-    let unset: Vec<&str> =
-        layout.fields.iter().zip(&set).filter(|(_, set)| !**set).map(|(field, _)| field.name.as_str()).collect();
-    if !unset.is_empty() {
+
+    /// Sets the members that were given one by one; which they are.
+    fn members(&self, buffer: &BufferDecl, layout: &Layout, bytes: &mut [u8]) -> Result<Vec<usize>, Diagnostic> {
+        let name = buffer.name.as_str();
+        let told = |diagnostic| self.source.declaration(diagnostic, name);
+        let several = !matches!(buffer.count, Count::Fixed(1) | Count::Runtime);
+        if bytes.len() != layout.size || several || !layout.is_struct {
+            let message = format!("input `{name}` is not one struct, so that its members can't be set one by one");
+            return Err(told(
+                Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix("Give all of it with --in NAME=FILE."),
+            ));
+        }
+        let mut set = Vec::new();
+        for (member, from) in self.given(name).1 {
+            let places = layout.named(member);
+            if places.is_empty() {
+                let known = layout.members();
+                let hint = match nearest(member, &known) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("it has {}", known.join(", ")),
+                };
+                let message = format!("`{member}` is no member of `{name}`; {hint}");
+                return Err(told(Diagnostic::new(&codes::command::UNKNOWN_NAME, message)));
+            }
+            let part = Layout {
+                fields: places.iter().map(|&at| layout.fields[at].clone()).collect(),
+                size: layout.size,
+                is_struct: false,
+            };
+            let contents = data::read(from, Some(&part.fields[0].ty))?;
+            let whole = format!("{name}.{member}");
+            let filled =
+                data::fill(contents, &part, self.cast).map_err(|misfit| told(misfitting(&whole, from, misfit)))?;
+            if filled.bytes.len() != layout.size {
+                let message =
+                    format!("`{whole}` takes {} numbers, and `{from}` has another number of them", places.len());
+                return Err(told(Diagnostic::new(&codes::command::WRONG_LENGTH, message)));
+            }
+            for at in places {
+                let field = &layout.fields[at];
+                let range = field.offset..field.offset + data::width(&field.ty);
+                bytes[range.clone()].copy_from_slice(&filled.bytes[range]);
+                set.push(at);
+            }
+        }
+        Ok(set)
+    }
+
+    /// Refuses a parameter that has no value for one of its numbers.
+    fn check_set(&self, buffer: &BufferDecl, layout: &Layout, set: &[bool]) -> Result<(), Diagnostic> {
+        let name = buffer.name.as_str();
+        let told = |diagnostic| self.source.declaration(diagnostic, name);
+        let fields = layout.fields.iter().zip(set);
+        let unset: Vec<&str> = fields.filter(|(_, set)| !**set).map(|(field, _)| field.name.as_str()).collect();
+        if unset.is_empty() {
+            return Ok(());
+        }
+        if unset.len() == set.len() {
+            return Err(told(missing(name, &example(buffer, Some(layout)))));
+        }
         let message = format!("input `{name}` has no contents for {}", unset.join(", "));
         let fixes: Vec<String> = unset.iter().take(4).map(|field| format!("--in {name}.{field}=1")).collect();
         let problem = Diagnostic::new(&codes::command::MISSING_INPUT, message);
-        return Err(told(problem.with_fix(format!("Give them, for example `{}`.", fixes.join(" ")))));
+        Err(told(problem.with_fix(format!("Give them, for example `{}`.", fixes.join(" ")))))
     }
-    Ok(bytes)
 }
 
 fn missing(name: &str, example: &str) -> Diagnostic {

@@ -4,71 +4,130 @@ use std::time::Duration;
 
 use vyre::ir::{BufferDecl, BufferKind, Count, Literal, Name};
 use vyre::specialization::SpecValue;
-use vyre::{DataType, Diagnostic, DispatchConfig, Error, Prepared, Program, codes, launch};
+use vyre::{DataType, Diagnostic, DispatchConfig, Error, Prepared, Program, Severity, codes, launch};
 
 use crate::args::{Inputs, Kernel, Launch};
 use crate::data::{self, Fit, Number, Place, Value};
-use crate::inputs::{Given, given, input};
+use crate::inputs::{Reading, given, is_parameter};
 use crate::memory;
 use crate::progress::Progress;
 use crate::report::{Failure, repeated, split};
-use crate::source::{Source, nearest};
+use crate::shapes::{self, Filled, Shapes};
+use crate::source::{OpenSource, Source, nearest};
 
-/// Everything for a run.
+/// Everything for a run of a kernel, or for one pass of a pipeline.
 pub(crate) struct Job {
     pub(crate) source: Source,
-    pub(crate) inputs: Vec<Vec<u8>>,
     pub(crate) config: DispatchConfig,
+    /// Values that were taken from shapes.
+    pub(crate) filled: Vec<Filled>,
+    /// What is odd about what was asked for.
+    pub(crate) warnings: Vec<Diagnostic>,
+    /// In binding order.
+    inputs: Vec<Input>,
+    /// Where the domain in the configuration comes from.
+    origin: Option<String>,
+    /// The launch that follows from what the inputs hold, where their sizes alone tell another.
+    plan: Option<launch::LaunchPlan>,
     shapes: Vec<(String, Vec<usize>)>,
+}
+
+/// An input: its bytes where they were given, and only their number where an earlier pass makes them.
+struct Input {
+    size: u64,
+    bytes: Option<Vec<u8>>,
+}
+
+/// A buffer that is there before a pass runs.
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) shape: Option<Vec<usize>>,
 }
 
 impl Job {
     pub(crate) fn new(kernel: &Kernel, inputs: &Inputs) -> Result<Job, Failure> {
-        let source = Source::of(kernel)?;
+        let mut job = Job::of_pass(OpenSource::of(kernel)?, &kernel.launch, inputs, &[])?;
+        job.check_memory()?;
+        job.domain_from_contents();
+        Ok(job)
+    }
+
+    /// [`Job::new`] where some buffers are there already.
+    pub(crate) fn of_pass(
+        mut open: OpenSource,
+        launch: &Launch,
+        inputs: &Inputs,
+        known: &[Known],
+    ) -> Result<Job, Failure> {
+        open.source.set_math(launch.math);
+        let source = &open.source;
         source.validate()?;
         let mut problems = Vec::new();
-        let mut config = config(&source, &kernel.launch, &mut problems);
+        let mut config = config(source, launch, &mut problems);
         config.timeout = inputs.timeout.map(Duration::from_secs_f64);
-        let mut shapes: Vec<(String, Vec<usize>)> = Vec::new();
-        for text in &inputs.shapes {
-            match shape(&source, text) {
-                Ok((name, _)) if shapes.iter().any(|(known, _)| *known == name) => {
-                    problems.push(repeated("--shape", &name));
+        let mut shapes = given_shapes(source, inputs, &mut config, &mut problems);
+        shapes.extend(known.iter().filter_map(|known| Some((known.name.clone(), known.shape.clone()?))));
+        let given = given(source, inputs, &mut problems);
+        let reading = Reading { source, given: &given, cast: inputs.cast, force: launch.force };
+        let order = source.program.binding_order();
+        let buffers: Vec<&BufferDecl> = order.iter().map(|&index| &source.program.buffers()[index]).collect();
+        let size =
+            |buffer: &BufferDecl| known.iter().find(|known| buffer.name.as_str() == known.name).map(|known| known.size);
+        let mut held: Vec<Option<Input>> =
+            buffers.iter().map(|buffer| size(buffer).map(|size| Input { size, bytes: None })).collect();
+        let missing = |at: usize, held: &[Option<Input>]| buffers[at].kind.is_input() && held[at].is_none();
+        let progress = Progress::new("reading inputs", None);
+        for (at, buffer) in buffers.iter().enumerate() {
+            if missing(at, &held) && !is_parameter(buffer) {
+                match reading.input(buffer, &mut shapes) {
+                    Ok(bytes) => held[at] = Some(Input { size: bytes.len() as u64, bytes: Some(bytes) }),
+                    Err(problem) => problems.push(problem),
                 }
-                Ok((name, shape)) => {
-                    let elements = shape.iter().product::<usize>() as u64;
-                    let per_element = lanes(&source.program, &name);
-                    config.output_elements.insert(name.clone(), elements / per_element.max(1));
-                    shapes.push((name, shape));
-                }
-                Err(problem) => problems.push(problem),
             }
         }
-        let given = given(&source, inputs, &mut problems);
-        let mut bytes = Vec::new();
-        let reading = Progress::new("reading inputs", None);
-        for index in source.program.binding_order() {
-            let buffer = &source.program.buffers()[index];
-            if !buffer.kind.is_input() {
-                continue;
-            }
-            let nothing = Given::default();
-            let given =
-                given.iter().find(|(name, _)| buffer.name.as_str() == name).map_or(&nothing, |(_, given)| given);
-            match input(&source, buffer, given, inputs.cast, &mut shapes) {
-                Ok(input) => bytes.push(input),
-                Err(problem) => problems.push(problem),
+        drop(progress);
+        inherit_shape(&source.program, &mut shapes);
+        let mut lengths = Vec::new();
+        for (at, &index) in order.iter().enumerate() {
+            let name = buffers[at].name.to_string();
+            let given = config.output_elements.get(&name).map(|elements| *elements as usize);
+            let shape = launch::shape_of(&source.program, index);
+            let length = match (&held[at], shape) {
+                (Some(held), Ok(shape)) => {
+                    let elements = shape.elements_in(held.size);
+                    if !buffers[at].kind.is_input() {
+                        config.output_elements.insert(name.clone(), elements);
+                    }
+                    Some(elements as usize)
+                }
+                _ => given,
+            };
+            lengths.extend(length.map(|length| (name, length)));
+        }
+        // Parameters come last, as they may be taken from the shapes of the others.
+        let told = Shapes::new(&source.program, &shapes, &lengths);
+        let mut filled = Vec::new();
+        for (at, buffer) in buffers.iter().enumerate() {
+            if missing(at, &held) && is_parameter(buffer) {
+                match reading.parameters(buffer, &told, &mut filled) {
+                    Ok(bytes) => held[at] = Some(Input { size: bytes.len() as u64, bytes: Some(bytes) }),
+                    Err(problem) => problems.push(problem),
+                }
             }
         }
-        drop(reading);
+        fill_constants(&open, &told, launch.force, &mut config, &mut filled, &mut problems);
         if !problems.is_empty() {
             return Err(Failure::Diagnostics(problems));
         }
-        inherit_shape(&source.program, &mut shapes);
-        let mut job = Job { source, inputs: bytes, config, shapes };
+        open.check(|name| config.specialization.get(name).is_some())?;
+        let inputs = buffers.iter().zip(held).filter(|(buffer, _)| buffer.kind.is_input());
+        let inputs = inputs.filter_map(|(_, held)| held).collect();
+        let source = open.source;
+        let mut job = Job { source, inputs, config, shapes, filled, origin: None, plan: None, warnings: Vec::new() };
         job.check_lengths()?;
-        job.check_memory()?;
         job.domain_from_shape()?;
+        job.check_workgroup(launch.force)?;
         Ok(job)
     }
 
@@ -80,7 +139,16 @@ impl Job {
         if !problems.is_empty() {
             return Err(Failure::Diagnostics(problems));
         }
-        Ok(Job { source, inputs: Vec::new(), config, shapes: Vec::new() })
+        Ok(Job {
+            source,
+            inputs: Vec::new(),
+            config,
+            origin: None,
+            plan: None,
+            filled: Vec::new(),
+            warnings: Vec::new(),
+            shapes: Vec::new(),
+        })
     }
 
     /// Where the length of a result is open and nothing tells it, `--shape` does.
@@ -107,21 +175,8 @@ impl Job {
 
     /// What a run takes is estimated first: inputs and results are in the host's memory twice, once as the device's.
     fn check_memory(&self) -> Result<(), Diagnostic> {
-        let sizes: Vec<u64> = self.inputs.iter().map(|input| input.len() as u64).collect();
-        let elements: Vec<(Name, u64)> =
-            self.config.output_elements.iter().map(|(name, elements)| (Name::from(name), *elements)).collect();
-        let specialization = self.config.specialization.resolve(&self.source.program)?;
-        let request = launch::LaunchRequest {
-            input_bytes: &sizes,
-            output_elements: &elements,
-            specialization: Some(&specialization),
-            workgroup: self.config.workgroup_override,
-            grid: Some([1; 3]),
-            ..launch::LaunchRequest::default()
-        };
-        let plan = launch::plan(&self.source.program, &request)?;
-        let inputs: u64 = sizes.iter().sum();
-        let buffers: u64 = plan.buffer_bytes.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes));
+        let inputs: u64 = self.inputs.iter().map(|input| input.size).sum();
+        let buffers = self.sizes()?.iter().fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
         // The inputs are there already.
         let needed = buffers.saturating_mul(2).saturating_sub(inputs);
         memory::room_for(needed).map_err(|problem| {
@@ -129,14 +184,58 @@ impl Job {
         })
     }
 
+    /// Bytes of all buffers, in binding order.
+    pub(crate) fn sizes(&self) -> Result<Vec<u64>, Diagnostic> {
+        // Only sizes are wanted, whatever the number of invocations.
+        let mut config = self.config.clone();
+        config.grid_override = Some([1; 3]);
+        Ok(self.plan_as(&config, false)?.buffer_bytes)
+    }
+
+    fn plan_as(&self, config: &DispatchConfig, look: bool) -> Result<launch::LaunchPlan, Diagnostic> {
+        let program = &self.source.program;
+        let sizes: Vec<u64> = self.inputs.iter().map(|input| input.size).collect();
+        let contents: Vec<Option<&[u8]>> =
+            self.inputs.iter().map(|input| input.bytes.as_deref().filter(|_| look)).collect();
+        let elements: Vec<(Name, u64)> =
+            config.output_elements.iter().map(|(name, elements)| (Name::from(name), *elements)).collect();
+        let request = launch::LaunchRequest {
+            input_bytes: &sizes,
+            output_elements: &elements,
+            specialization: Some(&config.specialization.resolve(program)?),
+            workgroup: config.workgroup_override,
+            contents: &contents,
+            domain: config.domain_override,
+            grid: config.grid_override,
+        };
+        launch::plan(program, &request)
+    }
+
+    /// How it is launched, before a backend has its say.
+    pub(crate) fn plan(&self) -> Result<launch::LaunchPlan, Diagnostic> {
+        match &self.plan {
+            Some(plan) => Ok(plan.clone()),
+            None => self.plan_as(&self.config, true),
+        }
+    }
+
+    /// The engine looks into inputs only where it has to; here they are at hand, and a number in one may say that there is less to do.
+    fn domain_from_contents(&mut self) {
+        let (Ok(sizes), Ok(contents)) = (self.plan_as(&self.config, false), self.plan_as(&self.config, true)) else {
+            return;
+        };
+        if sizes.domain != contents.domain {
+            self.config.domain_override = Some(contents.domain);
+            self.warnings.extend(contents.warnings.iter().cloned());
+            self.plan = Some(contents);
+        }
+    }
+
     /// Where the kernel leaves open how many invocations there are, and its workgroup has two or three dimensions, a first result of known
     /// shape tells.
     fn domain_from_shape(&mut self) -> Result<(), Diagnostic> {
         let program = &self.source.program;
-        // A program that is not valid is told of when it is to run.
-        let Ok(valid) = program.validate() else { return Ok(()) };
-        let planned = vyre::plan(&valid, &self.inputs(), &self.config);
-        if !planned.is_err_and(|problem| problem.code == &codes::ir::LAUNCH_ASK) {
+        if !self.plan().is_err_and(|problem| problem.code == &codes::ir::LAUNCH_ASK) {
             return Ok(());
         }
         let size = self.workgroup_size()?;
@@ -149,15 +248,47 @@ impl Job {
             .map(|index| &program.buffers()[index])
             .filter(|buffer| buffer.kind.is_result())
             .min_by_key(|buffer| buffer.kind != BufferKind::Output);
-        let Some(shape) = first.and_then(|first| self.shape_of(first.name.as_str())) else { return Ok(()) };
-        // Rows are y and columns x, as pictures are stored.
-        let extent = match shape[..] {
-            [height, width] | [height, width, 1..=4] => [width, height, 1],
-            [depth, height, width] => [width, height, depth],
-            _ => return Ok(()),
-        };
-        self.config.domain_override = Some(extent.map(|extent| extent as u64));
+        let Some(first) = first else { return Ok(()) };
+        let domain = self.shape_of(first.name.as_str()).and_then(|shape| shapes::domain(first, shape));
+        if let Some(domain) = domain {
+            self.origin = Some(format!("the shape of `{}`", first.name));
+            self.config.domain_override = Some(domain);
+        }
         Ok(())
+    }
+
+    /// Another workgroup size must give the same results.
+    fn check_workgroup(&mut self, force: bool) -> Result<(), Diagnostic> {
+        let Some(asked) = self.config.workgroup_override.filter(|_| self.plan().is_ok()) else { return Ok(()) };
+        let Ok(valid) = self.source.program.validate() else { return Ok(()) };
+        let mut own = self.config.clone();
+        own.workgroup_override = None;
+        // What is not known without it is asked for when it is to run.
+        let Ok(plan) = self.plan_as(&own, true) else { return Ok(()) };
+        let freedom = launch::freedom(&valid, Some(&own.specialization.resolve(&valid)?))?;
+        if asked == plan.workgroup_size || freedom.allows(&plan, asked) {
+            return Ok(());
+        }
+        let unused = (0..3).find(|&axis| !freedom.axes[axis] && asked[axis] != plan.workgroup_size[axis]);
+        let why = match unused.filter(|_| freedom.shapes != launch::Shapes::Own) {
+            Some(axis) => {
+                format!("no id along {} is used, so the same would be done several times", ["x", "y", "z"][axis])
+            }
+            None => freedom.why.clone(),
+        };
+        let own = crate::launch::product(&plan.workgroup_size.map(u64::from));
+        let asked = crate::launch::product(&asked.map(u64::from));
+        let unproven = freedom.shapes == launch::Shapes::Unproven;
+        let depend = if unproven { "may depend" } else { "depend" };
+        let message =
+            format!("the results {depend} on the workgroup, which is {own} and not {asked} in the kernel: {why}");
+        let mut problem = Diagnostic::new(&codes::command::WORKGROUP_MATTERS, message);
+        if unproven || force {
+            problem.severity = Severity::Warning;
+            self.warnings.push(problem);
+            return Ok(());
+        }
+        Err(problem)
     }
 
     /// The workgroup size of the kernel, or the one that was asked for.
@@ -169,7 +300,16 @@ impl Job {
         }
     }
 
-    fn shape_of(&self, name: &str) -> Option<&[usize]> {
+    /// Where the domain comes from, unless the kernel itself tells it.
+    pub(crate) fn origin(&self, launch: &Launch) -> Option<String> {
+        match (launch.grid, launch.domain) {
+            (Some(_), _) => Some("`--grid`".to_owned()),
+            (_, Some(_)) => Some("`--domain`".to_owned()),
+            _ => self.origin.clone(),
+        }
+    }
+
+    pub(crate) fn shape_of(&self, name: &str) -> Option<&[usize]> {
         self.shapes.iter().find(|(known, _)| known == name).map(|(_, shape)| shape.as_slice())
     }
 
@@ -177,14 +317,23 @@ impl Job {
     pub(crate) fn fill(&self, prepared: &Prepared) -> Result<(), Error> {
         let program = &self.source.program;
         let buffers = program.binding_order().into_iter().map(|index| &program.buffers()[index]);
-        for (buffer, bytes) in buffers.filter(|buffer| buffer.kind.is_input()).zip(&self.inputs) {
+        for (buffer, bytes) in buffers.filter(|buffer| buffer.kind.is_input()).zip(self.inputs()) {
             prepared.set(buffer.name.as_str(), bytes)?;
         }
         Ok(())
     }
 
+    /// The inputs of a kernel that runs alone.
     pub(crate) fn inputs(&self) -> Vec<&[u8]> {
-        self.inputs.iter().map(Vec::as_slice).collect()
+        self.inputs.iter().filter_map(|input| input.bytes.as_deref()).collect()
+    }
+
+    /// The bytes that were given for an input.
+    pub(crate) fn input(&self, name: &str) -> Option<&[u8]> {
+        let program = &self.source.program;
+        let buffers = program.binding_order().into_iter().map(|index| &program.buffers()[index]);
+        let mut inputs = buffers.filter(|buffer| buffer.kind.is_input()).zip(&self.inputs);
+        inputs.find(|(buffer, _)| buffer.name == name).and_then(|(_, input)| input.bytes.as_deref())
     }
 
     /// Names the results and gives them their types and shapes.
@@ -267,6 +416,61 @@ fn config(source: &Source, launch: &Launch, problems: &mut Vec<Diagnostic>) -> D
         }
     }
     config
+}
+
+/// What `--shape` says, also as lengths of results.
+fn given_shapes(
+    source: &Source,
+    inputs: &Inputs,
+    config: &mut DispatchConfig,
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<(String, Vec<usize>)> {
+    let mut shapes: Vec<(String, Vec<usize>)> = Vec::new();
+    for text in &inputs.shapes {
+        match shape(source, text) {
+            Ok((name, _)) if shapes.iter().any(|(known, _)| *known == name) => {
+                problems.push(repeated("--shape", &name));
+            }
+            Ok((name, shape)) => {
+                let elements = shape.iter().product::<usize>() as u64;
+                let per_element = lanes(&source.program, &name);
+                config.output_elements.insert(name.clone(), elements / per_element.max(1));
+                shapes.push((name, shape));
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    shapes
+}
+
+/// Gives overrides that are named for a shape its values, or sees that those that were set agree.
+fn fill_constants(
+    open: &OpenSource,
+    told: &Shapes,
+    force: bool,
+    config: &mut DispatchConfig,
+    filled: &mut Vec<Filled>,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let source = &open.source;
+    for declared in source.program.constants() {
+        let name = declared.name.as_str();
+        let done = match config.specialization.get(name) {
+            Some(_) if force => Ok(()),
+            Some(value) => told.agree(name, name, value.as_pipeline_f64()),
+            None => told.fill(name, name, !open.open.contains(&declared.name)).and_then(|one| {
+                if let Some(one) = one {
+                    let (_, value) = constant(source, "--set", &format!("{name}={}", one.value))?;
+                    config.specialization.insert(name, value);
+                    filled.push(one);
+                }
+                Ok(())
+            }),
+        };
+        if let Err(problem) = done {
+            problems.push(source.declaration(problem, name));
+        }
+    }
 }
 
 /// `--shape NAME=HxW`.

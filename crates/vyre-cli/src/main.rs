@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod cache;
 mod data;
+mod decisions;
 mod devices;
 mod emit;
 mod explain;
@@ -12,15 +13,18 @@ mod files;
 mod input;
 mod inputs;
 mod job;
+mod launch;
 mod log;
 mod memory;
 mod op;
 mod pages;
+mod pipeline;
 mod plot;
 mod progress;
 mod report;
 mod route;
 mod run;
+mod shapes;
 mod source;
 mod tune;
 
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         What::Route(args) => route::route(args, &output),
         What::Op(args) => op::op(args, &output),
         What::Explain(args) => explain::explain(args, &output),
+        What::Decisions(args) => decisions::decisions(args, &output),
         What::Cache(args) => cache::cache(args, &output),
         What::Doctor => devices::doctor(&output),
         What::Completions { shell } => pages::completions(*shell, &output),
@@ -76,6 +81,10 @@ fn told(output: &Output, done: Result<(), Failure>) -> u8 {
         Err(Failure::Difference(problem)) => {
             output.problems(&[problem]);
             3
+        }
+        Err(Failure::Interrupted(problem)) => {
+            output.problems(&[problem]);
+            files::INTERRUPTED as u8
         }
         Err(Failure::Told) => 1,
         Err(Failure::Diagnostics(problems)) => {

@@ -469,7 +469,7 @@ fn a_check_that_takes_too_long_says_so() {
         }",
     );
     let run = ["run", "long.wgsl", "--in", "a=iota:2e4", "--backend", "cpu", "--check", "--timeout", "2"];
-    home.refused(&run, 1, &["V1715", "2 s"]);
+    home.refused(&run, 1, &["V1715", "about ", "2 s"]);
 }
 
 #[test]
@@ -499,7 +499,8 @@ fn main(@builtin(local_invocation_index) i: u32) {
 fn events_reach_the_user() {
     let home = Home::new();
     let quiet = home.vyre(&["run", DOUBLE, "--in", "a=1,2", "--backend", "cpu"]);
-    assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
+    // Only how it was launched.
+    assert_eq!(String::from_utf8_lossy(&quiet.stderr).lines().count(), 1, "{}", String::from_utf8_lossy(&quiet.stderr));
     let told = home.vyre(&["run", DOUBLE, "--in", "a=1,2,3", "--backend", "cpu", "-v"]);
     assert!(String::from_utf8_lossy(&told.stderr).contains("took"), "{}", String::from_utf8_lossy(&told.stderr));
     let wrong = home.command(&["devices"]).env("VYRE_LOG", "loud").output().unwrap();

@@ -130,8 +130,20 @@ fn what_is_shown_runs() {
                     std::fs::write(shell.home.path().join(&name), &block).expect("a file");
                     shell.run(&page, &format!("vyre check {name}"));
                 }
-                // Rust is run as doc tests, and plain text is what something prints.
+                // Rust is run as doc tests, a pipeline is one of the examples, and plain text is what something prints.
                 "rust" | "text" => continue,
+                "toml" => {
+                    let lines: Vec<&str> = block.lines().collect();
+                    let same = |name: &str| {
+                        let kept =
+                            std::fs::read_to_string(Path::new(ROOT).join("examples").join(name)).expect("it is there");
+                        kept.contains(&lines.join("\n"))
+                    };
+                    assert!(
+                        ["life.toml", "blur.toml", "scan.toml"].iter().any(|name| same(name)),
+                        "{page}: no example is this:\n{block}"
+                    );
+                }
                 other => panic!("{page} has a block of `{other}`, which nobody runs"),
             }
             ran += 1;

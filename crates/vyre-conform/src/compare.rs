@@ -1,8 +1,9 @@
 use std::fmt;
 
 use half::{bf16, f16};
-use vyre_foundation::ir::{Access, Count, DataType, Expr, MathOp, Name, Node, Program, TypeDef, layout_of};
+use vyre_foundation::ir::{Access, DataType, Expr, Math, MathOp, Name, Node, Program};
 use vyre_foundation::launch::shape_of;
+use vyre_foundation::near::{Leaf, element_leaves};
 
 /// How far a result may lie from the expected one: within either bound is good.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -116,8 +117,10 @@ impl std::error::Error for Difference {}
 /// Compares results (the bytes of every `read_write` and `output` buffer, in binding order) and gives the first difference.
 ///
 /// Integers and bools are equal bit for bit, floats too, except that all NaNs are equal and that a buffer to which a result of
-/// an inexact function is stored has that function's tolerance. Padding is not looked at.
+/// an inexact function is stored has that function's tolerance. Padding is not looked at. A program in fast arithmetic is held to WGSL's
+/// rules by whatever rules its device is.
 pub fn compare(expected: &[Vec<u8>], actual: &[Vec<u8>], program: &Program, rules: &Rules) -> Result<(), Difference> {
+    let rules = &Rules { exact: rules.exact && program.math() == Math::Exact };
     let results: Vec<usize> =
         program.binding_order().into_iter().filter(|&i| program.buffers()[i].kind.is_result()).collect();
     let whole = |buffer: &str, expected: String, actual: String| Difference {
@@ -177,63 +180,6 @@ pub fn compare(expected: &[Vec<u8>], actual: &[Vec<u8>], program: &Program, rule
         }
     }
     Ok(())
-}
-
-/// A scalar within an element.
-struct Leaf {
-    offset: u32,
-    ty: DataType,
-    part: String,
-}
-
-/// The scalars of a buffer: those before an open array, and those of each element.
-fn element_leaves(program: &Program, ty: &DataType, once: &mut Vec<Leaf>, each: &mut Vec<Leaf>) {
-    let types = program.types();
-    if let DataType::Handle(id) = ty
-        && let Some(TypeDef::Struct { members, .. }) = types.get(id.0 as usize)
-        && let Some((last, head)) = members.split_last()
-        && let DataType::Handle(tail) = &last.ty
-        && let Some(TypeDef::Array { element, count: Count::Runtime, .. }) = types.get(tail.0 as usize)
-    {
-        for (i, member) in head.iter().enumerate() {
-            leaves(&member.ty, types, member.offset, format!(".{i}"), once);
-        }
-        leaves(element, types, 0, String::new(), each);
-        return;
-    }
-    leaves(ty, types, 0, String::new(), each);
-}
-
-fn leaves(ty: &DataType, types: &[TypeDef], offset: u32, part: String, out: &mut Vec<Leaf>) {
-    if let Some((element, count)) = ty.as_vector() {
-        let step = element.bits().unwrap_or(0) / 8;
-        out.extend((0..count).map(|i| Leaf {
-            offset: offset + i * step,
-            ty: element.clone(),
-            part: format!("{part}.{}", ["x", "y", "z", "w"][i as usize & 3]),
-        }));
-        return;
-    }
-    if let DataType::Handle(id) = ty {
-        let (below, def) = (&types[..(id.0 as usize).min(types.len())], types.get(id.0 as usize));
-        match def {
-            Some(TypeDef::Struct { members, .. }) => {
-                for (i, member) in members.iter().enumerate() {
-                    leaves(&member.ty, below, offset + member.offset, format!("{part}.{i}"), out);
-                }
-            }
-            Some(TypeDef::Array { element, count: Count::Fixed(count), stride }) => {
-                for i in 0..*count {
-                    leaves(element, below, offset + i * stride, format!("{part}[{i}]"), out);
-                }
-            }
-            _ => {}
-        }
-        return;
-    }
-    if layout_of(ty, types).is_some() {
-        out.push(Leaf { offset, ty: ty.clone(), part });
-    }
 }
 
 fn bytes_of(ty: &DataType) -> usize {

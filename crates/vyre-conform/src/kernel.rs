@@ -1,6 +1,6 @@
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch};
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::{self, Interpret, Options, Passes};
+use vyre_foundation::kernel::{self, Approximations, Interpret, Options, Passes};
 
 /// The optimiser as a backend: lowers a program with the given passes, checks the kernel form, and evaluates it plainly.
 #[derive(Clone, Debug, Default)]
@@ -9,18 +9,24 @@ pub struct KernelBackend {
     pub passes: Passes,
     /// Expands functions such as `sin` into basic operations.
     pub expand_math: bool,
+    /// What functions become in fast arithmetic.
+    pub approximations: Approximations,
 }
 
 impl KernelBackend {
     /// Every way to lower that is worth comparing, with a name: all passes, none, each alone, all but each, and functions
     /// expanded.
     pub fn variants() -> Vec<(String, KernelBackend)> {
-        let plain = |passes: Passes| KernelBackend { passes, expand_math: false };
+        let plain = |passes: Passes| KernelBackend { passes, ..KernelBackend::default() };
+        let expanded = |passes: Passes| KernelBackend { expand_math: true, ..plain(passes) };
+        let instructions =
+            |passes: Passes| KernelBackend { approximations: Approximations::Instructions, ..expanded(passes) };
         let mut all = vec![
             ("no pass".to_owned(), plain(Passes::none())),
             ("every pass".to_owned(), plain(Passes::all())),
-            ("every pass, math expanded".to_owned(), KernelBackend { passes: Passes::all(), expand_math: true }),
-            ("no pass, math expanded".to_owned(), KernelBackend { passes: Passes::none(), expand_math: true }),
+            ("every pass, math expanded".to_owned(), expanded(Passes::all())),
+            ("no pass, math expanded".to_owned(), expanded(Passes::none())),
+            ("every pass, math expanded to instructions".to_owned(), instructions(Passes::all())),
         ];
         all.extend(Passes::each().map(|(name, pass)| (format!("only {name}"), plain(Passes::only(pass)))));
         all.extend(Passes::each().map(|(name, pass)| (format!("all but {name}"), plain(Passes::all().without(pass)))));
@@ -47,6 +53,8 @@ impl VyreBackend for KernelBackend {
             workgroup_size: config.workgroup_override,
             passes: self.passes,
             expand_math: self.expand_math,
+            approximations: self.approximations,
+            rounds_together: 4,
             ..Options::default()
         };
         let kernel = kernel::lower(&valid, &options)?;
@@ -64,7 +72,7 @@ impl VyreBackend for KernelBackend {
                 false => vec![0; bytes as usize],
             })
             .collect();
-        let how = Interpret { grid: plan.grid, subgroup_size: 32, budget: 200_000_000 };
+        let how = Interpret { grid: plan.grid, subgroup_size: 32, budget: 200_000_000, noise: None };
         kernel::interpret(&kernel, &mut buffers, &how)?;
         let results = kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result());
         Ok(results.map(|(_, bytes)| bytes).collect())

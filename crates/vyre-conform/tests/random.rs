@@ -144,6 +144,12 @@ fn inexact_functions() {
     programs(3, GenOptions { math: true, ..plain() }, 50);
 }
 
+/// Fast arithmetic: the seeds of the programs with functions, whose text and wire form then differ.
+#[test]
+fn fast_arithmetic() {
+    programs(3, GenOptions::fast(), 0);
+}
+
 #[test]
 fn everything_that_wgsl_has() {
     programs(4, GenOptions { focus: false, ..plain() }, 50);
@@ -162,6 +168,58 @@ fn everything() {
 #[test]
 fn some_of_everything() {
     programs(7, GenOptions::default(), 0);
+}
+
+/// The reference with one bit of every number changed, or with every number changed by so much of it.
+struct Off(f32);
+
+impl vyre_driver::VyreBackend for Off {
+    fn id(&self) -> &'static str {
+        "off"
+    }
+
+    fn dispatch(
+        &self,
+        program: &vyre_foundation::ir::Program,
+        inputs: &[Vec<u8>],
+        config: &vyre_driver::DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, vyre_driver::BackendError> {
+        let mut results = vyre_conform::ReferenceBackend.dispatch(program, inputs, config)?;
+        let order = program.binding_order();
+        let kinds = order.iter().map(|&at| &program.buffers()[at]).filter(|buffer| buffer.kind.is_result());
+        for (buffer, bytes) in kinds.zip(&mut results) {
+            if buffer.ty == vyre_foundation::ir::DataType::F32 {
+                for word in bytes.chunks_exact_mut(4) {
+                    let value = f32::from_le_bytes([word[0], word[1], word[2], word[3]]) * (1.0 + self.0);
+                    word.copy_from_slice(&value.to_le_bytes());
+                }
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// The bounds of fast arithmetic let pass what is as near as WGSL asks, and nothing else.
+#[test]
+fn fast_arithmetic_has_bounds() {
+    let math = |seed: &u64| {
+        let case = generate(*seed, &GenOptions::fast());
+        let f32s = |name: &str| {
+            case.program.buffer(name).is_some_and(|buffer| buffer.ty == vyre_foundation::ir::DataType::F32)
+        };
+        case.program.buffers().iter().any(|buffer| f32s(buffer.name.as_str()) && buffer.kind.is_result())
+    };
+    let seeds: Vec<u64> = (0..200).filter(math).take(30).collect();
+    let wrong = |off: f32| {
+        let judged = |seed: &&u64| {
+            let case = generate(**seed, &GenOptions::fast());
+            matches!(check(&Off(off), &case, &Rules::exact()), Outcome::Different(_))
+        };
+        seeds.iter().filter(judged).count()
+    };
+    assert_eq!(wrong(0.0), 0);
+    assert!(seeds.len() >= 20, "{}", seeds.len());
+    assert!(wrong(0.01) * 10 >= seeds.len() * 7, "{} of {}", wrong(0.01), seeds.len());
 }
 
 /// A wrong backend is found: one that gives zeros.

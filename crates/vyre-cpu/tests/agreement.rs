@@ -62,6 +62,12 @@ fn random_subgroups_agree() {
     agree(&GenOptions { subgroups: Subgroups::FixedSize, ..GenOptions::default() }, 4);
 }
 
+/// WGSL's bounds, not bits.
+#[test]
+fn random_programs_in_fast_arithmetic_are_near() {
+    agree(&GenOptions::fast(), 16);
+}
+
 #[test]
 fn random_functions_stay_within_the_error_table() {
     agree(&GenOptions { math: true, ..GenOptions::default() }, 4);

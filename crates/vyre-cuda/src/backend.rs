@@ -10,7 +10,7 @@ use vyre_driver::backend::{
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::{self, Kernel, Options, Passes};
+use vyre_foundation::kernel::{self, Approximations, Kernel, Options, Passes};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::api::{Api, Attribute, CudaError};
@@ -128,6 +128,8 @@ impl CudaBackend {
                 workgroup_size: options.workgroup_size,
                 passes: Passes::all(),
                 expand_math: true,
+                approximations: Approximations::Instructions,
+                rounds_together: ptx::ROUNDS_TOGETHER,
                 interruptible: options.interruptible,
                 ..Options::default()
             },
@@ -159,6 +161,10 @@ impl CudaBackend {
 impl VyreBackend for CudaBackend {
     fn id(&self) -> &'static str {
         self.id
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
     }
 
     fn dispatch(

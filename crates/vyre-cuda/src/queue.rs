@@ -32,6 +32,8 @@ pub(crate) struct Queue {
     covered: AtomicU64,
     /// Somebody has asked in passing about this number.
     asked: AtomicU64,
+    /// What the word was when submitting last looked. The device writes the word at every launch, so looking is slow.
+    seen: AtomicU64,
     pub(crate) live: Mutex<Live>,
 }
 
@@ -83,6 +85,7 @@ impl Queue {
             submission: Mutex::new(Submission { waits_for: [0; QUEUES as usize + 1], ring: Ring::open(api)? }),
             covered: AtomicU64::new(0),
             asked: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             live: Mutex::default(),
         })
     }
@@ -196,11 +199,15 @@ impl Device {
                 self.cover(queue, ticket, || Some(locked(&queue.submission)))?;
             }
         }
-        if submitted >= self.words.load(order.queue as usize) + IN_FLIGHT {
-            let early = Ticket { queue: order.queue, number: submitted + 1 - IN_FLIGHT };
-            self.wait_on_host(early, order.deadline)?;
-        }
         let queue = &self.queues[order.queue as usize];
+        if submitted >= queue.seen.load(Ordering::Relaxed) + IN_FLIGHT {
+            let seen = self.words.load(order.queue as usize);
+            queue.seen.store(seen, Ordering::Relaxed);
+            if submitted >= seen + IN_FLIGHT {
+                let early = Ticket { queue: order.queue, number: submitted + 1 - IN_FLIGHT };
+                self.wait_on_host(early, order.deadline)?;
+            }
+        }
         let mut turn =
             Turn { device: self, queue, index: order.queue, submission: locked(&queue.submission), waits: false };
         let memory = QUEUES as usize;

@@ -15,7 +15,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use vyre_conform::{Case, Expectation, GenOptions, Rules, Subgroups, generate, tests};
 use vyre_cuda::ptx::{Ptx, Target, emit};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, MatrixKind, Node, Program};
-use vyre_foundation::kernel::{self, Features, Options, Passes};
+use vyre_foundation::kernel::{self, Approximations, Features, Options, Passes};
 use vyre_spec::{Diagnostic, codes};
 use vyre_wgsl::{ImportOptions, import};
 
@@ -85,6 +85,8 @@ fn ptx_of(case: &Case, target: Target) -> Result<Option<Ptx>, Diagnostic> {
         specialization: case.specialization.clone(),
         passes: Passes::all(),
         expand_math: true,
+        approximations: Approximations::Instructions,
+        rounds_together: vyre_cuda::ptx::ROUNDS_TOGETHER,
         interruptible: target.interruptible,
         ..Options::default()
     };
@@ -122,6 +124,10 @@ fn assemble_all(ptxas: &Path, sm: u32) -> Result<(), Failed> {
         let options = GenOptions { math: seed % 2 == 0, subgroups: Subgroups::FixedSize, ..GenOptions::default() };
         let case = generate(seed, &options);
         add(format!("seed {seed}"), &case, target(seed as usize))?;
+        if seed % 4 == 0 {
+            let case = generate(seed, &GenOptions::fast());
+            add(format!("seed {seed}, fast"), &case, target(seed as usize))?;
+        }
     }
     for (index, some) in kernels.chunks(TOGETHER).enumerate() {
         let named = some

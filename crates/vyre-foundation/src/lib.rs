@@ -17,6 +17,7 @@
 pub mod ir;
 pub mod kernel;
 pub mod launch;
+pub mod near;
 pub mod text;
 mod validate;
 pub mod wire;

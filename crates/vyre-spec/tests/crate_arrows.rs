@@ -31,6 +31,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("vyre-cli", &["vyre", "vyre-ops"]),
+    ("vyre-python", &["vyre"]),
+    ("vyre-kernel-board", &["vyre"]),
     ("vyre-conform", &["vyre-spec", "vyre-foundation", "vyre-reference", "vyre-wgsl", "vyre-driver"]),
 ];
 

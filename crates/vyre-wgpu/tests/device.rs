@@ -43,12 +43,13 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 18] = [
+    let tests: [(&str, Test); 19] = [
         ("adapters are described", described),
         ("conformance suite", conformance),
         ("random programs", random),
         ("programs that once went wrong", once_wrong),
         ("random functions", random_functions),
+        ("random programs in fast arithmetic", random_fast),
         ("random programs with timeouts", random_interruptible),
         ("random programs with subgroups", random_subgroups),
         ("changed artifacts are refused", checked_artifact),
@@ -181,6 +182,18 @@ fn once_wrong(backend: &WgpuBackend) -> Result<(), Failed> {
 
 fn random_functions(backend: &WgpuBackend) -> Result<(), Failed> {
     random_with(backend, backend, 10, &GenOptions { math: true, ..GenOptions::default() })
+}
+
+fn random_fast(backend: &WgpuBackend) -> Result<(), Failed> {
+    let (count, first) = (number("VYRE_RANDOM", 60) / 5, number("VYRE_SEED", 0));
+    let features = backend.capabilities().features;
+    let options = GenOptions {
+        f16: features.contains(Features::F16),
+        f64: features.contains(Features::F64),
+        int64: features.contains(Features::INT64),
+        ..GenOptions::fast()
+    };
+    judge(backend, &random_programs(backend, first..first + count.max(1), &options, &Rules::wgsl()))
 }
 
 fn random_subgroups(backend: &WgpuBackend) -> Result<(), Failed> {

@@ -240,3 +240,18 @@ fn a_launch_is_free_where_results_are_proven_to_stay() {
         assert!(shapes == Shapes::Own && axes == [false; 3] && told.contains(why), "{shapes:?} {told}: {body}");
     }
 }
+
+/// A size that does not fit names the type as the source does.
+#[test]
+fn a_wrong_size_is_told_with_the_type_of_the_source() {
+    let program = program(
+        "struct Body { at: vec2<f32>, mass: f32 }
+         @group(0) @binding(0) var<storage, read> bodies: array<Body, 4>;
+         @group(0) @binding(1) var<storage, read_write> out: array<f32, 4>;
+         @compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3<u32>) { out[id.x] = bodies[id.x].mass; }",
+    );
+    let request = LaunchRequest { input_bytes: &[60], ..LaunchRequest::default() };
+    let problem = plan(&program, &request).expect_err("60 bytes are not four bodies");
+    assert_eq!(problem.code.id, "V0192");
+    assert!(problem.message.contains("4 elements of Body, 64 bytes"), "{}", problem.message);
+}

@@ -25,10 +25,12 @@
 mod array;
 #[cfg(feature = "disasm")]
 mod asm;
+pub mod dlpack;
 mod engine;
 mod error;
 pub mod expression;
 mod graph;
+mod interop;
 mod kernels;
 mod launches;
 mod reference;
@@ -37,15 +39,20 @@ mod runtime;
 #[doc(hidden)]
 pub mod typed;
 
-pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Element, Read, Shape, Vec3};
+pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Counted, Element, Layout, Read, Shape, Vec3};
 #[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
-    Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
+    Certified, Choice, Decided, Decisions, DeviceInfo, Engine, EngineBuilder, Explanation, Go, PackReport, Prepared,
+    Racer, TuneSample,
 };
 pub use error::Error;
 pub use expression::{Expression, Number};
 pub use graph::{Graph, Place, RecordedLaunch, Recorder, Replay};
+#[cfg(feature = "wgpu")]
+pub use interop::WgpuView;
+#[cfg(feature = "cuda")]
+pub use interop::{CudaMemory, CudaView};
 pub use kernels::{Bindable, Call, Kernel};
 pub use launches::Launch;
 pub use reference::ReferenceBackend;
@@ -54,8 +61,11 @@ pub use vyre_driver::launch::{plan, plan_with};
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
 pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
-pub use vyre_foundation::{ValidProgram, ir, kernel, launch, text, wire};
+pub use vyre_foundation::{ValidProgram, ir, kernel, launch, near, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
+/// The crate that [`EngineBuilder::wgpu_device`] takes its device from.
+#[cfg(feature = "wgpu")]
+pub use vyre_wgpu::wgpu;
 pub use vyre_wgsl::{
     ImportOptions, catches_panics, entry_points as wgsl_entry_points, export as to_wgsl, import as import_wgsl,
     import_spirv, spirv_entry_points,
@@ -74,7 +84,9 @@ pub fn to_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec
 /// The PTX text that the CUDA backend makes of a program, for a device of this compute capability (90 is 9.0).
 #[cfg(feature = "cuda")]
 pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {
-    let options = kernel::Options { expand_math: true, ..options.clone() };
+    let approximations = kernel::Approximations::Instructions;
+    let rounds_together = vyre_cuda::ptx::ROUNDS_TOGETHER;
+    let options = kernel::Options { expand_math: true, approximations, rounds_together, ..options.clone() };
     let target = vyre_cuda::ptx::Target { sm: capability, interruptible: false };
     Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
 }
@@ -82,7 +94,12 @@ pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32
 /// The kernel that the wgpu backend makes of a program for a device that has everything, as WGSL; [`to_wgsl`] writes the program itself.
 #[cfg(feature = "wgpu")]
 pub fn to_kernel_wgsl(program: &ValidProgram, options: &kernel::Options) -> Result<String, Diagnostic> {
-    let options = kernel::Options { expand_math: true, narrow: kernel::Narrow::Words, ..options.clone() };
+    let options = kernel::Options {
+        expand_math: true,
+        approximations: kernel::Approximations::Functions,
+        narrow: kernel::Narrow::Words,
+        ..options.clone()
+    };
     vyre_wgpu::emit::wgsl(&vyre_wgpu::emit::emit(
         &kernel::lower(program, &options)?,
         vyre_wgpu::emit::Target::default(),

@@ -592,6 +592,9 @@ impl Generator {
             M::Atanh,
         ]);
         let mut args: Vec<Expr> = (0..op.arity()).map(|_| self.expr(ty, 2)).collect();
+        if self.options.fast {
+            return self.fast_call(ty, op, args);
+        }
         if ty.scalar == Scalar::F64 && matches!(op, M::Sin | M::Cos | M::Tan) {
             // The table has no bound beyond.
             let (bound, one) = (self.splat(ty, 1 << 30), self.splat(ty, 1));
@@ -599,6 +602,36 @@ impl Generator {
             args.push(Expr::select(x.clone().abs().lt(bound), x, one));
         }
         Expr::math(op, args)
+    }
+
+    /// A function, a square root or a quotient for fast arithmetic: where WGSL says how near the result is.
+    fn fast_call(&mut self, ty: Type, op: MathOp, mut args: Vec<Expr>) -> Expr {
+        use MathOp as M;
+        let (one, two) = (self.splat(ty, 1), self.splat(ty, 2));
+        let within = |this: &mut Self, value: Expr, bound: u32| {
+            let high = this.splat(ty, bound);
+            Expr::math(M::Clamp, vec![value, Expr::unary(UnaryOp::Neg, high.clone()), high])
+        };
+        let at_least_one = |value: Expr| Expr::math(M::Max, vec![value.abs(), one.clone()]);
+        let first = args.remove(0);
+        if self.rng.chance(1, 6) {
+            return Expr::math(M::Sqrt, vec![first.abs()]);
+        }
+        if self.rng.chance(1, 6) {
+            let below = at_least_one(self.expr(ty, 2));
+            return Expr::binary(BinaryOp::Div, first, below);
+        }
+        let first = match op {
+            M::InverseSqrt | M::Log | M::Log2 | M::Acosh => at_least_one(first),
+            M::Exp | M::Exp2 | M::Sinh | M::Cosh | M::Tanh => within(self, first, 9),
+            M::Sin | M::Cos => within(self, first, 3),
+            M::Tan | M::Asin | M::Acos => within(self, first, 1),
+            M::Atanh => Expr::binary(BinaryOp::Div, within(self, first, 1), two),
+            M::Pow => Expr::math(M::Min, vec![at_least_one(first), self.splat(ty, 9)]),
+            _ => first,
+        };
+        let rest: Vec<Expr> = args.into_iter().map(|arg| within(self, arg, 4)).collect();
+        Expr::math(op, [vec![first], rest].concat())
     }
 
     /// A subgroup operation in uniform flow. In the mode for any size, one whose value does not depend on the size.

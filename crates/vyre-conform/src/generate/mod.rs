@@ -13,7 +13,7 @@ mod value;
 
 use smallvec::SmallVec;
 use vyre_foundation::ir::{
-    AtomicOp, BarrierScope, BinaryOp, BufferDecl, Builtin, DataType, Expr, Function, Literal, Name, Node, Param,
+    AtomicOp, BarrierScope, BinaryOp, BufferDecl, Builtin, DataType, Expr, Function, Literal, Math, Name, Node, Param,
     Program, SpecConstant, Specialization, TypeDef,
 };
 use vyre_foundation::kernel::{Scalar, Type};
@@ -60,6 +60,8 @@ pub struct GenOptions {
     pub stored_types: bool,
     /// Functions such as `sin`, whose results go straight to an output of their own.
     pub math: bool,
+    /// The program is in fast arithmetic. Half of them have only floats of small whole numbers, where rounding once or twice is the same.
+    pub fast: bool,
     /// Vectors.
     pub vectors: bool,
     /// Structs in buffers and variables.
@@ -97,6 +99,7 @@ impl Default for GenOptions {
             int64: true,
             stored_types: true,
             math: false,
+            fast: false,
             vectors: true,
             structs: true,
             functions: true,
@@ -127,6 +130,11 @@ impl GenOptions {
         }
     }
 
+    /// Programs in fast arithmetic.
+    pub fn fast() -> Self {
+        GenOptions { fast: true, math: true, stored_types: false, ..GenOptions::default() }
+    }
+
     /// Leaves features out, differently for each seed.
     fn focused(&self, rng: &mut Rng) -> GenOptions {
         let mut options = self.clone();
@@ -135,6 +143,8 @@ impl GenOptions {
         }
         if rng.chance(1, 4) {
             options.floats = Floats::None;
+        } else if options.fast && rng.chance(1, 2) {
+            options.floats = Floats::Whole;
         }
         for (switch, out_of_eight) in [
             (&mut options.f16, 4),
@@ -409,6 +419,9 @@ impl Generator {
             .with_constants(std::mem::take(&mut self.constants))
             .with_functions(std::mem::take(&mut self.functions))
             .with_workgroup_exprs(workgroup_exprs);
+        if self.options.fast {
+            program = program.with_math(Math::Fast);
+        }
         let mut grid = Some(self.grid);
         if self.rng.chance(1, 4) {
             // Launch by the declared domain instead; up to a workgroup less one invocation smaller, rounded up again.

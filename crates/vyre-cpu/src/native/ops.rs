@@ -40,6 +40,7 @@ ops! {
     VMAXPS = op(0, 1, 0x5f, 0);
     VSQRTPS = op(0, 1, 0x51, 0);
     VRSQRT14PS = evex(1, 2, 0x4e, 0);
+    VRCP14PS = evex(1, 2, 0x4c, 0);
     VADDPD = op(1, 1, 0x58, 1);
     VMULPD = op(1, 1, 0x59, 1);
     VSUBPD = op(1, 1, 0x5c, 1);
@@ -51,6 +52,14 @@ ops! {
     VFMADD231PS = op(1, 2, 0xb8, 0);
     VFMADD213PD = op(1, 2, 0xa8, 1);
     VFMADD231PD = op(1, 2, 0xb8, 1);
+    VFMSUB213PS = op(1, 2, 0xaa, 0);
+    VFMSUB231PS = op(1, 2, 0xba, 0);
+    VFMSUB213PD = op(1, 2, 0xaa, 1);
+    VFMSUB231PD = op(1, 2, 0xba, 1);
+    VFNMADD213PS = op(1, 2, 0xac, 0);
+    VFNMADD231PS = op(1, 2, 0xbc, 0);
+    VFNMADD213PD = op(1, 2, 0xac, 1);
+    VFNMADD231PD = op(1, 2, 0xbc, 1);
     VROUNDPS = op(1, 3, 0x08, 0);
     VROUNDPD = op(1, 3, 0x09, 1);
     VCMPPS = op(0, 1, 0xc2, 0);

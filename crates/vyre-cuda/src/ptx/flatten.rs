@@ -101,6 +101,7 @@ mod tests {
             specialization: case.specialization.clone(),
             passes: Passes::all(),
             expand_math: true,
+            rounds_together: crate::ptx::ROUNDS_TOGETHER,
             ..Options::default()
         };
         let Some(flat) = flatten(&lower(&program, &options).expect("lowers")) else { return false };
@@ -124,7 +125,7 @@ mod tests {
                 false => vec![0; bytes as usize],
             })
             .collect();
-        let how = Interpret { grid: sizes.grid, subgroup_size: 32, budget: 100_000_000 };
+        let how = Interpret { grid: sizes.grid, subgroup_size: 32, budget: 100_000_000, noise: None };
         interpret(&flat, &mut buffers, &how).expect("runs");
         let results: Vec<_> = kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result()).map(|(_, b)| b).collect();
         let expected = run_reference(case).expect("the reference runs");

@@ -1,4 +1,4 @@
-//! Arithmetic. Every float operation names its rounding, so that nothing is contracted.
+//! Arithmetic. Every float operation names its rounding, so that nothing is contracted but what the optimiser did.
 
 use std::fmt::Write;
 
@@ -164,6 +164,13 @@ impl Emitter<'_> {
             }
             // At times two units off, but never where that would show in what is made of it: every input was tried.
             Unary::RoughInverseSqrt => line!(self, "rsqrt.approx.{ty} {into}, {from}"),
+            // Those of fast arithmetic, which may take subnormal numbers for zero.
+            Unary::RoughReciprocal => line!(self, "rcp.approx.ftz.{ty} {into}, {from}"),
+            Unary::RoughSqrt => line!(self, "sqrt.approx.ftz.{ty} {into}, {from}"),
+            Unary::RoughExp2 => line!(self, "ex2.approx.ftz.{ty} {into}, {from}"),
+            Unary::RoughLog2 => line!(self, "lg2.approx.ftz.{ty} {into}, {from}"),
+            Unary::RoughSin => line!(self, "sin.approx.ftz.{ty} {into}, {from}"),
+            Unary::RoughCos => line!(self, "cos.approx.ftz.{ty} {into}, {from}"),
             Unary::CountOneBits => self.count(scalar, into, |emitter, count| {
                 line!(emitter, "popc.{} {count}, {from}", untyped(scalar));
             }),

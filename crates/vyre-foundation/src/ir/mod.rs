@@ -24,6 +24,6 @@ pub use matrix::{MATRIX_COLUMNS, MATRIX_LANES, MATRIX_ROWS, MatrixKind};
 pub use name::Name;
 pub use node::{AtomicOp, BarrierScope, Case, Node};
 pub(crate) use program::Parts;
-pub use program::{Function, Param, Program, SpecConstant, Specialization};
+pub use program::{Function, Math, Param, Program, SpecConstant, Specialization};
 pub use types::{Layout, Member, TypeDef, layout_of};
 pub use vyre_spec::data_type::{DataType, TypeId};

@@ -21,6 +21,32 @@ pub struct SpecConstant {
 /// Values for a program's specialization constants; the others keep their defaults.
 pub type Specialization = BTreeMap<Name, Literal>;
 
+/// How exact the float arithmetic of a program is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Math {
+    /// The same bits on every device: what the reference interpreter gives.
+    #[default]
+    Exact,
+    /// As near as WGSL asks: `a * b + c` may be rounded once, functions may be a device's own approximations, subnormal numbers may be
+    /// taken for zero. Sums keep their order.
+    Fast,
+}
+
+impl Math {
+    /// Its name in texts and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Math::Exact => "exact",
+            Math::Fast => "fast",
+        }
+    }
+
+    /// The arithmetic of this name.
+    pub fn named(name: &str) -> Option<Math> {
+        [Math::Exact, Math::Fast].into_iter().find(|math| math.name() == name)
+    }
+}
+
 /// A function that bodies can call. No recursion.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
@@ -70,6 +96,7 @@ pub(crate) struct Parts {
     pub(crate) workgroup_size: [u32; 3],
     pub(crate) workgroup_exprs: [Option<Expr>; 3],
     pub(crate) domain: Option<[Expr; 3]>,
+    pub(crate) math: Math,
     pub(crate) body: Vec<Node>,
 }
 
@@ -161,6 +188,18 @@ impl Program {
     #[must_use]
     pub fn with_domain(self, domain: [Expr; 3]) -> Program {
         self.changed(|parts| parts.domain = Some(domain))
+    }
+
+    /// Chooses the arithmetic; [`Math::Exact`] otherwise. It is part of the program, so whatever is kept of a program is kept for one
+    /// arithmetic.
+    #[must_use]
+    pub fn with_math(self, math: Math) -> Program {
+        self.changed(|parts| parts.math = math)
+    }
+
+    /// The arithmetic.
+    pub fn math(&self) -> Math {
+        self.inner.parts.math
     }
 
     /// Name of the entry point.

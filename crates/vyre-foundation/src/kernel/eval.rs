@@ -19,12 +19,14 @@ pub fn unary(op: Unary, ty: Scalar, a: u64) -> u64 {
     let y = match op {
         // In f64 and rounded once this is correctly rounded: so says a test of every significand.
         Unary::InverseSqrt | Unary::RoughInverseSqrt => 1.0 / x.sqrt(),
+        Unary::RoughReciprocal => 1.0 / x,
+        Unary::RoughSqrt => x.sqrt(),
         Unary::Exp => x.exp(),
-        Unary::Exp2 => x.exp2(),
+        Unary::Exp2 | Unary::RoughExp2 => x.exp2(),
         Unary::Log => x.ln(),
-        Unary::Log2 => x.log2(),
-        Unary::Sin => x.sin(),
-        Unary::Cos => x.cos(),
+        Unary::Log2 | Unary::RoughLog2 => x.log2(),
+        Unary::Sin | Unary::RoughSin => x.sin(),
+        Unary::Cos | Unary::RoughCos => x.cos(),
         Unary::Tan => x.tan(),
         Unary::Asin => x.asin(),
         Unary::Acos => x.acos(),

@@ -114,6 +114,7 @@ macro_rules! float_unary {
             Unary::Round => v.round_ties_even(),
             Unary::Trunc => v.trunc(),
             Unary::Sqrt => v.sqrt(),
+            Unary::RoughReciprocal => 1.0 / v,
             _ => return None,
         }
     }};

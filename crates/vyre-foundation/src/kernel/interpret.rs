@@ -3,6 +3,7 @@
 
 use vyre_spec::{Diagnostic, codes};
 
+use super::noise::{Noise, Place};
 use super::{Address, Block, Element, End, Inst, Kernel, KernelMemory, Loop, Memory, Op, Scalar, Value, eval};
 use crate::ir::{AtomicOp, Builtin, MATRIX_LANES, SubgroupOp};
 
@@ -15,6 +16,8 @@ pub struct Interpret {
     pub subgroup_size: u32,
     /// Steps of all invocations together.
     pub budget: u64,
+    /// Float operations deviate from what they give exactly, as far as WGSL allows.
+    pub noise: Option<Noise>,
 }
 
 /// Evaluates a kernel over the bytes of its buffers, in the order of [`Kernel::buffers`]. Slow; for tests.
@@ -267,14 +270,29 @@ impl<'a> Machine<'a> {
             }
             Op::Unary(op, a) => {
                 let from = self.ty(*a);
-                self.set(value, mask, &|machine, lane| eval::unary(*op, from, machine.get(*a, lane)));
+                match self.how.noise {
+                    None => self.set(value, mask, &|machine, lane| eval::unary(*op, from, machine.get(*a, lane))),
+                    Some(noise) => self.set(value, mask, &|machine, lane| {
+                        noise.unary(machine.place(value, lane), *op, from, machine.get(*a, lane))
+                    }),
+                }
             }
             Op::Binary(op, a, b) => {
                 let from = self.ty(*a);
-                self.set(value, mask, &|m, lane| eval::binary(*op, from, m.get(*a, lane), m.get(*b, lane)));
+                match self.how.noise {
+                    None => self.set(value, mask, &|m, lane| eval::binary(*op, from, m.get(*a, lane), m.get(*b, lane))),
+                    Some(noise) => self.set(value, mask, &|m, lane| {
+                        noise.binary(m.place(value, lane), *op, from, m.get(*a, lane), m.get(*b, lane))
+                    }),
+                }
             }
-            Op::Fma(a, b, c) => self
-                .set(value, mask, &|m, lane| eval::fma(ty.scalar, m.get(*a, lane), m.get(*b, lane), m.get(*c, lane))),
+            Op::Fma(a, b, c) => self.set(value, mask, &|m, lane| {
+                let [a, b, c] = [*a, *b, *c].map(|operand| m.get(operand, lane));
+                match m.how.noise {
+                    None => eval::fma(ty.scalar, a, b, c),
+                    Some(noise) => noise.fma(m.place(value, lane), ty.scalar, a, b, c),
+                }
+            }),
             Op::Select(cond, yes, no) => self.set(value, mask, &|m, lane| {
                 if m.get(*cond, lane) != 0 { m.get(*yes, lane) } else { m.get(*no, lane) }
             }),
@@ -327,6 +345,10 @@ impl<'a> Machine<'a> {
                 self.values[value.index()] = out;
             }
         }
+    }
+
+    fn place(&self, value: Value, lane: usize) -> Place {
+        Place { value: value.0, lane, step: self.steps }
     }
 
     fn builtin(&self, builtin: Builtin, lane: usize) -> u64 {

@@ -7,20 +7,26 @@
 //! f64 sine, cosine and tangent reduce their argument by π/2 in three parts, which is good for |x| up to 2³⁰.
 #![allow(clippy::excessive_precision)] // constants with the digits that were computed or published
 
+mod fast;
+
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::walk::{each_use_mut, end_values_mut};
-use super::{Binary, Block, End, Inst, Kernel, Narrow, Op, Scalar, Type, Unary, Value, ValueInfo, fold};
-use crate::ir::Literal;
+use super::{
+    Approximations, Binary, Block, End, Inst, Kernel, Op, Options, Scalar, Type, Unary, Value, ValueInfo, fold,
+};
+use crate::ir::{Literal, Math};
 
-/// Replaces every function that is not one basic operation, and conversions of stored types as far as `narrow` says.
-pub(super) fn expand(kernel: &mut Kernel, functions: bool, narrow: Narrow) {
+/// Replaces every function that is not one basic operation, and conversions of stored types, as far as the options say.
+pub(super) fn expand(kernel: &mut Kernel, options: &Options) {
     let mut expand = Expand {
-        functions,
-        memories: super::narrow::Memories::new(kernel, narrow),
+        functions: options.expand_math,
+        fast: kernel.math == Math::Fast,
+        approximations: options.approximations,
+        memories: super::narrow::Memories::new(kernel, options.narrow),
         wide: HashMap::new(),
         subst: (0..kernel.values.len() as u32).map(Value).collect(),
         values: std::mem::take(&mut kernel.values),
@@ -35,6 +41,8 @@ pub(super) fn expand(kernel: &mut Kernel, functions: bool, narrow: Narrow) {
 
 pub(super) struct Expand {
     functions: bool,
+    fast: bool,
+    approximations: Approximations,
     pub(super) memories: super::narrow::Memories,
     /// Components of wide values that were taken apart.
     pub(super) wide: HashMap<Value, SmallVec<[Value; 4]>>,
@@ -256,8 +264,15 @@ impl Expand {
     fn unary_function(&mut self, op: Unary, a: Value) -> Option<Value> {
         use Unary as U;
         let ty = self.ty(a);
+        if self.fast
+            && ty == Scalar::F32
+            && let Some(value) = self.fast_unary(op, a)
+        {
+            return Some(value);
+        }
         if !ty.is_float()
-            || matches!(op, U::Neg | U::Abs | U::Floor | U::Ceil | U::Round | U::Trunc | U::Sqrt | U::RoughInverseSqrt)
+            || matches!(op, U::Neg | U::Abs | U::Floor | U::Ceil | U::Round | U::Trunc | U::Sqrt)
+            || op.is_rough()
         {
             return None;
         }
@@ -333,6 +348,12 @@ impl Expand {
 
     fn binary_function(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
         let ty = self.ty(a);
+        if self.fast
+            && ty == Scalar::F32
+            && let Some(value) = self.fast_binary(op, a, b)
+        {
+            return Some(value);
+        }
         if !matches!(op, Binary::Pow | Binary::Atan2) {
             return None;
         }
@@ -1158,11 +1179,15 @@ const LN2_LOW: f64 = 1.90821492927058770002e-10;
 
 #[cfg(test)]
 mod tests {
-    use crate::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
+    use crate::ir::{BufferDecl, DataType, Expr, Math, MathOp, Node, Program};
     use crate::kernel::{Interpret, Options, interpret, lower};
 
     /// Runs `function` over pairs of arguments.
     fn run(op: MathOp, ty: &DataType, args: &[(f64, f64)]) -> Vec<f64> {
+        run_in(Math::Exact, op, ty, args)
+    }
+
+    fn run_in(math: Math, op: MathOp, ty: &DataType, args: &[(f64, f64)]) -> Vec<f64> {
         let load = |name: &str| Expr::load(name, Expr::global_id(0));
         let args_of = if op.arity() == 2 { vec![load("a"), load("b")] } else { vec![load("a")] };
         let program = Program::wrapped(
@@ -1173,7 +1198,8 @@ mod tests {
             ],
             [64, 1, 1],
             vec![Node::store("out", Expr::global_id(0), Expr::math(op, args_of))],
-        );
+        )
+        .with_math(math);
         let valid = program.validate().expect("valid");
         let kernel = lower(&valid, &Options { expand_math: true, ..Options::default() }).expect("lowers");
         let bytes = |pick: fn(&(f64, f64)) -> f64| -> Vec<u8> {
@@ -1185,7 +1211,7 @@ mod tests {
         let a = bytes(|pair| pair.0);
         let mut buffers = [a.clone(), bytes(|pair| pair.1), vec![0; a.len()]];
         let grid = [args.len().div_ceil(64) as u32, 1, 1];
-        let how = Interpret { grid, subgroup_size: 32, budget: u64::MAX };
+        let how = Interpret { grid, subgroup_size: 32, budget: u64::MAX, noise: None };
         interpret(&kernel, &mut buffers, &how).expect("runs");
         match ty {
             DataType::F32 => {
@@ -1330,6 +1356,53 @@ mod tests {
             let error = worst(op, &DataType::F32, exact, &arguments(true, low, high));
             println!("f32 {op:?}: {error:.3} ulp");
             assert!(error <= bound, "{op:?} is off by {error} ulp");
+        }
+    }
+
+    /// WGSL's bounds, with the arguments for which it gives them.
+    #[test]
+    fn fast_functions_are_as_near_as_wgsl_asks() {
+        let unit = |y: f64| ulp(y, true);
+        let log = move |x: f64, y: f64| if (0.5..=2.0).contains(&x) { 2f64.powi(-21) } else { 3.0 * unit(y) };
+        let exp = move |x: f64, y: f64| (3.0 + 2.0 * x.abs()) * unit(y);
+        type Bound = Box<dyn Fn(f64, f64) -> f64>;
+        let table: Vec<(MathOp, Exact, f64, f64, Bound)> = vec![
+            (MathOp::InverseSqrt, |x, _| 1.0 / x.sqrt(), 1e-30, 1e30, Box::new(move |_, y| 2.0 * unit(y))),
+            (MathOp::Exp, |x, _| x.exp(), -87.0, 88.0, Box::new(exp)),
+            (MathOp::Exp2, |x, _| x.exp2(), -125.0, 127.9, Box::new(exp)),
+            (MathOp::Log, |x, _| x.ln(), 1e-30, 1e30, Box::new(log)),
+            (MathOp::Log, |x, _| x.ln(), 0.25, 4.0, Box::new(log)),
+            (MathOp::Log2, |x, _| x.log2(), 0.25, 4.0, Box::new(log)),
+            (MathOp::Sin, |x, _| x.sin(), -std::f64::consts::PI, std::f64::consts::PI, Box::new(|_, _| 2f64.powi(-11))),
+            (MathOp::Cos, |x, _| x.cos(), -std::f64::consts::PI, std::f64::consts::PI, Box::new(|_, _| 2f64.powi(-11))),
+            // Beyond what WGSL bounds, but people do it.
+            (MathOp::Sin, |x, _| x.sin(), -1000.0, 1000.0, Box::new(|_, _| 2f64.powi(-11))),
+            (MathOp::Cos, |x, _| x.cos(), -1000.0, 1000.0, Box::new(|_, _| 2f64.powi(-11))),
+            (MathOp::Tan, |x, _| x.tan(), -1.5, 1.5, Box::new(|_, y| 2f64.powi(-11) * 1.5 * (1.0 + y * y))),
+            (MathOp::Atan, |x, _| x.atan(), -50.0, 50.0, Box::new(move |_, y| 4096.0 * unit(y))),
+            (MathOp::Atan2, f64::atan2, -4.0, 4.0, Box::new(move |_, y| 4096.0 * unit(y))),
+            (MathOp::Asin, |x, _| x.asin(), -1.0, 1.0, Box::new(|_, _| 6.77e-5)),
+            (MathOp::Acos, |x, _| x.acos(), -1.0, 1.0, Box::new(|_, _| 6.77e-5)),
+            (MathOp::Sinh, |x, _| x.sinh(), -10.0, 10.0, Box::new(move |x, _| exp(x, x.abs().exp()))),
+            (MathOp::Cosh, |x, _| x.cosh(), -10.0, 10.0, Box::new(move |x, _| exp(x, x.abs().exp()))),
+            (MathOp::Tanh, |x, _| x.tanh(), -12.0, 12.0, Box::new(move |x, _| 2.0 * exp(x, 1.0))),
+            (MathOp::Asinh, asinh, -30.0, 30.0, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
+            (MathOp::Acosh, acosh, 1.0, 30.0, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
+            (MathOp::Atanh, |x, _| x.atanh(), -0.99, 0.99, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
+            (MathOp::Pow, pow, 0.1, 9.0, Box::new(move |x, y| (60.0 + x) * unit(y))),
+        ];
+        for (op, exact, low, high, bound) in table {
+            let mut random = Random(11);
+            let args: Vec<(f64, f64)> =
+                (0..4000).map(|_| (random.between(low, high), random.between(low, high))).collect();
+            let mut worst: f64 = 0.0;
+            for ((x, y), actual) in args.iter().zip(run_in(Math::Fast, op, &DataType::F32, &args)) {
+                let expected = exact(*x, *y);
+                let error = (actual - expected).abs() / bound(*x, expected);
+                assert!(error <= 1.0, "{op:?}({x:e}, {y:e}) = {actual:e}, not {expected:e}");
+                worst = worst.max(error);
+            }
+            println!("fast {op:?}: {worst:.3} of the bound");
         }
     }
 

@@ -19,6 +19,7 @@ mod looks;
 mod lower;
 mod math;
 mod narrow;
+mod noise;
 mod options;
 mod passes;
 mod shape;
@@ -29,9 +30,11 @@ use smallvec::SmallVec;
 
 pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
-pub use self::options::{Narrow, Options, Passes};
+pub use self::noise::Noise;
+pub(crate) use self::noise::ulp;
+pub use self::options::{Approximations, Narrow, Options, Passes};
 pub use self::verify::verify;
-use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, MatrixKind, Name, SubgroupOp};
+use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, Math, MatrixKind, Name, SubgroupOp};
 
 /// A type that computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -270,6 +273,31 @@ pub enum Unary {
     /// f32: `1 / sqrt(x)`, at most one unit in the last place from the correctly rounded value, and exactly what division gives
     /// where that is zero, infinite or NaN. What functions are expanded into.
     RoughInverseSqrt,
+    /// f32: `1 / x`, at most one unit in the last place off, of numbers from 2⁻¹²⁶ to 2¹²⁶. Like those below, what functions of fast
+    /// arithmetic are expanded into: as near as WGSL asks of the function of that name.
+    RoughReciprocal,
+    RoughSqrt,
+    RoughExp2,
+    RoughLog2,
+    RoughSin,
+    RoughCos,
+}
+
+impl Unary {
+    /// What a device gives may differ from what another does.
+    pub fn is_rough(self) -> bool {
+        use Unary as U;
+        matches!(
+            self,
+            U::RoughInverseSqrt
+                | U::RoughReciprocal
+                | U::RoughSqrt
+                | U::RoughExp2
+                | U::RoughLog2
+                | U::RoughSin
+                | U::RoughCos
+        )
+    }
 }
 
 /// Operations with two operands of one type (a shift count is u32). The meaning is that of the IR's operation of the same
@@ -580,4 +608,6 @@ pub struct Kernel {
     pub has_barrier: bool,
     /// The result does not depend on the workgroup size, so a tuner may change it.
     pub resizable: bool,
+    /// Emitters may be as rough as WGSL allows, or give the bits of the reference.
+    pub math: Math,
 }

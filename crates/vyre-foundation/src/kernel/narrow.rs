@@ -431,7 +431,8 @@ mod tests {
     fn run(kernel: &Kernel, input: &[u8], out: usize) -> Vec<u8> {
         let mut buffers = [input.to_vec(), vec![0; out]];
         let grid = [(input.len() as u32 * 2).div_ceil(64), 1, 1];
-        interpret(kernel, &mut buffers, &Interpret { grid, subgroup_size: 32, budget: u64::MAX }).expect("runs");
+        interpret(kernel, &mut buffers, &Interpret { grid, subgroup_size: 32, budget: u64::MAX, noise: None })
+            .expect("runs");
         let [_, out] = buffers;
         out
     }

@@ -14,10 +14,14 @@ pub struct Options {
     pub passes: Passes,
     /// Expands functions such as `exp` and `sin` into basic operations.
     pub expand_math: bool,
+    /// What functions become in fast arithmetic, where they are expanded.
+    pub approximations: Approximations,
     /// Who converts stored types.
     pub narrow: Narrow,
     /// How many scalars of private arrays become values: about as many as there are registers.
     pub array_values: u32,
+    /// How many rounds of a loop over memory are taken at once; one leaves loops as they are.
+    pub rounds_together: u32,
     /// Loops look whether the launch has to end, counted ones too.
     pub interruptible: bool,
 }
@@ -29,11 +33,25 @@ impl Default for Options {
             workgroup_size: None,
             passes: Passes::default(),
             expand_math: false,
+            approximations: Approximations::default(),
             narrow: Narrow::default(),
             array_values: GPU_REGISTERS,
+            rounds_together: 1,
             interruptible: false,
         }
     }
+}
+
+/// What the functions of f32 become in fast arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Approximations {
+    /// Short polynomials.
+    #[default]
+    Polynomials,
+    /// Operations such as [`super::Unary::RoughExp2`], for devices with instructions for them.
+    Instructions,
+    /// They stay what they are, for emitters whose compiler has them.
+    Functions,
 }
 
 /// Who converts types that are stored otherwise than they compute.
@@ -80,7 +98,13 @@ impl Passes {
     /// Leaves workgroup memory as it is where everything is written before it is read.
     pub const CLEARS: Passes = Passes(1 << 10);
 
-    const NAMES: [(&'static str, Passes); 11] = [
+    /// Products that are added become one operation, in fast arithmetic.
+    pub const CONTRACT: Passes = Passes(1 << 11);
+
+    /// Several rounds of loops over memory at once.
+    pub const BATCH: Passes = Passes(1 << 12);
+
+    const NAMES: [(&'static str, Passes); 13] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -92,6 +116,8 @@ impl Passes {
         ("ranges", Passes::RANGES),
         ("arrays", Passes::ARRAYS),
         ("clears", Passes::CLEARS),
+        ("contract", Passes::CONTRACT),
+        ("batch", Passes::BATCH),
     ];
 
     /// Every pass.

@@ -124,7 +124,8 @@ pub fn plan(program: &Program, request: &LaunchRequest<'_>) -> Result<LaunchPlan
             if !fits {
                 let wanted = match declared {
                     Some(count) if shape.header == 0 => {
-                        format!("{count} elements of {}, {} bytes", buffer.ty, shape.bytes_of(count))
+                        let ty = type_name(program, &buffer.ty);
+                        format!("{count} elements of {ty}, {} bytes", shape.bytes_of(count))
                     }
                     _ => format!("whole elements of {} bytes", shape.stride),
                 };
@@ -307,13 +308,29 @@ impl BufferShape {
     }
 }
 
+/// A type as the program's source calls it.
+fn type_name(program: &Program, ty: &DataType) -> String {
+    let DataType::Handle(id) = ty else { return ty.to_string() };
+    match program.types().get(id.0 as usize) {
+        Some(TypeDef::Struct { name, .. }) => name.to_string(),
+        Some(TypeDef::Array { element, count, .. }) => {
+            let element = type_name(program, element);
+            match count {
+                Count::Fixed(count) => format!("array<{element}, {count}>"),
+                _ => format!("array<{element}>"),
+            }
+        }
+        None => ty.to_string(),
+    }
+}
+
 /// The shape of the program's `index`-th buffer.
 pub fn shape_of(program: &Program, index: usize) -> Result<BufferShape, Diagnostic> {
     let buffer = &program.buffers()[index];
     let unknown = || {
         Diagnostic::new(
             &codes::ir::LAUNCH_UNKNOWN_LENGTH,
-            format!("elements of buffer `{}` have no size: {}", buffer.name, buffer.ty),
+            format!("elements of buffer `{}` have no size: {}", buffer.name, type_name(program, &buffer.ty)),
         )
     };
     if let DataType::Handle(id) = &buffer.ty

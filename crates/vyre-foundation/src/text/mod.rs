@@ -9,6 +9,7 @@
 //! workgroup tile: f32[64] @0;
 //! workgroup_size [64, 1, 1];
 //! domain [len(input), 1, 1];                              // optional
+//! math fast;                                              // optional; exact unless it says so
 //! fn twice(x: f32) -> f32 { return x * SCALE; }
 //! entry main {
 //!     let i = global_id.x;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use super::{FUNCTIONS, LANES, Scope, is_bare};
 use crate::ir::typing::step;
 use crate::ir::{
-    Access, BarrierScope, BinaryOp, Count, DataType, Expr, Literal, MathOp, Name, Node, Program, TypeDef, UnaryOp,
+    Access, BarrierScope, BinaryOp, Count, DataType, Expr, Literal, Math, MathOp, Name, Node, Program, TypeDef, UnaryOp,
 };
 
 /// The text of a program.
@@ -167,6 +167,9 @@ impl<'a> Printer<'a> {
         }
         if let Some(domain) = program.domain() {
             self.sizes("domain", domain.iter().map(Some));
+        }
+        if program.math() != Math::Exact {
+            self.line(format!("math {};", program.math().name()));
         }
         for buffer in program.buffers() {
             self.buffers.entry(buffer.name.as_str()).or_insert(&buffer.ty);

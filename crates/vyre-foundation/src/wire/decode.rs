@@ -6,7 +6,8 @@ use vyre_spec::{Diagnostic, codes};
 use super::{MAGIC, MAX_BYTES, MAX_DEPTH, MAX_ITEMS, VERSION};
 use crate::ir::{
     Access, AtomicOp, BarrierScope, BinaryOp, BufferDecl, BufferKind, Builtin, Case, Count, DataType, Expr, Function,
-    Literal, MathOp, MatrixKind, Member, Name, Node, Param, Parts, Program, SpecConstant, SubgroupOp, TypeDef, UnaryOp,
+    Literal, Math, MathOp, MatrixKind, Member, Name, Node, Param, Parts, Program, SpecConstant, SubgroupOp, TypeDef,
+    UnaryOp,
 };
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -169,7 +170,12 @@ impl<'a> Decoder<'a> {
     }
 
     fn program(&mut self) -> Result<Program> {
-        let name = self.optional(Self::name)?;
+        let flags = self.byte()?;
+        if flags > 3 {
+            return Err(self.invalid(format!("{flags} says nothing about a name and the arithmetic")));
+        }
+        let math = if flags & 2 == 0 { Math::Exact } else { Math::Fast };
+        let name = if flags & 1 == 0 { None } else { Some(self.name()?) };
         if name.as_ref().is_some_and(|name| *name == "main") {
             return Err(self.invalid("the name `main` is written by leaving it out"));
         }
@@ -190,6 +196,7 @@ impl<'a> Decoder<'a> {
             workgroup_size,
             workgroup_exprs,
             domain,
+            math,
             body,
         }))
     }

@@ -1,6 +1,6 @@
 use super::{MAGIC, VERSION};
 use crate::ir::{
-    Access, BarrierScope, BufferKind, Builtin, Case, Count, DataType, Expr, Literal, Name, Node, Program, TypeDef,
+    Access, BarrierScope, BufferKind, Builtin, Case, Count, DataType, Expr, Literal, Math, Name, Node, Program, TypeDef,
 };
 
 /// The bytes of a program.
@@ -71,7 +71,10 @@ impl Encoder {
 
     fn program(&mut self, program: &Program) {
         let parts = program.parts();
-        self.optional_name(&parts.name);
+        self.byte(u8::from(parts.name.is_some()) | u8::from(parts.math == Math::Fast) << 1);
+        if let Some(name) = &parts.name {
+            self.name(name);
+        }
         self.count(&parts.types);
         parts.types.iter().for_each(|def| self.type_def(def));
         self.count(&parts.constants);

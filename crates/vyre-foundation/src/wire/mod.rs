@@ -2,7 +2,8 @@
 //!
 //! `VYRE`, the version, the length of the rest, then the program in declaration order: each item is a tag with its own
 //! fields, followed by the items inside it. Integers are little-endian words, texts and lists carry their length in front.
-//! Nothing has two spellings, so the bytes that [`decode`] accepts are exactly those that [`encode`] makes.
+//! The first byte of a program says whether it has a name (1) and whether its
+//! arithmetic is fast (2). Nothing has two spellings, so the bytes that [`decode`] accepts are exactly those that [`encode`] makes.
 
 mod decode;
 mod encode;

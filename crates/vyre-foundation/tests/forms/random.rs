@@ -295,6 +295,9 @@ impl Random {
         let size = [self.below(70) as u32, self.below(3) as u32, self.pick(&[1, u32::MAX])];
         let mut program = Program::wrapped(buffers, size, self.nodes(3)).with_types(types);
         if self.flip() {
+            program = program.with_math(Math::Fast);
+        }
+        if self.flip() {
             program = program.with_name(self.name());
         }
         if self.flip() {

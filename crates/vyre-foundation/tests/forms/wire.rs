@@ -1,5 +1,5 @@
 use crate::random::{Random, cases};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Math, Node, Program};
 use vyre_foundation::wire;
 
 fn hex(bytes: &[u8]) -> String {
@@ -27,6 +27,8 @@ fn the_fingerprint_is_the_same_everywhere() {
     assert_eq!(small().fingerprint(), small().fingerprint());
     assert_ne!(small().fingerprint(), small().with_name("other").fingerprint());
     assert_eq!(small().with_name("main"), small());
+    assert_ne!(small().fingerprint(), small().with_math(Math::Fast).fingerprint());
+    assert_eq!(wire::decode(&wire::encode(&small().with_math(Math::Fast))), Ok(small().with_math(Math::Fast)));
     assert_eq!(small().fingerprint(), *blake3::hash(&wire::encode(&small())).as_bytes());
 }
 

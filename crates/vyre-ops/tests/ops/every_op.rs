@@ -138,8 +138,9 @@ fn agrees(found: &Plain, expected: &Plain, elements: usize) -> Result<(), String
         (Numbers::Float(all), Numbers::Float(wanted)) => {
             let differs = |(a, b): (&f64, &f64)| {
                 let same = a == b || a.is_nan() && b.is_nan();
+                // A difference that is no number is not near.
                 let near = (a - b).abs() <= tolerance(&found.ty, elements, *b);
-                !(same || near)
+                !same && !near
             };
             match all.iter().zip(wanted).position(differs) {
                 Some(at) => Err(format!("element {at} is {} instead of {}", all[at], wanted[at])),

@@ -46,4 +46,16 @@ codes! {
     CHECK_TOO_LONG = "V1715", Error,
         "The reference interpreter did not end within the time that a check may take.",
         "Check it on a smaller input, or give more time with `--timeout`.";
+    WORKGROUP_MATTERS = "V1716", Error,
+        "The kernel's results depend on the size of its workgroups, and another one was asked for.",
+        "Leave `--workgroup` out, or give `--force` if that is what you want.";
+    SHAPE_CONFLICT = "V1717", Error,
+        "A value of the kernel is named for a shape, and is not what the shapes of its buffers say.",
+        "Leave the value out, so that it is taken from the shape, or give `--force` if it means something else.";
+    BAD_PIPELINE = "V1718", Error,
+        "A pipeline file can't be understood.",
+        "Correct the line; the page on pipelines lists what may stand in one.";
+    PASSES_DISAGREE = "V1719", Error,
+        "Two passes of a pipeline use one buffer in ways that don't fit together.",
+        "Give them buffers of their own with `bind`, or make the declarations the same.";
 }

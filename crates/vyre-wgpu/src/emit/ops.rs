@@ -200,6 +200,11 @@ impl Emitter<'_> {
             Unary::Trunc => MathFunction::Trunc,
             Unary::Sqrt => return Ok(self.sqrt(out, scalar, expr)),
             Unary::InverseSqrt => MathFunction::InverseSqrt,
+            Unary::RoughReciprocal => {
+                let one = self.add(out, Expression::Literal(naga::Literal::F32(1.0)));
+                return Ok(self.divide(out, scalar, one, expr));
+            }
+            Unary::RoughSqrt => MathFunction::Sqrt,
             // What drivers call the inverse of a square root may be two units off.
             Unary::RoughInverseSqrt => {
                 let root = self.sqrt(out, scalar, expr);
@@ -207,11 +212,11 @@ impl Emitter<'_> {
                 return Ok(self.divide(out, scalar, one, root));
             }
             Unary::Exp => MathFunction::Exp,
-            Unary::Exp2 => MathFunction::Exp2,
+            Unary::Exp2 | Unary::RoughExp2 => MathFunction::Exp2,
             Unary::Log => MathFunction::Log,
-            Unary::Log2 => MathFunction::Log2,
-            Unary::Sin => MathFunction::Sin,
-            Unary::Cos => MathFunction::Cos,
+            Unary::Log2 | Unary::RoughLog2 => MathFunction::Log2,
+            Unary::Sin | Unary::RoughSin => MathFunction::Sin,
+            Unary::Cos | Unary::RoughCos => MathFunction::Cos,
             Unary::Tan => MathFunction::Tan,
             Unary::Asin => MathFunction::Asin,
             Unary::Acos => MathFunction::Acos,

@@ -27,12 +27,14 @@ pub struct Spirv {
     pub version: (u8, u8),
     /// What the device is told about floats.
     pub controls: FloatControls,
+    /// The driver may round sums of products once.
+    pub contraction: bool,
 }
 
 impl Default for Spirv {
     /// Version 1.3, and nothing about floats.
     fn default() -> Self {
-        Spirv { version: (1, 3), controls: FloatControls::default() }
+        Spirv { version: (1, 3), controls: FloatControls::default(), contraction: false }
     }
 }
 
@@ -47,12 +49,12 @@ pub struct FloatControls {
     pub nearest: [bool; 3],
 }
 
-/// The module as SPIR-V for Vulkan. Float arithmetic is marked so that drivers don't contract it.
+/// The module as SPIR-V for Vulkan. Float arithmetic is marked so that drivers don't contract it, unless they may.
 pub fn spirv(module: &Module, options: Spirv) -> Result<Vec<u32>, Diagnostic> {
     let info = validate(module)?;
     let unchecked = BoundsCheckPolicy::Unchecked;
     let widths = widths(module);
-    let Spirv { version, controls } = options;
+    let Spirv { version, controls, contraction } = options;
     let options = spv::Options {
         lang_version: version,
         flags: spv::WriterFlags::empty(),
@@ -71,7 +73,8 @@ pub fn spirv(module: &Module, options: Spirv) -> Result<Vec<u32>, Diagnostic> {
         ..spv::Options::default()
     };
     let words = spv::write_vec(module, &info, &options, None).map_err(|error| failed(&error.to_string()))?;
-    Ok(control_floats(&forbid_contraction(&words), controls, widths))
+    let words = if contraction { words } else { forbid_contraction(&words) };
+    Ok(control_floats(&words, controls, widths))
 }
 
 /// Which floats a module has: f16, f32, f64.

@@ -9,6 +9,7 @@ mod module;
 mod names;
 mod recover;
 mod uses;
+mod words;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -205,17 +206,13 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -> recover::Problem {
-    let mut message = one_line(error.message());
     let label = error.labels().next();
-    if let Some((_, label)) = &label
-        && !label.is_empty()
-    {
-        message = format!("{message}: {}", one_line(label));
-    }
+    let said = label.as_ref().map_or(String::new(), |(_, label)| one_line(label));
+    let message = words::parsed(&one_line(error.message()), &said);
     let mut diagnostic = Diagnostic::new(&codes::wgsl::WGSL_PARSE, message);
-    let notes: Vec<_> = error.notes().map(one_line).collect();
+    let notes = one_line(&words::suggested(error.notes()));
     if !notes.is_empty() {
-        diagnostic = diagnostic.with_fix(notes.join(" "));
+        diagnostic = diagnostic.with_fix(notes);
     }
     let span = label.map_or(Span::UNDEFINED, |(span, _)| span);
     (text.mark(diagnostic, span), span.to_range())
@@ -233,7 +230,7 @@ fn invalid_problem(text: &SourceText<'_>, error: &naga::WithSpan<naga::valid::Va
         .spans()
         .filter(|(span, _)| span.is_defined())
         .min_by_key(|(span, _)| span.to_range().map_or(usize::MAX, |range| range.end.saturating_sub(range.start)));
-    let diagnostic = Diagnostic::new(&codes::wgsl::WGSL_INVALID, one_line(&message));
+    let diagnostic = Diagnostic::new(&codes::wgsl::WGSL_INVALID, one_line(&words::plain(&message)));
     let span = place.map_or(Span::UNDEFINED, |(span, _)| *span);
     (text.mark(diagnostic, span), span.to_range())
 }

@@ -1,17 +1,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use vyre_driver::VyreBackend;
 use vyre_driver::metrics::Metrics;
 use vyre_driver::pipeline::{DiskPipelineCache, PipelineCache};
 use vyre_driver::registry::Registry;
-use vyre_driver::routing::default_routes_path;
-use vyre_driver::tuner::Mode;
-use vyre_spec::{Diagnostic, Severity, codes};
+use vyre_driver::routing::{default_pgo_path, default_routes_path};
+use vyre_driver::tuner::{Lock, Mode};
+use vyre_spec::{Diagnostic, codes};
 
 use super::arrays::Arrays;
-use super::routes::Routes;
+use super::routes::{Files, Routes};
 use super::tuning::{Folder, Tuning};
 use super::{Engine, Inner};
 use crate::runtime::{HostPool, Jobs, Watcher};
@@ -19,6 +19,8 @@ use crate::{Error, ReferenceBackend};
 
 /// Host memory that is kept for later where nothing is said.
 const HOST_IDLE: u64 = 512 << 20;
+/// Names a file with the decisions to use.
+const LOCK_FILE: &str = "VYRE_DECISIONS";
 /// Pipelines that an engine keeps in memory.
 const MEMORY_CAPACITY: usize = 1024;
 
@@ -29,10 +31,17 @@ pub struct EngineBuilder {
     default_backends: bool,
     disk: Disk,
     mode: Option<Mode>,
+    decisions: Option<PathBuf>,
     device_budget: Option<u64>,
     host_idle: u64,
+    /// The program's own wgpu device stands in for those that would be found.
+    has_wgpu_device: bool,
     refused: Option<Diagnostic>,
 }
+
+/// How much wgpu is preferred while nothing has been measured.
+#[cfg(feature = "wgpu")]
+const WGPU_PRECEDENCE: i32 = 80;
 
 enum Disk {
     Default,
@@ -54,8 +63,10 @@ impl EngineBuilder {
             default_backends: true,
             disk: Disk::Default,
             mode: None,
+            decisions: None,
             device_budget: None,
             host_idle: HOST_IDLE,
+            has_wgpu_device: false,
             refused: None,
         }
     }
@@ -74,6 +85,26 @@ impl EngineBuilder {
         self
     }
 
+    /// Runs on a wgpu device and queue of the caller's own, made from this adapter, instead of opening those that are found. It must have
+    /// immediate data; what else it was made without is missing to programs. Its backend is called as the adapter is, `wgpu` where it is
+    /// the first. [`Engine::wrap_wgpu`] and [`Array::wgpu`](crate::Array::wgpu) share buffers with it.
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu_device(
+        mut self,
+        adapter: &crate::wgpu::Adapter,
+        device: crate::wgpu::Device,
+        queue: crate::wgpu::Queue,
+    ) -> Self {
+        self.has_wgpu_device = true;
+        match vyre_wgpu::WgpuBackend::from_device(adapter, device, queue) {
+            Ok(backend) => self.with_backend(Arc::new(backend), WGPU_PRECEDENCE),
+            Err(problem) => {
+                self.refused.get_or_insert(problem);
+                self
+            }
+        }
+    }
+
     /// Keeps everything that it learns in this folder: pipelines, tuning decisions, routes.
     pub fn cache_at(mut self, root: impl Into<PathBuf>) -> Self {
         self.disk = Disk::At(root.into());
@@ -89,6 +120,13 @@ impl EngineBuilder {
     /// How launches are tuned; what the environment says otherwise.
     pub fn tuner(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
+        self
+    }
+
+    /// Uses exactly the decisions of a lock file, as `VYRE_DECISIONS` does: nothing is measured, nothing changes, and what the file lacks is
+    /// told. [`Decisions::freeze`](super::Decisions::freeze) writes one.
+    pub fn decisions_from(mut self, lock: impl Into<PathBuf>) -> Self {
+        self.decisions = Some(lock.into());
         self
     }
 
@@ -111,12 +149,16 @@ impl EngineBuilder {
             return Err(problem.into());
         }
         if self.default_backends {
-            register_defaults(&self.registry)?;
+            register_defaults(&self.registry, self.has_wgpu_device)?;
         }
         let (pipelines, tuner, routes) = match self.disk {
-            Disk::Default => (Some(DiskPipelineCache::default_root()), Folder::User, Some(default_routes_path())),
+            Disk::Default => {
+                let files = Files { routes: default_routes_path(), certified: default_pgo_path() };
+                (Some(DiskPipelineCache::default_root()), Folder::User, Some(files))
+            }
             Disk::At(root) => {
-                (Some(root.join("pipelines")), Folder::At(root.join("tuner")), Some(root.join("routes.toml")))
+                let files = Files { routes: root.join("routes.toml"), certified: root.join("pgo.toml") };
+                (Some(root.join("pipelines")), Folder::At(root.join("tuner")), Some(files))
             }
             Disk::None => (None, Folder::None, None),
         };
@@ -133,11 +175,10 @@ impl EngineBuilder {
             None => Mode::from_env_checked(),
         };
         notices.extend(unknown_mode);
-        let (routes, bad_routes) = Routes::new(&self.registry.ids(), routes);
-        notices.extend(bad_routes.map(|mut problem| {
-            problem.severity = problem.severity.min(Severity::Warning);
-            problem
-        }));
+        let named = || std::env::var_os(LOCK_FILE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let lock_file = self.decisions.or_else(named).map(Lock::load).transpose()?.map(Arc::new);
+        let (routes, bad_routes) = Routes::new(&self.registry.ids(), routes, lock_file.clone());
+        notices.extend(bad_routes);
         let metrics = Arc::new(Metrics::new());
         Ok(Engine {
             inner: Arc::new(Inner {
@@ -145,7 +186,7 @@ impl EngineBuilder {
                 pipelines: PipelineCache::with_metrics(MEMORY_CAPACITY, disk, metrics.clone()),
                 metrics,
                 routes,
-                tuning: Tuning::new(mode, tuner),
+                tuning: Tuning::new(mode, tuner, lock_file),
                 devices: Mutex::default(),
                 budget: self.device_budget,
                 host: HostPool::new(self.host_idle),
@@ -154,6 +195,8 @@ impl EngineBuilder {
                 watcher: Watcher::new(),
                 cores: Mutex::default(),
                 keyed: Mutex::default(),
+                grid_core: OnceLock::new(),
+                gather_core: OnceLock::new(),
                 clock: AtomicU64::new(0),
                 notices: Mutex::new(notices),
                 process: std::process::id(),
@@ -175,7 +218,8 @@ fn no_disk_cache(root: &Path, error: &std::io::Error) -> Diagnostic {
 }
 
 /// The backends of this build. Devices are opened when they are first needed.
-fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
+#[cfg_attr(not(feature = "wgpu"), allow(unused_variables, reason = "there is no wgpu in this build"))]
+fn register_defaults(registry: &Registry, has_wgpu_device: bool) -> Result<(), Diagnostic> {
     #[cfg(feature = "cpu")]
     registry.register("cpu", 100, || match vyre_cpu::CpuBackend::new() {
         Ok(backend) => Ok(Arc::new(backend)),
@@ -184,11 +228,9 @@ fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
     #[cfg(feature = "cuda")]
     registry.register_family("cuda", 90, vyre_cuda::CudaBackend::device_count, vyre_cuda::CudaBackend::probe_device)?;
     #[cfg(feature = "wgpu")]
-    registry.register_family(
-        "wgpu",
-        80,
-        vyre_wgpu::WgpuBackend::adapter_count,
-        vyre_wgpu::WgpuBackend::probe_adapter,
-    )?;
+    if !has_wgpu_device {
+        use vyre_wgpu::WgpuBackend;
+        registry.register_family("wgpu", WGPU_PRECEDENCE, WgpuBackend::adapter_count, WgpuBackend::probe_adapter)?;
+    }
     registry.register_backend(Arc::new(ReferenceBackend), 0)
 }

@@ -30,6 +30,8 @@ pub struct Choice {
 pub struct Explanation {
     /// The program's entry point.
     pub program: String,
+    /// Its arithmetic: `exact` or `fast`.
+    pub math: &'static str,
     /// The backend in use; absent before the first dispatch.
     pub backend: Option<String>,
     /// The device's name.
@@ -51,23 +53,25 @@ pub struct Explanation {
 /// A tuning decision in words.
 fn launch(decision: &Decision) -> String {
     let evidence = &decision.evidence;
-    let [x, y, z] = decision.candidate.workgroup_size;
-    let gain = format!(
-        "{:.1}% faster than the default (95% interval {:.1}% to {:.1}%)",
-        -100.0 * evidence.difference,
-        -100.0 * evidence.interval[1],
-        -100.0 * evidence.interval[0]
-    );
+    if evidence.samples == 0 {
+        return format!("{} as written down in a file", decision.candidate);
+    }
     let verdict = match decision.verdict {
-        Verdict::Winner => gain,
-        Verdict::Tie if evidence.difference < 0.0 => format!("{gain}, and first in order among equals"),
-        Verdict::Tie => "not to be told apart from the fastest, and first in order".to_owned(),
+        Verdict::Winner => format!(
+            "{:.1}% faster than the default (95% interval {:.1}% to {:.1}%)",
+            -100.0 * evidence.difference,
+            -100.0 * evidence.interval[1],
+            -100.0 * evidence.interval[0]
+        ),
+        Verdict::Tie | Verdict::Noisy => "the kernel's own, and none is clearly faster".to_owned(),
     };
     format!(
-        "{x} x {y} x {z} of {} candidates: {verdict}; {} timings, {}",
+        "{} of {} candidates: {verdict}; {} timings, {}{}",
+        decision.candidate,
         evidence.candidates,
         evidence.samples,
-        age(now().saturating_sub(evidence.measured_at))
+        age(now().saturating_sub(evidence.measured_at)),
+        if decision.pinned { ", pinned" } else { "" }
     )
 }
 
@@ -116,6 +120,7 @@ impl Inner {
         let device = last.as_ref().map(|ready| &ready.device);
         let mut explanation = Explanation {
             program: core.program.name().to_owned(),
+            math: core.program.math().name(),
             backend: device.map(|device| device.id.as_str().to_owned()),
             device: device.map(|device| device.backend.capabilities().name.clone()).filter(|name| !name.is_empty()),
             workgroup_size: last.as_ref().and_then(|ready| ready.pipeline.as_ref()).map(|made| made.workgroup_size()),
@@ -166,7 +171,7 @@ impl fmt::Display for Explanation {
         if let (Some([x, y, z]), Some(grid)) = (self.workgroup_size, self.grid) {
             write!(f, ", {} x {} x {} workgroups of {x} x {y} x {z}", grid[0], grid[1], grid[2])?;
         }
-        write!(f, ".\n  backend: {}\n  launch: {}", self.routing, self.launch)?;
+        write!(f, ", in {} arithmetic.\n  backend: {}\n  launch: {}", self.math, self.routing, self.launch)?;
         for other in &self.others {
             match &other.excluded {
                 Some(reason) => write!(f, "\n  {}: can't be used: {reason}", other.backend)?,

@@ -1,6 +1,6 @@
 //! Pieces of work under way, each with its own fate.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -117,6 +117,7 @@ impl Job {
             Ok(None) => None,
             Ok(Some(completion)) => {
                 let parents: SmallVec<[Arc<Job>; 4]> = lock(&self.parents).clone();
+                settle_ancestors(&parents);
                 for parent in &parents {
                     match parent.look() {
                         None => return None,
@@ -194,6 +195,26 @@ impl Job {
             Some(Err(error)) if !self.told.swap(true, Ordering::Relaxed) => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Settles what jobs come after, the oldest first. A long chain would take too much stack if each job settled the one before it.
+fn settle_ancestors(jobs: &[Arc<Job>]) {
+    let unsettled = |jobs: &[Arc<Job>]| -> Vec<Arc<Job>> {
+        let found = jobs.iter().flat_map(|job| lock(&job.parents).clone());
+        found.filter(|parent| !parent.is_settled()).collect()
+    };
+    let (mut order, mut seen) = (Vec::new(), HashSet::new());
+    let mut next = unsettled(jobs);
+    while let Some(job) = next.pop() {
+        if seen.insert(Arc::as_ptr(&job)) {
+            next.extend(unsettled(std::slice::from_ref(&job)));
+            order.push(job);
+        }
+    }
+    // A job is found after one of those that come after it; whatever the order leaves out is at most a few steps down.
+    for job in order.iter().rev() {
+        let _ = job.look();
     }
 }
 

@@ -227,15 +227,25 @@ impl Emitter<'_> {
                     _ => return None,
                 }
             }
-            ops::VFMADD231PS | ops::VFMADD231PD => {
-                let ty = if v.op == ops::VFMADD231PD { F64X2 } else { F32X4 };
+            ops::VFMADD231PS
+            | ops::VFMADD231PD
+            | ops::VFMSUB231PS
+            | ops::VFMSUB231PD
+            | ops::VFNMADD231PS
+            | ops::VFNMADD231PD => {
+                let ty = if v.op.w == 1 { F64X2 } else { F32X4 };
                 let (a, b, sum) = (self.get_as(v.a, ty)?, self.whole(v.b, ty)?, self.get_as(v.dst, ty)?);
-                self.fused([a, b, sum], ty)
+                self.fused_with_sign(v.op, [a, b, sum], ty)
             }
-            ops::VFMADD213PS | ops::VFMADD213PD => {
-                let ty = if v.op == ops::VFMADD213PD { F64X2 } else { F32X4 };
+            ops::VFMADD213PS
+            | ops::VFMADD213PD
+            | ops::VFMSUB213PS
+            | ops::VFMSUB213PD
+            | ops::VFNMADD213PS
+            | ops::VFNMADD213PD => {
+                let ty = if v.op.w == 1 { F64X2 } else { F32X4 };
                 let (a, sum, b) = (self.get_as(v.a, ty)?, self.whole(v.b, ty)?, self.get_as(v.dst, ty)?);
-                self.fused([a, b, sum], ty)
+                self.fused_with_sign(v.op, [a, b, sum], ty)
             }
             ops::VCMPPS | ops::VCMPPD => {
                 let (a, b) = self.pair(v, v.op == ops::VCMPPD)?;
@@ -365,6 +375,15 @@ impl Emitter<'_> {
         };
         let mask = self.cast(ty, mask);
         self.builder.ins().bitselect(mask, a, b)
+    }
+
+    /// `a·b + c`, `a·b − c` or `c − a·b`.
+    fn fused_with_sign(&mut self, op: VOp, [a, b, c]: [Value; 3], ty: Type) -> Value {
+        let subtracts = matches!(op, ops::VFMSUB231PS | ops::VFMSUB231PD | ops::VFMSUB213PS | ops::VFMSUB213PD);
+        let adds = matches!(op, ops::VFMADD231PS | ops::VFMADD231PD | ops::VFMADD213PS | ops::VFMADD213PD);
+        let c = if subtracts { self.builder.ins().fneg(c) } else { c };
+        let a = if subtracts || adds { a } else { self.builder.ins().fneg(a) };
+        self.fused([a, b, c], ty)
     }
 
     /// `a·b + c`, rounded once; the helper does it where there is no instruction.

@@ -317,6 +317,10 @@ impl<'k> Lower<'k> {
                 let v = this.vector_part(a, 0, c, part);
                 this.rough_inverse_sqrt(v)
             }),
+            (Unary::RoughReciprocal, Scalar::F32) => self.each_part(scalar, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                this.rough_reciprocal(v)
+            }),
             (Unary::CountLeadingZeros, Scalar::U32 | Scalar::I32) if rich => self.each_part(scalar, |this, part| {
                 let v = this.vector_part(a, 0, c, part);
                 this.vec(ops::VPLZCNTD, R::NONE, Src::R(v))
@@ -340,6 +344,23 @@ impl<'k> Lower<'k> {
         let step = self.vec(ops::VMULPS, y, Src::R(d));
         let better = self.multiply_add(step, half, y);
         // Not a number where `y` is zero or infinite.
+        let ordered = self.float_mask(0x07, better, better);
+        self.blend(Scalar::F32, ordered, Src::R(better), false, y)
+    }
+
+    /// `1 / x` to within one unit in the last place.
+    fn rough_reciprocal(&mut self, x: R) -> R {
+        if self.isa != Isa::Avx512 {
+            let one = self.constant(1f32.to_bits());
+            return self.vec(ops::VDIVPS, one, Src::R(x));
+        }
+        // 14 good bits, and Newton's step.
+        let y = self.vec(ops::VRCP14PS, R::NONE, Src::R(x));
+        let minus_one = self.constant((-1f32).to_bits());
+        let d = self.multiply_add(x, y, minus_one);
+        let step = self.vec(ops::VMULPS, y, Src::R(d));
+        let better = self.vec(ops::VSUBPS, y, Src::R(step));
+        // Not a number where `x` is zero or infinite.
         let ordered = self.float_mask(0x07, better, better);
         self.blend(Scalar::F32, ordered, Src::R(better), false, y)
     }
@@ -725,10 +746,19 @@ impl<'k> Lower<'k> {
     }
 
     fn fma(&mut self, scalar: Scalar, [x, y, z]: [Value; 3], c: usize) -> Rep {
-        let op = match scalar {
-            Scalar::F32 => ops::VFMADD231PS,
-            Scalar::F64 => ops::VFMADD231PD,
+        let wide = match scalar {
+            Scalar::F32 => false,
+            Scalar::F64 => true,
             _ => return self.rare_fma([x, y, z], c),
+        };
+        // The sign of one of them is a matter of the instruction.
+        let (x, y, z, product, op) = match (self.negated.get(&x), self.negated.get(&z)) {
+            (Some(&x), _) if wide => (x, y, z, ops::VFNMADD213PD, ops::VFNMADD231PD),
+            (Some(&x), _) => (x, y, z, ops::VFNMADD213PS, ops::VFNMADD231PS),
+            (None, Some(&z)) if wide => (x, y, z, ops::VFMSUB213PD, ops::VFMSUB231PD),
+            (None, Some(&z)) => (x, y, z, ops::VFMSUB213PS, ops::VFMSUB231PS),
+            _ if wide => (x, y, z, ops::VFMADD213PD, ops::VFMADD231PD),
+            _ => (x, y, z, ops::VFMADD213PS, ops::VFMADD231PS),
         };
         let (x, y) = match (self.rep(x, 0, c), self.rep(y, 0, c)) {
             (Rep::Float(_) | Rep::Later(_), Rep::Vector(..)) => (y, x),
@@ -738,7 +768,6 @@ impl<'k> Lower<'k> {
         self.each_part(scalar, |this, part| {
             if z_constant && this.isa == Isa::Avx512 {
                 // x·y + constant: the constant comes from memory, x is overwritten.
-                let product = if scalar == Scalar::F64 { ops::VFMADD213PD } else { ops::VFMADD213PS };
                 let left = this.vector_part(x, 0, c, part);
                 let middle = this.vector_part(y, 0, c, part);
                 let (right, broadcast) = this.source(z, c, part);

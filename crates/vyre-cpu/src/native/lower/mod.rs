@@ -17,7 +17,7 @@ mod subgroup;
 mod value;
 
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 
 use super::asm::{Alu, Asm, Cond, Label, Len};
 use super::context;
@@ -128,6 +128,8 @@ pub(super) struct Lower<'k> {
     /// First column of each value.
     columns: Vec<u32>,
     uses: Vec<u32>,
+    /// Negations that stand before the `fma` that alone uses them, with what they negate.
+    negated: Map<Value, Value>,
     components: Vec<Component>,
     /// For each set of axes, the first component that shares a component's place on them.
     shared: Vec<Vec<usize>>,
@@ -220,6 +222,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         asm,
         labels: 2,
         columns,
+        negated: negated(&kernel.body, &uses),
         uses,
         components: Vec::new(),
         shared: Vec::new(),
@@ -265,6 +268,30 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     let Lower { code, counts, labels, asm, frame_bytes, .. } = lower;
     let done = Lowered { code, counts, labels, asm, frame_bytes };
     (!lower.failed).then_some(done)
+}
+
+/// Negations that stand right before the `fma` that alone uses them.
+fn negated(block: &Block, uses: &[u32]) -> Map<Value, Value> {
+    let mut found = Map::default();
+    let mut open = vec![block];
+    while let Some(block) = open.pop() {
+        for pair in block.insts.windows(2) {
+            if let [Inst::Let(minus, Op::Unary(Unary::Neg, of)), Inst::Let(_, Op::Fma(a, _, c))] = pair
+                && (minus == a) != (minus == c)
+                && uses[minus.index()] == 1
+            {
+                found.insert(*minus, *of);
+            }
+        }
+        for inst in &block.insts {
+            match inst {
+                Inst::If { then, otherwise, .. } => open.extend([&**then, &**otherwise]),
+                Inst::Loop(inner) => open.push(&inner.body),
+                _ => {}
+            }
+        }
+    }
+    found
 }
 
 fn count_uses(block: &Block, uses: &mut [u32]) {

@@ -55,7 +55,7 @@ const ELEMENTS: [Element; 18] = [
     Element::NF4,
 ];
 
-const UNARY: [Unary; 33] = [
+const UNARY: [Unary; 39] = [
     Unary::Neg,
     Unary::Not,
     Unary::Abs,
@@ -89,6 +89,12 @@ const UNARY: [Unary; 33] = [
     Unary::FirstLeadingBit,
     Unary::FirstTrailingBit,
     Unary::RoughInverseSqrt,
+    Unary::RoughReciprocal,
+    Unary::RoughSqrt,
+    Unary::RoughExp2,
+    Unary::RoughLog2,
+    Unary::RoughSin,
+    Unary::RoughCos,
 ];
 
 const BINARY: [Binary; 21] = [

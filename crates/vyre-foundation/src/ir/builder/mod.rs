@@ -9,8 +9,8 @@ pub use body::{Body, Switch};
 pub use handles::{Array, Buffer, Constant, Field, FunctionHandle, Operand, Place, Struct, Value, Var};
 
 use super::{
-    BufferDecl, BufferKind, Count, DataType, Expr, Function, Literal, Member, Name, Node, Param, Program, SpecConstant,
-    TypeDef, TypeId, layout_of,
+    BufferDecl, BufferKind, Count, DataType, Expr, Function, Literal, Math, Member, Name, Node, Param, Program,
+    SpecConstant, TypeDef, TypeId, layout_of,
 };
 
 /// Builds a [`Program`]. Names are for people: two things may be given the same one, and the second gets a number.
@@ -48,6 +48,7 @@ pub struct ProgramBuilder {
     workgroup_size: [u32; 3],
     workgroup_exprs: [Option<Expr>; 3],
     domain: Option<[Expr; 3]>,
+    math: Math,
     types: Vec<TypeDef>,
     constants: Vec<SpecConstant>,
     buffers: Vec<BufferDecl>,
@@ -86,6 +87,7 @@ impl ProgramBuilder {
             workgroup_size,
             workgroup_exprs: [None, None, None],
             domain: None,
+            math: Math::Exact,
             types: Vec::new(),
             constants: Vec::new(),
             buffers: Vec::new(),
@@ -112,6 +114,11 @@ impl ProgramBuilder {
     /// Declares how many invocations to launch along each axis.
     pub fn domain(&mut self, domain: [Expr; 3]) {
         self.domain = Some(domain);
+    }
+
+    /// Chooses the arithmetic; exact unless it is chosen.
+    pub fn math(&mut self, math: Math) {
+        self.math = math;
     }
 
     /// Defines a struct with the layout that WGSL gives it. The handles of its fields come in the same order.
@@ -242,7 +249,8 @@ impl ProgramBuilder {
             .with_types(self.types)
             .with_constants(self.constants)
             .with_functions(self.functions)
-            .with_workgroup_exprs(self.workgroup_exprs);
+            .with_workgroup_exprs(self.workgroup_exprs)
+            .with_math(self.math);
         if let Some(domain) = self.domain {
             program = program.with_domain(domain);
         }

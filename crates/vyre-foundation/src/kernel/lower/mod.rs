@@ -153,9 +153,9 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
     if options.expand_math || options.narrow != Narrow::Native {
-        math::expand(&mut kernel, options.expand_math, options.narrow);
+        math::expand(&mut kernel, options);
     }
-    passes::optimise(&mut kernel, options.passes, options.array_values);
+    passes::optimise(&mut kernel, options);
     looks::place(&mut kernel, options.interruptible);
     if options.passes.contains(Passes::CLEARS) {
         clears::run(&mut kernel);
@@ -187,6 +187,7 @@ impl<'a> Lower<'a> {
             features: Features::default(),
             has_barrier: false,
             resizable: !self.sized,
+            math: self.program.math(),
         })
     }
 

@@ -149,7 +149,7 @@ fn divisions_by_constants_give_the_quotients() {
             let run = |passes| {
                 let kernel = lower(&valid, &Options { passes, ..Options::default() }).expect("lowers");
                 let mut buffers = [input.clone(), vec![0; input.len()]];
-                let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX };
+                let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
                 interpret(&kernel, &mut buffers, &how).expect("runs");
                 (buffers[1].clone(), kernel.to_string())
             };

@@ -10,7 +10,7 @@ use vyre_spec::{Diagnostic, SourceLocation};
 use super::lex::{Lexer, Token};
 
 use super::{Scope, is_reserved};
-use crate::ir::{BufferDecl, BufferKind, Count, Function, Name, Param, Parts, Program, SpecConstant, TypeDef};
+use crate::ir::{BufferDecl, BufferKind, Count, Function, Math, Name, Param, Parts, Program, SpecConstant, TypeDef};
 use crate::wire;
 
 /// The most bytes of text that [`parse`] reads.
@@ -336,6 +336,17 @@ impl<'s> Parser<'s> {
             "domain" => {
                 self.next();
                 self.parts.domain = Some(self.axes(|this| this.expr(0))?);
+            }
+            "math" => {
+                self.next();
+                let math = match self.peek() {
+                    Token::Word(word) => Math::named(word),
+                    _ => None,
+                };
+                let Some(math) = math else { return self.expected("`exact` or `fast`") };
+                self.next();
+                self.mark(";")?;
+                self.parts.math = math;
             }
             "fn" => {
                 self.next();

@@ -1,0 +1,399 @@
+//! The kernels: their text, their buffers and their launches.
+
+use vyre::ir::Math;
+use vyre::{DispatchConfig, Program};
+
+use crate::Outcome;
+
+/// What a buffer holds at the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fill {
+    Zero,
+    /// f32 from 0 to 1.
+    Unit,
+    /// f16 from 0 to 1, two to a word.
+    Half,
+    /// u32 below a number; all of them where it is zero.
+    Below(u32),
+    /// u32, so much more each.
+    Steps(u32),
+}
+
+/// A buffer of words of 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffer {
+    pub(crate) name: &'static str,
+    pub(crate) words: usize,
+    pub(crate) fill: Fill,
+    /// It is compared with the twin's: as floats where that is said, as floats of 16 bits, or as whole numbers.
+    pub(crate) result: Option<Compare>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Compare {
+    /// Relative to the largest magnitude.
+    Floats,
+    Halves,
+    /// All but a few in a thousand, where floats decide.
+    Most,
+    /// Floats, all but a few in a thousand.
+    Mostly,
+    Bits,
+}
+
+/// A kernel at any size.
+pub(crate) struct Work {
+    pub(crate) name: &'static str,
+    pub(crate) wgsl: &'static str,
+    /// log₂ of the size on the processor and on a GPU.
+    pub(crate) bits: [u32; 2],
+    /// The constant that is set to the size.
+    pub(crate) constant: Option<&'static str>,
+    pub(crate) buffers: fn(usize) -> Vec<Buffer>,
+    pub(crate) grid: fn(usize) -> [u32; 3],
+    /// Fewest bytes moved.
+    pub(crate) bytes: fn(usize) -> u64,
+}
+
+impl Work {
+    pub(crate) fn program(&self, math: Math) -> Outcome<Program> {
+        Ok(vyre::wgsl(self.wgsl)?.with_math(math))
+    }
+
+    pub(crate) fn config(&self, n: usize) -> DispatchConfig {
+        let mut config = DispatchConfig::default();
+        config.grid_override = Some((self.grid)(n));
+        if let Some(name) = self.constant {
+            config.specialization.insert(name, n as u32);
+        }
+        config
+    }
+}
+
+impl Buffer {
+    pub(crate) fn contents(&self) -> Vec<u32> {
+        let mut state = 0x2545_f491_4f6c_dd1du64 ^ self.words as u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u32
+        };
+        (0..self.words as u32)
+            .map(|at| match self.fill {
+                Fill::Zero => 0,
+                Fill::Unit => ((next() >> 8) as f32 / (1u32 << 24) as f32).to_bits(),
+                // From 0.25 to 0.5: all exponents are the same, so that no subnormal number is among them.
+                Fill::Half => (next() & 0x03ff_03ff) | 0x3400_3400,
+                Fill::Below(0) => next(),
+                Fill::Below(limit) => next() % limit,
+                Fill::Steps(step) => at * step,
+            })
+            .collect()
+    }
+}
+
+pub(crate) fn input(name: &'static str, words: usize, fill: Fill) -> Buffer {
+    Buffer { name, words, fill, result: None }
+}
+
+pub(crate) fn result(name: &'static str, words: usize, compare: Compare) -> Buffer {
+    Buffer { name, words, fill: Fill::Zero, result: Some(compare) }
+}
+
+fn line(n: usize) -> [u32; 3] {
+    [n.div_ceil(256) as u32, 1, 1]
+}
+
+fn square(n: usize, x: usize, y: usize) -> [u32; 3] {
+    [n.div_ceil(x) as u32, n.div_ceil(y) as u32, 1]
+}
+
+macro_rules! work {
+    ($name:literal, $bits:expr, $constant:expr, $buffers:expr, $grid:expr, $bytes:expr) => {
+        Work {
+            name: $name,
+            wgsl: include_str!(concat!("../kernels/", $name, ".wgsl")),
+            bits: $bits,
+            constant: $constant,
+            buffers: $buffers,
+            grid: $grid,
+            bytes: $bytes,
+        }
+    };
+}
+
+pub(crate) fn works() -> Vec<Work> {
+    use Compare::{Bits, Floats, Halves, Most, Mostly};
+    use Fill::{Below, Half, Steps, Unit};
+    vec![
+        work!(
+            "sum",
+            [24, 28],
+            None,
+            |n| vec![input("input", n, Unit), result("partial", 1024, Floats)],
+            |_| [1024, 1, 1],
+            |n| 4 * n as u64
+        ),
+        work!(
+            "transpose",
+            [12, 14],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Bits)],
+            |n| square(n, 32, 32),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "histogram",
+            [24, 28],
+            None,
+            |n| vec![input("input", n, Below(0)), result("bins", 256, Bits)],
+            |_| [1024, 1, 1],
+            |n| 4 * n as u64
+        ),
+        work!(
+            "softmax",
+            [23, 27],
+            None,
+            |n| vec![input("input", n, Unit), result("output", n, Floats)],
+            |n| [(n / 4096) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "stencil",
+            [12, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 32, 8),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "nbody",
+            [12, 15],
+            None,
+            |n| vec![input("bodies", 4 * n, Unit), result("forces", 4 * n, Floats)],
+            line,
+            |n| 32 * n as u64
+        ),
+        work!(
+            "matmul",
+            [10, 12],
+            Some("N"),
+            |n| vec![input("a", n * n, Unit), input("b", n * n, Unit), result("c", n * n, Floats)],
+            |n| square(n, 128, 128),
+            |n| 12 * (n * n) as u64
+        ),
+        work!(
+            "black_scholes",
+            [20, 26],
+            None,
+            |n| vec![
+                input("price", n, Unit),
+                input("strike", n, Unit),
+                input("years", n, Unit),
+                result("call", n, Floats),
+                result("put", n, Floats),
+            ],
+            line,
+            |n| 20 * n as u64
+        ),
+        work!("mandelbrot", [10, 13], Some("N"), |n| vec![result("image", n * n, Most)], |n| square(n, 16, 16), |n| 4
+            * (n * n) as u64),
+        work!(
+            "gather",
+            [22, 26],
+            None,
+            |n| vec![input("index", n, Below(1 << 22)), input("table", 1 << 22, Unit), result("output", n, Bits)],
+            line,
+            |n| 12 * n as u64
+        ),
+        work!("hash", [20, 26], None, |n| vec![input("input", n, Below(0)), result("output", n, Bits)], line, |n| 8
+            * n as u64),
+        work!(
+            "bitonic",
+            [20, 26],
+            None,
+            |n| vec![input("input", n, Below(0)), result("output", n, Bits)],
+            |n| [(n / 512) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "fft",
+            [19, 25],
+            None,
+            |n| vec![input("input", 2 * n, Unit), result("output", 2 * n, Floats)],
+            |n| [(n / 1024) as u32, 1, 1],
+            |n| 16 * n as u64
+        ),
+        work!(
+            "spmv",
+            [18, 22],
+            None,
+            |n| vec![
+                input("starts", n + 1, Steps(16)),
+                input("columns", 16 * n, Below(1 << 18)),
+                input("values", 16 * n, Unit),
+                input("x", n.max(1 << 18), Unit),
+                result("y", n, Floats),
+            ],
+            line,
+            |n| 8 * n as u64 + 128 * n as u64
+        ),
+        work!(
+            "scan",
+            [22, 27],
+            None,
+            |n| vec![input("input", n, Below(0)), result("output", n, Bits)],
+            |n| [(n / 512) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "convolution",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), input("weights", 25, Unit), result("output", n * n, Floats)],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "fir",
+            [21, 26],
+            None,
+            |n| vec![input("input", n, Unit), input("taps", 31, Unit), result("output", n, Floats)],
+            line,
+            |n| 8 * n as u64
+        ),
+        work!(
+            "smith_waterman",
+            [14, 20],
+            None,
+            |n| vec![input("queries", 2 * n, Below(0)), input("targets", 4 * n, Below(0)), result("scores", n, Bits)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 28 * n as u64
+        ),
+        work!(
+            "sha256",
+            [16, 22],
+            None,
+            |n| vec![input("input", 16 * n, Below(0)), result("output", n, Bits)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 68 * n as u64
+        ),
+        work!("raymarch", [9, 12], Some("N"), |n| vec![result("image", n * n, Mostly)], |n| square(n, 16, 16), |n| 4
+            * (n * n) as u64),
+        work!(
+            "kmeans",
+            [18, 24],
+            None,
+            |n| vec![input("points", 4 * n, Unit), input("centres", 128, Unit), result("nearest", n, Most)],
+            line,
+            |n| 20 * n as u64
+        ),
+        work!(
+            "bilateral",
+            [9, 12],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "lu",
+            [15, 21],
+            None,
+            |n| vec![input("input", 36 * n, Unit), result("output", 36 * n, Floats)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 288 * n as u64
+        ),
+        work!("monte_carlo", [14, 20], None, |n| vec![result("means", n, Mostly)], line, |n| 4 * n as u64),
+        work!(
+            "string_match",
+            [21, 27],
+            None,
+            |n| vec![input("letters", n, Below(3)), input("pattern", 8, Below(3)), result("found", n, Bits)],
+            line,
+            |n| 8 * n as u64
+        ),
+        work!(
+            "half_axpy",
+            [22, 27],
+            None,
+            |n| vec![input("x", n, Half), input("y", n, Half), result("z", n, Halves)],
+            line,
+            |n| 12 * n as u64
+        ),
+        work!(
+            "dot_int8",
+            [15, 22],
+            None,
+            |n| vec![input("rows", 64 * n, Below(0)), input("vector", 64, Below(0)), result("sums", n, Bits)],
+            line,
+            |n| 260 * n as u64
+        ),
+        work!(
+            "axpy",
+            [22, 27],
+            None,
+            |n| vec![input("x", n, Unit), input("y", n, Unit), result("z", n, Floats)],
+            line,
+            |n| 12 * n as u64
+        ),
+        work!("gelu", [21, 26], None, |n| vec![input("x", n, Unit), result("y", n, Floats)], line, |n| 8 * n as u64),
+        work!(
+            "rmsnorm",
+            [22, 27],
+            None,
+            |n| vec![input("input", n, Unit), result("output", n, Floats)],
+            |n| [(n / 1024) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "life",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("cells", n * n, Below(2)), result("next", n * n, Bits)],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "matvec",
+            [10, 15],
+            None,
+            |n| vec![input("a", 4096 * n, Unit), input("x", 4096, Unit), result("y", n, Floats)],
+            |n| [n as u32, 1, 1],
+            |n| 16384 * n as u64
+        ),
+    ]
+}
+
+/// Whether two results are near enough to be of the same work.
+pub(crate) fn near(compare: Compare, ours: &[u32], theirs: &[u32]) -> bool {
+    let floats = |words: &[u32]| words.iter().map(|&word| f64::from(f32::from_bits(word))).collect::<Vec<_>>();
+    match compare {
+        Compare::Bits => ours == theirs,
+        Compare::Most => ours.iter().zip(theirs).filter(|(a, b)| a != b).count() * 200 <= ours.len(),
+        Compare::Floats => close(&floats(ours), &floats(theirs), 1e-3),
+        Compare::Mostly => {
+            let pairs = floats(ours).into_iter().zip(floats(theirs));
+            pairs.filter(|(a, b)| (a - b).abs() > 1e-2 * (a.abs() + 1.0)).count() * 200 <= ours.len()
+        }
+        Compare::Halves => {
+            let halves = |words: &[u32]| {
+                words.iter().flat_map(|&word| [half(word as u16), half((word >> 16) as u16)]).collect::<Vec<_>>()
+            };
+            close(&halves(ours), &halves(theirs), 2e-2)
+        }
+    }
+}
+
+fn close(a: &[f64], b: &[f64], part: f64) -> bool {
+    let largest = a.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= part * (a.abs() + 0.1 * largest))
+}
+
+/// The value of a normal f16.
+fn half(bits: u16) -> f64 {
+    let exponent = i32::from(bits >> 10 & 31) - 15;
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    if exponent == -15 { 0.0 } else { sign * (1.0 + f64::from(bits & 0x3ff) / 1024.0) * 2f64.powi(exponent) }
+}

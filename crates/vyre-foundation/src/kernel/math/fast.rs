@@ -1,0 +1,272 @@
+//! Functions of f32 for fast arithmetic: a device's own approximations where it has them, else short polynomials. Each keeps the
+//! bound that WGSL gives it for finite arguments; subnormal numbers may be taken for zero.
+
+use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, LN_2, LOG2_E, PI};
+
+use super::Expand;
+use crate::kernel::{Approximations, Binary, Op, Scalar, Unary, Value};
+
+/// Not one basic operation.
+fn is_function(op: Unary) -> bool {
+    use Unary as U;
+    let exponentials = matches!(op, U::InverseSqrt | U::Exp | U::Exp2 | U::Log | U::Log2);
+    let angles = matches!(op, U::Sin | U::Cos | U::Tan | U::Asin | U::Acos | U::Atan);
+    exponentials || angles || matches!(op, U::Sinh | U::Cosh | U::Tanh | U::Asinh | U::Acosh | U::Atanh)
+}
+
+impl Expand {
+    fn has_instructions(&self) -> bool {
+        self.approximations == Approximations::Instructions
+    }
+
+    /// The function of an f32; nothing where the operation is one that every device has.
+    pub(super) fn fast_unary(&mut self, op: Unary, x: Value) -> Option<Value> {
+        if self.approximations == Approximations::Functions {
+            return is_function(op).then(|| self.un(op, x));
+        }
+        Some(match op {
+            Unary::Sqrt if self.has_instructions() => self.un(Unary::RoughSqrt, x),
+            Unary::InverseSqrt => self.un(Unary::RoughInverseSqrt, x),
+            Unary::Exp => self.fast_exp(x),
+            Unary::Exp2 => self.fast_exp2(x),
+            Unary::Log => {
+                let log = self.fast_log2(x);
+                self.mul_c(log, LN_2)
+            }
+            Unary::Log2 => self.fast_log2(x),
+            Unary::Sin => self.fast_sin(x, false),
+            Unary::Cos => self.fast_sin(x, true),
+            Unary::Tan => {
+                let (sin, cos) = (self.fast_sin(x, false), self.fast_sin(x, true));
+                self.fast_div(sin, cos)
+            }
+            Unary::Tanh => {
+                let double = self.mul_c(x, 2.0 * LOG2_E);
+                let e = self.fast_exp2(double);
+                let below = self.add_c(e, 1.0);
+                let part = self.un(Unary::RoughReciprocal, below);
+                let one = self.c(x, 1.0);
+                self.fma_c(part, -2.0, one)
+            }
+            Unary::Sinh | Unary::Cosh => {
+                let grows = self.fast_exp(x);
+                let minus = self.un(Unary::Neg, x);
+                let falls = self.fast_exp(minus);
+                let both = if op == Unary::Sinh { self.sub(grows, falls) } else { self.add(grows, falls) };
+                self.mul_c(both, 0.5)
+            }
+            Unary::Atan => self.fast_atan(x),
+            Unary::Asin | Unary::Acos => {
+                let one = self.c(x, 1.0);
+                let (less, more) = (self.sub(one, x), self.add(one, x));
+                let square = self.mul(less, more);
+                let other = self.fast_unary(Unary::Sqrt, square).unwrap_or_else(|| self.un(Unary::Sqrt, square));
+                if op == Unary::Asin { self.fast_atan2(x, other) } else { self.fast_atan2(other, x) }
+            }
+            Unary::Asinh => {
+                let a = self.abs(x);
+                let log = self.fast_log_of_sum(a, 1.0);
+                self.with_sign(log, x)
+            }
+            Unary::Acosh => self.fast_log_of_sum(x, -1.0),
+            Unary::Atanh => {
+                let one = self.c(x, 1.0);
+                let (more, less) = (self.add(one, x), self.sub(one, x));
+                let ratio = self.fast_div(more, less);
+                let log = self.fast_log2(ratio);
+                self.mul_c(log, 0.5 * LN_2)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The function of two f32; nothing where the operation is one that every device has.
+    pub(super) fn fast_binary(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
+        if self.approximations == Approximations::Functions {
+            return matches!(op, Binary::Pow | Binary::Atan2).then(|| self.bin(op, a, b));
+        }
+        Some(match op {
+            Binary::Div => self.fast_div(a, b),
+            Binary::Atan2 => self.fast_atan2(a, b),
+            Binary::Pow => {
+                let log = self.fast_log2(a);
+                let power = self.mul(b, log);
+                self.fast_exp2(power)
+            }
+            _ => return None,
+        })
+    }
+
+    fn fast_div(&mut self, a: Value, b: Value) -> Value {
+        let part = self.un(Unary::RoughReciprocal, b);
+        if a == self.c(a, 1.0) { part } else { self.mul(a, part) }
+    }
+
+    fn fast_exp(&mut self, x: Value) -> Value {
+        let power = self.mul_c(x, LOG2_E);
+        self.fast_exp2(power)
+    }
+
+    fn fast_exp2(&mut self, x: Value) -> Value {
+        if self.has_instructions() {
+            return self.un(Unary::RoughExp2, x);
+        }
+        let high = self.c(x, 128.0);
+        let y = self.bin(Binary::Min, x, high);
+        let n = self.un(Unary::Round, y);
+        let r = self.sub(y, n);
+        let p = self.poly(
+            r,
+            &[
+                1.0,
+                0.6931472148276261,
+                0.2402223491762222,
+                0.05550308467258236,
+                0.00967186150974282,
+                0.0013407229773067218,
+            ],
+        );
+        // The exponent of `p` and a whole number: no product that rounds.
+        let n = self.cast(n, Scalar::I32);
+        let count = self.i(Scalar::U32, 23);
+        let n = self.bin(Binary::Shl, n, count);
+        let bits = self.bits(p, Scalar::I32);
+        let bits = self.bin(Binary::Add, bits, n);
+        let power = self.bits(bits, Scalar::F32);
+        let zero = self.c(x, 0.0);
+        let tiny = self.lt_c(x, -126.0);
+        self.select(tiny, zero, power)
+    }
+
+    fn fast_log2(&mut self, x: Value) -> Value {
+        if self.has_instructions() {
+            return self.un(Unary::RoughLog2, x);
+        }
+        // x = 2ᵉ · (1 + f) with f between −1/3 and 1/3.
+        let bits = self.bits(x, Scalar::I32);
+        let third = self.i(Scalar::I32, 0x3f2a_aaab);
+        let above = self.bin(Binary::Sub, bits, third);
+        let count = self.i(Scalar::U32, 23);
+        let e = self.bin(Binary::Shr, above, count);
+        let whole = self.bin(Binary::Shl, e, count);
+        let m = self.bin(Binary::Sub, bits, whole);
+        let m = self.bits(m, Scalar::F32);
+        let f = self.add_c(m, -1.0);
+        let e = self.cast(e, Scalar::F32);
+        let p = self.poly(
+            f,
+            &[
+                1.442694210860884,
+                -0.7213441595660324,
+                0.481012208152087,
+                -0.3609184284432648,
+                0.28471023802545414,
+                -0.23479572880563085,
+                0.2514361853321419,
+                -0.23152058582330878,
+            ],
+        );
+        let log = self.fma(f, p, e);
+        let none = self.c(x, f64::NEG_INFINITY);
+        let tiny = self.lt_c(x, f64::from(f32::MIN_POSITIVE));
+        self.select(tiny, none, log)
+    }
+
+    /// Sine, or cosine: the sine of a quarter turn more. Good for arguments up to some thousands.
+    fn fast_sin(&mut self, x: Value, cosine: bool) -> Value {
+        if self.has_instructions() {
+            return self.un(if cosine { Unary::RoughCos } else { Unary::RoughSin }, x);
+        }
+        let mut turns = self.mul_c(x, FRAC_1_PI);
+        if cosine {
+            turns = self.add_c(turns, 0.5);
+        }
+        let turns = self.un(Unary::Round, turns);
+        let half_turns = if cosine { self.add_c(turns, -0.5) } else { turns };
+        let high = f64::from(PI as f32);
+        let r = self.fma_c(half_turns, -high, x);
+        let r = self.fma_c(half_turns, high - PI, r);
+        let z = self.mul(r, r);
+        let p = self.poly(
+            z,
+            &[
+                0.9999999771148035,
+                -0.16666647850830188,
+                0.008332902540053262,
+                -0.00019801031118022125,
+                2.5907130351272036e-06,
+            ],
+        );
+        let sine = self.mul(p, r);
+        // Odd half turns change the sign.
+        let odd = self.cast(turns, Scalar::I32);
+        let count = self.i(Scalar::U32, 31);
+        let sign = self.bin(Binary::Shl, odd, count);
+        let bits = self.bits(sine, Scalar::I32);
+        let bits = self.bin(Binary::Xor, bits, sign);
+        self.bits(bits, Scalar::F32)
+    }
+
+    /// Of a number between 0 and 1.
+    fn fast_atan_near(&mut self, t: Value) -> Value {
+        let z = self.mul(t, t);
+        let p = self.poly(
+            z,
+            &[
+                0.9999999113993462,
+                -0.33332093365595705,
+                0.19971372717107364,
+                -0.14029404821093747,
+                0.09942715690470354,
+                -0.059904069786942266,
+                0.024556649228804434,
+                -0.004780318219683975,
+            ],
+        );
+        self.mul(p, t)
+    }
+
+    fn fast_atan(&mut self, x: Value) -> Value {
+        let a = self.abs(x);
+        let one = self.c(x, 1.0);
+        let far = self.lt(one, a);
+        let part = self.un(Unary::RoughReciprocal, a);
+        let t = self.select(far, part, a);
+        let near = self.fast_atan_near(t);
+        let right_angle = self.c(x, FRAC_PI_2);
+        let rest = self.sub(right_angle, near);
+        let angle = self.select(far, rest, near);
+        self.with_sign(angle, x)
+    }
+
+    fn fast_atan2(&mut self, y: Value, x: Value) -> Value {
+        let (ax, ay) = (self.abs(x), self.abs(y));
+        let steep = self.lt(ax, ay);
+        let (high, low) = (self.select(steep, ay, ax), self.select(steep, ax, ay));
+        let t = self.fast_div(low, high);
+        let zero = self.c(x, 0.0);
+        let nothing = self.bin(Binary::Eq, high, zero);
+        let t = self.select(nothing, zero, t);
+        let near = self.fast_atan_near(t);
+        let right_angle = self.c(x, FRAC_PI_2);
+        let rest = self.sub(right_angle, near);
+        let angle = self.select(steep, rest, near);
+        let bits = self.bits(x, Scalar::I32);
+        let none = self.i(Scalar::I32, 0);
+        let left = self.lt(bits, none);
+        let straight = self.c(x, PI);
+        let back = self.sub(straight, angle);
+        let angle = self.select(left, back, angle);
+        self.with_sign(angle, y)
+    }
+
+    /// `log(x + sqrt(x² + more))`.
+    fn fast_log_of_sum(&mut self, x: Value, more: f64) -> Value {
+        let more = self.c(x, more);
+        let square = self.emit(Scalar::F32, Op::Fma(x, x, more));
+        let root = self.fast_unary(Unary::Sqrt, square).unwrap_or_else(|| self.un(Unary::Sqrt, square));
+        let sum = self.add(x, root);
+        let log = self.fast_log2(sum);
+        self.mul_c(log, LN_2)
+    }
+}

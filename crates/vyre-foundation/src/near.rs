@@ -1,0 +1,220 @@
+//! Whether results are as near to the exact ones as fast arithmetic promises.
+//!
+//! WGSL bounds the error of each operation, not of what is computed with its results. So the program is evaluated several times, each
+//! time with other deviations that WGSL allows, and how far those evaluations lie apart says how far a result may lie from the exact one.
+
+use vyre_spec::Diagnostic;
+
+use crate::ValidProgram;
+use crate::ir::{Count, DataType, Program, Specialization, TypeDef, layout_of};
+use crate::kernel::{self, Interpret, Noise, Options, Passes, eval};
+use crate::launch::{LaunchPlan, shape_of};
+
+/// Evaluations that are compared.
+const RUNS: u32 = 8;
+/// How much wider than the evaluations lie apart the results may lie.
+const SLACK: f64 = 3.0;
+
+/// Results of a program with several deviations that WGSL allows.
+#[derive(Clone, Debug)]
+pub struct Spread {
+    runs: Vec<Vec<Vec<u8>>>,
+}
+
+/// Evaluates a program with deviations. `inputs` are the bytes of every read, uniform and read_write buffer, in binding order; each
+/// evaluation takes at most `budget` steps.
+pub fn spread(
+    program: &ValidProgram,
+    plan: &LaunchPlan,
+    specialization: &Specialization,
+    inputs: &[&[u8]],
+    budget: u64,
+) -> Result<Spread, Diagnostic> {
+    let options = Options {
+        specialization: specialization.clone(),
+        workgroup_size: Some(plan.workgroup_size),
+        passes: Passes::none(),
+        ..Options::default()
+    };
+    let kernel = kernel::lower(program, &options)?;
+    let kinds: Vec<_> = program.binding_order().iter().map(|&at| program.buffers()[at].kind).collect();
+    let evaluate = |run: u32| -> Result<Vec<Vec<u8>>, Diagnostic> {
+        let mut given = inputs.iter();
+        let sizes = kinds.iter().zip(&plan.buffer_bytes);
+        let mut buffers: Vec<Vec<u8>> = sizes
+            .map(|(kind, &bytes)| match kind.is_input() {
+                true => given.next().map(|input| input.to_vec()).unwrap_or_default(),
+                false => vec![0; bytes as usize],
+            })
+            .collect();
+        let how = Interpret { grid: plan.grid, subgroup_size: 32, budget, noise: Some(Noise(run)) };
+        kernel::interpret(&kernel, &mut buffers, &how)?;
+        Ok(kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result()).map(|(_, bytes)| bytes).collect())
+    };
+    let runs = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..RUNS).map(|run| scope.spawn(move || evaluate(run))).collect();
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(results) => results,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(Spread { runs })
+}
+
+/// A number in a result that lies further off than it may.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beyond {
+    /// Position among the results.
+    pub result: usize,
+    /// Its first byte.
+    pub byte: usize,
+    /// What the exact number is, what was found, and how far off it may be.
+    pub expected: f64,
+    #[allow(missing_docs)]
+    pub actual: f64,
+    #[allow(missing_docs)]
+    pub allowed: f64,
+}
+
+impl Spread {
+    /// The first number of the results that lies too far from the exact one. Where a deviation makes a number infinite or none at all,
+    /// WGSL promises nothing.
+    pub fn first_beyond(&self, program: &Program, expected: &[Vec<u8>], actual: &[Vec<u8>]) -> Option<Beyond> {
+        let declared = program.binding_order().into_iter().filter(|&at| program.buffers()[at].kind.is_result());
+        for (result, ((index, expected), actual)) in declared.zip(expected).zip(actual).enumerate() {
+            let Ok(shape) = shape_of(program, index) else { continue };
+            let (mut once, mut each) = (Vec::new(), Vec::new());
+            element_leaves(program, &program.buffers()[index].ty, &mut once, &mut each);
+            let judge = |leaf: &Leaf, base: u64, element: u64| -> Option<Beyond> {
+                let start = (base + u64::from(leaf.offset)) as usize;
+                let read = |from: &[u8]| number(from, start, element, &leaf.ty);
+                let (exact, found) = (read(expected)?, read(actual)?);
+                if exact.bits == found.bits {
+                    return None;
+                }
+                let others: Vec<Number> = self.runs.iter().filter_map(|run| read(run.get(result)?)).collect();
+                let allowed = allowed(&leaf.ty, exact, &others, found)?;
+                Some(Beyond { result, byte: start, expected: exact.value, actual: found.value, allowed })
+            };
+            let head = once.iter().find_map(|leaf| judge(leaf, 0, 0));
+            let rest = || {
+                (0..shape.elements_in(expected.len() as u64)).find_map(|element| {
+                    let base =
+                        u64::from(shape.header) + element / u64::from(shape.per_stride) * u64::from(shape.stride);
+                    each.iter().find_map(|leaf| judge(leaf, base, element))
+                })
+            };
+            if let Some(beyond) = head.or_else(rest) {
+                return Some(beyond);
+            }
+        }
+        None
+    }
+}
+
+/// How far a number may lie from the exact one, where it lies further.
+fn allowed(ty: &DataType, exact: Number, others: &[Number], found: Number) -> Option<f64> {
+    let float = kernel::Element::of(ty).map(|element| element.scalar()).filter(|scalar| scalar.is_float());
+    if float.is_none() && others.iter().all(|other| other.bits == exact.bits) {
+        return Some(0.0);
+    }
+    let (exact, found) = (exact.value, found.value);
+    let (mut low, mut high) = (exact, exact);
+    for other in others.iter().map(|other| other.value) {
+        // NaN stays.
+        low = if other < low || other.is_nan() { other } else { low };
+        high = if other > high || other.is_nan() { other } else { high };
+    }
+    if !low.is_finite() || !high.is_finite() {
+        return None;
+    }
+    let own = float.map_or(0.0, |scalar| match ty {
+        DataType::BF16 | DataType::F8E4M3 | DataType::F8E5M2 => exact.abs() / 4.0,
+        _ => 4.0 * kernel::ulp(scalar, exact) + if scalar == kernel::Scalar::F32 { 2f64.powi(-126) } else { 0.0 },
+    });
+    let slack = SLACK * (high - low) + own;
+    (!(low - slack..=high + slack).contains(&found)).then_some(slack + (high - exact).max(exact - low))
+}
+
+/// A stored number, whatever its type.
+#[derive(Clone, Copy)]
+struct Number {
+    bits: u64,
+    value: f64,
+}
+
+fn number(bytes: &[u8], at: usize, element: u64, ty: &DataType) -> Option<Number> {
+    let stored = kernel::Element::of(ty)?;
+    let size = (stored.bits() as usize).div_ceil(8);
+    let mut word = [0; 8];
+    word[..size].copy_from_slice(bytes.get(at..at + size)?);
+    let mut bits = u64::from_le_bytes(word);
+    if stored.bits() == 4 {
+        bits = bits >> (element % 2 * 4) & 15;
+    }
+    let bits = eval::decode(stored, bits);
+    let value = f64::from_bits(eval::cast(stored.scalar(), kernel::Scalar::F64, bits));
+    Some(Number { bits, value })
+}
+
+/// A scalar within an element.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// Bytes before it.
+    pub offset: u32,
+    /// Its type.
+    pub ty: DataType,
+    /// Where it is, such as `.1[2]`; empty for a scalar.
+    pub part: String,
+}
+
+/// The scalars of a buffer: those before an open array, and those of each element.
+pub fn element_leaves(program: &Program, ty: &DataType, once: &mut Vec<Leaf>, each: &mut Vec<Leaf>) {
+    let types = program.types();
+    if let DataType::Handle(id) = ty
+        && let Some(TypeDef::Struct { members, .. }) = types.get(id.0 as usize)
+        && let Some((last, head)) = members.split_last()
+        && let DataType::Handle(tail) = &last.ty
+        && let Some(TypeDef::Array { element, count: Count::Runtime, .. }) = types.get(tail.0 as usize)
+    {
+        for (i, member) in head.iter().enumerate() {
+            leaves(&member.ty, types, member.offset, format!(".{i}"), once);
+        }
+        leaves(element, types, 0, String::new(), each);
+        return;
+    }
+    leaves(ty, types, 0, String::new(), each);
+}
+
+fn leaves(ty: &DataType, types: &[TypeDef], offset: u32, part: String, out: &mut Vec<Leaf>) {
+    if let Some((element, count)) = ty.as_vector() {
+        let step = element.bits().unwrap_or(0) / 8;
+        out.extend((0..count).map(|i| Leaf {
+            offset: offset + i * step,
+            ty: element.clone(),
+            part: format!("{part}.{}", ["x", "y", "z", "w"][i as usize & 3]),
+        }));
+        return;
+    }
+    if let DataType::Handle(id) = ty {
+        let (below, def) = (&types[..(id.0 as usize).min(types.len())], types.get(id.0 as usize));
+        match def {
+            Some(TypeDef::Struct { members, .. }) => {
+                for (i, member) in members.iter().enumerate() {
+                    leaves(&member.ty, below, offset + member.offset, format!("{part}.{i}"), out);
+                }
+            }
+            Some(TypeDef::Array { element, count: Count::Fixed(count), stride }) => {
+                for i in 0..*count {
+                    leaves(element, below, offset + i * stride, format!("{part}[{i}]"), out);
+                }
+            }
+            _ => {}
+        }
+        return;
+    }
+    if layout_of(ty, types).is_some() {
+        out.push(Leaf { offset, ty: ty.clone(), part });
+    }
+}
