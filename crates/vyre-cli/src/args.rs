@@ -42,6 +42,8 @@ pub(crate) enum What {
     Tune(Tune),
     /// Measure a kernel on every backend over sizes, and remember which is fastest where.
     Route(Route),
+    /// Run an op such as `sum` or `sort` on arrays, or list the ops.
+    Op(Op),
     /// Explain a diagnostic code, or where and how a kernel would run.
     Explain(Explain),
     /// Look at what was decided, forget it, pin it, or write it down for version control.
@@ -137,6 +139,36 @@ pub(crate) struct Inputs {
     /// Give up after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Op {
+    /// The op; without one, all are listed.
+    pub(crate) name: Option<String>,
+    /// An array: a file (.npy, .csv, .png, .bin), `iota:1000`, `random:f32:1e6` or `1,2,3`, as for `vyre run`.
+    #[arg(long = "in", short = 'i', value_name = "NAME=SOURCE")]
+    pub(crate) inputs: Vec<String>,
+    /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it.
+    #[arg(long = "out", short = 'o', value_name = "NAME=FILE")]
+    pub(crate) outputs: Vec<String>,
+    /// The type of the elements, where it shall not be the file's own.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) ty: Option<String>,
+    /// Convert numbers that the type can't hold.
+    #[arg(long)]
+    pub(crate) cast: bool,
+    /// The axis that a reduction goes along; without one, it takes all elements.
+    #[arg(long, value_name = "N")]
+    pub(crate) axis: Option<usize>,
+    /// Bins of a histogram, elements of top-k.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// What norms add under the root.
+    #[arg(long, value_name = "X")]
+    pub(crate) epsilon: Option<f64>,
+    /// Where to run: `auto`, or the name of a backend as `vyre devices` lists it.
+    #[arg(long, short = 'b', default_value = "auto", value_name = "NAME")]
+    pub(crate) backend: String,
 }
 
 #[derive(Args, Debug)]

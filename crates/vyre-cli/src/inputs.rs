@@ -296,7 +296,7 @@ fn missing(name: &str, example: &str) -> Diagnostic {
     Diagnostic::new(&codes::command::MISSING_INPUT, message).with_fix(format!("Give them, for example `{example}`."))
 }
 
-fn misfitting(name: &str, from: &str, misfit: Misfit) -> Diagnostic {
+pub(crate) fn misfitting(name: &str, from: &str, misfit: Misfit) -> Diagnostic {
     let (code, why) = match misfit {
         Misfit::Type(why) => (&codes::command::WRONG_TYPE, why),
         Misfit::Length(why) => (&codes::command::WRONG_LENGTH, why),

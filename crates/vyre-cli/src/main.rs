@@ -16,6 +16,7 @@ mod job;
 mod launch;
 mod log;
 mod memory;
+mod op;
 mod pages;
 mod pipeline;
 mod plot;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         What::Bench(args) => bench::bench(args, &output),
         What::Tune(args) => tune::tune(args, &output),
         What::Route(args) => route::route(args, &output),
+        What::Op(args) => op::op(args, &output),
         What::Explain(args) => explain::explain(args, &output),
         What::Decisions(args) => decisions::decisions(args, &output),
         What::Cache(args) => cache::cache(args, &output),

@@ -174,7 +174,7 @@ pub(crate) fn gather(source: &Term, positions: &Term) -> Result<Output, Error> {
             };
             let _ = write!(
                 text,
-                "read source: {ty} @{at};\noutput out: {ty} @{};\nworkgroup_size [64, 1, 1];\nentry gather {{\nlet i = global_id.x;\n\
+                "read source: {ty} @{at};\noutput out: {ty} @{};\nworkgroup_size [64, 1, 1];\ndomain [len(out), 1, 1];\nentry gather {{\nlet i = global_id.x;\n\
                  if i < len(out) {{\n{}let p = i / {row};\n{lines}out[i] = source[{place}];\n}}\n}}\n",
                 at + 1,
                 fused.uniform_lines()

@@ -129,7 +129,7 @@ fn front(all: &Output, count: usize) -> Result<Output, Error> {
     let mut buffer = room(&engine, ty, count);
     if count > 0 {
         let source = format!(
-            "read x: {ty} @0;\noutput out: {ty} @1;\nworkgroup_size [64, 1, 1];\nentry front {{\nlet i = global_id.x;\n\
+            "read x: {ty} @0;\noutput out: {ty} @1;\nworkgroup_size [64, 1, 1];\ndomain [len(out), 1, 1];\nentry front {{\nlet i = global_id.x;\n\
              if i < len(out) {{\nout[i] = x[i];\n}}\n}}\n"
         );
         engine.kernel_of_text(&source)?.bind("x", &all.buffer).bind("out", &mut buffer).launch()?;

@@ -1,0 +1,150 @@
+//! `vyre op`: one of the ops, on arrays from files.
+
+use std::path::Path;
+
+use serde_json::json;
+use vyre::expression::Term;
+use vyre::{DataType, Diagnostic, Engine, codes};
+use vyre_ops::{Op, Parameter, Parameters};
+
+use crate::args;
+use crate::data::{self, Layout, Numbers, Place, Value};
+use crate::files::{self, Outbox};
+use crate::inputs::misfitting;
+use crate::report::{Failure, Output, repeated, split};
+use crate::run::known_backend;
+
+pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
+    let Some(name) = &args.name else { return list(output) };
+    let op = vyre_ops::op(name)?;
+    let parameters = parameters(op, args)?;
+    let inputs = named("--in", &args.inputs, op.inputs)?;
+    let outputs = named("--out", &args.outputs, op.outputs)?;
+    let mut files = Vec::new();
+    for (at, file) in outputs.iter().enumerate() {
+        files.extend(file.map(|file| (op.outputs[at], Place::new(file))));
+    }
+    let told: Vec<_> =
+        files.iter().map(|(name, place)| (format!("the result `{name}`"), Path::new(place.path))).collect();
+    files::distinct(&told)?;
+    let engine = engine(&args.backend)?;
+    let mut terms = Vec::new();
+    for (at, from) in inputs.iter().enumerate() {
+        let name = op.inputs[at];
+        let Some(from) = from else {
+            let message = format!("nothing is given for `{name}` of `{}`", op.id);
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+                .with_fix(format!("Say what it is: --in {name}=FILE.npy, or --in {name}=1,2,3."))
+                .into());
+        };
+        let want = if name == "positions" { Some(DataType::U32) } else { wanted(args)? };
+        terms.push(term(&engine, name, from, want, args.cast)?);
+    }
+    let results = op.run(&terms, &parameters)?;
+    let mut outbox = Outbox::default();
+    let (mut text, mut described) = (Vec::new(), serde_json::Map::new());
+    for (name, result) in op.outputs.iter().zip(results) {
+        let value = Value::new(&[], &result.ty, result.buffer.to_vec()?, Some(&result.shape));
+        let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, place)| place).collect();
+        for place in &targets {
+            outbox.stage(Path::new(place.path), data::encode(place, &value)?)?;
+        }
+        let paths: Vec<&str> = targets.iter().map(|place| place.path).collect();
+        match paths.is_empty() {
+            true => text.push(format!("{name}: {}", data::summary(&value))),
+            false => text.push(format!("{name}: {} {:?} written to {}", value.ty, value.shape, paths.join(", "))),
+        }
+        if output.json {
+            let mut result = data::json(&value);
+            result["files"] = json!(paths);
+            described.insert((*name).to_owned(), result);
+        }
+    }
+    output.problems(&engine.take_notices());
+    outbox.deliver()?;
+    match output.json {
+        true => output.print_json(&json!({ "op": op.id, "results": described })),
+        false => output.print(&text.join("\n")),
+    }
+}
+
+/// All ops, with what they take.
+fn list(output: &Output) -> Result<(), Failure> {
+    if output.json {
+        let one = |op: &Op| json!({ "id": op.id, "about": op.about, "inputs": op.inputs, "outputs": op.outputs });
+        let all: Vec<_> = vyre_ops::ops().iter().map(one).collect();
+        return output.print_json(&json!({ "ops": all }));
+    }
+    let line = |op: &Op| format!("{:<16} {:<14} {}", op.id, op.inputs.join(", "), op.about);
+    output.print(&vyre_ops::ops().iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
+    let given = [
+        ("--axis", Parameter::Axis, args.axis.is_some()),
+        ("--count", Parameter::Count, args.count.is_some()),
+        ("--epsilon", Parameter::Epsilon, args.epsilon.is_some()),
+    ];
+    for (option, parameter, is_given) in given {
+        if is_given && !op.parameters.contains(&parameter) {
+            let message = format!("`{}` does not look at {option}", op.id);
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message));
+        }
+    }
+    Ok(Parameters { axis: args.axis, count: args.count, epsilon: args.epsilon })
+}
+
+/// What is said of each name, in their order.
+fn named<'a>(option: &str, given: &'a [String], names: &[&str]) -> Result<Vec<Option<&'a str>>, Diagnostic> {
+    let mut all = vec![None; names.len()];
+    for text in given {
+        let (name, rest) = split(option, text)?;
+        let Some(at) = names.iter().position(|known| *known == name) else {
+            let message = format!("{option}: there is no `{name}`; there is {}", names.join(" and "));
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message));
+        };
+        if all[at].replace(rest).is_some() {
+            return Err(repeated(option, name));
+        }
+    }
+    Ok(all)
+}
+
+fn wanted(args: &args::Op) -> Result<Option<DataType>, Diagnostic> {
+    let Some(name) = &args.ty else { return Ok(None) };
+    let types =
+        [DataType::F32, DataType::F64, DataType::F16, DataType::I32, DataType::U32, DataType::I64, DataType::U64];
+    let found = types.iter().find(|ty| ty.to_string() == *name).cloned();
+    found.map(Some).ok_or_else(|| {
+        let names: Vec<String> = types.iter().map(DataType::to_string).collect();
+        let message = format!("ops don't compute with `{name}`; they do with {}", names.join(", "));
+        Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+    })
+}
+
+/// An array of what `--in` names: of the type that is asked for, else of the file's own, else of f32.
+fn term(engine: &Engine, name: &str, from: &str, want: Option<DataType>, cast: bool) -> Result<Term, Failure> {
+    let contents = data::read(from, want.as_ref())?;
+    let ty = match (&want, &contents.numbers) {
+        (Some(want), _) => want.clone(),
+        (None, Numbers::Plain(own, _)) => own.clone(),
+        (None, _) => DataType::F32,
+    };
+    let layout = Layout::of(&[], &ty).ok_or_else(|| {
+        let message = format!("`{from}` holds {ty}, which ops don't compute with");
+        Diagnostic::new(&codes::command::WRONG_TYPE, message).with_fix("Give the type that it shall be with --type.")
+    })?;
+    let filled = data::fill(contents, &layout, cast).map_err(|misfit| misfitting(name, from, misfit))?;
+    Ok(Term::array(engine.buffer_of(&filled.bytes)?, ty, (&filled.shape[..]).into()))
+}
+
+/// The engine, with one backend where it is named.
+fn engine(backend: &str) -> Result<Engine, Failure> {
+    let all = Engine::open()?;
+    if backend == "auto" {
+        return Ok(all);
+    }
+    known_backend(&all, backend)?;
+    let only = all.backend(backend)?;
+    Ok(Engine::builder().without_default_backends().with_backend(only, 1).open()?)
+}

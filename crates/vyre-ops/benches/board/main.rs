@@ -1,0 +1,318 @@
+//! Ops next to plain Rust with rayon, interleaved in one process.
+//!
+//! `cargo bench -p vyre-ops --bench board` prints a table and writes `ops-board.json` beside the build; `-- --docs` also renews the table in
+//! `docs/benchmarks/ops.md`. `-- --on cuda --large` measures a GPU at the sizes of its board (without peers: those are in `peers.py`, which
+//! is run in the same call); `-- sum sort` takes only these works.
+
+mod peers;
+
+use std::fmt::Write;
+use std::hint::black_box;
+use std::time::Instant;
+
+use serde_json::json;
+use vyre::{Array, Engine};
+use vyre_ops::Ops;
+
+const ROUNDS: usize = 11;
+
+struct Work<'a> {
+    name: String,
+    /// The least bytes that it has to move, or operations.
+    bytes: f64,
+    operations: f64,
+    ours: Box<dyn FnMut() + 'a>,
+    peer: Option<Box<dyn FnMut() + 'a>>,
+}
+
+struct Works<'a> {
+    list: Vec<Work<'a>>,
+    with_peers: bool,
+}
+
+impl<'a> Works<'a> {
+    fn add(
+        &mut self,
+        name: &str,
+        bytes: usize,
+        operations: f64,
+        ours: Box<dyn FnMut() + 'a>,
+        peer: Option<Box<dyn FnMut() + 'a>>,
+    ) {
+        let peer = peer.filter(|_| self.with_peers);
+        self.list.push(Work { name: name.to_owned(), bytes: bytes as f64, operations, ours, peer });
+    }
+}
+
+struct Row {
+    name: String,
+    ours_ms: f64,
+    peer_ms: Option<f64>,
+    /// Peer's time over ours: median, and from the worst to the best round.
+    ratio: Option<[f64; 3]>,
+    gb_per_s: f64,
+    gflops: f64,
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn measure(work: &mut Work<'_>) -> Row {
+    let (mut ours, mut peers) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let timed = |run: &mut dyn FnMut()| {
+            let started = Instant::now();
+            run();
+            started.elapsed().as_secs_f64() * 1e3
+        };
+        let (own, other) = (timed(&mut *work.ours), work.peer.as_mut().map(|peer| timed(&mut **peer)));
+        // The first round compiles and touches memory.
+        if round > 0 {
+            ours.push(own);
+            peers.extend(other);
+        }
+    }
+    let mut ratios: Vec<f64> = ours.iter().zip(&peers).map(|(own, peer)| peer / own).collect();
+    let ratio = (!ratios.is_empty()).then(|| [median(&mut ratios), ratios[0], ratios[ratios.len() - 1]]);
+    let ours_ms = median(&mut ours);
+    Row {
+        name: work.name.clone(),
+        ours_ms,
+        peer_ms: (!peers.is_empty()).then(|| median(&mut peers)),
+        ratio,
+        gb_per_s: work.bytes / ours_ms * 1e-6,
+        gflops: work.operations / ours_ms * 1e-6,
+    }
+}
+
+fn engine(on: &str) -> Engine {
+    let all = Engine::builder().without_disk().open().expect("the engine opens");
+    let only = all.backend(on).expect("the backend is here");
+    let builder = Engine::builder().without_disk().without_default_backends().with_backend(only, 1);
+    builder.open().expect("the engine opens")
+}
+
+/// Numbers from -1 to 1 that look random.
+fn units(count: usize) -> Vec<f32> {
+    words(count).into_iter().map(|word| (word >> 8) as f32 / (1u32 << 23) as f32 - 1.0).collect()
+}
+
+fn words(count: usize) -> Vec<u32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u32
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let on = args.iter().position(|arg| arg == "--on").and_then(|at| args.get(at + 1)).map_or("cpu", String::as_str);
+    let large = args.iter().any(|arg| arg == "--large");
+    let docs = args.iter().any(|arg| arg == "--docs");
+    let only: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--") && *arg != on).collect();
+    let engine = engine(on);
+    let with_peers = on == "cpu";
+    // Elements, keys, sides of tables and of matrices.
+    let [n, keys, side, matrix] = if large { [1 << 28, 1 << 26, 8192, 4096] } else { [1 << 24, 1 << 22, 2048, 512] };
+
+    let (x, y, k) = (units(n), units(n), words(keys));
+    let (a, b) = (engine.array(&x).expect("a"), engine.array(&y).expect("b"));
+    let codes: Vec<u32> = words(n).into_iter().map(|word| word & 255).collect();
+    let (codes_here, equal_here) = (engine.array(&codes).expect("codes"), engine.full(n, 7u32).expect("equal"));
+    let keys_here = engine.array(&k).expect("keys");
+    let table = engine.from_shape([side, side], &x[..side * side]).expect("table");
+    let left = engine.from_shape([matrix, matrix], &x[..matrix * matrix]).expect("left");
+    let right = engine.from_shape([matrix, matrix], &y[..matrix * matrix]).expect("right");
+    let places: Vec<u32> = k.iter().map(|key| key % n as u32).collect();
+    let places_here = engine.array(&places).expect("places");
+    let done = |result: Result<Array<f32>, vyre::Error>| result.and_then(|array| array.wait()).expect("it runs");
+    let done_words = |result: Result<Array<u32>, vyre::Error>| result.and_then(|array| array.wait()).expect("it runs");
+    let mut out = vec![0.0f32; n];
+    let out = std::cell::RefCell::new(&mut out);
+    let (sorted, spare) = (std::cell::RefCell::new(Vec::new()), std::cell::RefCell::new(Vec::new()));
+    let kept = std::cell::RefCell::new(Vec::new());
+
+    let s = side * side;
+    let mut works = Works { list: Vec::new(), with_peers };
+    let flops = 2.0 * (matrix as f64).powi(3);
+    works.add(
+        "copy",
+        8 * n,
+        0.0,
+        Box::new(|| done((&a + 0.0).eval())),
+        Some(Box::new(|| peers::copy(&x, &mut out.borrow_mut()))),
+    );
+    works.add(
+        "map a*b+1",
+        12 * n,
+        2.0 * n as f64,
+        Box::new(|| done((&a * &b + 1.0).eval())),
+        Some(Box::new(|| peers::map(&x, &y, &mut out.borrow_mut()))),
+    );
+    works.add(
+        "sum",
+        4 * n,
+        n as f64,
+        Box::new(|| done(a.sum())),
+        Some(Box::new(|| {
+            black_box(peers::sum(&x));
+        })),
+    );
+    works.add("sum of a*b", 8 * n, 2.0 * n as f64, Box::new(|| done((&a * &b).sum())), None);
+    works.add(
+        "argmax",
+        4 * n,
+        n as f64,
+        Box::new(|| done_words(a.argmax())),
+        Some(Box::new(|| {
+            black_box(peers::argmax(&x));
+        })),
+    );
+    works.add("sum of columns", 4 * s, s as f64, Box::new(|| done(table.sum_axis(0))), None);
+    works.add(
+        "cumsum",
+        8 * n,
+        n as f64,
+        Box::new(|| done(a.cumsum())),
+        Some(Box::new(|| peers::cumsum(&x, &mut out.borrow_mut()))),
+    );
+    works.add(
+        "compact",
+        6 * n,
+        n as f64,
+        Box::new(|| a.compact(&a.lazy().gt(0.0)).and_then(|found| found.elements.wait()).expect("it runs")),
+        Some(Box::new(|| peers::compact(&x, &mut kept.borrow_mut()))),
+    );
+    works.add(
+        "histogram, random",
+        4 * n,
+        n as f64,
+        Box::new(|| done_words(codes_here.histogram(256))),
+        Some(Box::new(|| {
+            black_box(peers::histogram(&codes));
+        })),
+    );
+    works.add("histogram, all equal", 4 * n, n as f64, Box::new(|| done_words(equal_here.histogram(256))), None);
+    works.add(
+        "sort u32",
+        8 * keys,
+        keys as f64,
+        Box::new(|| done_words(keys_here.sort())),
+        Some(Box::new(|| peers::sort(&k, &mut sorted.borrow_mut()))),
+    );
+    works.add(
+        "sort u32, radix on one thread",
+        8 * keys,
+        keys as f64,
+        Box::new(|| done_words(keys_here.sort())),
+        Some(Box::new(|| peers::radix_sort(&k, &mut sorted.borrow_mut(), &mut spare.borrow_mut()))),
+    );
+    works.add(
+        "sort pairs",
+        16 * keys,
+        keys as f64,
+        Box::new(|| done_words(keys_here.sort_with(&places_here).map(|pairs| pairs.1))),
+        None,
+    );
+    works.add(
+        "softmax of rows",
+        8 * s,
+        4.0 * s as f64,
+        Box::new(|| done(table.softmax())),
+        Some(Box::new(|| peers::softmax(&x[..s], &mut out.borrow_mut()[..s], side))),
+    );
+    works.add(
+        "layer norm",
+        8 * s,
+        4.0 * s as f64,
+        Box::new(|| done(table.layer_norm(1e-5))),
+        Some(Box::new(|| peers::layer_norm(&x[..s], &mut out.borrow_mut()[..s], side))),
+    );
+    works.add(
+        "transpose",
+        8 * s,
+        0.0,
+        Box::new(|| done(table.transpose())),
+        Some(Box::new(|| peers::transpose(&x[..s], &mut out.borrow_mut()[..s], side, side))),
+    );
+    works.add(
+        "gather",
+        12 * keys,
+        0.0,
+        Box::new(|| done(a.gather(&places_here))),
+        Some(Box::new(|| peers::gather(&x, &places, &mut out.borrow_mut()[..keys]))),
+    );
+    works.add(
+        "matmul",
+        12 * matrix * matrix,
+        flops,
+        Box::new(|| done(left.matmul(&right))),
+        Some(Box::new(|| {
+            peers::matmul(
+                &x[..matrix * matrix],
+                &y[..matrix * matrix],
+                &mut out.borrow_mut()[..matrix * matrix],
+                matrix,
+                matrix,
+            )
+        })),
+    );
+
+    let mut rows = Vec::new();
+    for work in works.list.iter_mut().filter(|work| only.is_empty() || only.iter().any(|name| work.name.contains(name)))
+    {
+        let row = measure(work);
+        eprintln!("{}: {:.3} ms", row.name, row.ours_ms);
+        rows.push(row);
+    }
+    let copy = rows.iter().find(|row| row.name == "copy").map(|row| row.gb_per_s);
+    let text = table_of(&rows, copy);
+    print!("{text}");
+    let json: Vec<_> = rows
+        .iter()
+        .map(|row| json!({ "work": row.name, "ms": row.ours_ms, "peer_ms": row.peer_ms, "ratio": row.ratio, "gb_per_s": row.gb_per_s, "gflops": row.gflops }))
+        .collect();
+    let report = json!({ "backend": on, "device": engine.devices().first().and_then(|device| device.state.as_ref().ok().map(|able| able.name.clone())), "rows": json });
+    std::fs::write("ops-board.json", format!("{report:#}\n")).expect("the report can be written");
+    if docs {
+        renew(on, &text);
+    }
+}
+
+fn table_of(rows: &[Row], copy: Option<f64>) -> String {
+    let mut text = "| work | vyre, ms | peer, ms | peer / vyre [worst, best round] | GB/s | of copy | GFLOP/s |\n|---|---|---|---|---|---|---|\n".to_owned();
+    for row in rows {
+        let peer = row.peer_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.2}"));
+        let ratio = row
+            .ratio
+            .map_or_else(|| "–".to_owned(), |[middle, worst, best]| format!("{middle:.2} [{worst:.2}, {best:.2}]"));
+        let of_copy = copy.map_or_else(|| "–".to_owned(), |copy| format!("{:.2}", row.gb_per_s / copy));
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} | {peer} | {ratio} | {:.1} | {of_copy} | {:.1} |",
+            row.name, row.ours_ms, row.gb_per_s, row.gflops
+        );
+    }
+    text
+}
+
+/// Puts the table between the marks of its backend in the page.
+fn renew(on: &str, table: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks/ops.md");
+    let (begin, end) = (format!("<!-- {on} -->\n"), format!("<!-- end of {on} -->"));
+    let mut page = std::fs::read_to_string(path).unwrap_or_else(|_| "# Ops: what was measured\n".to_owned());
+    if !page.contains(&begin) {
+        let _ = write!(page, "\n## On {on}\n\n{begin}{end}\n");
+    }
+    let (Some(from), Some(to)) = (page.find(&begin), page.find(&end)) else {
+        panic!("the page has one mark for {on} without the other")
+    };
+    let page = format!("{}{begin}{table}{}", &page[..from], &page[to..]);
+    std::fs::write(path, page).expect("the page can be written");
+}

@@ -1,0 +1,235 @@
+//! What others do: plain Rust with rayon, with the vector instructions of this processor.
+
+use rayon::prelude::*;
+
+/// Elements that a thread takes at a time.
+const CHUNK: usize = 1 << 16;
+
+/// Compiles a function for AVX-512, AVX2 and anything, and calls the best that this processor has.
+macro_rules! fast {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? $body:block)*) => {
+        $(fn $name($($arg: $ty),*) $(-> $out)? {
+            #[inline(always)]
+            fn plain($($arg: $ty),*) $(-> $out)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+                fn wide($($arg: $ty),*) $(-> $out)? { plain($($arg),*) }
+                #[target_feature(enable = "avx2,fma")]
+                fn narrow($($arg: $ty),*) $(-> $out)? { plain($($arg),*) }
+                if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq") {
+                    // SAFETY: the processor has these instructions.
+                    return unsafe { wide($($arg),*) };
+                }
+                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                    // SAFETY: the processor has these instructions.
+                    return unsafe { narrow($($arg),*) };
+                }
+            }
+            plain($($arg),*)
+        })*
+    };
+}
+
+fast! {
+    fn map_part(a: &[f32], b: &[f32], out: &mut [f32]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a * b + 1.0;
+        }
+    }
+    fn sum_part(x: &[f32]) -> f32 {
+        // Columns, so that vectors can be used.
+        let mut columns = [0.0f32; 64];
+        let parts = x.chunks_exact(64);
+        let rest: f32 = parts.remainder().iter().sum();
+        for part in parts {
+            for (column, x) in columns.iter_mut().zip(part) {
+                *column += x;
+            }
+        }
+        columns.iter().sum::<f32>() + rest
+    }
+    fn argmax_part(x: &[f32]) -> (f32, usize) {
+        let most = x.iter().copied().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
+        (most, x.iter().position(|x| *x == most).unwrap_or(0))
+    }
+    fn softmax_row(x: &[f32], out: &mut [f32]) {
+        let most = x.iter().copied().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = (x - most).exp();
+        }
+        let sum = out.iter().sum::<f32>();
+        for out in out {
+            *out /= sum;
+        }
+    }
+    fn norm_row(x: &[f32], out: &mut [f32]) {
+        let count = x.len() as f32;
+        let mean = x.iter().sum::<f32>() / count;
+        let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count;
+        let scale = 1.0 / (variance + 1e-5).sqrt();
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = (x - mean) * scale;
+        }
+    }
+    // Rows of the product: four rows of `a` at a time, all columns of a block in registers or the first cache.
+    fn product_rows(a: &[f32], b: &[f32], out: &mut [f32], k: usize, n: usize) {
+        const WIDE: usize = 32;
+        for (a, out) in a.chunks(4 * k).zip(out.chunks_mut(4 * n)) {
+            let rows = out.len() / n;
+            let mut column = 0;
+            while column + WIDE <= n && rows == 4 {
+                let mut sums = [[0.0f32; WIDE]; 4];
+                for d in 0..k {
+                    let right = &b[d * n + column..][..WIDE];
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        let left = a[row * k + d];
+                        for (sum, right) in sums.iter_mut().zip(right) {
+                            *sum = left.mul_add(*right, *sum);
+                        }
+                    }
+                }
+                for (row, sums) in sums.iter().enumerate() {
+                    out[row * n + column..][..WIDE].copy_from_slice(sums);
+                }
+                column += WIDE;
+            }
+            for row in 0..rows {
+                for column in column..n {
+                    out[row * n + column] = (0..k).fold(0.0, |sum, d| a[row * k + d].mul_add(b[d * n + column], sum));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn copy(x: &[f32], out: &mut [f32]) {
+    out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).for_each(|(out, x)| out.copy_from_slice(x));
+}
+
+pub(crate) fn map(a: &[f32], b: &[f32], out: &mut [f32]) {
+    let parts = out.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK));
+    parts.for_each(|((out, a), b)| map_part(a, b, out));
+}
+
+pub(crate) fn sum(x: &[f32]) -> f32 {
+    x.par_chunks(CHUNK).map(sum_part).sum()
+}
+
+pub(crate) fn argmax(x: &[f32]) -> usize {
+    let parts = x.par_chunks(CHUNK).enumerate().map(|(part, x)| {
+        let (most, at) = argmax_part(x);
+        (most, part * CHUNK + at)
+    });
+    parts.reduce(|| (f32::NEG_INFINITY, usize::MAX), |a, b| if b.0 > a.0 || b.0 == a.0 && b.1 < a.1 { b } else { a }).1
+}
+
+pub(crate) fn cumsum(x: &[f32], out: &mut [f32]) {
+    let size = x.len().div_ceil(rayon::current_num_threads() * 4).max(1);
+    let sums: Vec<f32> = x.par_chunks(size).map(sum_part).collect();
+    let mut before = 0.0;
+    let mut start = |sum: &f32| {
+        let own = before;
+        before += sum;
+        own
+    };
+    let starts: Vec<f32> = sums.iter().map(&mut start).collect();
+    out.par_chunks_mut(size).zip(x.par_chunks(size)).zip(starts).for_each(|((out, x), start)| {
+        let mut sum = start;
+        for (out, x) in out.iter_mut().zip(x) {
+            sum += x;
+            *out = sum;
+        }
+    });
+}
+
+pub(crate) fn compact(x: &[f32], out: &mut Vec<f32>) {
+    let parts: Vec<Vec<f32>> = x.par_chunks(CHUNK).map(|x| x.iter().copied().filter(|x| *x > 0.0).collect()).collect();
+    out.clear();
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+pub(crate) fn histogram(x: &[u32]) -> Vec<u32> {
+    let size = x.len().div_ceil(rayon::current_num_threads() * 4).max(1);
+    let parts = x.par_chunks(size).map(|x| {
+        // Four tables, so that equal neighbours don't wait for each other.
+        let mut counts = vec![0u32; 4 * 256];
+        for four in x.chunks(4) {
+            for (table, key) in four.iter().enumerate() {
+                counts[table * 256 + (*key & 255) as usize] += 1;
+            }
+        }
+        counts
+    });
+    let all = parts.reduce(
+        || vec![0; 4 * 256],
+        |mut a, b| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+            a
+        },
+    );
+    (0..256).map(|bin| (0..4).map(|table| all[table * 256 + bin]).sum()).collect()
+}
+
+pub(crate) fn sort(x: &[u32], out: &mut Vec<u32>) {
+    out.clear();
+    out.extend_from_slice(x);
+    out.par_sort_unstable();
+}
+
+/// Radix sort on one thread, eight bits at a time.
+pub(crate) fn radix_sort(x: &[u32], out: &mut Vec<u32>, other: &mut Vec<u32>) {
+    out.clear();
+    out.extend_from_slice(x);
+    other.resize(x.len(), 0);
+    let mut counts = [[0usize; 256]; 4];
+    for key in x {
+        for (digit, counts) in counts.iter_mut().enumerate() {
+            counts[(key >> (8 * digit)) as usize & 255] += 1;
+        }
+    }
+    for (digit, counts) in counts.iter_mut().enumerate() {
+        let mut before = 0;
+        counts.iter_mut().for_each(|count| before += std::mem::replace(count, before));
+        for &key in out.iter() {
+            let place = &mut counts[(key >> (8 * digit)) as usize & 255];
+            other[*place] = key;
+            *place += 1;
+        }
+        std::mem::swap(out, other);
+    }
+}
+
+pub(crate) fn softmax(x: &[f32], out: &mut [f32], along: usize) {
+    out.par_chunks_mut(along).zip(x.par_chunks(along)).for_each(|(out, x)| softmax_row(x, out));
+}
+
+pub(crate) fn layer_norm(x: &[f32], out: &mut [f32], along: usize) {
+    out.par_chunks_mut(along).zip(x.par_chunks(along)).for_each(|(out, x)| norm_row(x, out));
+}
+
+pub(crate) fn transpose(x: &[f32], out: &mut [f32], rows: usize, columns: usize) {
+    const TILE: usize = 32;
+    out.par_chunks_mut(TILE * rows).enumerate().for_each(|(part, out)| {
+        let first = part * TILE;
+        for down in (0..rows).step_by(TILE) {
+            for column in 0..out.len() / rows {
+                for row in down..rows.min(down + TILE) {
+                    out[column * rows + row] = x[row * columns + first + column];
+                }
+            }
+        }
+    });
+}
+
+pub(crate) fn matmul(a: &[f32], b: &[f32], out: &mut [f32], k: usize, n: usize) {
+    out.par_chunks_mut(16 * n).zip(a.par_chunks(16 * k)).for_each(|(out, a)| product_rows(a, b, out, k, n));
+}
+
+pub(crate) fn gather(x: &[f32], at: &[u32], out: &mut [f32]) {
+    out.par_chunks_mut(CHUNK).zip(at.par_chunks(CHUNK)).for_each(|(out, at)| {
+        for (out, at) in out.iter_mut().zip(at) {
+            *out = x[*at as usize];
+        }
+    });
+}

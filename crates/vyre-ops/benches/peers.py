@@ -1,0 +1,95 @@
+"""What PyTorch (eager and compiled) and CuPy take for the works of the board's `--on cuda --large`, on the GPU that they find.
+
+    python3 crates/vyre-ops/benches/peers.py [--small] [work ...]
+
+Prints a line of JSON for each work and peer: the median of 21 rounds in milliseconds. Run it in the same call as the board, and compare
+the two by the names of the works.
+"""
+
+import json
+import statistics
+import sys
+
+import torch
+
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
+small = "--small" in sys.argv
+only = [arg for arg in sys.argv[1:] if not arg.startswith("--")]
+n, keys, side, matrix = (1 << 24, 1 << 22, 2048, 512) if small else (1 << 28, 1 << 26, 8192, 4096)
+torch.manual_seed(0)
+torch.backends.cuda.matmul.allow_tf32 = False
+device = "cuda"
+
+a = torch.rand(n, device=device) * 2 - 1
+b = torch.rand(n, device=device) * 2 - 1
+codes = torch.randint(0, 256, (n,), device=device, dtype=torch.int32)
+equal = torch.full((n,), 7, device=device, dtype=torch.int32)
+words = torch.randint(0, 1 << 31, (keys,), device=device, dtype=torch.int32)
+places = torch.randint(0, n, (keys,), device=device)
+table = a[: side * side].reshape(side, side)
+left = a[: matrix * matrix].reshape(matrix, matrix)
+right = b[: matrix * matrix].reshape(matrix, matrix)
+
+eager = {
+    "copy": lambda: a.clone(),
+    "map a*b+1": lambda: a * b + 1,
+    "sum": lambda: a.sum(),
+    "sum of a*b": lambda: (a * b).sum(),
+    "argmax": lambda: a.argmax(),
+    "sum of columns": lambda: table.sum(0),
+    "cumsum": lambda: a.cumsum(0),
+    "compact": lambda: a[a > 0],
+    "histogram, random": lambda: torch.bincount(codes, minlength=256),
+    "histogram, all equal": lambda: torch.bincount(equal, minlength=256),
+    "sort u32": lambda: torch.sort(words),
+    "sort pairs": lambda: torch.sort(words, stable=True),
+    "softmax of rows": lambda: torch.softmax(table, 1),
+    "layer norm": lambda: torch.nn.functional.layer_norm(table, (side,)),
+    "transpose": lambda: table.t().contiguous(),
+    "gather": lambda: a[places],
+    "matmul": lambda: left @ right,
+}
+compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "transpose", "gather"]
+
+
+def milliseconds(work):
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(21):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def told(work, peer, run):
+    if only and not any(name in work for name in only):
+        return
+    try:
+        print(json.dumps({"work": work, "peer": peer, "ms": milliseconds(run)}), flush=True)
+    except Exception as problem:  # A peer that can't do it is told, and the others go on.
+        print(json.dumps({"work": work, "peer": peer, "error": str(problem)[:200]}), flush=True)
+
+
+for work, run in eager.items():
+    told(work, "torch", run)
+for work in compiled:
+    told(work, "torch.compile", torch.compile(eager[work]))
+if cupy is not None:
+    ca, ccodes, cequal, cwords = (cupy.from_dlpack(t) for t in (a, codes, equal, words.view(torch.int32)))
+    unsigned = cwords.view(cupy.uint32)
+    told("sum", "cupy", lambda: ca.sum())
+    told("argmax", "cupy", lambda: ca.argmax())
+    told("cumsum", "cupy", lambda: cupy.cumsum(ca))
+    told("histogram, random", "cupy", lambda: cupy.bincount(ccodes, minlength=256))
+    told("histogram, all equal", "cupy", lambda: cupy.bincount(cequal, minlength=256))
+    told("sort u32", "cupy", lambda: cupy.sort(unsigned))
