@@ -136,6 +136,10 @@ impl Kernel {
         if !writes && let Some(bytes) = self.number(slot, object)? {
             return Ok(Given::Bytes(bytes));
         }
+        // An expression, whose value is computed now.
+        if !writes && object.hasattr("__vyre_array__")? {
+            return self.given(slot, &object.call_method0("__vyre_array__")?, owned);
+        }
         if owned && writes {
             return Err(refused(
                 py,
