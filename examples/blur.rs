@@ -14,9 +14,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ([width, height], pixels) = read(&from)?;
 
     let engine = vyre::Engine::open()?;
-    let pass = engine.kernel(&vyre::wgsl(include_str!("blur_pass.wgsl"))?)?;
-    let pass = pass.set("width", width as i32)?.set("height", height as i32)?.set("radius", radius)?;
-    let (rows, columns) = (pass.set("along_rows", true)?, pass.set("along_rows", false)?);
+    let pass = |entry: &str| -> Result<vyre::Kernel, Box<dyn Error>> {
+        let overrides = [("width", width), ("height", height)].map(|(name, n)| (name.to_owned(), n as f64)).into();
+        let options = vyre::ImportOptions { entry: Some(entry.to_owned()), overrides, ..Default::default() };
+        let program = vyre::import_wgsl(include_str!("blur_passes.wgsl"), &options).map_err(vyre::Error::from)?;
+        Ok(engine.kernel(&program)?.set("radius", radius)?)
+    };
+    let (rows, columns) = (pass("rows")?, pass("columns")?);
 
     let started = Instant::now();
     let mut picture = engine.from_shape([height, width], &pixels)?;
@@ -31,8 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Width and height, and the pixels from the top row down.
+type Picture = ([usize; 2], Vec<[f32; 4]>);
+
 /// The pixels of a picture with eight bits for each of four channels, as numbers from 0 to 1.
-fn read(path: &str) -> Result<([usize; 2], Vec<[f32; 4]>), Box<dyn Error>> {
+fn read(path: &str) -> Result<Picture, Box<dyn Error>> {
     let mut reader = png::Decoder::new(BufReader::new(File::open(path)?)).read_info()?;
     let mut bytes = vec![0; reader.output_buffer_size().ok_or("the picture is too large")?];
     let frame = reader.next_frame(&mut bytes)?;

@@ -129,6 +129,7 @@ impl CudaBackend {
                 passes: Passes::all(),
                 expand_math: true,
                 approximations: Approximations::Instructions,
+                rounds_together: ptx::ROUNDS_TOGETHER,
                 interruptible: options.interruptible,
                 ..Options::default()
             },

@@ -414,6 +414,12 @@ impl VyreBackend for WgpuBackend {
         &self.capabilities
     }
 
+    fn gives_exact(&self, program: &ValidProgram) -> bool {
+        program.math() == Math::Fast
+            || self.arithmetic().subnormals
+            || self.lower(program, &CompileOptions::default()).is_ok_and(|kernel| !arithmetic::computes_floats(&kernel))
+    }
+
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
         self.compile_with(program, options, || self.arithmetic())
     }

@@ -376,6 +376,7 @@ struct Exported<M> {
     kept: Kept,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one for each tensor in the hands of others")]
 enum Kept {
     Host(#[allow(dead_code, reason = "it is kept for its memory")] Arc<Storage>),
     #[cfg(feature = "cuda")]

@@ -84,7 +84,8 @@ pub fn to_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec
 #[cfg(feature = "cuda")]
 pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {
     let approximations = kernel::Approximations::Instructions;
-    let options = kernel::Options { expand_math: true, approximations, ..options.clone() };
+    let rounds_together = vyre_cuda::ptx::ROUNDS_TOGETHER;
+    let options = kernel::Options { expand_math: true, approximations, rounds_together, ..options.clone() };
     let target = vyre_cuda::ptx::Target { sm: capability, interruptible: false };
     Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
 }

@@ -76,6 +76,13 @@ pub trait VyreBackend: Send + Sync {
         Capabilities::unknown()
     }
 
+    /// What the device gives for this program are the bits of the reference. A device for which that does not hold is used for exact
+    /// arithmetic only when it is asked for by name.
+    fn gives_exact(&self, program: &ValidProgram) -> bool {
+        let _ = program;
+        true
+    }
+
     /// Makes a pipeline from a program.
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
         let _ = (program, options);

@@ -142,6 +142,13 @@ impl Inner {
             if self.routes.opened(&id, device.backend.capabilities().kind) {
                 continue;
             }
+            if !device.backend.gives_exact(&core.program) {
+                let reason = "its results may differ from the exact ones, and the program is in exact arithmetic";
+                self.routes.unable(&work, &id, reason);
+                lock(&core.refused).push((id.clone(), reason.to_owned()));
+                passed_over.push(id);
+                continue;
+            }
             let attempt = self
                 .ready(core, &device, sizes, args, request, deadline)
                 .and_then(|ready| self.launch_on(core, &ready, args, request, deadline, true));
