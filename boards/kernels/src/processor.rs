@@ -64,11 +64,13 @@ fn row(engine: &Engine, work: &Work, asked: &Asked, machine: &str) -> Outcome<Ro
         Ok(prepared)
     };
     let ours = [("exact", prepared(Math::Exact)?), ("fast", prepared(Math::Fast)?)];
-    let mut libraries = Vec::new();
+    let mut libraries: Vec<(&str, &'static Library)> = Vec::new();
     for (suffix, name) in PEERS {
         let path = asked.twins.join(format!("cpu/{}.{suffix}.so", work.name));
         // SAFETY: the library was made from a file of this board and has no start-up code but OpenMP's.
-        libraries.push((name, unsafe { Library::new(&path) }.map_err(|error| format!("{}: {error}", path.display()))?));
+        let library = unsafe { Library::new(&path) }.map_err(|error| format!("{}: {error}", path.display()))?;
+        // It stays for as long as the process: OpenMP's threads would wake up in code that is not there any more.
+        libraries.push((name, Box::leak(Box::new(library))));
     }
     let mut memory: Vec<Vec<Vec<u32>>> = libraries.iter().map(|_| contents.clone()).collect();
     let mut agrees = true;

@@ -28,7 +28,7 @@ pub(crate) struct Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    /// Run a kernel.
+    /// Run a kernel, or several in a row.
     Run(Run),
     /// Show everything that is wrong with a kernel.
     Check(Check),
@@ -44,6 +44,8 @@ pub(crate) enum What {
     Route(Route),
     /// Explain a diagnostic code, or where and how a kernel would run.
     Explain(Explain),
+    /// Look at what was decided, forget it, pin it, or write it down for version control.
+    Decisions(Decisions),
     /// Look after the pipeline cache.
     Cache(Cache),
     /// Look for everything that could be wrong on this machine.
@@ -97,7 +99,7 @@ pub(crate) struct Launch {
     pub(crate) math: Option<Math>,
 }
 
-fn math(text: &str) -> Result<Math, String> {
+pub(crate) fn math(text: &str) -> Result<Math, String> {
     Math::named(text).ok_or_else(|| "`exact` or `fast` is expected".to_owned())
 }
 
@@ -232,6 +234,63 @@ pub(crate) struct Tune {
     /// Try these values of a specialization constant too.
     #[arg(long, value_name = "NAME=VALUE,VALUE...")]
     pub(crate) vary: Vec<String>,
+    /// Elements of inputs that are not given, where the kernel is a folder of kernels.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub(crate) size: u64,
+    /// Take no longer than this, as in 30s, 500ms or 2m; what is fastest by then is certified.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<std::time::Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Decisions {
+    #[command(subcommand)]
+    pub(crate) what: DecisionsWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DecisionsWhat {
+    /// Every launch and route that was decided.
+    List,
+    /// What was decided for a program.
+    Show {
+        /// A program's name, a key, or the beginning of one.
+        name: String,
+    },
+    /// The same with everything it rests on, and what would change it.
+    Why {
+        /// A program's name, a key, or the beginning of one.
+        name: String,
+    },
+    /// Forget what was decided.
+    Forget {
+        /// A program's name, a key, or the beginning of one.
+        name: Option<String>,
+        /// Forget every launch.
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// Use a decision as it is from now on: it is never measured again.
+    Pin {
+        /// A program's name, a key, or the beginning of one.
+        name: String,
+        /// Let it be measured again.
+        #[arg(long)]
+        undo: bool,
+    },
+    /// What differs between two lock files, or between one and what is used now.
+    Diff {
+        /// A lock file.
+        one: PathBuf,
+        /// Another; without it, what is used now.
+        other: Option<PathBuf>,
+    },
+    /// Write what is used to a file, which VYRE_DECISIONS then makes vyre use exactly.
+    Freeze {
+        /// The lock file.
+        #[arg(long, short = 'o', value_name = "FILE", default_value = "vyre.lock")]
+        output: PathBuf,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -312,6 +371,24 @@ pub(crate) fn size(text: &str) -> Result<[u32; 3], String> {
         *size = part.trim().parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("`{part}` is not a size"))?;
     }
     Ok(size)
+}
+
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{unit}` is no unit of time; there are ms, s, m and h")),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 && value * scale < 1e9 => {
+            Ok(std::time::Duration::from_secs_f64(value * scale))
+        }
+        _ => Err("a time above zero, as in 30s".to_owned()),
+    }
 }
 
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {

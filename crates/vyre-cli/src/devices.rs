@@ -59,7 +59,7 @@ pub(crate) fn doctor(output: &Output) -> Result<(), Failure> {
         match device.state {
             Ok(able) => {
                 // This reads the table of what was decided, and a broken one is a notice.
-                let known = engine.decisions(device.id.as_str())?;
+                let known = engine.decisions().on(device.id.as_str())?.len();
                 lines.push(format!("{}: {}, {} known", device.id, able.name, count(known as u64, "tuned launch")));
             }
             // A device that is not there is no fault.

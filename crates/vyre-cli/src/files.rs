@@ -21,6 +21,9 @@ pub(crate) const INTERRUPTED: i32 = 130;
 /// From here on, an interrupted command takes its unfinished files with it.
 pub(crate) fn clean_up_when_interrupted() -> Result<(), Diagnostic> {
     ctrlc::set_handler(|| {
+        if crate::tune::interrupted_gently() {
+            return;
+        }
         // The lock is held to the end, so that no file is begun or put in its place meanwhile.
         for path in unfinished().iter() {
             let _ = std::fs::remove_file(path);

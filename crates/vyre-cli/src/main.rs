@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod cache;
 mod data;
+mod decisions;
 mod devices;
 mod emit;
 mod explain;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         What::Tune(args) => tune::tune(args, &output),
         What::Route(args) => route::route(args, &output),
         What::Explain(args) => explain::explain(args, &output),
+        What::Decisions(args) => decisions::decisions(args, &output),
         What::Cache(args) => cache::cache(args, &output),
         What::Doctor => devices::doctor(&output),
         What::Completions { shell } => pages::completions(*shell, &output),
@@ -77,6 +79,10 @@ fn told(output: &Output, done: Result<(), Failure>) -> u8 {
         Err(Failure::Difference(problem)) => {
             output.problems(&[problem]);
             3
+        }
+        Err(Failure::Interrupted(problem)) => {
+            output.problems(&[problem]);
+            files::INTERRUPTED as u8
         }
         Err(Failure::Told) => 1,
         Err(Failure::Diagnostics(problems)) => {

@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Diagnostics(Vec<Diagnostic>),
     /// `--check` found that a backend and the reference disagree.
     Difference(Diagnostic),
+    /// The user has interrupted it, and it has kept what it had.
+    Interrupted(Diagnostic),
     /// What is wrong was told as a result.
     Told,
 }

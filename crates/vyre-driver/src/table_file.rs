@@ -5,11 +5,22 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use vyre_spec::Diagnostic;
 use vyre_spec::codes::Code;
+use vyre_spec::{Diagnostic, codes};
 
 /// More than any sane table holds; what is larger is not read at all.
 pub(crate) const MAX_TABLE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The version of every table's form; raised when an older vyre could not read what is written.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A file whose lock is held.
+struct Locked {
+    path: PathBuf,
+    folder: PathBuf,
+    name: std::ffi::OsString,
+    _lock: File,
+}
 
 /// The words and codes with which one kind of table speaks of its file.
 pub(crate) struct TableFile {
@@ -77,22 +88,7 @@ impl TableFile {
         let unwritable = |step: &str, error: io::Error| {
             self.problem(self.unwritable, path, &format!("can't be written: {step}: {error}"))
         };
-        // Where the name is a link, the file behind it is meant, and every name of that file must share one lock.
-        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let name = path
-            .file_name()
-            .ok_or_else(|| self.problem(self.unwritable, path, "can't be written: the path names no file"))?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        create_private_folder(folder).map_err(|error| unwritable("making its folder", error))?;
-        // The lock is a file of its own, because the table's file is replaced while the lock is held.
-        let lock = private(OpenOptions::new().write(true).create(true).truncate(false))
-            .open(sibling(folder, name, "lock"))
-            .map_err(|error| unwritable("opening its lock", error))?;
-        lock.lock().map_err(|error| unwritable("locking", error))?;
-
+        let Locked { path, folder, name, _lock } = &self.lock(path)?;
         let text = merge(path, self.read(path)?)?;
         if text.len() as u64 > MAX_TABLE_BYTES {
             return Err(self.oversized(path, text.len() as u64));
@@ -116,6 +112,73 @@ impl TableFile {
             let _ = fs::remove_file(&temporary);
             unwritable("replacing it", error)
         })
+    }
+
+    /// Moves a file out of the way whose contents can't be used, so that a new one can begin; `problem` is what `check` says of it.
+    /// What comes back is that problem as a warning with where the file is now. A file that can't be read at all, or that a newer
+    /// vyre has written, stays where it is.
+    pub(crate) fn set_aside(
+        &self,
+        path: &Path,
+        mut problem: Diagnostic,
+        check: impl FnOnce(&Path) -> Result<(), Diagnostic>,
+    ) -> Diagnostic {
+        let corrupt = |problem: &Diagnostic| {
+            [self.too_large, self.invalid, self.entry].iter().any(|code| std::ptr::eq(*code, problem.code))
+        };
+        problem.severity = problem.severity.min(vyre_spec::Severity::Warning);
+        if !corrupt(&problem) {
+            return problem;
+        }
+        let Ok(Locked { path, folder, name, _lock }) = &self.lock(path) else { return problem };
+        // Another process may have done the same meanwhile and begun anew.
+        if check(path).is_err_and(|now| corrupt(&now)) {
+            let mut aside = name.clone();
+            aside.push(".corrupt");
+            let aside = folder.join(aside);
+            if fs::rename(path, &aside).is_ok() {
+                problem.message += &format!("; it was set aside as `{}`", aside.display());
+            }
+        }
+        problem
+    }
+
+    /// Refuses what a newer vyre has written; `schema` is what the file says, if it does.
+    pub(crate) fn check_schema(&self, path: &Path, schema: Option<&toml::Value>) -> Result<(), Diagnostic> {
+        match schema.map(|schema| schema.as_integer()) {
+            None => Ok(()),
+            Some(Some(version)) if (1..=i64::from(SCHEMA)).contains(&version) => Ok(()),
+            Some(Some(version)) if version > i64::from(SCHEMA) => Err(self.problem(
+                &codes::tuner::SCHEMA,
+                path,
+                &format!("has schema {version}; this vyre knows up to {SCHEMA}"),
+            )),
+            Some(_) => Err(self.problem(self.invalid, path, "has a schema that is no version")),
+        }
+    }
+
+    /// Takes the lock of a file, in a folder that is made if it is not there.
+    fn lock(&self, path: &Path) -> Result<Locked, Diagnostic> {
+        let unwritable = |step: &str, error: io::Error| {
+            self.problem(self.unwritable, path, &format!("can't be written: {step}: {error}"))
+        };
+        // Where the name is a link, the file behind it is meant, and every name of that file must share one lock.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let name = path
+            .file_name()
+            .ok_or_else(|| self.problem(self.unwritable, &path, "can't be written: the path names no file"))?
+            .to_owned();
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        create_private_folder(&folder).map_err(|error| unwritable("making its folder", error))?;
+        // The lock is a file of its own, because the table's file is replaced while the lock is held.
+        let lock = private(OpenOptions::new().write(true).create(true).truncate(false))
+            .open(sibling(&folder, &name, "lock"))
+            .map_err(|error| unwritable("opening its lock", error))?;
+        lock.lock().map_err(|error| unwritable("locking", error))?;
+        Ok(Locked { path, folder, name, _lock: lock })
     }
 
     /// A diagnostic that names the file.

@@ -43,7 +43,8 @@ pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Counted, Element, Layout
 #[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
-    Certified, Choice, DeviceInfo, Engine, EngineBuilder, Explanation, PackReport, Prepared, Racer, TuneSample,
+    Certified, Choice, Decided, Decisions, DeviceInfo, Engine, EngineBuilder, Explanation, Go, PackReport, Prepared,
+    Racer, TuneSample,
 };
 pub use error::Error;
 pub use expression::{Expression, Number};

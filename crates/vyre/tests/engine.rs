@@ -382,7 +382,7 @@ fn a_pack_carries_what_was_learnt_to_another_folder() {
     assert_eq!(wrong.diagnostic().code.id, "V0808");
     assert_eq!(engine.import_pack(&pack[..], PackKey::Secret(&secret)).unwrap(), report);
     let engine = open(&there);
-    assert_eq!(engine.decisions("simulated").unwrap(), 1);
+    assert_eq!(engine.decisions().on("simulated").unwrap().len(), 1);
     let prepared = engine.prepare(&double()).unwrap();
     prepared.set("a", to_bytes(&input)).unwrap();
     prepared.run().unwrap();

@@ -1,6 +1,6 @@
 //! Whether two backends, or two launches, gave the same results.
 
-use vyre_foundation::ir::{BufferDecl, DataType, Program};
+use vyre_foundation::ir::{BufferDecl, Count, DataType, Program, TypeDef, layout_of};
 
 /// `None` when the results of a program agree, else where they differ first. Bytes must be equal, but every NaN equals every
 /// other, and with a budget of `ulps` two floats may each be that far from the exact value.
@@ -43,21 +43,121 @@ pub fn first_difference(
         if left.len() != right.len() {
             return unplaced(format!("its result {name} has {} bytes, not {}", left.len(), right.len()));
         }
-        let float = buffer.and_then(|buffer| Float::of(&buffer.ty)).filter(|float| left.len() % float.bytes == 0);
-        let at = match float {
-            Some(float) => {
-                let allowed = 2 * u64::from(ulps.unwrap_or(0));
-                let mut pairs = left.chunks_exact(float.bytes).zip(right.chunks_exact(float.bytes));
-                pairs.position(|(a, b)| !float.close(a, b, allowed)).map(|element| element * float.bytes)
-            }
-            None => left.iter().zip(right).position(|(a, b)| a != b),
-        };
-        if let Some(at) = at {
+        let allowed = 2 * u64::from(ulps.unwrap_or(0));
+        let layout = buffer.and_then(|buffer| Layout::of(program, buffer)).unwrap_or_else(Layout::bytes);
+        if let Some(at) = layout.first_difference(left, right, allowed) {
             let message = format!("its result {name} differs at byte {at}");
             return Some(FirstDifference { place: Some((position, at)), message });
         }
     }
     None
+}
+
+/// Where the values of a buffer are: some at its beginning, and some in each of the elements that follow. What is between them is no
+/// value, and nobody says what a backend leaves there.
+struct Layout {
+    header: Vec<Leaf>,
+    header_bytes: usize,
+    element: Vec<Leaf>,
+    stride: usize,
+}
+
+/// A number at an offset.
+#[derive(Clone, Copy)]
+struct Leaf {
+    at: usize,
+    bytes: usize,
+    float: Option<Float>,
+}
+
+/// A type with more numbers in it is compared as bytes.
+const MOST_LEAVES: usize = 4096;
+
+impl Layout {
+    /// Each byte is a value.
+    fn bytes() -> Layout {
+        Layout { header: Vec::new(), header_bytes: 0, element: vec![Leaf { at: 0, bytes: 1, float: None }], stride: 1 }
+    }
+
+    fn of(program: &Program, buffer: &BufferDecl) -> Option<Layout> {
+        let types = program.types();
+        let (mut header, mut element) = (Vec::new(), Vec::new());
+        if let DataType::Handle(id) = &buffer.ty
+            && let TypeDef::Struct { members, .. } = types.get(id.0 as usize)?
+            && let [first @ .., last] = &members[..]
+            && let DataType::Handle(tail) = &last.ty
+            && let TypeDef::Array { element: of, count: Count::Runtime, stride } = types.get(tail.0 as usize)?
+        {
+            for member in first {
+                leaves(&member.ty, types, member.offset as usize, &mut header)?;
+            }
+            leaves(of, types, 0, &mut element)?;
+            return Some(Layout { header, header_bytes: last.offset as usize, element, stride: *stride as usize });
+        }
+        leaves(&buffer.ty, types, 0, &mut element)?;
+        let stride = layout_of(&buffer.ty, types)?.stride as usize;
+        (stride > 0).then_some(Layout { header, header_bytes: 0, element, stride })
+    }
+
+    fn first_difference(&self, left: &[u8], right: &[u8], ulps: u64) -> Option<usize> {
+        let differs = |leaves: &[Leaf], start: usize| {
+            let differs = |leaf: &&Leaf| {
+                let at = start + leaf.at;
+                // A last element that is cut off has bytes all the same.
+                let end = (at + leaf.bytes).min(left.len());
+                let (a, b) = (&left[at.min(end)..end], &right[at.min(end)..end]);
+                a != b && !leaf.float.is_some_and(|float| a.len() == float.bytes && float.close(a, b, ulps))
+            };
+            leaves.iter().find(differs).map(|leaf| start + leaf.at)
+        };
+        if let Some(at) = differs(&self.header, 0) {
+            return Some(at);
+        }
+        let mut start = self.header_bytes;
+        while start < left.len() {
+            let end = (start + self.stride).min(left.len());
+            if left[start..end] != right[start..end]
+                && let Some(at) = differs(&self.element, start)
+            {
+                return Some(at);
+            }
+            start += self.stride;
+        }
+        None
+    }
+}
+
+/// The numbers of a type from an offset on; `None` where it has too many, or some that don't fill bytes.
+fn leaves(ty: &DataType, types: &[TypeDef], at: usize, out: &mut Vec<Leaf>) -> Option<()> {
+    if out.len() >= MOST_LEAVES {
+        return None;
+    }
+    if let DataType::Handle(id) = ty {
+        // A type is made only of those before it, so this ends.
+        let before = types.get(..id.0 as usize)?;
+        match types.get(id.0 as usize)? {
+            TypeDef::Struct { members, .. } => {
+                for member in members {
+                    leaves(&member.ty, before, at + member.offset as usize, out)?;
+                }
+            }
+            TypeDef::Array { element, count: Count::Fixed(count), stride } => {
+                for index in 0..*count as usize {
+                    leaves(element, before, at + index * *stride as usize, out)?;
+                }
+            }
+            TypeDef::Array { .. } => return None,
+        }
+        return Some(());
+    }
+    let (scalar, count) = ty.as_vector().unwrap_or_else(|| (ty.clone(), 1));
+    let bits = scalar.bits()? as usize;
+    if bits == 0 || !bits.is_multiple_of(8) {
+        return None;
+    }
+    let (bytes, float) = (bits / 8, Float::of(&scalar));
+    out.extend((0..count as usize).map(|index| Leaf { at: at + index * bytes, bytes, float }));
+    Some(())
 }
 
 /// A float format: its size and the bits of infinity.
@@ -74,7 +174,7 @@ impl Float {
             DataType::BF16 => Float { bytes: 2, infinity: 0x7f80 },
             DataType::F32 => Float { bytes: 4, infinity: 0x7f80_0000 },
             DataType::F64 => Float { bytes: 8, infinity: 0x7ff0_0000_0000_0000 },
-            _ => return Float::of(&ty.as_vector()?.0),
+            _ => return None,
         })
     }
 
@@ -98,7 +198,7 @@ impl Float {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vyre_foundation::ir::Node;
+    use vyre_foundation::ir::{Member, Node, TypeId};
 
     fn floats(values: &[f32]) -> Vec<Vec<u8>> {
         vec![values.iter().flat_map(|value| value.to_le_bytes()).collect()]
@@ -118,7 +218,41 @@ mod tests {
         assert!(difference(&float, None, &floats(&[0.0]), &floats(&[-0.0])).is_some());
         let word = program(DataType::U32);
         assert!(difference(&word, Some(9), &floats(&[nan]), &floats(&[f32::NAN])).is_some());
+        let vector = program(DataType::Vec { element: Box::new(DataType::F32), count: 3 });
+        assert_eq!(
+            difference(&vector, None, &floats(&[1.0, nan, 2.0, 7.0]), &floats(&[1.0, f32::NAN, 2.0, 8.0])),
+            None
+        );
         assert!(difference(&word, None, &floats(&[1.0]), &[]).is_some());
         assert!(difference(&word, None, &floats(&[1.0]), &floats(&[1.0, 2.0])).is_some());
+    }
+    #[test]
+    fn members_of_structs_are_compared_by_their_types() {
+        let member = |name: &str, ty, offset| Member { name: name.into(), ty, offset };
+        let vector = DataType::Vec { element: Box::new(DataType::F32), count: 3 };
+        let types = vec![TypeDef::Struct {
+            name: "P".into(),
+            members: vec![member("at", vector, 0), member("id", DataType::U32, 12), member("mass", DataType::F32, 16)],
+            size: 32,
+            align: 16,
+        }];
+        let program =
+            Program::wrapped(vec![BufferDecl::output("o", 0, DataType::Handle(TypeId(0)))], [1, 1, 1], Vec::new())
+                .with_types(types);
+        let nan = f32::from_bits(0x7fc0_0001);
+        let near = f32::from_bits(1.0f32.to_bits() + 2);
+        let one = |values: [f32; 8]| floats(&values);
+        let base = [1.0, 2.0, nan, 3.0, 1.0, 0.0, 0.0, 0.0];
+        let with = |at: usize, value: f32| {
+            let mut values = base;
+            values[at] = value;
+            one(values)
+        };
+        assert_eq!(difference(&program, None, &one(base), &with(2, f32::NAN)), None, "every NaN is a NaN");
+        assert_eq!(difference(&program, Some(1), &one(base), &with(4, near)), None, "a float within the budget");
+        assert!(difference(&program, None, &one(base), &with(4, near)).unwrap().contains("byte 16"));
+        let id = f32::from_bits(3.0f32.to_bits() + 1);
+        assert!(difference(&program, Some(9), &one(base), &with(3, id)).unwrap().contains("byte 12"), "an integer");
+        assert_eq!(difference(&program, None, &one(base), &with(6, 5.0)), None, "what is between members is no value");
     }
 }

@@ -55,6 +55,11 @@ impl Cell {
     pub(super) fn count(&self) -> u32 {
         self.count
     }
+
+    /// The same, as if it had been measured so often at most.
+    pub(super) fn weakened(self, most: u32) -> Cell {
+        Cell { count: self.count.min(most), ..self }
+    }
 }
 
 /// New timings weigh at least one in so many, so that a curve follows its device.
@@ -173,6 +178,18 @@ impl Curve {
         self.cells = cells;
         self.refit();
         Ok(())
+    }
+
+    /// Takes in what others have measured: each size is known by whoever measured it more.
+    pub(super) fn merge(&mut self, theirs: Vec<Cell>) -> Result<(), String> {
+        let mut cells: std::collections::BTreeMap<i32, Cell> = self.cells.iter().map(|cell| (cell.at, *cell)).collect();
+        for cell in theirs {
+            let known = cells.entry(cell.at).or_insert(cell);
+            if cell.count > known.count {
+                *known = cell;
+            }
+        }
+        self.restore(cells.into_values().collect())
     }
 
     /// Slope of log time over log size.

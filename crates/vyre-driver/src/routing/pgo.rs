@@ -9,7 +9,7 @@ use vyre_foundation::ir::Program;
 use vyre_spec::{Diagnostic, codes};
 
 use super::agree::difference;
-use crate::table_file::{TableFile, user_folder};
+use crate::table_file::{MAX_TABLE_BYTES, SCHEMA, TableFile, user_folder};
 use crate::{BackendError, DispatchConfig, VyreBackend};
 
 pub(super) static FILE: TableFile = TableFile {
@@ -124,6 +124,18 @@ impl PgoTable {
                 Err(reason) => rejections.push(Rejection { backend, reason }),
             }
         }
+        self.record(op_id, observations, rejections)
+    }
+
+    /// Keeps what was measured of an op: the fastest backend wins, and those that failed or disagreed are kept with the reason. When
+    /// every backend failed, that is an error, and an earlier decision stays.
+    pub fn record(
+        &mut self,
+        op_id: impl Into<String>,
+        mut observations: Vec<BackendLatency>,
+        rejections: Vec<Rejection>,
+    ) -> Result<&RouteDecision, BackendError> {
+        let op_id = op_id.into();
         observations.sort_by(|a, b| (a.latency_ns, &a.backend).cmp(&(b.latency_ns, &b.backend)));
         let failure = observations.is_empty().then(|| {
             let reasons: Vec<_> = rejections.iter().map(|r| format!("{}: {}", r.backend, r.reason)).collect();
@@ -171,8 +183,18 @@ impl PgoTable {
         FILE.read_toml(path).and_then(|table| decode(path, table)).map_err(|diagnostic| diagnostic.to_string())
     }
 
-    /// Adds the decisions to the file, atomically: what other processes stored for other ops stays. A file that
-    /// [`PgoTable::load`] would refuse is an error and stays as it is.
+    /// [`PgoTable::load`] that moves a file with contents that can't be used out of the way; the diagnostic tells where it is.
+    pub fn load_recovered(path: impl AsRef<Path>) -> (Self, Option<Diagnostic>) {
+        let path = path.as_ref();
+        let load = |path: &Path| FILE.read_toml(path).and_then(|table| decode(path, table));
+        match load(path) {
+            Ok(table) => (table, None),
+            Err(problem) => (PgoTable::default(), Some(FILE.set_aside(path, problem, |path| load(path).map(drop)))),
+        }
+    }
+
+    /// Adds the decisions to the file, atomically: what other processes stored for other ops stays, as far as the file does not grow
+    /// too large to be read again. A file that [`PgoTable::load`] would refuse is an error and stays as it is.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), String> {
         let merge = |path: &Path, present: Option<String>| {
             let mut merged = match present {
@@ -186,8 +208,24 @@ impl PgoTable {
             }
             let rejected = self.routes.iter().filter(|(op, _)| op.ends_with(REJECTED));
             merged.routes.extend(rejected.map(|(op, decision)| (op.clone(), decision.clone())));
-            toml::to_string(&merged)
-                .map_err(|error| FILE.problem(FILE.unwritable, path, &format!("can't be written: {error}")))
+            let text = |table: &PgoTable| {
+                toml::to_string(table)
+                    .map(|body| format!("schema = {SCHEMA}\n\n{body}"))
+                    .map_err(|error| FILE.problem(FILE.unwritable, path, &format!("can't be written: {error}")))
+            };
+            let mut written = text(&merged)?;
+            while written.len() as u64 > MAX_TABLE_BYTES {
+                // Nobody knows how old those of others are; these are wanted now.
+                let others = merged.routes.keys().filter(|op| !self.routes.contains_key(*op));
+                let mut others: Vec<String> = others.cloned().collect();
+                if others.is_empty() {
+                    break;
+                }
+                others.truncate(others.len().div_ceil(4));
+                others.iter().for_each(|op| drop(merged.routes.remove(op)));
+                written = text(&merged)?;
+            }
+            Ok(written)
         };
         FILE.update(path.as_ref(), merge).map_err(|diagnostic| diagnostic.to_string())
     }
@@ -200,6 +238,7 @@ pub fn default_pgo_path() -> PathBuf {
 
 fn decode(path: &Path, mut table: toml::Table) -> Result<PgoTable, Diagnostic> {
     let mut bad = Vec::new();
+    FILE.check_schema(path, table.remove("schema").as_ref())?;
     let mut part = |name: &str| match table.remove(name) {
         None => toml::Table::new(),
         Some(toml::Value::Table(part)) => part,

@@ -141,6 +141,8 @@ pub struct Explanation {
 #[derive(Clone, Debug)]
 struct Backend {
     id: String,
+    /// The device that its curves were measured on, where it is known.
+    device: Option<String>,
     prior: Prior,
     /// Moving data is the same for all ops.
     moves: Curve,
@@ -183,7 +185,7 @@ impl Router {
     pub fn new<S: Into<String>>(backends: impl IntoIterator<Item = (S, Prior)>) -> Self {
         let backend = |(id, prior): (S, Prior)| {
             let moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
-            Backend { id: id.into(), prior, moves, lost: None }
+            Backend { id: id.into(), device: None, prior, moves, lost: None }
         };
         Router { backends: backends.into_iter().map(backend).collect(), ops: BTreeMap::new(), requests: Vec::new() }
     }
@@ -194,6 +196,31 @@ impl Router {
         let backend = &mut self.backends[index];
         backend.moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
         backend.prior = prior;
+    }
+
+    /// Says which device a backend has. What was measured on another one is forgotten: then the answer is true.
+    pub fn set_device(&mut self, backend: &str, device: &str) -> bool {
+        let Some(index) = self.index(backend) else { return false };
+        let changed = self.backends[index].device.as_deref().is_some_and(|known| known != device);
+        self.backends[index].device = Some(device.to_owned());
+        if changed {
+            let new = self.new_op().lanes.swap_remove(index);
+            for op in self.ops.values_mut() {
+                op.lanes[index] = Lane { replaced: true, out: op.lanes[index].out.take(), ..new.clone() };
+            }
+            let prior = self.backends[index].prior;
+            self.backends[index].moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
+        }
+        changed
+    }
+
+    pub(super) fn device(&self, backend: &str) -> Option<&str> {
+        self.backends[self.index(backend)?].device.as_deref()
+    }
+
+    /// Anything was timed of an op, at whatever size.
+    pub fn knows(&self, op: &str) -> bool {
+        self.ops.get(op).is_some_and(|op| op.lanes.iter().any(|lane| lane.curve.samples() > 0))
     }
 
     /// The ids of the backends.
@@ -358,7 +385,8 @@ impl Router {
         found
     }
 
-    pub(super) fn op_names(&self) -> impl Iterator<Item = &str> {
+    /// The ops that were met.
+    pub fn op_names(&self) -> impl Iterator<Item = &str> {
         self.ops.keys().map(String::as_str)
     }
 

@@ -9,12 +9,15 @@ use vyre_spec::Diagnostic;
 use super::curve::{Cell, Curve};
 use super::pgo::FILE;
 use super::router::{Crossover, Router};
-use crate::table_file::user_folder;
+use crate::table_file::{MAX_TABLE_BYTES, SCHEMA, user_folder};
 
 /// The file's form: curves by op and backend, curves of moves by backend.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
+    /// The device that each backend's curves were measured on.
+    #[serde(default)]
+    devices: BTreeMap<String, String>,
     #[serde(default)]
     moves: BTreeMap<String, StoredCurve>,
     #[serde(default)]
@@ -49,6 +52,12 @@ impl StoredCurve {
     }
 }
 
+impl StoredCurve {
+    fn samples(&self) -> u64 {
+        self.cells.iter().map(|cell| u64::from(cell.count())).sum()
+    }
+}
+
 /// `$XDG_CACHE_HOME/vyre/routes.toml`.
 pub fn default_routes_path() -> PathBuf {
     user_folder("XDG_CACHE_HOME", ".cache").join("vyre").join("routes.toml")
@@ -60,30 +69,53 @@ impl Router {
     /// taken from it.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
         let path = path.as_ref();
-        self.take_in(path, FILE.read_toml(path)?)
+        self.take_in(path, FILE.read_toml(path)?, false)
     }
 
-    /// [`Router::load`] from the text of a file, which `name` stands for in problems.
-    pub fn load_text(&mut self, name: impl AsRef<Path>, text: &str) -> Result<(), Diagnostic> {
+    /// [`Router::load`] that moves a file with contents that can't be used out of the way; the diagnostic tells where it is.
+    pub fn load_recovered(&mut self, path: impl AsRef<Path>) -> Option<Diagnostic> {
+        let path = path.as_ref();
+        let problem = self.load(path).err()?;
+        let check = |path: &Path| self.clone().load(path);
+        Some(FILE.set_aside(path, problem, check))
+    }
+
+    /// Takes in what another machine has learnt, from the text of its file, which `name` stands for in problems. What was measured here
+    /// counts more: theirs fills in where nothing was measured, and where their device is another one, it is only a guess.
+    pub fn merge_text(&mut self, name: impl AsRef<Path>, text: &str) -> Result<(), Diagnostic> {
         let name = name.as_ref();
-        self.take_in(name, FILE.parse(name, text)?)
+        self.take_in(name, FILE.parse(name, text)?, true)
     }
 
-    fn take_in(&mut self, path: &Path, table: toml::Table) -> Result<(), Diagnostic> {
+    fn take_in(&mut self, path: &Path, table: toml::Table, foreign: bool) -> Result<(), Diagnostic> {
+        /// What another machine has measured counts as so many timings at most, and as one where its device is another.
+        const FOREIGN: u32 = 4;
         let stored = decode(path, table)?;
         let mut loaded = self.clone();
         let mut bad = Vec::new();
-        for (backend, stored) in stored.moves {
-            if let Some(curve) = loaded.moves_mut(&backend)
-                && let Err(why) = curve.restore(stored.cells)
+        let same_device = |backend: &str| match (stored.devices.get(backend), self.device(backend)) {
+            (Some(theirs), Some(ours)) => theirs == ours,
+            _ => true,
+        };
+        let take = |curve: &mut Curve, backend: &str, cells: Vec<Cell>| match (foreign, same_device(backend)) {
+            (false, true) => curve.restore(cells),
+            (false, false) => Ok(()),
+            (true, same) => {
+                let most = if same { FOREIGN } else { 1 };
+                curve.merge(cells.into_iter().map(|cell| cell.weakened(most)).collect())
+            }
+        };
+        for (backend, stored) in &stored.moves {
+            if let Some(curve) = loaded.moves_mut(backend)
+                && let Err(why) = take(curve, backend, stored.cells.clone())
             {
-                bad.push((backend, why));
+                bad.push((backend.clone(), why));
             }
         }
-        for (op, stored) in stored.ops {
-            for (backend, stored) in stored.backends {
-                if let Some(curve) = loaded.curve_mut(&op, &backend)
-                    && let Err(why) = curve.restore(stored.cells)
+        for (op, stored) in &stored.ops {
+            for (backend, stored) in &stored.backends {
+                if let Some(curve) = loaded.curve_mut(op, backend)
+                    && let Err(why) = take(curve, backend, stored.cells.clone())
                 {
                     bad.push((op.clone(), format!("{why} for `{backend}`")));
                 }
@@ -92,12 +124,18 @@ impl Router {
         if let Some(diagnostic) = FILE.bad_entries(path, &bad) {
             return Err(diagnostic);
         }
+        for (backend, device) in stored.devices.iter().filter(|_| !foreign) {
+            if loaded.device(backend).is_none() {
+                loaded.set_device(backend, device);
+            }
+        }
         *self = loaded;
         Ok(())
     }
 
     /// Adds what was learnt to the file, atomically, with the crossover points. What other processes learnt about
-    /// other ops, backends and sizes stays; where both know a size, the one with more timings stays.
+    /// other ops, backends and sizes stays; where both know a size, the one with more timings stays. When the file would grow too
+    /// large to be read again, the ops with the fewest timings go.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
         FILE.update(path.as_ref(), |path, present| {
             let mut stored = match present {
@@ -105,6 +143,15 @@ impl Router {
                 None => Stored::default(),
             };
             let backends: Vec<&str> = self.backends().collect();
+            for &backend in &backends {
+                let Some(device) = self.device(backend) else { continue };
+                let known = stored.devices.insert(backend.to_owned(), device.to_owned());
+                if known.is_some_and(|known| known != device) {
+                    // Times of another device say nothing about this one.
+                    stored.moves.remove(backend);
+                    stored.ops.values_mut().for_each(|op| drop(op.backends.remove(backend)));
+                }
+            }
             for backend in &backends {
                 if let Some(curve) = self.moves(backend) {
                     merge(&mut stored.moves, backend, curve, false);
@@ -119,8 +166,22 @@ impl Router {
                 }
                 entry.crossovers = self.crossovers(op);
             }
-            toml::to_string(&stored)
-                .map_err(|error| FILE.problem(FILE.unwritable, path, &format!("can't be written: {error}")))
+            stored.ops.retain(|_, op| !op.backends.is_empty());
+            let text = |stored: &Stored| {
+                toml::to_string(stored)
+                    .map(|body| format!("schema = {SCHEMA}\n\n{body}"))
+                    .map_err(|error| FILE.problem(FILE.unwritable, path, &format!("can't be written: {error}")))
+            };
+            let mut written = text(&stored)?;
+            while written.len() as u64 > MAX_TABLE_BYTES && !stored.ops.is_empty() {
+                let samples = |op: &StoredOp| op.backends.values().map(StoredCurve::samples).sum::<u64>();
+                let mut order: Vec<(u64, String)> =
+                    stored.ops.iter().map(|(name, op)| (samples(op), name.clone())).collect();
+                order.sort();
+                order.iter().take(order.len().div_ceil(4)).for_each(|(_, name)| drop(stored.ops.remove(name)));
+                written = text(&stored)?;
+            }
+            Ok(written)
         })
     }
 }
@@ -144,9 +205,10 @@ fn merge(stored: &mut BTreeMap<String, StoredCurve>, backend: &str, curve: &Curv
     stored.insert(backend.to_owned(), new);
 }
 
-fn decode(path: &Path, table: toml::Table) -> Result<Stored, Diagnostic> {
+fn decode(path: &Path, mut table: toml::Table) -> Result<Stored, Diagnostic> {
     let mut stored = Stored::default();
     let mut bad = Vec::new();
+    FILE.check_schema(path, table.remove("schema").as_ref())?;
     for (part, value) in table {
         let toml::Value::Table(entries) = value else {
             bad.push((part, "is not a table".to_owned()));
@@ -155,6 +217,10 @@ fn decode(path: &Path, table: toml::Table) -> Result<Stored, Diagnostic> {
         for (name, value) in entries {
             let unusable = |error: toml::de::Error| (name.clone(), format!("can't be read: {}", error.message()));
             match part.as_str() {
+                "devices" => match value {
+                    toml::Value::String(device) => drop(stored.devices.insert(name, device)),
+                    _ => bad.push((name, "is no device's name".to_owned())),
+                },
                 "moves" => match value.try_into() {
                     Ok(curve) => drop(stored.moves.insert(name, curve)),
                     Err(error) => bad.push(unusable(error)),
@@ -163,7 +229,7 @@ fn decode(path: &Path, table: toml::Table) -> Result<Stored, Diagnostic> {
                     Ok(op) => drop(stored.ops.insert(name, op)),
                     Err(error) => bad.push(unusable(error)),
                 },
-                _ => bad.push((part.clone(), "is neither `moves` nor `ops`".to_owned())),
+                _ => bad.push((part.clone(), "is none of `devices`, `moves` and `ops`".to_owned())),
             }
         }
     }

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use vyre_spec::{Diagnostic, codes};
 
 use super::TunerProgramKey;
-use crate::table_file::{TableFile, quoted, user_folder};
+use super::stored::Stored;
+use crate::table_file::{MAX_TABLE_BYTES, TableFile, quoted, user_folder};
+
+/// The section of the file with what decisions rest on; [`TunerCache`] keeps it as it is.
+pub(super) const EVIDENCE: &str = "evidence";
 
 pub(super) static FILE: TableFile = TableFile {
     what: "tuner cache",
@@ -60,38 +64,70 @@ impl TunerCache {
 
 pub(super) fn load(path: &Path) -> Result<TunerCache, Diagnostic> {
     match FILE.read(path)? {
-        Some(text) => decode(path, &text),
+        Some(text) => decode(path, &text).map(|(cache, _)| cache),
         None => Ok(TunerCache::default()),
     }
 }
 
 pub(super) fn save(cache: &TunerCache, path: &Path) -> Result<(), Diagnostic> {
-    let zeros: Vec<_> = cache
-        .entries
-        .iter()
-        .filter(|(_, size)| size.contains(&0))
-        .map(|(key, size)| (key.clone(), format!("holds {size:?}, not three positive integers")))
-        .collect();
-    if let Some(diagnostic) = FILE.bad_entries(path, &zeros) {
-        return Err(diagnostic);
-    }
+    check(cache, path)?;
     FILE.update(path, |path, present| {
-        let mut merged = match present {
-            Some(text) => decode(path, &text)?,
-            None => TunerCache::default(),
+        let (mut merged, section) = match &present {
+            Some(text) => decode(path, text)?,
+            None => Default::default(),
         };
         merged.entries.extend(cache.entries.iter().map(|(key, size)| (key.clone(), *size)));
-        Ok(encode(&merged))
+        let text = encode(&merged, &section);
+        if text.len() as u64 <= MAX_TABLE_BYTES || section.is_empty() {
+            return Ok(text);
+        }
+        let mut stored = Stored::decode(path, &text)?;
+        let keep = cache.entries.keys().cloned().collect();
+        stored.encode(path, &keep)
     })
 }
 
-fn encode(cache: &TunerCache) -> String {
-    let mut text = String::with_capacity(cache.entries.len() * 96);
+/// Refuses entries that [`load`] would refuse.
+pub(super) fn check(cache: &TunerCache, path: &Path) -> Result<(), Diagnostic> {
+    let mut bad = Vec::new();
+    for (key, size) in &cache.entries {
+        if size.contains(&0) {
+            bad.push((key.clone(), format!("holds {size:?}, not three positive integers")));
+        } else if key == EVIDENCE {
+            bad.push((key.clone(), "has the name of the section with the evidence".to_owned()));
+        }
+    }
+    FILE.bad_entries(path, &bad).map_or(Ok(()), Err)
+}
+
+/// The triples, and after them the section with the evidence, which begins with its header.
+pub(super) fn encode(cache: &TunerCache, section: &str) -> String {
+    let mut text = String::with_capacity(cache.entries.len() * 96 + section.len() + 1);
     for (key, [x, y, z]) in &cache.entries {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{} = [{x}, {y}, {z}]", quoted(key));
     }
+    if !section.is_empty() {
+        text.push('\n');
+        text.push_str(section);
+    }
     text
+}
+
+/// What stands before the section, and the section from its header on.
+fn split(text: &str) -> (&str, &str) {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_prefix(EVIDENCE))
+            .is_some_and(|rest| rest.starts_with([']', '.']))
+        {
+            return (text[..at].trim_end_matches('\n'), &text[at..]);
+        }
+        at += line.len();
+    }
+    (text, "")
 }
 
 /// Reads what [`encode`] wrote, where no key needed an escape: every save reads the whole file, and this is many times faster
@@ -119,23 +155,40 @@ fn decode_plain(text: &str) -> Option<TunerCache> {
     Some(TunerCache { entries: entries.into_iter().map(|(key, size)| (key.to_owned(), size)).collect() })
 }
 
-fn decode(path: &Path, text: &str) -> Result<TunerCache, Diagnostic> {
-    if let Some(cache) = decode_plain(text) {
-        return Ok(cache);
+/// The triples, and the section with the evidence as it is.
+pub(super) fn decode(path: &Path, text: &str) -> Result<(TunerCache, String), Diagnostic> {
+    let (head, section) = split(text);
+    if let Some(cache) = decode_plain(head) {
+        if !section.is_empty() {
+            let table = FILE.parse(path, section)?;
+            FILE.check_schema(path, table.get(EVIDENCE).and_then(|section| section.get("schema")))?;
+        }
+        return Ok((cache, section.to_owned()));
     }
     let mut entries = BTreeMap::new();
     let mut bad = Vec::new();
+    let mut section = section.to_owned();
     for (key, value) in FILE.parse(path, text)? {
         match size(&value) {
             Some(size) => {
                 entries.insert(key, size);
+            }
+            None if key == EVIDENCE && value.is_table() => {
+                FILE.check_schema(path, value.get("schema"))?;
+                if section.is_empty() {
+                    // Written by hand in a form of its own.
+                    let table = toml::Table::from_iter([(key, value)]);
+                    section = toml::to_string(&table).map_err(|error| {
+                        FILE.problem(FILE.invalid, path, &format!("can't be written again: {error}"))
+                    })?;
+                }
             }
             None => bad.push((key, "is not three positive 32-bit integers".to_owned())),
         }
     }
     match FILE.bad_entries(path, &bad) {
         Some(diagnostic) => Err(diagnostic),
-        None => Ok(TunerCache { entries }),
+        None => Ok((TunerCache { entries }, section)),
     }
 }
 
@@ -152,13 +205,14 @@ fn size(value: &toml::Value) -> Option<[u32; 3]> {
 ///
 /// A name must survive every file system, and two names must never meet: what is not plainly safe is percent-encoded,
 /// which can be undone and so keeps different names apart, and a name that would be too long keeps its beginning and is
-/// told apart by its digest.
-pub(super) fn adapter_file(folder: &[&str], adapter: &str) -> PathBuf {
-    let mut path = user_folder("XDG_CACHE_HOME", ".cache");
-    path.push("vyre");
-    path.extend(folder);
-    path.push(format!("{}.toml", safe_name(adapter)));
-    path
+/// told apart by its digest. Capitals are encoded too, because file systems that fold case are mounted everywhere.
+pub(super) fn adapter_file(adapter: &str) -> PathBuf {
+    user_folder("XDG_CACHE_HOME", ".cache").join("vyre").join("tuner").join(file_name(adapter))
+}
+
+/// The name of an adapter's file.
+pub(super) fn file_name(adapter: &str) -> String {
+    format!("{}.toml", safe_name(adapter))
 }
 
 fn safe_name(name: &str) -> String {
@@ -174,13 +228,10 @@ fn safe_name(name: &str) -> String {
     }
     let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let device = DEVICES.contains(&stem.as_str());
-    // Where the file system folds case, capitals must be told apart by more than their case.
-    let folds_case = cfg!(any(windows, target_vendor = "apple"));
     let mut out = String::new();
     for (at, byte) in name.bytes().enumerate() {
         let plain = match byte {
             b'a'..=b'z' => !(device && at == 0),
-            b'A'..=b'Z' => !(folds_case || device && at == 0),
             b'.' => at > 0,
             b'0'..=b'9' | b'-' | b'_' => true,
             _ => false,
@@ -208,11 +259,11 @@ mod tests {
         let mut cache = TunerCache::default();
         cache.set("b", [1, 20, u32::MAX]);
         cache.set("a é", [3, 4, 5]);
-        assert_eq!(decode_plain(&encode(&cache)).as_ref(), Some(&cache));
+        assert_eq!(decode_plain(&encode(&cache, "")).as_ref(), Some(&cache));
         assert_eq!(decode_plain(""), Some(TunerCache::default()));
         cache.set("new\nline", [1, 1, 1]);
-        assert_eq!(decode_plain(&encode(&cache)), None);
-        assert_eq!(decode(Path::new("x"), &encode(&cache)), Ok(cache));
+        assert_eq!(decode_plain(&encode(&cache, "")), None);
+        assert_eq!(decode(Path::new("x"), &encode(&cache, "")), Ok((cache, String::new())));
         let general = [
             "\"a\" = [1, 1, 1]\n\"a\" = [1, 1, 1]\n",
             "\"b\" = [1, 1, 1]\n\"a\" = [1, 1, 1]\n",
@@ -244,6 +295,7 @@ mod tests {
             assert!(seen.insert(safe));
         }
         assert_eq!(safe_name("nvidia-h200_535.54"), "nvidia-h200_535.54");
+        assert_ne!(safe_name("gpu-A").to_lowercase(), safe_name("gpu-a").to_lowercase(), "file systems may fold case");
         let long = ["x".repeat(10_000), "x".repeat(10_001), "é".repeat(5_000)].map(|name| safe_name(&name));
         assert!(long.iter().all(|name| name.len() < 200));
         assert!(long[0] != long[1] && long[1] != long[2]);

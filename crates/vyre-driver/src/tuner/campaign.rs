@@ -9,13 +9,25 @@ pub struct Plan {
     pub finalists: usize,
     /// Most timed samples per candidate, on average over all of them; a campaign over few takes at least 64 samples.
     pub samples_per_candidate: usize,
-    /// Differences below this (0.005 is half a percent) don't matter.
+    /// A winner is surely faster than the default by more than this (0.005 is half a percent).
     pub margin: f64,
+    /// Candidates that are no further than this from the fastest are as good as it; the earliest of them is taken, so that fresh
+    /// processes agree.
+    pub near: f64,
+    /// Neighbouring runs of the chosen candidate and the default that decide in the end.
+    pub pairs: usize,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { first_rounds: 2, finalists: 3, samples_per_candidate: 5, margin: 0.005 }
+        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.013, pairs: 12 }
+    }
+}
+
+impl Plan {
+    /// Most timed samples of a campaign over so many candidates, but for `pairs` of two more where the machine is noisy.
+    pub fn most_samples(&self, candidates: usize) -> usize {
+        (self.samples_per_candidate * candidates).max(64)
     }
 }
 
@@ -30,14 +42,29 @@ pub enum Step {
     Done,
 }
 
-/// Whether the choice is the fastest, or only the first of several that can't be told apart.
+/// How sure a choice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Faster than every other candidate, beyond the interval and the margin.
+    /// Faster than the default, beyond the interval and the margin, in runs that had no part in choosing it.
     Winner,
-    /// The fastest ones can't be told apart; the earliest of them is used, so that fresh processes agree.
+    /// Nothing is: the default is used.
     Tie,
+    /// The device is too noisy to tell: nothing is decided.
+    Noisy,
+}
+
+/// One candidate's times in a campaign.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// The candidate.
+    pub candidate: usize,
+    /// Typical time.
+    pub ns: u64,
+    /// Timed samples.
+    pub samples: usize,
+    /// Interval of its time relative to the default's, less one, at 95%; `None` where it was dropped early.
+    pub interval: Option<[f64; 2]>,
 }
 
 /// What a campaign found.
@@ -49,7 +76,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Timed samples of all candidates.
     pub samples: usize,
-    /// Timed samples of the chosen one, each paired with one of the default.
+    /// Neighbouring runs of the chosen candidate and the default that the difference rests on.
     pub pairs: usize,
     /// Time of the chosen one relative to the default's, less one: −0.3 is 30% faster.
     pub difference: f64,
@@ -61,14 +88,18 @@ pub struct Outcome {
     pub default_ns: u64,
     /// The runner-up and how much slower it is than the chosen one, where there is one.
     pub runner_up: Option<(usize, f64)>,
+    /// Every candidate that was timed.
+    pub timings: Vec<Timing>,
     /// Candidates that failed or gave other results, with the reason.
     pub rejected: Vec<(usize, String)>,
 }
 
-/// Normal quantiles: of the reported interval (95%), and of the much stricter one for calling something the winner, because
-/// many candidates and many processes each have a chance to be wrong.
-const Z: f64 = 1.96;
-const Z_WINNER: f64 = 3.5;
+/// Normal quantiles: of the reported interval (95%, and a little wider because neighbouring runs are not quite independent), and of the stricter one for calling something the winner, which may be wrong in
+/// fewer than one of a hundred campaigns.
+const Z: f64 = 2.2;
+const Z_WINNER: f64 = 2.8;
+/// An interval that is wider than this on each side, and holds zero, tells nothing.
+const NOISY: f64 = 0.04;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
 /// Times a candidate is measured until two samples agree.
@@ -78,7 +109,9 @@ const ATTEMPTS: usize = 5;
 ///
 /// It has no clock and runs nothing: it says what to do next and is told what came of it. Candidates are numbered in their
 /// fixed order and 0 is the default, which stays to the end. All that are still in the race are measured once per round, so
-/// that drift of the device reaches all of them alike; after some rounds the best third stays.
+/// that drift of the device reaches all of them alike; after some rounds the best third stays. Whoever is fastest of many was
+/// lucky, too, so that what chose it can't say how fast it is: in the end it runs a fixed number of times beside the default, and
+/// only those runs count for the verdict and the interval.
 ///
 /// ```
 /// use vyre_driver::tuner::{Campaign, Plan, Step, Verdict};
@@ -105,14 +138,24 @@ pub struct Campaign {
     round: usize,
     rounds_left: usize,
     stage: Stage,
+    /// The round in which certifying began, and how many pairs it takes.
+    certify: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Debug)]
 struct Racer {
     checked: bool,
     rejected: Option<String>,
-    /// Round and logarithm of the time.
-    samples: Vec<(usize, f64)>,
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    round: usize,
+    /// How many were taken before it.
+    number: usize,
+    /// Logarithm of the time.
+    time: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +164,8 @@ enum Stage {
     Race,
     Repeat,
     Final,
+    /// Pairs of the chosen candidate and the default.
+    Certify,
     Done,
 }
 
@@ -136,6 +181,7 @@ impl Campaign {
             queue: Vec::new(),
             round: 0,
             stage: Stage::Check,
+            certify: None,
         };
         campaign.queue = campaign.active.iter().rev().copied().collect();
         campaign
@@ -166,8 +212,8 @@ impl Campaign {
 
     /// The candidate took so long.
     pub fn observe(&mut self, candidate: usize, ns: u64) {
-        let round = self.round;
-        self.racers[candidate].samples.push((round, (ns.max(1) as f64).ln()));
+        let sample = Sample { round: self.round, number: self.samples(), time: (ns.max(1) as f64).ln() };
+        self.racers[candidate].samples.push(sample);
         self.finish(candidate);
     }
 
@@ -199,8 +245,17 @@ impl Campaign {
         self.racers[0].rejected.as_deref()
     }
 
+    /// Most samples before certifying begins.
     fn budget(&self) -> usize {
-        (self.plan.samples_per_candidate * self.racers.len()).max(64)
+        self.plan.most_samples(self.racers.len()) - 2 * self.plan.pairs
+    }
+
+    /// Ends the search with what is known, because the time is over: the fastest so far is certified if it has been compared at all.
+    pub fn hurry(&mut self) {
+        if matches!(self.stage, Stage::Race | Stage::Repeat | Stage::Final) {
+            self.queue.clear();
+            self.begin_to_certify();
+        }
     }
 
     fn finish(&mut self, candidate: usize) {
@@ -214,7 +269,7 @@ impl Campaign {
     fn advance(&mut self) {
         match self.stage {
             Stage::Check => self.stage = Stage::Race,
-            Stage::Race | Stage::Final => {
+            Stage::Race | Stage::Final | Stage::Certify => {
                 self.round += 1;
                 self.rounds_left = self.rounds_left.saturating_sub(1);
             }
@@ -231,12 +286,29 @@ impl Campaign {
             }
             return;
         }
-        if self.stage == Stage::Final {
-            if self.samples() + self.active.len() > self.budget() || self.settled() {
+        if let Some((began, pairs)) = self.certify {
+            let done = self.round - began;
+            if done < pairs {
+                self.pair_up();
+            } else if pairs == self.plan.pairs && self.is_open() {
+                // Once more as many; looking again and again would find a winner in anything.
+                self.certify = Some((began, 2 * pairs));
+                self.pair_up();
+            } else {
                 self.stage = Stage::Done;
-                return;
             }
-        } else if self.rounds_left == 0 {
+            return;
+        }
+        if self.stage == Stage::Final {
+            self.queue = self.contenders();
+            if self.samples() + self.queue.len() > self.budget() || self.queue.len() < 2 {
+                self.begin_to_certify();
+            } else if self.round.is_multiple_of(2) {
+                self.queue.reverse();
+            }
+            return;
+        }
+        if self.rounds_left == 0 {
             self.stage = Stage::Repeat;
             let doubtful: Vec<usize> = self.active.iter().rev().copied().filter(|&c| self.doubtful(c)).collect();
             if !doubtful.is_empty() {
@@ -256,9 +328,68 @@ impl Campaign {
     fn doubtful(&self, candidate: usize) -> bool {
         let samples = &self.racers[candidate].samples;
         let agree = |a: f64, b: f64| (a - b).abs() < SUSPICIOUS;
-        let mut times: Vec<f64> = samples.iter().map(|(_, time)| *time).collect();
+        let mut times: Vec<f64> = samples.iter().map(|sample| sample.time).collect();
         times.sort_by(f64::total_cmp);
         samples.len() < ATTEMPTS && times.len() > 1 && !agree(times[0], times[1])
+    }
+
+    /// The search is over: the choice runs beside the default.
+    fn begin_to_certify(&mut self) {
+        let chosen = self.choose();
+        if chosen == 0 {
+            self.stage = Stage::Done;
+            return;
+        }
+        self.stage = Stage::Certify;
+        self.active = vec![0, chosen];
+        self.certify = Some((self.round, self.plan.pairs));
+        self.pair_up();
+    }
+
+    /// The next pair, in turned order each time, so that a drift favours nobody.
+    fn pair_up(&mut self) {
+        self.queue = self.active.clone();
+        if self.round.is_multiple_of(2) {
+            self.queue.reverse();
+        }
+    }
+
+    /// The earliest of those that are as good as the fastest.
+    fn choose(&self) -> usize {
+        let means = self.means();
+        let best = self.best(&means);
+        let slower = |other: usize| {
+            let pairs = self.slower(best, other, Z, 0);
+            if pairs.is_known() { pairs.middle } else { means[other] - means[best] }
+        };
+        self.active.iter().copied().find(|&other| other == best || slower(other) <= self.plan.near).unwrap_or(0)
+    }
+
+    /// How much slower the default is than the choice, from the runs that certify it.
+    fn certified(&self, z: f64) -> Option<(usize, Interval)> {
+        let (began, _) = self.certify?;
+        let chosen = *self.active.last()?;
+        Some((chosen, self.slower(chosen, 0, z, began)))
+    }
+
+    /// The choice is faster than the default beyond doubt: by the ranks of the differences, or by their signs alone, which stalls
+    /// hardly change.
+    fn is_winner(&self) -> bool {
+        let (Some((chosen, strict)), Some((began, _))) = (self.certified(Z_WINNER), self.certify) else { return false };
+        let margin = self.plan.margin;
+        strict.low > margin || stats::surely_above(&self.pairs(chosen, 0, began), margin)
+    }
+
+    /// More pairs may change the verdict: the choice looks faster, but not beyond doubt, or anything is possible.
+    fn is_open(&self) -> bool {
+        let Some((_, gap)) = self.certified(Z) else { return false };
+        !self.is_winner() && (gap.middle > 2.0 * self.plan.margin || self.is_unclear())
+    }
+
+    /// The interval is too wide to say anything.
+    fn is_unclear(&self) -> bool {
+        let Some((_, gap)) = self.certified(Z) else { return false };
+        gap.half() > NOISY && gap.high > self.plan.margin
     }
 
     fn shrink(&mut self) {
@@ -280,46 +411,32 @@ impl Campaign {
         }
     }
 
-    /// Typical log time of every candidate without the drift of the rounds; infinite where there is none.
+    /// Typical log time of every candidate without the drift of the device; infinite where there is none.
     fn means(&self) -> Vec<f64> {
-        let rounds = self.round + 1;
-        let mut drift = vec![0.0; rounds];
-        let mut means = vec![f64::INFINITY; self.racers.len()];
-        for _ in 0..3 {
-            for (mean, racer) in means.iter_mut().zip(&self.racers) {
-                let mut times: Vec<f64> = racer.samples.iter().map(|(round, time)| time - drift[*round]).collect();
-                if !times.is_empty() {
-                    *mean = stats::low_mean(&mut times);
-                }
-            }
-            let mut rests = vec![Vec::new(); rounds];
-            for (mean, racer) in means.iter().zip(&self.racers) {
-                for (round, time) in &racer.samples {
-                    rests[*round].push(time - mean);
-                }
-            }
-            for round in 0..rounds {
-                // A round of few says more about their noise than about the device.
-                drift[round] = match rests[round].len() {
-                    0..=2 if round > 0 => drift[round - 1],
-                    0..=2 => 0.0,
-                    _ => stats::median(&mut rests[round]),
-                };
+        let mut samples = vec![(0, 0.0); self.samples()];
+        for (candidate, racer) in self.racers.iter().enumerate() {
+            for sample in &racer.samples {
+                samples[sample.number] = (candidate, sample.time);
             }
         }
-        means
+        stats::without_drift(&samples, self.racers.len()).0
     }
 
-    /// How much slower `other` is than `best`, from the rounds that both ran in.
-    fn slower(&self, best: usize, other: usize, z: f64) -> Interval {
+    /// How much slower `other` is than `best`, from the rounds from `since` on that both ran in.
+    fn slower(&self, best: usize, other: usize, z: f64, since: usize) -> Interval {
+        stats::paired(&self.pairs(best, other, since), z)
+    }
+
+    /// How much slower `other` was than `best` in each round from `since` on that both ran in.
+    fn pairs(&self, best: usize, other: usize, since: usize) -> Vec<f64> {
         let theirs = &self.racers[other].samples;
         let mut pairs: Vec<f64> = Vec::new();
-        for (round, time) in &self.racers[best].samples {
-            if let Some((_, theirs)) = theirs.iter().find(|(other, _)| other == round) {
-                pairs.push(theirs - time);
+        for ours in self.racers[best].samples.iter().filter(|sample| sample.round >= since) {
+            if let Some(theirs) = theirs.iter().find(|theirs| theirs.round == ours.round) {
+                pairs.push(theirs.time - ours.time);
             }
         }
-        stats::paired(&mut pairs, z)
+        pairs
     }
 
     fn best(&self, means: &[f64]) -> usize {
@@ -327,56 +444,59 @@ impl Campaign {
         self.active.iter().copied().min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap_or(0)
     }
 
-    /// More rounds would change nothing: every finalist is clearly slower than the best, or clearly as fast.
-    fn settled(&self) -> bool {
+    /// The finalists that more rounds may tell apart: the best, and those that are neither clearly further from it than `near` nor
+    /// clearly as good.
+    fn contenders(&self) -> Vec<usize> {
         let best = self.best(&self.means());
-        self.active.iter().filter(|&&other| other != best).all(|&other| {
-            let strict = self.slower(best, other, Z_WINNER);
-            strict.low() > self.plan.margin || strict.half < 2.0 * self.plan.margin
-        })
+        let near = self.plan.near;
+        let is_open = |other: usize| {
+            let gap = self.slower(best, other, Z, 0);
+            gap.low <= near && gap.high >= near
+        };
+        self.active.iter().copied().filter(|&other| other == best || is_open(other)).collect()
     }
 
     fn judge(&self) -> Outcome {
         let means = self.means();
-        let best = self.best(&means);
-        // Indistinguishable from the best, in fixed order.
-        let tied: Vec<usize> = self
-            .active
-            .iter()
-            .copied()
-            .filter(|&other| other == best || self.slower(best, other, Z).low() <= 0.0)
-            .collect();
-        let slower_than_default = |candidate: usize| candidate != 0 && self.slower(0, candidate, Z).low() > 0.0;
-        let chosen = tied.iter().copied().find(|&candidate| !slower_than_default(candidate)).unwrap_or(0);
-        let verdict = if chosen == best && tied.len() == 1 && self.clearly_fastest(best, &means) {
-            Verdict::Winner
-        } else {
-            Verdict::Tie
-        };
-        let gap = self.slower(chosen, 0, Z);
         let relative = |log: f64| (-log).exp() - 1.0;
-        let (difference, interval) = if chosen == 0 {
-            (0.0, [0.0, 0.0])
-        } else {
-            (relative(gap.middle), [relative(gap.high()), relative(gap.low())])
-        };
-        let runner_up = self
-            .active
-            .iter()
-            .copied()
-            .filter(|&other| other != chosen)
+        let (mut chosen, mut verdict, mut difference, mut interval, mut pairs) = (0, Verdict::Tie, 0.0, [0.0; 2], 0);
+        if let Some((candidate, gap)) = self.certified(Z) {
+            pairs = self.certify.map_or(0, |(began, _)| self.round - began);
+            if self.is_winner() {
+                (chosen, verdict) = (candidate, Verdict::Winner);
+                (difference, interval) = (relative(gap.middle), [relative(gap.high), relative(gap.low)]);
+            } else if self.is_unclear() {
+                verdict = Verdict::Noisy;
+            }
+        } else if self.is_lost_in_noise(&means) {
+            verdict = Verdict::Noisy;
+        }
+        let other = |candidate: usize| candidate != chosen && self.racers[candidate].rejected.is_none();
+        let runner_up = (0..self.racers.len())
+            .filter(|&candidate| other(candidate) && means[candidate].is_finite())
             .min_by(|&a, &b| means[a].total_cmp(&means[b]))
             .map(|other| (other, (means[other] - means[chosen]).exp() - 1.0));
+        let timing = |candidate: usize| {
+            let gap = self.slower(candidate, 0, Z, 0);
+            let known = candidate != 0 && gap.is_known();
+            Timing {
+                candidate,
+                ns: means[candidate].exp().round() as u64,
+                samples: self.racers[candidate].samples.len(),
+                interval: known.then(|| [relative(gap.high), relative(gap.low)]),
+            }
+        };
         Outcome {
             chosen,
             verdict,
             samples: self.samples(),
-            pairs: self.racers[chosen].samples.len(),
+            pairs,
             difference,
             interval,
             chosen_ns: means[chosen].exp().round() as u64,
             default_ns: means[0].exp().round() as u64,
             runner_up,
+            timings: (0..self.racers.len()).filter(|&c| means[c].is_finite()).map(timing).collect(),
             rejected: self
                 .racers
                 .iter()
@@ -386,22 +506,11 @@ impl Campaign {
         }
     }
 
-    /// Beyond all doubt that noise can cause, also against those that were dropped after few samples.
-    fn clearly_fastest(&self, best: usize, means: &[f64]) -> bool {
-        let finalists = self.active.iter().filter(|&&other| other != best);
-        if finalists.into_iter().any(|&other| self.slower(best, other, Z_WINNER).low() < self.plan.margin) {
-            return false;
-        }
-        let mut rests: Vec<f64> = Vec::new();
-        for (mean, racer) in means.iter().zip(&self.racers) {
-            rests.extend(racer.samples.iter().map(|(_, time)| time - mean));
-        }
-        let deviation = stats::robust_deviation(&mut rests);
-        let dropped = (0..self.racers.len())
-            .filter(|other| !self.active.contains(other) && self.racers[*other].rejected.is_none());
-        dropped.into_iter().all(|other| {
-            let doubt = Z_WINNER * deviation / (self.racers[other].samples.len() as f64).sqrt();
-            means[other] - means[best] > doubt + self.plan.margin
-        })
+    /// The default looks like the fastest, but so might anything.
+    fn is_lost_in_noise(&self, means: &[f64]) -> bool {
+        let others = self.active.iter().copied().filter(|&other| other != 0);
+        let Some(next) = others.min_by(|&a, &b| means[a].total_cmp(&means[b])) else { return false };
+        let gap = self.slower(next, 0, Z, 0);
+        gap.is_known() && gap.half() > 2.0 * NOISY && gap.high > self.plan.margin
     }
 }

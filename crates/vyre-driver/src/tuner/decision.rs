@@ -1,28 +1,74 @@
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
 use serde::{Deserialize, Serialize};
-use vyre_foundation::ir::Program;
-use vyre_spec::{Diagnostic, codes};
 
-use super::cache::adapter_file;
 use super::{Candidate, Candidates, Outcome, Verdict};
-use crate::pipeline::PipelineFeatureFlags;
-use crate::specialization::SpecMap;
-use crate::table_file::TableFile;
 
-static FILE: TableFile = TableFile {
-    what: "table of tuning decisions",
-    unreadable: &codes::tuner::FILE_UNREADABLE,
-    too_large: &codes::tuner::FILE_TOO_LARGE,
-    invalid: &codes::tuner::FILE_INVALID,
-    entry: &codes::tuner::DECISION_ENTRY,
-    unwritable: &codes::tuner::FILE_UNWRITABLE,
-};
+/// What a decision is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subject {
+    /// The program's name, for people.
+    pub program: String,
+    /// What all sizes of the program under one configuration share, see [`family`](super::family).
+    pub family: String,
+    /// The kernel's own launch.
+    pub own: [u32; 3],
+    /// The most workgroups of the kernel's own shape that it holds for.
+    pub grid: [u32; 3],
+    /// Results are proven to be those of the kernel's own launch. Where they only agreed when it was measured, the decision holds
+    /// for launches of exactly this size, and only when its owner has pinned it.
+    pub proven: bool,
+}
+
+/// One launch that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timed {
+    /// How it was launched.
+    #[serde(flatten)]
+    pub candidate: Candidate,
+    /// Typical time.
+    pub ns: u64,
+    /// Timed samples.
+    pub samples: usize,
+    /// Interval of its time relative to the kernel's own, less one, at 95%; absent where it was dropped after few samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
+/// Where a decision was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// By a campaign, on request.
+    #[default]
+    Tuned,
+    /// From real runs.
+    Learnt,
+    /// By its owner, who has written it down or pinned it.
+    Owner,
+}
+
+/// Who measured, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// How the decision came about.
+    pub source: Source,
+    /// The device's name.
+    pub device: String,
+    /// The driver's name and version.
+    pub driver: String,
+    /// The build of driver and compiler; a decision of another build is a first guess and is measured again.
+    pub build: String,
+    /// Seconds since 1970.
+    pub at: u64,
+}
 
 /// What a decision rests on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Evidence {
+    /// How the decision came about.
+    #[serde(default)]
+    pub source: Source,
     /// How many candidates there were.
     pub candidates: usize,
     /// Timed samples of all of them.
@@ -41,37 +87,96 @@ pub struct Evidence {
     pub device: String,
     /// The driver's name and version.
     pub driver: String,
+    /// The build of driver and compiler that was measured.
+    #[serde(default)]
+    pub build: String,
     /// When it was measured, in seconds since 1970.
     pub measured_at: u64,
+    /// What was known before anything was measured, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<String>,
+    /// The fastest of the others, fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timings: Vec<Timed>,
     /// Candidates that failed or gave other results than the default, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<String>,
 }
 
+impl Evidence {
+    /// How much it counts against other evidence: more samples count more, and a half for each quarter of a year that it is older.
+    pub fn weight(&self, newest: u64) -> f64 {
+        const HALF_LIFE: f64 = 90.0 * 86_400.0;
+        let age = newest.saturating_sub(self.measured_at) as f64;
+        (self.samples as f64 + 1.0) * (-age / HALF_LIFE * std::f64::consts::LN_2).exp()
+    }
+}
+
 /// How to launch a program, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// The winner, or the earliest of those that tie.
+    /// The winner, or the kernel's own launch where nothing is clearly faster.
     pub verdict: Verdict,
+    /// Its owner wants exactly this: it is never measured again, evicted or replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
     /// How to launch.
     #[serde(flatten)]
     pub candidate: Candidate,
+    /// What it is about.
+    pub subject: Subject,
     /// What was measured.
+    pub evidence: Evidence,
+    /// Other launches that others decided for, where the evidence disagrees.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<Rival>,
+}
+
+/// What someone else decided for the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rival {
+    /// How sure they were.
+    pub verdict: Verdict,
+    /// How they launch.
+    #[serde(flatten)]
+    pub candidate: Candidate,
+    /// What they measured.
     pub evidence: Evidence,
 }
 
+/// Most timings and rejections that are kept with a decision, and most rivals.
+const MOST_TIMINGS: usize = 12;
+const MOST_REJECTED: usize = 8;
+const MOST_RIVALS: usize = 3;
+/// Reasons are cut after so many characters.
+const LONGEST_REASON: usize = 300;
+
 impl Decision {
     /// The decision that a campaign's outcome stands for.
-    pub fn new(candidates: &Candidates, outcome: &Outcome, device: &str, driver: &str, measured_at: u64) -> Self {
+    pub fn new(subject: Subject, candidates: &Candidates, outcome: &Outcome, measured: Measured) -> Self {
         let rejected = |(index, reason): &(usize, String)| {
-            let candidate = &candidates.list[*index];
-            let constants: Vec<_> = candidate.specialization.iter().map(|(name, v)| format!(" {name}={v:?}")).collect();
-            format!("{:?}{}: {reason}", candidate.workgroup_size, constants.concat())
+            let reason: String = reason.chars().take(LONGEST_REASON).collect();
+            format!("{}: {reason}", candidates.list[*index])
         };
+        let mut timings: Vec<Timed> = outcome
+            .timings
+            .iter()
+            .map(|timing| Timed {
+                candidate: candidates.list[timing.candidate].clone(),
+                ns: timing.ns,
+                samples: timing.samples,
+                interval: timing.interval,
+            })
+            .collect();
+        timings.sort_by_key(|timed| timed.ns);
+        timings.truncate(MOST_TIMINGS);
         Decision {
             verdict: outcome.verdict,
+            pinned: false,
             candidate: candidates.list[outcome.chosen].clone(),
+            subject,
             evidence: Evidence {
+                source: measured.source,
                 candidates: candidates.list.len(),
                 samples: outcome.samples,
                 pairs: outcome.pairs,
@@ -79,150 +184,54 @@ impl Decision {
                 interval: outcome.interval,
                 chosen_ns: outcome.chosen_ns,
                 default_ns: outcome.default_ns,
-                device: device.to_owned(),
-                driver: driver.to_owned(),
-                measured_at,
-                rejected: outcome.rejected.iter().map(rejected).collect(),
+                device: measured.device,
+                driver: measured.driver,
+                build: measured.build,
+                measured_at: measured.at,
+                prior: candidates.prior.clone(),
+                timings,
+                rejected: outcome.rejected.iter().take(MOST_REJECTED).map(rejected).collect(),
             },
-        }
-    }
-}
-
-/// Where a decision is kept. The first half names what the decision is about and must match; the second half names the
-/// circumstances it was measured in, and a decision from other circumstances is still a good first guess.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DecisionKey {
-    correctness: String,
-    performance: String,
-}
-
-impl DecisionKey {
-    /// `fixed` are the specialization values that the caller asks for and that are not tuned. `circumstances` are pairs of a
-    /// name and a value: driver, clocks, power cap, sizes.
-    pub fn new(
-        program: &Program,
-        fixed: &SpecMap,
-        features: PipelineFeatureFlags,
-        circumstances: &[(&str, &str)],
-    ) -> Self {
-        let mut correctness = blake3::Hasher::new_derive_key("vyre tuner decision key v1");
-        correctness.update(&program.fingerprint());
-        correctness.update(&fixed.digest());
-        correctness.update(&features.bits().to_le_bytes());
-        let mut performance = blake3::Hasher::new_derive_key("vyre tuner circumstances v1");
-        let mut sorted = circumstances.to_vec();
-        sorted.sort_unstable();
-        for part in sorted.iter().flat_map(|(name, value)| [name, value]) {
-            // Lengths keep neighbours apart.
-            performance.update(&(part.len() as u64).to_le_bytes());
-            performance.update(part.as_bytes());
-        }
-        DecisionKey {
-            correctness: correctness.finalize().to_hex().to_string(),
-            performance: performance.finalize().to_hex()[..32].to_owned(),
+            rivals: Vec::new(),
         }
     }
 
-    /// The key as text: `v1-`, 64 hex digits, `-`, 32 hex digits.
-    pub fn to_text(&self) -> String {
-        format!("v1-{}-{}", self.correctness, self.performance)
-    }
-}
-
-/// What the table knows about a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Known<'a> {
-    /// Decided in these very circumstances.
-    Same(&'a Decision),
-    /// Decided in other circumstances: a warm start that is to be checked again with [`Campaign::recheck`](super::Campaign::recheck).
-    Other(&'a Decision),
-    /// Never decided.
-    Nothing,
-}
-
-/// Decisions with their evidence, for one adapter.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DecisionTable {
-    entries: BTreeMap<String, Decision>,
-}
-
-impl DecisionTable {
-    /// `$XDG_CACHE_HOME/vyre/tuner/evidence/<adapter_fp>.toml`, safe for every string as the tuner's own file is.
-    pub fn path_for_adapter(adapter_fp: impl AsRef<str>) -> PathBuf {
-        adapter_file(&["tuner", "evidence"], adapter_fp.as_ref())
+    /// A launch that nothing was measured for.
+    pub fn written(subject: Subject, candidate: Candidate) -> Self {
+        let evidence = Evidence { source: Source::Owner, candidates: 1, ..Evidence::default() };
+        Decision { verdict: Verdict::Tie, pinned: false, candidate, subject, evidence, rivals: Vec::new() }
     }
 
-    /// What is known about a key. Of several decisions from other circumstances it is the latest.
-    pub fn find(&self, key: &DecisionKey) -> Known<'_> {
-        if let Some(decision) = self.entries.get(&key.to_text()) {
-            return Known::Same(decision);
-        }
-        let prefix = format!("v1-{}-", key.correctness);
-        let others = self.entries.range(prefix.clone()..).take_while(|(text, _)| text.starts_with(&prefix));
-        match others.map(|(_, decision)| decision).max_by_key(|decision| decision.evidence.measured_at) {
-            Some(decision) => Known::Other(decision),
-            None => Known::Nothing,
-        }
-    }
-
-    /// Keeps a decision.
-    pub fn insert(&mut self, key: &DecisionKey, decision: Decision) {
-        self.entries.insert(key.to_text(), decision);
-    }
-
-    /// Every decision with its key as text.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        self.entries.iter().map(|(key, decision)| (key.as_str(), decision))
-    }
-
-    /// Reads a file, by the rules of [`TunerCache::load`](super::TunerCache::load).
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostic> {
-        let path = path.as_ref();
-        decode(path, FILE.read_toml(path)?)
-    }
-
-    /// Reads the text of a file, which `name` stands for in problems.
-    pub fn from_text(name: impl AsRef<Path>, text: &str) -> Result<Self, Diagnostic> {
-        let name = name.as_ref();
-        decode(name, FILE.parse(name, text)?)
-    }
-
-    /// Adds the decisions to the file, atomically. Where another process decided the same, the later decision
-    /// stays.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
-        FILE.update(path.as_ref(), |path, present| {
-            let mut merged = match present {
-                Some(text) => decode(path, FILE.parse(path, &text)?)?,
-                None => DecisionTable::default(),
-            };
-            for (key, decision) in &self.entries {
-                let older = |present: &Decision| present.evidence.measured_at <= decision.evidence.measured_at;
-                if merged.entries.get(key).is_none_or(older) {
-                    merged.entries.insert(key.clone(), decision.clone());
-                }
+    /// Takes in what someone else decided for the same: the better evidence decides, and where the two disagree the other is kept
+    /// beside it. Taking in the same twice changes nothing, and the order does not matter.
+    pub(crate) fn merge(&mut self, other: Decision) {
+        if self.pinned || other.pinned {
+            if !self.pinned {
+                *self = other;
             }
-            toml::to_string(&merged.entries)
-                .map_err(|error| FILE.problem(FILE.unwritable, path, &format!("can't be written: {error}")))
-        })
-    }
-}
-
-fn decode(path: &Path, table: toml::Table) -> Result<DecisionTable, Diagnostic> {
-    let mut entries = BTreeMap::new();
-    let mut bad = Vec::new();
-    for (key, value) in table {
-        match value.try_into::<Decision>() {
-            Ok(decision) if decision.candidate.workgroup_size.contains(&0) => {
-                bad.push((key, "has a workgroup size of zero".to_owned()));
-            }
-            Ok(decision) => {
-                entries.insert(key, decision);
-            }
-            Err(error) => bad.push((key, format!("can't be read: {}", error.message()))),
+            return;
         }
-    }
-    match FILE.bad_entries(path, &bad) {
-        Some(diagnostic) => Err(diagnostic),
-        None => Ok(DecisionTable { entries }),
+        let voice = |decision: &Decision| Rival {
+            verdict: decision.verdict,
+            candidate: decision.candidate.clone(),
+            evidence: decision.evidence.clone(),
+        };
+        let mut voices = vec![voice(self), voice(&other)];
+        voices.append(&mut self.rivals);
+        voices.extend(other.rivals);
+        let newest = voices.iter().map(|voice| voice.evidence.measured_at).max().unwrap_or(0);
+        // The heaviest first, and what is equally heavy in a fixed order.
+        voices.sort_by(|a, b| {
+            let (left, right) = (a.evidence.weight(newest), b.evidence.weight(newest));
+            right.total_cmp(&left).then_with(|| a.candidate.to_string().cmp(&b.candidate.to_string()))
+        });
+        for voice in voices {
+            if self.rivals.iter().all(|known| known.candidate != voice.candidate) {
+                self.rivals.push(voice);
+            }
+        }
+        self.rivals.truncate(MOST_RIVALS + 1);
+        let first = self.rivals.remove(0);
+        (self.verdict, self.candidate, self.evidence) = (first.verdict, first.candidate, first.evidence);
     }
 }

@@ -3,6 +3,8 @@ use std::fmt;
 
 use vyre_foundation::ir::Program;
 
+use crate::DispatchConfig;
+
 /// What is known of a dispatch before it runs and changes which launch is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StaticProgramShape {
@@ -18,6 +20,18 @@ impl StaticProgramShape {
     /// The shape of a program's dispatch with so many workgroups and bytes of results.
     pub fn new(program: &Program, workgroup_count: Option<[u32; 3]>, output_bytes: u64) -> Self {
         StaticProgramShape { workgroup_size: program.workgroup_size(), workgroup_count, output_bytes }
+    }
+
+    /// The class of sizes that this one belongs to, by its largest member: what is decided for one size of a class holds for the
+    /// others, which differ by less than a factor of two along every axis.
+    #[must_use]
+    pub fn class(self) -> Self {
+        let up = |count: u32| count.checked_next_power_of_two().unwrap_or(u32::MAX);
+        StaticProgramShape {
+            workgroup_count: self.workgroup_count.map(|count| count.map(up)),
+            output_bytes: self.output_bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
+            ..self
+        }
     }
 }
 
@@ -44,10 +58,48 @@ impl TunerProgramKey {
         TunerProgramKey(format!("v1-{}", hasher.finalize().to_hex()))
     }
 
+    /// The key of a dispatch under a configuration: [`TunerProgramKey::from_program`] where the configuration leaves the program as
+    /// it is. Other constants, another profile or a tolerance for floats are other decisions: what agreed within a tolerance must
+    /// never be used where results are to be exact.
+    pub fn of_dispatch(program: &Program, shape: impl Borrow<StaticProgramShape>, config: &DispatchConfig) -> Self {
+        let plain = TunerProgramKey::from_program(program, shape);
+        match policy(config) {
+            None => plain,
+            Some(policy) => {
+                let mut hasher = blake3::Hasher::new_derive_key("vyre tuner dispatch key v1");
+                hasher.update(plain.0.as_bytes());
+                hasher.update(&policy);
+                TunerProgramKey(format!("v1-{}", hasher.finalize().to_hex()))
+            }
+        }
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// What all sizes of a program under a configuration share, in 32 hex digits: a decision for one is a first guess for the others.
+pub fn family(program: &Program, config: &DispatchConfig) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("vyre tuner family v1");
+    hasher.update(&program.fingerprint());
+    hasher.update(&policy(config).unwrap_or_default());
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// What of a configuration changes results or code; `None` where it changes nothing.
+fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
+    if config.specialization.is_empty() && config.ulp_budget.is_none() && config.profile.is_none() {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("vyre tuner policy v1");
+    hasher.update(&config.specialization.digest());
+    hasher.update(&[u8::from(config.ulp_budget.is_some()), config.ulp_budget.unwrap_or(0)]);
+    let profile = config.profile.as_deref();
+    hasher.update(&[u8::from(profile.is_some())]);
+    hasher.update(profile.unwrap_or_default().as_bytes());
+    Some(*hasher.finalize().as_bytes())
 }
 
 impl AsRef<str> for TunerProgramKey {

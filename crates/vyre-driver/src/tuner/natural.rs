@@ -123,18 +123,6 @@ impl NaturalGradientPolicy {
     }
 }
 
-/// Solves `(F + damping·I) x = gradient` where `F = diag(π) − π πᵀ` is the Fisher matrix of the softmax policy π itself, by the
-/// formula of Sherman and Morrison: linear in the number of candidates, and no matrix is built.
-pub(super) fn natural_step(policy: &[f64], gradient: &[f64], damping: f64) -> Vec<f64> {
-    let scaled = |values: &[f64]| -> Vec<f64> {
-        values.iter().zip(policy).map(|(value, weight)| value / (weight + damping)).collect()
-    };
-    let dot = |values: &[f64]| -> f64 { values.iter().zip(policy).map(|(value, weight)| value * weight).sum() };
-    let (direct, around) = (scaled(gradient), scaled(policy));
-    let factor = dot(&direct) / (1.0 - dot(&around)).max(f64::MIN_POSITIVE);
-    direct.iter().zip(&around).map(|(direct, around)| direct + factor * around).collect()
-}
-
 /// Weights are rounded down, and what is missing to one is given out singly, fastest first: every weight is within one unit
 /// of the exact softmax, and a faster candidate never weighs less than a slower one.
 fn softmax_q16(elapsed: &[u64], best: u64, temperature: u64) -> Vec<u32> {
@@ -159,25 +147,4 @@ fn softmax_q16(elapsed: &[u64], best: u64, temperature: u64) -> Vec<u32> {
 fn dot_q16(row: &[u32], weights: &[u32]) -> u32 {
     let sum: u128 = row.iter().zip(weights).map(|(&cell, &weight)| u128::from(cell) * u128::from(weight)).sum();
     u32::try_from(sum >> 16).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::natural_step;
-
-    #[test]
-    fn the_step_solves_the_damped_fisher_system() {
-        let policy = [0.7, 0.2, 0.0999, 0.0001];
-        let gradient = [0.3, -0.2, -0.15, 0.05];
-        let damping = 1e-3;
-        let step = natural_step(&policy, &gradient, damping);
-        for row in 0..4 {
-            let mut sum = damping * step[row];
-            for column in 0..4 {
-                let diagonal = if row == column { policy[row] } else { 0.0 };
-                sum += (diagonal - policy[row] * policy[column]) * step[column];
-            }
-            assert!((sum - gradient[row]).abs() < 1e-9, "row {row}: {sum} is not {}", gradient[row]);
-        }
-    }
 }

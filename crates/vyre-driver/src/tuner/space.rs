@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::specialization::{SpecMap, SpecValue};
@@ -27,6 +29,50 @@ pub struct Candidates {
     /// For each candidate its position along every axis of the space, so that what is learnt about one says something about
     /// its neighbours.
     pub places: Vec<Vec<u32>>,
+    /// The candidate to try first, and in words what that is known from.
+    pub first: Option<usize>,
+    /// See `first`.
+    pub prior: Option<String>,
+}
+
+impl Candidates {
+    /// Keeps those for which it is so; the default stays.
+    pub fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
+        let kept: Vec<bool> = self.list.iter().enumerate().map(|(at, candidate)| at == 0 || keep(candidate)).collect();
+        self.first = self.first.filter(|&at| kept[at]).map(|at| kept[..at].iter().filter(|kept| **kept).count());
+        let mut flags = kept.iter();
+        self.list.retain(|_| *flags.next().unwrap_or(&false));
+        let mut flags = kept.iter();
+        self.places.retain(|_| *flags.next().unwrap_or(&false));
+    }
+
+    /// Begins with a candidate, if it is one of them and not the default, for the reason that is given in words.
+    pub fn begin_with(&mut self, candidate: &Candidate, why: impl Into<String>) {
+        self.first = self.list.iter().position(|known| known == candidate).filter(|&at| at > 0);
+        self.prior = self.first.map(|_| why.into());
+    }
+}
+
+/// `16 x 16, tile = 8`.
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.workgroup_size;
+        match [y, z] {
+            [1, 1] => write!(f, "{x}")?,
+            [_, 1] => write!(f, "{x} x {y}")?,
+            _ => write!(f, "{x} x {y} x {z}")?,
+        }
+        for (name, value) in self.specialization.iter() {
+            match value {
+                SpecValue::U32(value) => write!(f, ", {name} = {value}")?,
+                SpecValue::I32(value) => write!(f, ", {name} = {value}")?,
+                SpecValue::F32(value) => write!(f, ", {name} = {value}")?,
+                SpecValue::Bool(value) => write!(f, ", {name} = {value}")?,
+                other => write!(f, ", {name} = {other:?}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Space {
@@ -92,6 +138,31 @@ impl Space {
         self
     }
 
+    /// The shapes that were added.
+    pub fn shapes(&self) -> &[[u32; 3]] {
+        &self.shapes
+    }
+
+    /// Every combination of the constants' values, at most so many, and where each stands along every constant. Without constants it is
+    /// the one without values.
+    pub fn constants(&self, most: usize) -> Vec<(SpecMap, Vec<u32>)> {
+        let mut all = vec![(SpecMap::new(), Vec::new())];
+        for (name, values) in &self.constants {
+            let mut longer = Vec::new();
+            for (map, at) in &all {
+                for (position, value) in values.iter().enumerate() {
+                    let (mut map, mut at): (SpecMap, Vec<u32>) = (map.clone(), at.clone());
+                    map.insert(name.clone(), value.clone());
+                    at.push(position as u32);
+                    longer.push((map, at));
+                }
+            }
+            longer.truncate(most.max(1));
+            all = longer;
+        }
+        all
+    }
+
     /// Every combination that fits the device, after the default, which is always one of them. At most `most`.
     pub fn candidates(&self, default: Candidate, max_invocations: u32, most: usize) -> Candidates {
         let fits = |shape: &[u32; 3]| {
@@ -136,7 +207,7 @@ impl Space {
             // The default is no point of the space; the first values of its constants are as good a guess as any.
             places[0] = place(&list[0].workgroup_size, &vec![0; self.constants.len()]);
         }
-        Candidates { list, places }
+        Candidates { list, places, first: None, prior: None }
     }
 }
 

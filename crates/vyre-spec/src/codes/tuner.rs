@@ -19,7 +19,28 @@ codes! {
     FILE_UNWRITABLE = "V1006", Error,
         "The tuner's file can't be written.",
         "Make its folder writable, or point `XDG_CACHE_HOME` at one that is.";
-    DECISION_ENTRY = "V1007", Error,
-        "A stored tuning decision can't be used.",
-        "Remove the entry; it is measured again when it is needed.";
+    NOT_PROVEN = "V1008", Warning,
+        "A launch that was written by hand is not used, because the kernel's results may depend on it.",
+        "Take the entry out, or set the workgroup size in the kernel or at the launch.";
+    SCHEMA = "V1009", Error,
+        "A file of decisions was written by a newer vyre.",
+        "Use that vyre, or remove the file to start anew.";
+    LOCK_UNUSABLE = "V1011", Error,
+        "The lock file of decisions can't be used.",
+        "Write it anew with `vyre decisions freeze -o vyre.lock`, or unset `VYRE_DECISIONS`.";
+    LOCK_MISSING = "V1012", Warning,
+        "The lock file says nothing about a launch, so the kernel's own is used.",
+        "Tune it and write the lock file anew with `vyre decisions freeze`.";
+    LOCK_OLD = "V1015", Warning,
+        "A launch of the lock file was measured with another build of driver or compiler; it is used as it is.",
+        "Nothing needs to be done; to measure again, unset `VYRE_DECISIONS`, tune, and freeze anew.";
+    LOCKED = "V1013", Error,
+        "Nothing is measured or changed while a lock file is in use.",
+        "Unset `VYRE_DECISIONS` to measure and decide again.";
+    UNKNOWN_DECISION = "V1014", Error,
+        "There is no decision of this name.",
+        "`vyre decisions list` shows them all; the beginning of a key is enough where it is the only one.";
+    TOO_NOISY = "V1010", Warning,
+        "The machine is too noisy to tell launches apart, so nothing was decided.",
+        "Stop other work on the device and tune again, or give it more time with `--budget`.";
 }

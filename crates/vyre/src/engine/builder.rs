@@ -6,12 +6,12 @@ use vyre_driver::VyreBackend;
 use vyre_driver::metrics::Metrics;
 use vyre_driver::pipeline::{DiskPipelineCache, PipelineCache};
 use vyre_driver::registry::Registry;
-use vyre_driver::routing::default_routes_path;
-use vyre_driver::tuner::Mode;
-use vyre_spec::{Diagnostic, Severity, codes};
+use vyre_driver::routing::{default_pgo_path, default_routes_path};
+use vyre_driver::tuner::{Lock, Mode};
+use vyre_spec::{Diagnostic, codes};
 
 use super::arrays::Arrays;
-use super::routes::Routes;
+use super::routes::{Files, Routes};
 use super::tuning::{Folder, Tuning};
 use super::{Engine, Inner};
 use crate::runtime::{HostPool, Jobs, Watcher};
@@ -19,6 +19,8 @@ use crate::{Error, ReferenceBackend};
 
 /// Host memory that is kept for later where nothing is said.
 const HOST_IDLE: u64 = 512 << 20;
+/// Names a file with the decisions to use.
+const LOCK_FILE: &str = "VYRE_DECISIONS";
 /// Pipelines that an engine keeps in memory.
 const MEMORY_CAPACITY: usize = 1024;
 
@@ -29,6 +31,7 @@ pub struct EngineBuilder {
     default_backends: bool,
     disk: Disk,
     mode: Option<Mode>,
+    decisions: Option<PathBuf>,
     device_budget: Option<u64>,
     host_idle: u64,
     /// The program's own wgpu device stands in for those that would be found.
@@ -60,6 +63,7 @@ impl EngineBuilder {
             default_backends: true,
             disk: Disk::Default,
             mode: None,
+            decisions: None,
             device_budget: None,
             host_idle: HOST_IDLE,
             has_wgpu_device: false,
@@ -119,6 +123,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Uses exactly the decisions of a lock file, as `VYRE_DECISIONS` does: nothing is measured, nothing changes, and what the file lacks is
+    /// told. [`Decisions::freeze`](super::Decisions::freeze) writes one.
+    pub fn decisions_from(mut self, lock: impl Into<PathBuf>) -> Self {
+        self.decisions = Some(lock.into());
+        self
+    }
+
     /// Most bytes that arrays and work may take of the memory of each device that has its own. When it is spent, arrays that are not in use
     /// move to the host; without it a device's whole memory is used.
     pub fn device_memory(mut self, bytes: u64) -> Self {
@@ -141,9 +152,13 @@ impl EngineBuilder {
             register_defaults(&self.registry, self.has_wgpu_device)?;
         }
         let (pipelines, tuner, routes) = match self.disk {
-            Disk::Default => (Some(DiskPipelineCache::default_root()), Folder::User, Some(default_routes_path())),
+            Disk::Default => {
+                let files = Files { routes: default_routes_path(), certified: default_pgo_path() };
+                (Some(DiskPipelineCache::default_root()), Folder::User, Some(files))
+            }
             Disk::At(root) => {
-                (Some(root.join("pipelines")), Folder::At(root.join("tuner")), Some(root.join("routes.toml")))
+                let files = Files { routes: root.join("routes.toml"), certified: root.join("pgo.toml") };
+                (Some(root.join("pipelines")), Folder::At(root.join("tuner")), Some(files))
             }
             Disk::None => (None, Folder::None, None),
         };
@@ -160,11 +175,10 @@ impl EngineBuilder {
             None => Mode::from_env_checked(),
         };
         notices.extend(unknown_mode);
-        let (routes, bad_routes) = Routes::new(&self.registry.ids(), routes);
-        notices.extend(bad_routes.map(|mut problem| {
-            problem.severity = problem.severity.min(Severity::Warning);
-            problem
-        }));
+        let named = || std::env::var_os(LOCK_FILE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let lock_file = self.decisions.or_else(named).map(Lock::load).transpose()?.map(Arc::new);
+        let (routes, bad_routes) = Routes::new(&self.registry.ids(), routes, lock_file.clone());
+        notices.extend(bad_routes);
         let metrics = Arc::new(Metrics::new());
         Ok(Engine {
             inner: Arc::new(Inner {
@@ -172,7 +186,7 @@ impl EngineBuilder {
                 pipelines: PipelineCache::with_metrics(MEMORY_CAPACITY, disk, metrics.clone()),
                 metrics,
                 routes,
-                tuning: Tuning::new(mode, tuner),
+                tuning: Tuning::new(mode, tuner, lock_file),
                 devices: Mutex::default(),
                 budget: self.device_budget,
                 host: HostPool::new(self.host_idle),

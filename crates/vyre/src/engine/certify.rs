@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use vyre_driver::DispatchConfig;
-use vyre_driver::routing::{self, difference};
+use vyre_driver::routing::{self, BackendLatency, Rejection, difference};
 use vyre_foundation::ir::Program;
 use vyre_spec::BackendId;
 
@@ -45,6 +45,7 @@ impl Engine {
         watch: &mut dyn FnMut(),
     ) -> Result<Certified, Error> {
         let inner = &self.inner;
+        inner.tuning.check_unlocked("a program is to be measured on every backend")?;
         let core = inner.core(program, config, None)?;
         let plan = vyre_driver::launch::plan(&core.program, inputs, config)?;
         let work = Work::new(&core.program, config, &plan);
@@ -79,10 +80,28 @@ impl Engine {
                 watch();
             }
         }
-        let racers = racers.into_iter().map(|(backend, ready, times)| {
-            let times = ready.map(|_| times).inspect_err(|reason| inner.routes.unable(&work, &backend, reason));
-            Racer { backend, times }
-        });
-        Ok(Certified { n: work.size, racers: racers.collect(), routes: inner.routes.explain(&work) })
+        let racers: Vec<Racer> = racers
+            .into_iter()
+            .map(|(backend, ready, times)| {
+                let times = ready.map(|_| times).inspect_err(|reason| inner.routes.unable(&work, &backend, reason));
+                Racer { backend, times }
+            })
+            .collect();
+        let (mut measured, mut rejected) = (Vec::new(), Vec::new());
+        for racer in &racers {
+            let backend = racer.backend.clone();
+            match &racer.times {
+                Ok(times) => measured.push(BackendLatency { backend, latency_ns: median(times).into() }),
+                Err(reason) => rejected.push(Rejection { backend, reason: reason.clone() }),
+            }
+        }
+        inner.routes.certified(&work, measured, rejected);
+        Ok(Certified { n: work.size, racers, routes: inner.routes.explain(&work) })
     }
+}
+
+fn median(times: &[u64]) -> u64 {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(u64::MAX)
 }

@@ -17,6 +17,7 @@ use vyre_spec::{Diagnostic, codes};
 use super::core::{Arg, Core, Ready, Request};
 use super::learning::{Context, Learning, Pick};
 use super::routes::Work;
+use super::tuning::Asked;
 use super::{Inner, lock};
 use crate::Error;
 use crate::runtime::{Block, Deps, Device, Job, Storage};
@@ -139,7 +140,7 @@ impl Inner {
                     continue;
                 }
             };
-            if self.routes.opened(&id, device.backend.capabilities().kind) {
+            if self.routes.opened(&id, device.backend.capabilities()) {
                 continue;
             }
             if !device.backend.gives_exact(&core.program) {
@@ -269,11 +270,12 @@ impl Inner {
             return Ok(ready);
         }
         able.check_launch(program, &plan)?;
-        let mut decision = tuning.decision(backend, program, &plan, &core.config).filter(|_| request.grid.is_none());
+        let asked = Asked { backend, program, plan: &plan, config: &core.config };
+        let mut decision = tuning.decision(&asked).filter(|_| request.grid.is_none());
         if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
             let contents = self.contents(core, args, false, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-            decision = Some(self.tune(backend, program, &contents, &config, None, &mut |_| {})?);
+            decision = self.tune_at_first_use(&Asked { config: &config, ..asked }, &contents)?;
         }
         let decided = match &decision {
             Some(decision) => super::tuning::with_launch(&config, &decision.candidate),
@@ -286,12 +288,11 @@ impl Inner {
         check_deadline(deadline)?;
         let mut learning = None;
         if decision.is_none() && tuning.mode() == Mode::NaturalGradient && request.grid.is_none() {
-            let candidates = self.proven_candidates(backend, program, &plan, &core.config)?;
+            let mut candidates = self.candidates(&asked, None, true)?;
             if candidates.list.len() > 1 {
-                let guess = tuning.warm_start(backend, program, &plan, &core.config, &candidates);
+                tuning.begin_with_best_guess(&asked, &mut candidates);
                 let default = (pipeline.clone(), plan.grid);
-                learning =
-                    Some(Mutex::new(Learning::new(program, candidates, plan.clone(), inputs.to_vec(), default, guess)));
+                learning = Some(Mutex::new(Learning::new(program, candidates, plan.clone(), inputs.to_vec(), default)));
             }
         }
         let pipeline = Some(pipeline);
@@ -322,7 +323,7 @@ impl Inner {
                     let id = self.routes.choose(&work, None, &passed_over)?.backend;
                     match self.device(&id) {
                         Ok(device) if device.backend.capabilities().resident => {
-                            if !self.routes.opened(&id, device.backend.capabilities().kind) {
+                            if !self.routes.opened(&id, device.backend.capabilities()) {
                                 break device;
                             }
                         }

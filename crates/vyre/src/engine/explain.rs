@@ -53,23 +53,25 @@ pub struct Explanation {
 /// A tuning decision in words.
 fn launch(decision: &Decision) -> String {
     let evidence = &decision.evidence;
-    let [x, y, z] = decision.candidate.workgroup_size;
-    let gain = format!(
-        "{:.1}% faster than the default (95% interval {:.1}% to {:.1}%)",
-        -100.0 * evidence.difference,
-        -100.0 * evidence.interval[1],
-        -100.0 * evidence.interval[0]
-    );
+    if evidence.samples == 0 {
+        return format!("{} as written down in a file", decision.candidate);
+    }
     let verdict = match decision.verdict {
-        Verdict::Winner => gain,
-        Verdict::Tie if evidence.difference < 0.0 => format!("{gain}, and first in order among equals"),
-        Verdict::Tie => "not to be told apart from the fastest, and first in order".to_owned(),
+        Verdict::Winner => format!(
+            "{:.1}% faster than the default (95% interval {:.1}% to {:.1}%)",
+            -100.0 * evidence.difference,
+            -100.0 * evidence.interval[1],
+            -100.0 * evidence.interval[0]
+        ),
+        Verdict::Tie | Verdict::Noisy => "the kernel's own, and none is clearly faster".to_owned(),
     };
     format!(
-        "{x} x {y} x {z} of {} candidates: {verdict}; {} timings, {}",
+        "{} of {} candidates: {verdict}; {} timings, {}{}",
+        decision.candidate,
         evidence.candidates,
         evidence.samples,
-        age(now().saturating_sub(evidence.measured_at))
+        age(now().saturating_sub(evidence.measured_at)),
+        if decision.pinned { ", pinned" } else { "" }
     )
 }
 

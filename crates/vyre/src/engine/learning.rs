@@ -4,13 +4,13 @@ use std::sync::{Arc, mpsc};
 
 use vyre_driver::backend::Pipeline;
 use vyre_driver::metrics::Counter;
-use vyre_driver::tuner::{Candidates, Decision, OnlineTuner, Turn};
+use vyre_driver::tuner::{Candidates, Decision, OnlineTuner, Source, Turn};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::LaunchPlan;
 
 use super::Inner;
-use super::tuning::{now, with_launch};
+use super::tuning::{Asked, with_launch};
 
 /// A launch: pipeline and grid.
 pub(super) type Compiled = (Arc<dyn Pipeline>, [u32; 3]);
@@ -51,21 +51,20 @@ pub(super) struct Pick {
 }
 
 impl Learning {
-    /// `default` is the launch that runs while others are compiled, `guess` what was decided in other circumstances. Equal programs explore in the same order.
+    /// `default` is the launch that runs while others are compiled. Equal programs explore in the same order.
     pub(super) fn new(
         program: &ValidProgram,
         candidates: Candidates,
         plan: LaunchPlan,
         inputs: Vec<u64>,
         default: Compiled,
-        guess: Option<usize>,
     ) -> Learning {
         let fingerprint = program.fingerprint();
         let seed = fingerprint.iter().take(8).fold(0, |seed, &byte| seed << 8 | u64::from(byte));
         let mut launches = vec![Slot::Unknown; candidates.list.len()];
         launches[0] = Slot::Ready(default);
         let (arrivals, arrived) = mpsc::channel();
-        let tuner = match guess {
+        let tuner = match candidates.first {
             Some(guess) => OnlineTuner::warm(&candidates.places, seed, guess),
             None => OnlineTuner::new(&candidates.places, seed),
         };
@@ -120,10 +119,10 @@ impl Learning {
         let Turn::Use(candidate) = self.tuner.turn() else { return None };
         let outcome = self.tuner.outcome()?;
         let Slot::Ready(launch) = &self.launches[candidate] else { return None };
-        let able = backend.capabilities();
-        let decision = Decision::new(&self.candidates, &outcome, &able.name, &able.driver, now());
+        let asked = Asked { backend, program, plan: &self.plan, config };
+        let decision = Decision::new(asked.subject(true), &self.candidates, &outcome, asked.measured(Source::Learnt));
         engine.metrics.add(Counter::TuningDecisions, 1);
-        engine.tuning.decided(backend, program, &self.plan, config, decision.clone());
+        engine.tuning.decided(&asked, decision.clone());
         Some((launch.clone(), decision))
     }
 

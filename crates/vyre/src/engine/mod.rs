@@ -5,6 +5,7 @@ mod borrowed;
 mod builder;
 mod certify;
 mod core;
+mod decisions;
 mod dispatch;
 mod explain;
 mod gather;
@@ -15,6 +16,7 @@ mod prepared;
 mod routes;
 mod timings;
 mod tuning;
+mod unfinished;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,12 +39,13 @@ pub(crate) use self::gather::GatherView;
 pub(crate) use self::indirect::SizeFrom;
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
+pub use decisions::{Decided, Decisions};
 pub use explain::{Choice, Explanation};
 pub use packs::PackReport;
 pub use prepared::Prepared;
 use routes::Routes;
-pub use tuning::TuneSample;
 use tuning::Tuning;
+pub use tuning::{Go, TuneSample};
 
 use crate::Error;
 use crate::runtime::{Device, HostPool, Jobs, MemoryUse, Watcher};
@@ -209,10 +212,10 @@ impl Engine {
         config: &DispatchConfig,
         space: Option<&Space>,
     ) -> Result<Decision, Error> {
-        self.tune_watched(backend, program, inputs, config, space, &mut |_| {})
+        self.tune_watched(backend, program, inputs, config, space, &mut |_| Go::On)
     }
 
-    /// [`Engine::tune`] that shows every timing as it is taken.
+    /// [`Engine::tune`] that shows every timing as it is taken and asks whether to go on.
     pub fn tune_watched(
         &self,
         backend: &str,
@@ -220,16 +223,15 @@ impl Engine {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
-        watch: &mut dyn FnMut(TuneSample<'_>),
+        watch: &mut dyn FnMut(TuneSample<'_>) -> Go,
     ) -> Result<Decision, Error> {
         let backend = self.inner.registry.acquire(backend)?;
-        Ok(self.inner.tune(&backend, &valid(program)?, inputs, config, space, watch)?)
+        Ok(self.inner.tune(&backend, &valid(program)?, inputs, config, space, false, watch)?)
     }
 
-    /// How many launches are decided on a backend, in all processes so far.
-    pub fn decisions(&self, backend: &str) -> Result<usize, Error> {
-        let backend = self.inner.registry.acquire(backend)?;
-        Ok(self.inner.tuning.count(&backend))
+    /// What was decided so far, in all processes.
+    pub fn decisions(&self) -> Decisions<'_> {
+        Decisions::new(self)
     }
 
     /// What was chosen for a prepared program, what else was possible, and on what evidence.
@@ -277,6 +279,7 @@ impl Engine {
         }
         let mut notices = std::mem::take(&mut *lock(&self.inner.notices));
         notices.extend(self.inner.tuning.take_problems());
+        notices.extend(self.inner.routes.take_problems());
         if let Some(disk) = self.inner.pipelines.disk() {
             notices.extend(disk.take_diagnostics());
         }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 
 use vyre_driver::pipeline::{DiskPipelineCache, PackContents, PackKey};
-use vyre_driver::tuner::DecisionTable;
+use vyre_driver::tuner::{Mode, Tuner};
 use vyre_spec::{Diagnostic, codes};
 
 use super::Engine;
@@ -34,8 +34,11 @@ impl Engine {
         for path in self.inner.tuning.folder().into_iter().flat_map(|folder| std::fs::read_dir(folder).into_iter()) {
             for entry in path.flatten().filter(|entry| entry.path().extension().is_some_and(|ending| ending == "toml"))
             {
-                let table = DecisionTable::load(entry.path())?;
-                report.decisions += table.iter().count() as u64;
+                let tuner = Tuner::at(entry.path(), Mode::OffUseDefault);
+                if let Some(problem) = tuner.load_error() {
+                    return Err(problem.clone().into());
+                }
+                report.decisions += tuner.decisions().count() as u64;
                 let bytes = std::fs::read(entry.path()).map_err(|error| unusable("a table can't be read", &error))?;
                 contents.decisions.push((entry.file_name().to_string_lossy().into_owned(), bytes));
             }
@@ -64,9 +67,17 @@ impl Engine {
                 self.inner.routes.merge(&name, &text)?;
                 report.routes = true;
             } else if let Some(folder) = self.inner.tuning.folder() {
-                let table = DecisionTable::from_text(&name, &text)?;
-                table.save(folder.join(&name))?;
-                report.decisions += table.iter().count() as u64;
+                if std::path::Path::new(&name).file_name() != Some(std::ffi::OsStr::new(&name)) {
+                    let message = format!("bad pack: `{name}` is not the name of a file");
+                    return Err(Diagnostic::new(&codes::cache::BAD_PACK, message).into());
+                }
+                let theirs = Tuner::from_text(&name, &text)?;
+                let mut ours = Tuner::at(folder.join(&name), Mode::OffUseDefault);
+                for (key, decision) in theirs.decisions() {
+                    ours.merge(key, decision.clone());
+                    report.decisions += 1;
+                }
+                ours.save()?;
             }
         }
         Ok(report)

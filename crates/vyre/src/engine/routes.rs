@@ -1,14 +1,15 @@
 //! Which backend a dispatch goes to.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use vyre_driver::DispatchConfig;
-use vyre_driver::backend::DeviceKind;
+use vyre_driver::backend::{Capabilities, DeviceKind};
 use vyre_driver::pipeline::hex_encode;
-use vyre_driver::routing::{Explanation, Prior, RouteOption, Router, Timing};
+use vyre_driver::routing::{BackendLatency, Explanation, PgoTable, Prior, Rejection, RouteOption, Router, Timing};
+use vyre_driver::tuner::{Lock, Span};
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::LaunchPlan;
 use vyre_spec::{BackendId, Diagnostic, codes};
@@ -61,9 +62,23 @@ pub(super) struct Routes {
     probation: Mutex<Vec<Probation>>,
     /// How many of them are out.
     out: AtomicU64,
-    path: Option<PathBuf>,
+    files: Option<Files>,
     /// Something was learnt that the file does not have.
     changed: AtomicBool,
+    /// What was certified: the answer for ops that the router has not met.
+    certified: Mutex<(PgoTable, bool)>,
+    /// What is used exactly as it is.
+    lock: Option<Arc<Lock>>,
+    /// Ops that the lock file does not have, and whether that was told.
+    unlocked: Mutex<Vec<(String, bool)>>,
+}
+
+/// Where routes are kept.
+pub(super) struct Files {
+    /// What the router has learnt.
+    pub(super) routes: PathBuf,
+    /// What was certified.
+    pub(super) certified: PathBuf,
 }
 
 /// Where a dispatch goes.
@@ -95,30 +110,45 @@ fn no_route(op: &str, options: &[RouteOption], passed_over: &[String]) -> Diagno
 impl Routes {
     /// A router over the registered backends. The reference interpreter is not among them: it is the last resort, whatever it
     /// would measure.
-    pub(super) fn new(ids: &[BackendId], path: Option<PathBuf>) -> (Routes, Option<Diagnostic>) {
+    pub(super) fn new(ids: &[BackendId], files: Option<Files>, lock: Option<Arc<Lock>>) -> (Routes, Vec<Diagnostic>) {
         let routed = ids.iter().map(BackendId::as_str).filter(|id| *id != REFERENCE);
         let mut router = Router::new(routed.map(|id| (id, Prior::of(kind_of(id)))));
-        let problem = path.as_ref().and_then(|path| router.load(path).err());
-        let router = Mutex::new(router);
+        let mut problems = Vec::new();
+        let mut certified = PgoTable::default();
+        if let Some(files) = &files {
+            problems.extend(router.load_recovered(&files.routes));
+            let (table, problem) = PgoTable::load_recovered(&files.certified);
+            certified = table;
+            problems.extend(problem);
+        }
         let routes = Routes {
-            router,
+            router: Mutex::new(router),
             opened: Mutex::default(),
             withheld: AtomicU64::new(0f64.to_bits()),
             probation: Mutex::default(),
             out: AtomicU64::new(0),
-            path,
+            files,
             changed: AtomicBool::new(false),
+            certified: Mutex::new((certified, false)),
+            lock,
+            unlocked: Mutex::default(),
         };
-        (routes, problem)
+        (routes, problems)
     }
 
     /// The backend for some work whose data is on the device `home`, or else on the host, but for those that were passed over; the error
     /// says why none is left. Devices that were lost come back on probation when their time is over.
     pub(super) fn choose(&self, work: &Work, home: Option<&str>, passed_over: &[String]) -> Result<Route, Diagnostic> {
         self.readmit();
-        let mut router = lock(&self.router);
-        let choice = router.choose(&work.op, work.size, work.bytes, home)?.backend.to_owned();
         let is_passed = |id: &str| passed_over.iter().any(|passed| passed == id);
+        let mut router = lock(&self.router);
+        if let Some(named) = self.named(&router, work).filter(|id| !is_passed(id)) {
+            let options = router.explain(&work.op, work.size, work.bytes, home).options;
+            if options.iter().any(|option| option.backend == named && option.out.is_none()) {
+                return Ok(Route { backend: named });
+            }
+        }
+        let choice = router.choose(&work.op, work.size, work.bytes, home)?.backend.to_owned();
         if !is_passed(&choice) && !self.is_slow_to_open(&choice) {
             return Ok(Route { backend: choice });
         }
@@ -141,6 +171,68 @@ impl Routes {
         }
         self.withheld.store(withheld.to_bits(), Ordering::Relaxed);
         Ok(Route { backend: ready.backend.clone() })
+    }
+
+    /// The backend that a lock file names, or that was certified where the router has met the op at no size.
+    fn named(&self, router: &Router, work: &Work) -> Option<String> {
+        if let Some(locked) = &self.lock {
+            let found = locked.route(&work.op, work.size).map(str::to_owned);
+            if found.is_none() {
+                let mut unlocked = lock(&self.unlocked);
+                if unlocked.len() < 256 && unlocked.iter().all(|(op, _)| *op != work.op) {
+                    unlocked.push((work.op.clone(), false));
+                }
+            }
+            return found;
+        }
+        if router.knows(&work.op) {
+            return None;
+        }
+        lock(&self.certified).0.fastest_backend(&work.op).map(str::to_owned)
+    }
+
+    /// What the lock file lacks, each told once.
+    pub(super) fn take_problems(&self) -> Vec<Diagnostic> {
+        let mut unlocked = lock(&self.unlocked);
+        let untold = unlocked.iter_mut().filter(|(_, told)| !told);
+        untold
+            .map(|(op, told)| {
+                *told = true;
+                let message = format!("the lock file does not say where `{op}` runs; the kind of each device decides");
+                Diagnostic::new(&codes::tuner::LOCK_MISSING, message)
+            })
+            .collect()
+    }
+
+    /// Keeps what was measured of an op on every backend.
+    pub(super) fn certified(&self, work: &Work, times: Vec<BackendLatency>, rejected: Vec<Rejection>) {
+        let mut certified = lock(&self.certified);
+        // When nothing could run it, what was rejected is kept all the same.
+        let _ = certified.0.record(work.op.clone(), times, rejected);
+        certified.1 = true;
+    }
+
+    /// Where each op runs by size, as a lock file has it.
+    pub(super) fn spans(&self) -> std::collections::BTreeMap<String, Vec<Span>> {
+        if let Some(locked) = &self.lock {
+            return locked.routes.clone();
+        }
+        let router = lock(&self.router);
+        let mut spans = std::collections::BTreeMap::new();
+        for op in router.op_names().filter(|op| router.knows(op)) {
+            let crossovers = router.crossovers(op);
+            let smallest = crossovers.first().map_or(1, |first| first.n.saturating_sub(1).max(1));
+            let Some(first) = router.explain(op, smallest, 0, None).chosen else { continue };
+            let mut list = vec![Span { from: 0, backend: first }];
+            list.extend(crossovers.into_iter().map(|next| Span { from: next.n, backend: next.above }));
+            spans.insert(op.to_owned(), list);
+        }
+        for (op, decision) in &lock(&self.certified).0.routes {
+            if !decision.backend.is_empty() && !spans.contains_key(op) {
+                spans.insert(op.clone(), vec![Span { from: 0, backend: decision.backend.clone() }]);
+            }
+        }
+        spans
     }
 
     /// Takes devices in again whose time out is over.
@@ -168,24 +260,29 @@ impl Routes {
         kind_of(backend) == DeviceKind::Discrete && !lock(&self.opened).iter().any(|opened| opened == backend)
     }
 
-    /// Tells what kind of device a backend has, once it is open. True when it runs in software and was taken for a GPU until
-    /// now: then another may be the better choice.
-    pub(super) fn opened(&self, backend: &str, kind: DeviceKind) -> bool {
+    /// Tells what device a backend has, once it is open. True when it is not what it was taken for until now (it runs in software, or
+    /// is another device than was measured): then another may be the better choice.
+    pub(super) fn opened(&self, backend: &str, able: &Capabilities) -> bool {
         let mut opened = lock(&self.opened);
         if opened.iter().any(|known| known == backend) {
             return false;
         }
         opened.push(backend.to_owned());
         drop(opened);
-        let software = kind == DeviceKind::Software;
+        let mut router = lock(&self.router);
+        let changed = router.set_device(backend, &able.name);
+        let software = able.kind == DeviceKind::Software;
         if software {
-            lock(&self.router).set_prior(backend, Prior::of(kind));
+            router.set_prior(backend, Prior::of(able.kind));
         }
-        software
+        software || changed
     }
 
     /// Takes in how long some work took.
     pub(super) fn observe(&self, work: &Work, backend: &BackendId, timing: Timing) {
+        if self.lock.is_some() {
+            return;
+        }
         let mut router = lock(&self.router);
         router.observe(&work.op, backend.as_str(), work.size, timing);
         // The router doubts what has drifted, and so measures it again by itself.
@@ -197,7 +294,9 @@ impl Routes {
 
     /// Takes in how long a move of data took.
     pub(super) fn observe_move(&self, backend: &BackendId, timing: Timing) {
-        lock(&self.router).observe_move(backend.as_str(), timing);
+        if self.lock.is_none() {
+            lock(&self.router).observe_move(backend.as_str(), timing);
+        }
     }
 
     /// Every backend that is routed to, the preferred first.
@@ -244,25 +343,33 @@ impl Routes {
         lock(&self.router).explain(&work.op, work.size, work.bytes, None)
     }
 
+    /// The file of what the router has learnt.
     pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.files.as_ref().map(|files| files.routes.as_path())
     }
 
     /// Adds what another machine has learnt, in the text of its file, to the router and the file.
     pub(super) fn merge(&self, name: &str, text: &str) -> Result<(), Diagnostic> {
         let mut router = lock(&self.router);
-        router.load_text(name, text)?;
-        match &self.path {
-            Some(path) => router.save(path),
+        router.merge_text(name, text)?;
+        match &self.files {
+            Some(files) => router.save(&files.routes),
             None => Ok(()),
         }
     }
 
-    /// Adds what was learnt to the file.
+    /// Adds what was learnt to the files. With a lock file nothing changes.
     pub(super) fn save(&self) -> Result<(), Diagnostic> {
-        match &self.path {
-            Some(path) if self.changed.swap(false, Ordering::Relaxed) => lock(&self.router).save(path),
-            _ => Ok(()),
+        let Some(files) = self.files.as_ref().filter(|_| self.lock.is_none()) else { return Ok(()) };
+        let mut certified = lock(&self.certified);
+        if std::mem::take(&mut certified.1) {
+            let saved = certified.0.save(&files.certified);
+            saved.map_err(|problem| Diagnostic::new(&codes::routing::FILE_UNWRITABLE, problem))?;
         }
+        drop(certified);
+        if self.changed.swap(false, Ordering::Relaxed) {
+            lock(&self.router).save(&files.routes)?;
+        }
+        Ok(())
     }
 }

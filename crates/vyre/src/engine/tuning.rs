@@ -1,22 +1,24 @@
 //! Which launch a program gets on a backend.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use vyre_driver::backend::{Binding, Launch, Order, Pipeline};
+use vyre_driver::backend::{Binding, DeviceKind, Launch, Order, Pipeline};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::routing::difference;
 use vyre_driver::tuner::{
-    Campaign, Candidate, Candidates, Decision, DecisionKey, DecisionTable, Known, Mode, Plan, Space, Step,
+    self, Campaign, Candidate, Candidates, Decision, DefaultPolicy, Known, Lock, Measured, Mode, Plan, Source, Space,
+    StaticProgramShape, Step, Subject, Tuner, TunerProgramKey, Verdict,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
-use vyre_spec::{Diagnostic, Severity, codes};
+use vyre_spec::{Diagnostic, codes};
 
+use super::unfinished::Unfinished;
 use super::{Inner, lock};
 
 /// Where decisions are kept.
@@ -27,13 +29,17 @@ pub(super) enum Folder {
     None,
 }
 
-/// The decisions of all adapters that this engine has met.
+/// The tuners of all adapters that this engine has met.
 pub(super) struct Tuning {
     mode: Mode,
     folder: Folder,
-    adapters: Mutex<BTreeMap<String, Adapter>>,
-    /// Tables that can't be read, for the user.
+    /// What is used exactly as it is, instead of everything else.
+    lock: Option<Arc<Lock>>,
+    tuners: Mutex<BTreeMap<String, Tuner>>,
+    /// Files that can't be used and launches that are not, for the user.
     problems: Mutex<Vec<Diagnostic>>,
+    /// What was told already.
+    told: Mutex<BTreeSet<String>>,
 }
 
 /// One timing of a sweep.
@@ -47,139 +53,334 @@ pub struct TuneSample<'a> {
     pub taken: usize,
     /// Most timings that the sweep will take.
     pub at_most: usize,
+    /// The time of the sweep so far.
+    pub elapsed: Duration,
 }
 
-struct Adapter {
-    table: DecisionTable,
-    path: Option<PathBuf>,
-    changed: bool,
+/// Whether a sweep goes on after a timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    /// As planned.
+    On,
+    /// The time is short: what is fastest so far is certified, and that is all.
+    Finish,
+    /// At once: nothing is decided.
+    Stop,
 }
 
-/// A sweep over few launches takes this many timings at most, as the campaign's plan says.
-const FEWEST_SAMPLES: usize = 64;
-/// Most launches that are compared.
-const MOST_CANDIDATES: usize = 64;
+/// Most launches that are compared on request, and while learning.
+const MOST_CANDIDATES: usize = 256;
+const MOST_LEARNT: usize = 64;
+
+/// A launch that something is decided about.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) backend: &'a Arc<dyn VyreBackend>,
+    pub(super) program: &'a ValidProgram,
+    /// With the kernel's own launch.
+    pub(super) plan: &'a LaunchPlan,
+    pub(super) config: &'a DispatchConfig,
+}
+
+impl Asked<'_> {
+    fn shape(&self) -> StaticProgramShape {
+        let order = self.program.binding_order();
+        let results = order.iter().zip(&self.plan.buffer_bytes);
+        let results = results.filter(|(index, _)| self.program.buffers()[**index].kind.is_result());
+        StaticProgramShape {
+            workgroup_size: self.plan.workgroup_size,
+            workgroup_count: Some(self.plan.grid),
+            output_bytes: results.map(|(_, bytes)| bytes).sum(),
+        }
+    }
+
+    /// The key of a decision that holds for all sizes like this one.
+    pub(super) fn key(&self) -> TunerProgramKey {
+        TunerProgramKey::of_dispatch(self.program, self.shape().class(), self.config)
+    }
+
+    /// The key of a decision that holds for exactly this size.
+    fn exact_key(&self) -> TunerProgramKey {
+        TunerProgramKey::of_dispatch(self.program, self.shape(), self.config)
+    }
+
+    fn family(&self) -> String {
+        tuner::family(self.program, self.config)
+    }
+
+    /// Which build of driver and compiler makes the code.
+    fn build(&self) -> String {
+        hex_encode(&self.backend.capabilities().fingerprint.driver_digest[..8])
+    }
+
+    pub(super) fn subject(&self, proven: bool) -> Subject {
+        let shape = if proven { self.shape().class() } else { self.shape() };
+        Subject {
+            program: self.program.name().to_owned(),
+            family: self.family(),
+            own: self.plan.workgroup_size,
+            grid: shape.workgroup_count.unwrap_or_default(),
+            proven,
+        }
+    }
+
+    pub(super) fn measured(&self, source: Source) -> Measured {
+        let able = self.backend.capabilities();
+        Measured { source, device: able.name.clone(), driver: able.driver.clone(), build: self.build(), at: now() }
+    }
+
+    /// A launch with these workgroups and constants gives proven the same results as one with the same constants and the kernel's
+    /// own workgroups.
+    fn is_proven(&self, candidate: &Candidate) -> Result<bool, Diagnostic> {
+        let specialization = with_launch(self.config, candidate).specialization.resolve(self.program)?;
+        let own = launch::workgroup_size(self.program, Some(&specialization))?;
+        let freedom = launch::freedom(self.program, Some(&specialization))?;
+        let mut plan = self.plan.clone();
+        // The plan is that of other constants, whose workgroups may have another size.
+        plan.grid = std::array::from_fn(|axis| {
+            let groups = plan.domain[axis].div_ceil(u64::from(own[axis].max(1)));
+            u32::try_from(groups).unwrap_or(u32::MAX)
+        });
+        plan.workgroup_size = own;
+        Ok(candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size))
+    }
+
+    fn fits(&self, shape: [u32; 3]) -> bool {
+        let limits = &self.backend.capabilities().limits;
+        let invocations = shape.iter().fold(1u64, |product, &size| product.saturating_mul(u64::from(size)));
+        (0..3).all(|axis| shape[axis] <= limits.max_workgroup_size[axis])
+            && invocations <= u64::from(limits.max_workgroup_invocations)
+    }
+}
+
+/// What tells devices apart that decisions are kept for: what they are and what they can do, not which driver they have. Devices of one
+/// kind share what was decided.
+pub(super) fn adapter_name(backend: &dyn VyreBackend) -> String {
+    let able = backend.capabilities();
+    let threads = match able.kind {
+        DeviceKind::Cpu | DeviceKind::Software => std::thread::available_parallelism().map_or(1, usize::from),
+        _ => 0,
+    };
+    let limits = &able.limits;
+    let can = format!(
+        "{:?} {} {:?} {} {threads}",
+        limits.max_workgroup_size,
+        limits.max_workgroup_invocations,
+        limits.max_workgroup_memory,
+        able.pipeline_features.bits(),
+    );
+    let mut parts = vyre_driver::pipeline::PipelineDeviceFingerprint::from_parts(0, 0, &able.name, &can);
+    (parts.vendor, parts.device) = (able.fingerprint.vendor, able.fingerprint.device);
+    let kind = backend.id().split(':').next().unwrap_or_default();
+    format!("{kind}-{}-{}", able.name, hex_encode(&parts.cache_key([0; 32])[..6]))
+}
+
+/// What an adapter is called in files: the name of its tuner's.
+pub(super) fn adapter_stem(backend: &dyn VyreBackend) -> String {
+    Tuner::file_name_for_adapter(adapter_name(backend)).trim_end_matches(".toml").to_owned()
+}
 
 impl Tuning {
-    pub(super) fn new(mode: Mode, folder: Folder) -> Tuning {
-        Tuning { mode, folder, adapters: Mutex::default(), problems: Mutex::default() }
+    pub(super) fn new(mode: Mode, folder: Folder, lock: Option<Arc<Lock>>) -> Tuning {
+        let tuners = Mutex::default();
+        Tuning { mode, folder, lock, tuners, problems: Mutex::default(), told: Mutex::default() }
     }
 
+    /// With a lock file nothing is measured.
     pub(super) fn mode(&self) -> Mode {
-        self.mode
+        if self.lock.is_some() { Mode::OffUseDefault } else { self.mode }
     }
 
-    /// What was decided for a program of this size on this backend.
-    pub(super) fn decision(
-        &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &DispatchConfig,
-    ) -> Option<Decision> {
-        if self.mode == Mode::OffUseDefault || !leaves_launch_open(config) {
+    /// Refuses to measure or change anything while a lock file is in use.
+    pub(super) fn check_unlocked(&self, what: &str) -> Result<(), Diagnostic> {
+        match self.lock {
+            Some(_) => {
+                Err(Diagnostic::new(&codes::tuner::LOCKED, format!("{what}, but decisions come from a lock file")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What was decided for a launch; `None` for the kernel's own.
+    pub(super) fn decision(&self, asked: &Asked<'_>) -> Option<Decision> {
+        if !leaves_launch_open(asked.config) {
             return None;
         }
-        let key = key(backend, program, plan, config);
-        self.on_table(backend, |adapter| match adapter.table.find(&key) {
-            Known::Same(decision) => Some(decision.clone()),
-            Known::Other(_) | Known::Nothing => None,
-        })
+        if let Some(lock) = &self.lock {
+            return self.locked(lock, asked);
+        }
+        if self.mode == Mode::OffUseDefault {
+            return None;
+        }
+        let (key, exact) = (asked.key(), asked.exact_key());
+        let open = StaticProgramShape { workgroup_count: None, ..asked.shape() };
+        let open = TunerProgramKey::of_dispatch(asked.program, open, asked.config);
+        let found = self.on_tuner(&**asked.backend, |tuner| {
+            // What was written down for exactly this comes before what holds for sizes like it.
+            for key in [&exact, &open].into_iter().filter(|other| **other != key) {
+                match tuner.find(key, "", &asked.build()) {
+                    Known::Written(size) => return Some(Err(size)),
+                    Known::Decided(decision) if decision.pinned || decision.subject.proven => {
+                        return Some(Ok(decision.clone()));
+                    }
+                    Known::Decided(_) | Known::Guess(_) | Known::Nothing => {}
+                }
+            }
+            match tuner.find(&key, "", &asked.build()) {
+                Known::Decided(decision) if decision.pinned || decision.subject.proven => Some(Ok(decision.clone())),
+                Known::Written(size) => Some(Err(size)),
+                Known::Decided(_) | Known::Guess(_) | Known::Nothing => None,
+            }
+        })?;
+        match found {
+            Ok(decision) => Some(decision),
+            Err(size) => self.written(asked, size),
+        }
     }
 
-    /// What was decided in other circumstances (another size, an older driver): a good first guess that is to be checked again.
-    fn guess(
-        &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &DispatchConfig,
-    ) -> Option<Candidate> {
-        let key = key(backend, program, plan, config);
-        self.on_table(backend, |adapter| match adapter.table.find(&key) {
-            Known::Other(decision) => Some(decision.candidate.clone()),
-            Known::Same(_) | Known::Nothing => None,
-        })
+    /// A launch that was written by hand, where it is proven to change nothing.
+    fn written(&self, asked: &Asked<'_>, workgroup_size: [u32; 3]) -> Option<Decision> {
+        let candidate = Candidate { workgroup_size, specialization: Default::default() };
+        if asked.is_proven(&candidate).unwrap_or(false) && asked.fits(workgroup_size) {
+            return Some(Decision::written(asked.subject(true), candidate));
+        }
+        let why = match asked.fits(workgroup_size) {
+            true => "its results may depend on that",
+            false => "the device has no workgroups that large",
+        };
+        let message = format!("a file asks for workgroups of {candidate} for `{}`, but {why}", asked.program.name());
+        self.tell(Diagnostic::new(&codes::tuner::NOT_PROVEN, message));
+        None
     }
 
-    /// Position of the first guess among the candidates, where there is one besides the default.
-    pub(super) fn warm_start(
-        &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &DispatchConfig,
-        candidates: &Candidates,
-    ) -> Option<usize> {
-        let guess = self.guess(backend, program, plan, config)?;
-        candidates.list.iter().position(|candidate| *candidate == guess).filter(|&at| at > 0)
+    fn locked(&self, lock: &Lock, asked: &Asked<'_>) -> Option<Decision> {
+        let adapter = adapter_stem(&**asked.backend);
+        let found = [asked.exact_key(), asked.key()].iter().find_map(|key| lock.launch(&adapter, key)).cloned();
+        match found {
+            // The file may be of another kernel or have been changed by hand.
+            Some(decision) if decision.pinned || asked.is_proven(&decision.candidate).unwrap_or(false) => {
+                if decision.evidence.build != asked.build() && decision.evidence.samples > 0 {
+                    let message = format!(
+                        "`{}` was locked with another build of driver or compiler; its launch is used as it is",
+                        asked.program.name()
+                    );
+                    self.tell(Diagnostic::new(&codes::tuner::LOCK_OLD, message));
+                }
+                Some(decision)
+            }
+            Some(decision) => self.written(asked, decision.candidate.workgroup_size),
+            None => {
+                let [x, y, z] = asked.plan.grid;
+                let message = format!(
+                    "the lock file has no launch for `{}` with {x} x {y} x {z} workgroups on `{}`",
+                    asked.program.name(),
+                    asked.backend.id()
+                );
+                self.tell(Diagnostic::new(&codes::tuner::LOCK_MISSING, message));
+                None
+            }
+        }
     }
 
-    fn on_table<T>(&self, backend: &Arc<dyn VyreBackend>, work: impl FnOnce(&mut Adapter) -> T) -> T {
-        let able = backend.capabilities();
-        let digest = hex_encode(&able.fingerprint.cache_key([0; 32])[..8]);
-        let name = format!("{}-{}-{digest}", backend.id(), able.name);
-        let mut adapters = lock(&self.adapters);
-        let adapter = adapters.entry(name).or_insert_with_key(|name| {
-            let path = match &self.folder {
-                Folder::User => Some(DecisionTable::path_for_adapter(name)),
-                Folder::At(folder) => Some(folder.join(format!("{}-{digest}.toml", backend.id()))),
-                Folder::None => None,
+    /// Tells the user, once.
+    pub(super) fn tell(&self, problem: Diagnostic) {
+        let mut told = lock(&self.told);
+        if told.len() < 1024 && told.insert(problem.message.clone()) {
+            lock(&self.problems).push(problem);
+        }
+    }
+
+    /// Lets the candidates begin with the best guess: what was decided for another size or by another build, else what the device has
+    /// shown for other programs.
+    pub(super) fn begin_with_best_guess(&self, asked: &Asked<'_>, candidates: &mut Candidates) {
+        let (key, family, build) = (asked.key(), asked.family(), asked.build());
+        self.on_tuner(&**asked.backend, |tuner| {
+            if let Known::Guess(decision) = tuner.find(&key, &family, &build) {
+                let why = match decision.evidence.build == build {
+                    true => format!("what was decided for {:?} workgroups", decision.subject.grid),
+                    false => "what was decided with another build of driver or compiler".to_owned(),
+                };
+                return candidates.begin_with(&decision.candidate, why);
+            }
+            let Some(feedback) = tuner.feedback() else { return };
+            let policy = DefaultPolicy {
+                adapter_max_workgroup_size_x: asked.backend.capabilities().limits.max_workgroup_invocations,
+                ..DefaultPolicy::default()
             };
-            let table = path.as_ref().map(DecisionTable::load).unwrap_or_else(|| Ok(DecisionTable::default()));
-            let table = table.unwrap_or_else(|mut problem| {
-                problem.severity = problem.severity.min(Severity::Warning);
-                lock(&self.problems).push(problem);
-                DecisionTable::default()
-            });
-            Adapter { table, path, changed: false }
+            let size = policy.suggest_resize(&feedback).unwrap_or(feedback.observed_workgroup_size_x);
+            let bits = |shape: [u32; 3]| shape.iter().map(|size| size.max(&1).ilog2()).sum::<u32>();
+            let nearest =
+                candidates.list.iter().skip(1).min_by_key(|one| bits(one.workgroup_size).abs_diff(size.max(1).ilog2()));
+            if let Some(nearest) = nearest.cloned() {
+                candidates.begin_with(
+                    &nearest,
+                    format!("other kernels on this device, mostly fastest with workgroups of {size}"),
+                );
+            }
         });
-        work(adapter)
+    }
+
+    /// Works on the tuner of a backend's device.
+    pub(super) fn on_tuner<T>(&self, backend: &dyn VyreBackend, work: impl FnOnce(&mut Tuner) -> T) -> T {
+        let mut tuners = lock(&self.tuners);
+        let tuner = tuners.entry(adapter_name(backend)).or_insert_with_key(|name| {
+            let path = match &self.folder {
+                Folder::User => Tuner::cache_path_for_adapter(name),
+                Folder::At(folder) => folder.join(Tuner::file_name_for_adapter(name)),
+                Folder::None => return Tuner::in_memory(self.mode),
+            };
+            let (tuner, problem) = Tuner::recovered_at(path, self.mode);
+            lock(&self.problems).extend(problem);
+            tuner
+        });
+        work(tuner)
+    }
+
+    /// Works on every tuner that is open, until one fails.
+    pub(super) fn each_open(
+        &self,
+        mut work: impl FnMut(&str, &mut Tuner) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        for (name, tuner) in lock(&self.tuners).iter_mut() {
+            work(Tuner::file_name_for_adapter(name).trim_end_matches(".toml"), tuner)?;
+        }
+        Ok(())
     }
 
     /// Keeps a decision.
-    pub(super) fn decided(
-        &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &DispatchConfig,
-        decision: Decision,
-    ) {
-        let key = key(backend, program, plan, config);
-        self.on_table(backend, |adapter| {
-            adapter.table.insert(&key, decision);
-            adapter.changed = true;
-        });
-    }
-
-    pub(super) fn count(&self, backend: &Arc<dyn VyreBackend>) -> usize {
-        self.on_table(backend, |adapter| adapter.table.iter().count())
+    pub(super) fn decided(&self, asked: &Asked<'_>, decision: Decision) {
+        let key = if decision.subject.proven { asked.key() } else { asked.exact_key() };
+        self.on_tuner(&**asked.backend, |tuner| tuner.record(&key, decision));
     }
 
     pub(super) fn take_problems(&self) -> Vec<Diagnostic> {
         std::mem::take(&mut *lock(&self.problems))
     }
 
-    /// The folder of the tables, where there is one.
+    /// The folder of the files, where there is one.
     pub(super) fn folder(&self) -> Option<PathBuf> {
         match &self.folder {
-            Folder::User => DecisionTable::path_for_adapter("adapter").parent().map(PathBuf::from),
+            Folder::User => Tuner::cache_path_for_adapter("adapter").parent().map(PathBuf::from),
             Folder::At(folder) => Some(folder.clone()),
             Folder::None => None,
         }
     }
 
+    /// The lock file's contents, where one is in use.
+    pub(super) fn lock_file(&self) -> Option<&Lock> {
+        self.lock.as_deref()
+    }
+
     /// Adds new decisions to their files.
     pub(super) fn save(&self) -> Result<(), Diagnostic> {
-        let mut adapters = lock(&self.adapters);
-        for adapter in adapters.values_mut().filter(|adapter| adapter.changed) {
-            if let Some(path) = &adapter.path {
-                adapter.table.save(path)?;
-            }
-            adapter.changed = false;
+        let mut tuners = lock(&self.tuners);
+        let mut first = Ok(());
+        for tuner in tuners.values_mut().filter(|tuner| tuner.is_changed()) {
+            // One file that can't be written does not lose the others.
+            let saved = tuner.save();
+            first = first.and(saved);
         }
-        Ok(())
+        first
     }
 }
 
@@ -197,78 +398,84 @@ pub(super) fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> Dis
     config
 }
 
-fn key(
-    backend: &Arc<dyn VyreBackend>,
-    program: &ValidProgram,
-    plan: &LaunchPlan,
-    config: &DispatchConfig,
-) -> DecisionKey {
-    let able = backend.capabilities();
-    // Sizes within a factor of two are the same circumstance.
-    let invocations: u64 = (0..3)
-        .map(|axis| u64::from(plan.grid[axis]) * u64::from(plan.workgroup_size[axis]))
-        .fold(1, u64::saturating_mul);
-    let size = invocations.max(1).ilog2().to_string();
-    let circumstances = [("driver", able.driver.as_str()), ("device", able.name.as_str()), ("size", size.as_str())];
-    DecisionKey::new(program, &config.specialization, able.pipeline_features, &circumstances)
-}
-
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Inner {
     /// The launches that may be compared for a program on a backend, the default first; only the default when its result may depend on
-    /// the workgroup size and no constants are tuned.
+    /// the workgroup size and no constants are tuned. With `proven` only those that are proven to give the same results.
     pub(super) fn candidates(
         &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &DispatchConfig,
+        asked: &Asked<'_>,
         space: Option<&Space>,
+        proven: bool,
     ) -> Result<Candidates, BackendError> {
-        let default = Candidate { workgroup_size: plan.workgroup_size, specialization: Default::default() };
-        let limit = backend.capabilities().limits.max_workgroup_invocations;
-        if let Some(space) = space {
-            return Ok(space.candidates(default, limit, MOST_CANDIDATES));
+        let Asked { program, plan, config, .. } = *asked;
+        let limits = &asked.backend.capabilities().limits;
+        let own = Candidate { workgroup_size: plan.workgroup_size, specialization: Default::default() };
+        let own_constants = config.specialization.resolve(program)?;
+        let most = if proven { MOST_LEARNT } else { MOST_CANDIDATES };
+        let mut candidates =
+            Candidates { list: vec![own.clone()], places: vec![place(&own, &[])], first: None, prior: None };
+        let combinations = space.map_or_else(|| vec![Default::default()], |space| space.constants(most));
+        for (constants, at) in combinations {
+            let varied = Candidate { workgroup_size: plan.workgroup_size, specialization: constants.clone() };
+            let resolved = with_launch(config, &varied).specialization.resolve(program)?;
+            // Constants may decide how large the kernel's own workgroups are.
+            let size = match config.workgroup_override {
+                Some(size) => size,
+                None => launch::workgroup_size(program, Some(&resolved))?,
+            };
+            let mut shapes = vec![size];
+            let freedom = launch::freedom(program, Some(&resolved))?;
+            if leaves_launch_open(config) && freedom.shapes != launch::Shapes::Own {
+                let explicit = space.map(Space::shapes).unwrap_or_default();
+                let along = Space::new().with_shapes_along(freedom.axes, plan.domain, limits.max_workgroup_invocations);
+                let mut own_plan = plan.clone();
+                own_plan.workgroup_size = size;
+                let others = if explicit.is_empty() { along.shapes() } else { explicit };
+                shapes.extend(others.iter().filter(|shape| freedom.may_try(&own_plan, **shape)));
+            }
+            for workgroup_size in shapes {
+                let candidate = Candidate { workgroup_size, specialization: constants.clone() };
+                let is_default = workgroup_size == own.workgroup_size && resolved == own_constants;
+                if is_default || !asked.fits(workgroup_size) || candidates.list.contains(&candidate) {
+                    continue;
+                }
+                if (proven && !asked.is_proven(&candidate)?) || candidates.list.len() >= most {
+                    continue;
+                }
+                candidates.places.push(place(&candidate, &at));
+                candidates.list.push(candidate);
+            }
         }
-        let freedom = launch::freedom(program, Some(&config.specialization.resolve(program)?))?;
-        let space = match leaves_launch_open(config) && freedom.shapes != launch::Shapes::Own {
-            true => Space::new().with_shapes_along(freedom.axes, plan.domain, limit),
-            false => Space::new(),
-        };
-        let mut candidates = space.candidates(default, limit, MOST_CANDIDATES);
-        // The kernel's own size stays along the axes that it does not use.
-        let may = candidates.list.iter().map(|one| freedom.may_try(plan, one.workgroup_size)).collect::<Vec<_>>();
-        let mut keep = may.iter().copied();
-        candidates.list.retain(|_| keep.next().unwrap_or(false));
-        let mut keep = may.iter().copied();
-        candidates.places.retain(|_| keep.next().unwrap_or(false));
+        let constants = candidates.places.iter().map(Vec::len).max().unwrap_or(3);
+        candidates.places.iter_mut().for_each(|place| place.resize(constants, 0));
         Ok(candidates)
     }
 
-    /// The launches that are proven to give the same results as the default, which is the first.
-    pub(super) fn proven_candidates(
+    /// Compares the proven launches at first use. A machine that is too noisy to tell is no reason not to run.
+    pub(super) fn tune_at_first_use(
         &self,
-        backend: &Arc<dyn VyreBackend>,
-        program: &ValidProgram,
-        plan: &LaunchPlan,
-        config: &DispatchConfig,
-    ) -> Result<Candidates, BackendError> {
-        let mut candidates = self.candidates(backend, program, plan, config, None)?;
-        let freedom = launch::freedom(program, Some(&config.specialization.resolve(program)?))?;
-        let default = plan.workgroup_size;
-        let same = |one: &Candidate| one.workgroup_size == default || freedom.allows(plan, one.workgroup_size);
-        let proven: Vec<bool> = candidates.list.iter().map(same).collect();
-        let mut keep = proven.iter().copied();
-        candidates.list.retain(|_| keep.next().unwrap_or(false));
-        let mut keep = proven.iter().copied();
-        candidates.places.retain(|_| keep.next().unwrap_or(false));
-        Ok(candidates)
+        asked: &Asked<'_>,
+        inputs: &[&[u8]],
+    ) -> Result<Option<Decision>, BackendError> {
+        if !leaves_launch_open(asked.config) {
+            return Ok(None);
+        }
+        match self.tune(asked.backend, asked.program, inputs, asked.config, None, true, &mut |_| Go::On) {
+            Ok(decision) => Ok(Some(decision)),
+            Err(error) if error.code() == codes::tuner::TOO_NOISY.id => {
+                self.tuning.tell(error.into_diagnostic());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Compares launches on the caller's inputs and keeps the decision.
+    #[allow(clippy::too_many_arguments, reason = "what the caller of the engine gives, one by one")]
     pub(super) fn tune(
         &self,
         backend: &Arc<dyn VyreBackend>,
@@ -276,23 +483,29 @@ impl Inner {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
-        watch: &mut dyn FnMut(TuneSample<'_>),
+        proven: bool,
+        watch: &mut dyn FnMut(TuneSample<'_>) -> Go,
     ) -> Result<Decision, BackendError> {
+        self.tuning.check_unlocked("a kernel is to be tuned")?;
         let _timer = self.metrics.time(Stage::Tune);
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
-        let mut candidates = self.candidates(backend, program, &plan, config, space)?;
-        if space.is_none()
-            && let Some(guess) = self.tuning.warm_start(backend, program, &plan, config, &candidates)
-        {
+        let asked = Asked { backend, program, plan: &plan, config };
+        let mut candidates = self.candidates(&asked, space, proven)?;
+        self.tuning.begin_with_best_guess(&asked, &mut candidates);
+        if let Some(guess) = candidates.first.filter(|_| space.is_none() && self.is_own_guess(&asked)) {
             // Only the guess and the default are compared; the guess stays unless it has become the slower one.
-            candidates.list = vec![candidates.list[0].clone(), candidates.list[guess].clone()];
-            candidates.places = vec![candidates.places[0].clone(), candidates.places[guess].clone()];
+            let keep = candidates.list[guess].clone();
+            candidates.retain(|candidate| *candidate == keep);
         }
         let mut bench = Bench::new(self, backend, program, inputs, config);
-        let plan_of_campaign = Plan::default();
-        let at_most = (candidates.list.len() * plan_of_campaign.samples_per_candidate).max(FEWEST_SAMPLES);
-        let mut campaign = Campaign::new(candidates.list.len(), plan_of_campaign);
+        let rules = Plan::default();
+        let at_most = rules.most_samples(candidates.list.len());
+        let mut campaign = Campaign::new(candidates.list.len(), rules);
         let mut expected: Option<Vec<Vec<u8>>> = None;
+        let mut journal = Unfinished::new(asked.build(), &candidates);
+        let path = self.tuning.folder().map(|folder| Unfinished::path(&folder, &asked.key()));
+        let mut known = path.as_deref().map(|path| journal.samples(path)).unwrap_or_default();
+        let (started, mut warm) = (Instant::now(), false);
         loop {
             match campaign.step() {
                 Step::Check(candidate) => {
@@ -311,17 +524,44 @@ impl Inner {
                         }),
                     );
                 }
-                Step::Measure(candidate) => match bench.measure(&candidates.list[candidate]) {
-                    Ok(ns) => {
-                        self.metrics.add(Counter::TuningSamples, 1);
-                        campaign.observe(candidate, ns);
-                        let taken = campaign.samples();
-                        watch(TuneSample { candidate: &candidates.list[candidate], ns, taken, at_most });
+                Step::Measure(candidate) => {
+                    // What an interrupted campaign has measured needs not be measured again.
+                    let before = known.pop_front().filter(|(which, _)| *which == candidate).map(|(_, ns)| ns);
+                    if before.is_none() && !warm {
+                        known.clear();
+                        bench.warm_up(&candidates.list[0])?;
+                        warm = true;
                     }
-                    Err(error) => campaign.reject(candidate, error.message().to_owned()),
-                },
+                    match before.map_or_else(|| bench.measure(&candidates.list[candidate]), Ok) {
+                        Ok(ns) => {
+                            self.metrics.add(Counter::TuningSamples, u64::from(before.is_none()));
+                            campaign.observe(candidate, ns);
+                            journal.push(candidate, ns);
+                            let (taken, elapsed) = (campaign.samples(), started.elapsed());
+                            let candidate = &candidates.list[candidate];
+                            match watch(TuneSample { candidate, ns, taken, at_most, elapsed }) {
+                                Go::On => {}
+                                Go::Finish => campaign.hurry(),
+                                Go::Stop => {
+                                    let mut message = format!("tuning `{}` was stopped", program.name());
+                                    if path.as_deref().is_some_and(|path| journal.save(path).is_ok()) {
+                                        message += &format!(
+                                            "; its {taken} timings are kept, and the next time goes on from there"
+                                        );
+                                    }
+                                    return Err(Diagnostic::new(&codes::engine::NOT_TUNED, message).into());
+                                }
+                            }
+                        }
+                        Err(error) => campaign.reject(candidate, error.message().to_owned()),
+                    }
+                }
                 Step::Done => break,
             }
+        }
+        if let Some(path) = path {
+            // It is over, whatever came of it.
+            let _ = std::fs::remove_file(path);
         }
         let Some(outcome) = campaign.outcome() else {
             let why = campaign.default_failure().unwrap_or("nothing could be measured");
@@ -331,12 +571,27 @@ impl Inner {
             )
             .into());
         };
-        let able = backend.capabilities();
-        let decision = Decision::new(&candidates, &outcome, &able.name, &able.driver, now());
+        if outcome.verdict == Verdict::Noisy {
+            let message = format!("`{}` has no clear launch after {} timings", program.name(), outcome.samples);
+            return Err(Diagnostic::new(&codes::tuner::TOO_NOISY, message).into());
+        }
+        let proven = asked.is_proven(&candidates.list[outcome.chosen])?;
+        let decision = Decision::new(asked.subject(proven), &candidates, &outcome, asked.measured(Source::Tuned));
         self.metrics.add(Counter::TuningDecisions, 1);
-        self.tuning.decided(backend, program, &plan, config, decision.clone());
+        self.tuning.decided(&asked, decision.clone());
         Ok(decision)
     }
+
+    /// The best guess is of this very program.
+    fn is_own_guess(&self, asked: &Asked<'_>) -> bool {
+        let (key, family, build) = (asked.key(), asked.family(), asked.build());
+        self.tuning.on_tuner(&**asked.backend, |tuner| matches!(tuner.find(&key, &family, &build), Known::Guess(_)))
+    }
+}
+
+/// Where a candidate stands: shapes are neighbours when their sizes along the axes differ by few doublings.
+fn place(candidate: &Candidate, constants: &[u32]) -> Vec<u32> {
+    candidate.workgroup_size.iter().map(|size| size.max(&1).ilog2()).chain(constants.iter().copied()).collect()
 }
 
 /// Runs candidates on one set of inputs.
@@ -348,7 +603,17 @@ struct Bench<'a> {
     config: &'a DispatchConfig,
     bindings: Vec<Binding>,
     pipelines: Vec<(Candidate, Arc<dyn Pipeline>, LaunchPlan)>,
+    /// Launches that make one sample.
+    batch: u32,
+    /// A launch does not see what an earlier one has written, so that several can follow each other on the same buffers.
+    repeatable: bool,
 }
+
+/// A sample that is shorter says more about the clock and the queue than about the kernel.
+const SHORTEST_SAMPLE: Duration = Duration::from_micros(300);
+/// Clocks and caches are given so long to settle.
+const WARM_UP: Duration = Duration::from_millis(60);
+const MOST_BATCHED: u32 = 64;
 
 impl<'a> Bench<'a> {
     fn new(
@@ -358,7 +623,32 @@ impl<'a> Bench<'a> {
         inputs: &'a [&'a [u8]],
         config: &'a DispatchConfig,
     ) -> Bench<'a> {
-        Bench { engine, backend, program, inputs, config, bindings: Vec::new(), pipelines: Vec::new() }
+        let access =
+            config.specialization.resolve(program).and_then(|constants| launch::access(program, Some(&constants)));
+        let in_place = |access: &launch::Access| access.reads && access.writes != launch::Writes::None;
+        let repeatable = access.is_ok_and(|access| !access.iter().any(in_place));
+        let (bindings, pipelines) = (Vec::new(), Vec::new());
+        Bench { engine, backend, program, inputs, config, bindings, pipelines, batch: 1, repeatable }
+    }
+
+    /// Runs the default until its times have settled, and finds how many launches make a sample that is long enough.
+    fn warm_up(&mut self, default: &Candidate) -> Result<(), BackendError> {
+        let started = Instant::now();
+        let (mut last, mut shortest) = (0u64, u64::MAX);
+        for run in 0..64 {
+            let ns = self.measure(default)?.max(1);
+            shortest = shortest.min(ns);
+            let settled = ns.abs_diff(last).saturating_mul(50) < ns;
+            last = ns;
+            if (run >= 3 && settled) || started.elapsed() > WARM_UP {
+                break;
+            }
+        }
+        if self.repeatable {
+            let wanted = (SHORTEST_SAMPLE.as_nanos() as u64).div_ceil(shortest.max(1));
+            self.batch = u32::try_from(wanted).unwrap_or(MOST_BATCHED).clamp(1, MOST_BATCHED);
+        }
+        Ok(())
     }
 
     /// Buffers and a pipeline for a candidate, where the backend keeps them.
@@ -423,11 +713,17 @@ impl<'a> Bench<'a> {
         let Some(at) = self.prepare(candidate)? else {
             let config = with_launch(self.config, candidate);
             let started = Instant::now();
-            self.backend.dispatch_borrowed(self.program, self.inputs, &config)?;
-            return Ok(started.elapsed().as_nanos() as u64);
+            for _ in 0..self.batch {
+                self.backend.dispatch_borrowed(self.program, self.inputs, &config)?;
+            }
+            return Ok(started.elapsed().as_nanos() as u64 / u64::from(self.batch));
         };
         self.reset(false)?;
-        self.launch(at)
+        let mut total = 0;
+        for _ in 0..self.batch {
+            total += self.launch(at)?;
+        }
+        Ok(total / u64::from(self.batch))
     }
 
     fn launch(&self, at: usize) -> Result<u64, BackendError> {

@@ -1,0 +1,207 @@
+//! What an engine decides is in its tuner's file, is its owner's, and is used exactly where its owner says so.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use support::Sim;
+use vyre::metrics::Counter;
+use vyre::routing::PgoTable;
+use vyre::tuner::{Mode, Source, TunerCache};
+use vyre::{DispatchConfig, Engine, EngineBuilder, Go, Program, from_bytes, to_bytes};
+
+const DOUBLE: &str = "
+    @group(0) @binding(0) var<storage, read> a: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+    @compute @workgroup_size(64) fn double(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&a) { out[id.x] = a[id.x] * 2u; }
+    }";
+
+/// Each invocation looks at its neighbour's result, so that nothing is proven.
+const UNPROVEN: &str = "
+    @group(0) @binding(0) var<storage, read_write> a: array<u32>;
+    @compute @workgroup_size(64) fn shift(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&a) { a[id.x] = a[(id.x + 1u) % arrayLength(&a)] & 0u; }
+    }";
+
+fn program(text: &str) -> Program {
+    vyre::wgsl(text).expect("the kernel is good")
+}
+
+fn numbers(count: u32) -> Vec<u32> {
+    (0..count).collect()
+}
+
+fn builder(folder: &Path) -> EngineBuilder {
+    let builder = Engine::builder().without_default_backends().cache_at(folder);
+    builder.with_backend(Arc::new(Sim::new("simulated", 1, 1 << 30)), 1).tuner(Mode::NaturalGradient)
+}
+
+fn tune(engine: &Engine, text: &str, count: u32) -> vyre::tuner::Decision {
+    let config = DispatchConfig::default();
+    engine.tune("simulated", &program(text), &[to_bytes(&numbers(count))], &config, None).expect("it is tuned")
+}
+
+/// The workgroup size that a run of the program used.
+fn used(engine: &Engine, text: &str, count: u32) -> [u32; 3] {
+    let prepared = engine.prepare(&program(text)).expect("prepared");
+    prepared.set("a", to_bytes(&numbers(count))).expect("set");
+    prepared.run().expect("run");
+    prepared.explain().workgroup_size.expect("it has run")
+}
+
+fn table(folder: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(folder.join("tuner")).expect("a folder").flatten().map(|entry| entry.path());
+    entries.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "toml")).expect("a table")
+}
+
+#[test]
+fn a_plain_triple_is_what_the_engine_wrote_and_one_written_by_hand_is_honoured() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    assert_eq!(tune(&engine, DOUBLE, 1024).candidate.workgroup_size, [256, 1, 1]);
+    engine.flush().unwrap();
+    let path = table(folder.path());
+    let mut cache = TunerCache::load(&path).unwrap();
+    assert_eq!(cache.entries.values().copied().collect::<Vec<_>>(), [[256, 1, 1]]);
+    let key = cache.entries.keys().next().unwrap().clone();
+    assert!(key.starts_with("v1-") && key.len() == 67, "{key}");
+
+    cache.set(key.clone(), [512, 1, 1]);
+    cache.save(&path).unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    assert_eq!(used(&engine, DOUBLE, 1024), [512, 1, 1]);
+    assert_eq!(engine.metrics().counter(Counter::TuningSamples), 0);
+    assert!(engine.take_notices().is_empty());
+    // The same number for the whole class of sizes, and the kernel's own for others.
+    assert_eq!(used(&engine, DOUBLE, 1000), [512, 1, 1]);
+    assert_eq!(used(&engine, DOUBLE, 5000), [64, 1, 1]);
+}
+
+#[test]
+fn what_is_not_proven_is_kept_but_used_only_when_pinned() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    let decision = tune(&engine, UNPROVEN, 1024);
+    assert_eq!((decision.candidate.workgroup_size, decision.subject.proven), ([256, 1, 1], false));
+    assert_eq!(used(&engine, UNPROVEN, 1024), [64, 1, 1]);
+    assert_eq!(engine.decisions().pin("shift", true).unwrap(), 1);
+    drop(engine);
+    let engine = builder(folder.path()).open().unwrap();
+    assert_eq!(used(&engine, UNPROVEN, 1024), [256, 1, 1], "its owner has taken it on");
+    assert_eq!(used(&engine, UNPROVEN, 1000), [64, 1, 1], "for exactly that size");
+    assert_eq!(engine.decisions().pin("shift", false).unwrap(), 1);
+    drop(engine);
+
+    let path = table(folder.path());
+    let mut cache = TunerCache::load(&path).unwrap();
+    let key = cache.entries.keys().next().unwrap().clone();
+    cache.set(key, [128, 1, 1]);
+    cache.save(&path).unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    assert_eq!(used(&engine, UNPROVEN, 1024), [64, 1, 1], "a size by hand is no proof");
+    let notices = engine.take_notices();
+    assert!(notices.iter().any(|notice| notice.code.id == "V1008"), "{notices:?}");
+}
+
+#[test]
+fn decisions_can_be_listed_found_and_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    assert!(engine.decisions().launches().unwrap().is_empty());
+    assert_eq!(engine.decisions().find("double").unwrap_err().code(), "V1014");
+    tune(&engine, DOUBLE, 1024);
+    let [decided] = &engine.decisions().launches().unwrap()[..] else { panic!("one") };
+    assert_eq!(decided.decision.subject.program, "double");
+    assert_eq!(decided.decision.evidence.source, Source::Tuned);
+    assert!(decided.decision.evidence.timings.len() >= 5, "{:?}", decided.decision.evidence.timings);
+    assert_eq!(engine.decisions().find(&decided.key[3..12]).unwrap().len(), 1);
+    assert_eq!(engine.decisions().on("simulated").unwrap().len(), 1);
+    assert_eq!(engine.decisions().forget("double").unwrap(), 1);
+    drop(engine);
+    assert!(TunerCache::load(table(folder.path())).unwrap().entries.is_empty());
+}
+
+#[test]
+fn a_lock_file_is_used_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = folder.path().join("vyre.lock");
+    let engine = builder(folder.path()).open().unwrap();
+    tune(&engine, DOUBLE, 1024);
+    engine.decisions().freeze().unwrap().save(&lock).unwrap();
+    drop(engine);
+    std::fs::remove_dir_all(folder.path().join("tuner")).unwrap();
+
+    let engine = builder(folder.path()).decisions_from(&lock).open().unwrap();
+    assert_eq!(used(&engine, DOUBLE, 1024), [256, 1, 1]);
+    assert!(engine.take_notices().iter().all(|notice| !notice.message.contains("no launch")));
+    for _ in 0..100 {
+        assert_eq!(used(&engine, DOUBLE, 100_000), [64, 1, 1]);
+    }
+    assert_eq!(engine.metrics().counter(Counter::TuningSamples), 0, "nothing is measured");
+    let notices = engine.take_notices();
+    let missing = notices.iter().filter(|notice| notice.code.id == "V1012" && notice.message.contains("double"));
+    assert!(missing.count() >= 1, "what is missing is told, and once: {notices:?}");
+    let config = DispatchConfig::default();
+    let refused = engine.tune("simulated", &program(DOUBLE), &[to_bytes(&numbers(64))], &config, None).unwrap_err();
+    assert_eq!(refused.code(), "V1013");
+    assert_eq!(engine.decisions().pin("double", true).unwrap_err().code(), "V1013");
+    engine.flush().unwrap();
+    assert!(!folder.path().join("tuner").exists(), "nothing changes");
+
+    std::fs::write(&lock, "schema = 1\n[launches.x]\nkey = 3\n").unwrap();
+    let refused = builder(folder.path()).decisions_from(&lock).open().err().expect("it is no lock file");
+    assert!(refused.code() == "V1011" && refused.to_string().contains("Fix:"), "{refused}");
+    assert_eq!(builder(folder.path()).decisions_from("/nowhere").open().err().unwrap().code(), "V1011");
+}
+
+#[test]
+fn an_interrupted_campaign_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    let input = numbers(1024);
+    let tune = |watch: &mut dyn FnMut(vyre::TuneSample<'_>) -> Go| {
+        let config = DispatchConfig::default();
+        engine.tune_watched("simulated", &program(DOUBLE), &[to_bytes(&input)], &config, None, watch)
+    };
+    let stopped = tune(&mut |sample| if sample.taken < 20 { Go::On } else { Go::Stop }).unwrap_err();
+    assert!(stopped.to_string().contains("20 timings are kept"), "{stopped}");
+    let before = engine.metrics().counter(Counter::TuningSamples);
+    assert_eq!(before, 20);
+    let decision = tune(&mut |_| Go::On).unwrap();
+    assert_eq!(decision.candidate.workgroup_size, [256, 1, 1]);
+    let taken = engine.metrics().counter(Counter::TuningSamples) - before;
+    assert_eq!(taken as usize, decision.evidence.samples - 20, "what was measured is not measured again");
+}
+
+#[test]
+fn what_was_certified_is_in_the_pgo_table_and_answers_where_nothing_else_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let builder = builder(folder.path());
+        builder.with_backend(Arc::new(Sim::new("other", 1, 1 << 30)), 2).open().unwrap()
+    };
+    let engine = open();
+    let input = numbers(256);
+    engine.certify(&program(DOUBLE), &[to_bytes(&input)], &DispatchConfig::default(), 3, &mut || {}).unwrap();
+    engine.flush().unwrap();
+    drop(engine);
+    let path = folder.path().join("pgo.toml");
+    let mut table = PgoTable::load(&path).unwrap();
+    let (op, decision) = table.routes.iter().next().map(|(op, decision)| (op.clone(), decision.clone())).unwrap();
+    assert_eq!(decision.observations.len(), 2, "{decision:?}");
+    assert_eq!(table.fastest_backend(&op), Some(decision.backend.as_str()));
+    // Without what the router has learnt about sizes, the table answers, whatever it says.
+    for wanted in ["simulated", "other"] {
+        std::fs::remove_file(folder.path().join("routes.toml")).ok();
+        table.routes.get_mut(&op).unwrap().backend = wanted.to_owned();
+        table.save(&path).unwrap();
+        let engine = open();
+        let prepared = engine.prepare(&program(DOUBLE)).unwrap();
+        prepared.set("a", to_bytes(&input)).unwrap();
+        prepared.run().unwrap();
+        assert_eq!(prepared.explain().backend.as_deref(), Some(wanted));
+        assert_eq!(from_bytes::<u32>(&prepared.get("out").unwrap())[3], 6);
+    }
+}
