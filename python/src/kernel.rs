@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use vyre::ir::{BufferKind, TypeDef};
 use vyre::launch::{BufferShape, LaunchPlan, shape_of};
 use vyre::specialization::SpecValue;
-use vyre::{Buffer, DataType, DispatchConfig, Engine, ImportOptions, Program};
+use vyre::{Buffer, DataType, DispatchConfig, Engine, Go, ImportOptions, Program};
 
 use crate::array::{Array, Kind, kind_of};
 use crate::element::Element;
@@ -135,6 +135,10 @@ impl Kernel {
         }
         if !writes && let Some(bytes) = self.number(slot, object)? {
             return Ok(Given::Bytes(bytes));
+        }
+        // An expression, whose value is computed now.
+        if !writes && object.hasattr("__vyre_array__")? {
+            return self.given(slot, &object.call_method0("__vyre_array__")?, owned);
         }
         if owned && writes {
             return Err(refused(
@@ -659,12 +663,10 @@ impl Kernel {
         let tuned = py.detach(|| {
             let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
             engine.tune_watched(device, &this.program, &inputs, &config, None, &mut |sample| {
-                if stopped.is_none() {
-                    stopped = Python::attach(|py| {
-                        py.check_signals().and_then(|()| watch.call1(py, (sample.taken, sample.at_most))).err()
-                    });
-                }
-                if stopped.is_none() { vyre::Go::On } else { vyre::Go::Stop }
+                stopped = Python::attach(|py| {
+                    py.check_signals().and_then(|()| watch.call1(py, (sample.taken, sample.at_most))).err()
+                });
+                if stopped.is_some() { Go::Stop } else { Go::On }
             })
         });
         if let Some(stopped) = stopped {

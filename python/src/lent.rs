@@ -20,7 +20,7 @@ impl Lent {
     /// first, unless they are to be written.
     pub(crate) fn new(name: &str, object: &Bound<'_, PyAny>, write: bool) -> PyResult<Lent> {
         let py = object.py();
-        let object = as_buffer(object, name)?;
+        let object = as_buffer(object, name, write)?;
         let mut buffer = PyUntypedBuffer::get(&object).map_err(|problem| {
             let message = format!("the memory of `{name}` can't be used: {}", problem.value(py));
             refused(py, message, "Convert it first, for example with `x.astype(numpy.float32)`.")
@@ -109,7 +109,7 @@ impl Slice {
 }
 
 /// An object with the buffer protocol for one that may have another way to its memory.
-fn as_buffer<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+fn as_buffer<'py>(object: &Bound<'py, PyAny>, name: &str, write: bool) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     // SAFETY: the object is alive.
     if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
@@ -128,12 +128,14 @@ fn as_buffer<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py,
         }
         return numpy.call_method1("from_dlpack", (object,));
     }
-    if object.hasattr("__array_interface__")? || object.hasattr("__array__")? {
+    // What `__array__` gives may be a copy, and what is written to it is lost then.
+    if object.hasattr("__array_interface__")? || (!write && object.hasattr("__array__")?) {
         return numpy.call_method1("asarray", (object,));
     }
+    let what = if write { "whose memory can't be written" } else { "which is no array" };
     Err(refused(
         py,
-        format!("`{name}` was given {}, which is no array", object.get_type().name()?),
+        format!("`{name}` was given {}, {what}", object.get_type().name()?),
         "Pass a NumPy array, an array of vyre, or anything with DLPack.",
     ))
 }

@@ -6,6 +6,7 @@
 mod array;
 mod element;
 mod error;
+mod expression;
 mod kernel;
 mod launch;
 mod lent;
@@ -114,6 +115,7 @@ fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<array::Array>()?;
     module.add_class::<kernel::Kernel>()?;
     module.add_class::<launch::Launch>()?;
+    module.add_class::<expression::Term>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(take_notices, module)?)?;

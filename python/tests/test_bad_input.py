@@ -2,10 +2,10 @@
 
 import threading
 
+import kernels_in_python as ten
 import numpy as np
 import pytest
 
-import kernels_in_python as ten
 import vyre
 
 

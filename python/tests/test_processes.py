@@ -126,6 +126,15 @@ def test_torch_tensors_are_used_where_they_are():
     x, out = torch.arange(10, dtype=torch.float32), torch.zeros(10)
     ten.squares.on("cpu")(x, out)
     assert torch.equal(out, x * x + 1)
+    assert out.data_ptr() == out.numpy().ctypes.data
+
+
+def test_arrays_of_jax_are_inputs():
+    jnp = pytest.importorskip("jax.numpy")
+    x = jnp.arange(10, dtype=jnp.float32)
+    np.testing.assert_array_equal(ten.squares.on("cpu")(x).numpy(), np.arange(10) ** 2 + 1)
+    with pytest.raises(vyre.errors.InvalidUse):  # JAX's arrays don't change.
+        ten.squares.on("cpu")(x, x)
 
 
 WORK = """

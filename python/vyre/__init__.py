@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _vyre, errors
 from ._explain import Explanation, explain
+from ._expression import Expression
 from ._kernels import wgsl
 from ._measure import Timing, Tuned, bench, tune
 from ._packs import PackReport, export_pack, import_pack
@@ -28,6 +29,7 @@ __all__ = [
     "Array",
     "Device",
     "Explanation",
+    "Expression",
     "Kernel",
     "Launch",
     "PackReport",
@@ -84,7 +86,9 @@ __all__ = [
     "local_id",
     "log",
     "log2",
+    "maximum",
     "metrics",
+    "minimum",
     "num_workgroups",
     "popcount",
     "radians",
@@ -150,6 +154,8 @@ if TYPE_CHECKING:
         local_id,
         log,
         log2,
+        maximum,
+        minimum,
         num_workgroups,
         popcount,
         radians,

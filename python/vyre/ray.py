@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,4 +59,5 @@ def map_batches(
     arguments = (kernel, inputs, result, np.dtype(dtype).name, pack, numbers or {})
     if gpus:
         options["num_gpus"] = gpus
-    return dataset.map_batches(Worker, fn_constructor_args=arguments, batch_format="numpy", concurrency=concurrency, **options)
+    actors = importlib.import_module("ray.data").ActorPoolStrategy(size=concurrency)
+    return dataset.map_batches(Worker, fn_constructor_args=arguments, batch_format="numpy", compute=actors, **options)

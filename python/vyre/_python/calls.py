@@ -333,6 +333,8 @@ def _test_bits(test: str) -> Any:
 _SPECIAL: dict[Any, Any] = {
     min: _many("min"),
     max: _many("max"),
+    language.minimum: _many("min"),
+    language.maximum: _many("max"),
     np.minimum: _many("min"),
     np.maximum: _many("max"),
     abs: _abs,

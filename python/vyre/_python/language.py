@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .._expression import is_lazy
+from .._expression import math as on_arrays
+from .._expression import select as select_arrays
 from .types import F32, Scalar
 
 
@@ -197,16 +200,22 @@ _FLOAT_FUNCTIONS: dict[str, tuple[str, int, Callable[..., Any]]] = {
 }
 
 
+#: Names that expressions have for some functions.
+_ON_ARRAYS = {"rsqrt": "inverse_sqrt", "rint": "round"}
+
+
 def _float_function(name: str, compute: Callable[..., Any] | None = None) -> Callable[..., Any]:
     compute = compute or _FLOAT_FUNCTIONS[name][2]
 
     def function(*numbers: Any) -> Any:
+        if any(is_lazy(number) for number in numbers):
+            return on_arrays(_ON_ARRAYS.get(name, name), *numbers)
         with np.errstate(all="ignore"):
             width = np.float16 if isinstance(numbers[0], np.float16) else np.float32
             return width(compute(*(width(number) for number in numbers)))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"``{name}`` of 32-bit floats."
+    function.__doc__ = f"``{name}`` of 32-bit floats in kernels, and of arrays."
     return function
 
 
@@ -251,11 +260,15 @@ ROUNDINGS: dict[Any, str] = {math.floor: "floor", math.ceil: "ceil", math.trunc:
 
 def clamp(value: Any, low: Any, high: Any) -> Any:
     """The nearest number between two others."""
+    if any(is_lazy(number) for number in (value, low, high)):
+        return on_arrays("clamp", value, low, high)
     return min(max(value, low), high)
 
 
 def select(condition: Any, yes: Any, no: Any) -> Any:
-    """One of two numbers, without a branch; both are computed."""
+    """One of two numbers, without a branch; both are computed. On arrays, one of two for each position."""
+    if is_lazy(condition):
+        return select_arrays(condition, yes, no)
     return yes if condition else no
 
 
@@ -272,3 +285,13 @@ def bitcast(dtype: Scalar, value: Any) -> Any:
     """The bits of a number, read as another type."""
     source = value if isinstance(value, np.generic) else (F32 if isinstance(value, float) else Scalar("i32", "int32"))(value)
     return np.asarray(source).view(dtype.dtype)[()]
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of two numbers or arrays."""
+    return on_arrays("min", a, b) if is_lazy(a) or is_lazy(b) else min(a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two numbers or arrays."""
+    return on_arrays("max", a, b) if is_lazy(a) or is_lazy(b) else max(a, b)
