@@ -99,6 +99,24 @@ fn the_result_of_one_launch_is_the_input_of_the_next() {
     }
 }
 
+/// A launch on a device that it names says nothing of where the next one goes.
+#[test]
+fn naming_a_device_is_for_one_launch() {
+    let sims = ["fast", "slow"].map(|id| Arc::new(Sim::new(id, 1, 1 << 20)));
+    let engine = engine_of(sims.iter().map(|sim| sim.clone() as Arc<dyn VyreBackend>).collect());
+    let increment = kernel(&engine, INCREMENT);
+    let ran_on = || increment.explain().backend.unwrap();
+    let mut x = engine.zeros::<u32>(64).unwrap();
+    increment.bind("x", &mut x).run().unwrap();
+    let chosen = ran_on();
+    let other = if chosen == "fast" { "slow" } else { "fast" };
+    let mut y = engine.zeros::<u32>(64).unwrap();
+    increment.bind("x", &mut y).on(other).run().unwrap();
+    assert_eq!(ran_on(), other);
+    increment.bind("x", &mut x).run().unwrap();
+    assert_eq!((ran_on(), x.to_vec().unwrap()), (chosen, vec![2; 64]));
+}
+
 /// A chain that nobody waited for is settled with little stack, however long it is.
 #[test]
 fn long_chains_take_little_stack() {

@@ -1,7 +1,7 @@
 //! What all launches of one program under one configuration share.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
@@ -156,6 +156,8 @@ pub(crate) struct Ready {
     pub(super) keep: SmallVec<[bool; 8]>,
     /// The latest values of small buffers, so that the same ones are not sent again.
     values: Mutex<SmallVec<[Option<KeptValue>; 8]>>,
+    /// The router sends such launches here. A launch that names its device says nothing of the others.
+    routed: AtomicBool,
     pub(super) runs: AtomicU64,
     /// Launches whose times are still to come, with the candidate that ran.
     pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
@@ -288,7 +290,7 @@ impl Core {
         args.iter().map(Arg::bytes).collect()
     }
 
-    /// What was made ready for such a launch: the latest on any device, or on the one that is named.
+    /// What was made ready for such a launch: where the router sent the latest, or on the device that is named.
     pub(super) fn find(
         &self,
         sizes: &[u64],
@@ -302,10 +304,19 @@ impl Core {
                 && ready.grid_asked == request.grid
                 && ready.domain_asked == request.domain
                 && ready.interruptible == request.interruptible
-                && device.is_none_or(|device| ready.device.id.as_str() == device)
+                && device
+                    .map_or_else(|| ready.routed.load(Ordering::Relaxed), |device| ready.device.id.as_str() == device)
                 && ready.contents.iter().all(|(slot, bytes)| args.get(*slot).is_some_and(|arg| arg.holds(bytes)))
         };
         ready.iter().rev().find(fits).cloned()
+    }
+
+    /// From now on launches like this one go there.
+    pub(super) fn route_to(&self, chosen: &Arc<Ready>) {
+        let list = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for known in list.iter().filter(|known| known.is_for_the_same_work(chosen)) {
+            known.routed.store(Arc::ptr_eq(known, chosen), Ordering::Relaxed);
+        }
     }
 
     /// Keeps what was made ready; what was ready for the same goes.
@@ -422,6 +433,7 @@ impl Ready {
             keep,
             values: Mutex::new(sizes.iter().map(|_| None).collect()),
             sizes,
+            routed: AtomicBool::new(false),
             runs: AtomicU64::new(0),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
@@ -447,6 +459,7 @@ impl Ready {
             contents: self.contents.clone(),
             keep: self.keep.clone(),
             values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
+            routed: AtomicBool::new(self.routed.load(Ordering::Relaxed)),
             runs: AtomicU64::new(self.runs.load(Ordering::Relaxed)),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
@@ -463,11 +476,15 @@ impl Ready {
     }
 
     fn is_for_the_same(&self, other: &Ready) -> bool {
+        self.is_for_the_same_work(other) && self.device.id == other.device.id
+    }
+
+    /// The same but for the device.
+    fn is_for_the_same_work(&self, other: &Ready) -> bool {
         self.sizes == other.sizes
             && self.grid_asked == other.grid_asked
             && self.domain_asked == other.domain_asked
             && self.interruptible == other.interruptible
-            && self.device.id == other.device.id
             && self.contents == other.contents
     }
 

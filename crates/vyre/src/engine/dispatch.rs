@@ -150,9 +150,10 @@ impl Inner {
                 passed_over.push(id);
                 continue;
             }
-            let attempt = self
-                .ready(core, &device, sizes, args, request, deadline)
-                .and_then(|ready| self.launch_on(core, &ready, args, request, deadline, true));
+            let attempt = self.ready(core, &device, sizes, args, request, deadline).and_then(|ready| {
+                core.route_to(&ready);
+                self.launch_on(core, &ready, args, request, deadline, true)
+            });
             let error = match attempt {
                 Ok(Attempt::Launched(job)) => {
                     self.fell_back(&device, first_error.as_ref());
