@@ -12,7 +12,15 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
         let cause = error.diagnostic();
         let class = format!("{:?}", cause.code.class);
         let place = cause.source.as_ref().map(|source| (source.line, source.column));
-        make.bind(py).call1((error.code(), error.message(), error.fix(), error.to_string(), class, place))
+        let all: Vec<_> = error
+            .diagnostics()
+            .iter()
+            .map(|one| {
+                let place = one.source.as_ref().map(|source| (source.line, source.column));
+                (one.code.id, one.message.as_str(), one.fix.as_str(), place)
+            })
+            .collect();
+        make.bind(py).call1((error.code(), error.message(), error.fix(), error.to_string(), class, place, all))
     });
     match made {
         Ok(exception) => PyErr::from_value(exception),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use vyre::ir::{BufferKind, TypeDef};
-use vyre::launch::{BufferShape, shape_of};
+use vyre::launch::{BufferShape, LaunchPlan, shape_of};
 use vyre::specialization::SpecValue;
 use vyre::{Buffer, DataType, DispatchConfig, Engine, ImportOptions, Program};
 
@@ -214,6 +214,15 @@ impl Kernel {
             let bytes = py.import("vyre._layout")?.call_method1("pack", (&slot.name, dtype, object))?;
             return Ok(Some(bytes.extract()?));
         }
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            let wanted: usize = self.dtype_of(py, slot)?.getattr("itemsize")?.extract()?;
+            let given = bytes.as_bytes().len();
+            if given != wanted {
+                let message = format!("`{}` has {wanted} bytes, but {given} were given", slot.name);
+                return Err(refused(py, message, "Pack the value as `kernel.dtype(name)` says."));
+            }
+            return Ok(Some(bytes.as_bytes().to_vec()));
+        }
         if slot.is_struct
             || !(object.is_instance_of::<pyo3::types::PyInt>() || object.is_instance_of::<pyo3::types::PyFloat>())
         {
@@ -280,17 +289,14 @@ impl Kernel {
         Ok((all, other))
     }
 
-    /// Makes the results that were left out: as large as the kernel says for the inputs.
-    fn open_results(&self, py: Python<'_>, engine: &Engine, given: &mut [Given]) -> PyResult<Vec<Py<Array>>> {
-        if !given.iter().any(|given| matches!(given, Given::Open)) {
-            return Ok(Vec::new());
-        }
+    /// The sizes of a launch on these arguments; a result that was left out has the size that the kernel says for the others.
+    fn plan(&self, py: Python<'_>, given: &[Given]) -> PyResult<LaunchPlan> {
         let valid = self.program.validate().map_err(|problems| raised(py, &vyre::Error::from(problems.to_vec())))?;
         let mut config = self.config.clone();
         config.grid_override = self.grid.or(config.grid_override);
         // The contents of lent inputs are at hand; a kernel may compare its ids with a number in one.
         let (mut sizes, mut contents) = (Vec::new(), Vec::new());
-        for (slot, given) in self.slots.iter().zip(given.iter()) {
+        for (slot, given) in self.slots.iter().zip(given) {
             let bytes = match given {
                 Given::Value(buffer) => buffer.bytes(),
                 Given::Written(array) => array.get().lock().bytes(),
@@ -311,8 +317,15 @@ impl Kernel {
                 config.output_elements.insert(slot.name.clone(), slot.shape.elements_in(bytes));
             }
         }
-        let plan =
-            vyre::plan_with(&valid, &sizes, &contents, &config).map_err(|problem| raised(py, &problem.into()))?;
+        vyre::plan_with(&valid, &sizes, &contents, &config).map_err(|problem| raised(py, &problem.into()))
+    }
+
+    /// Makes the results that were left out: as large as the kernel says for the inputs.
+    fn open_results(&self, py: Python<'_>, engine: &Engine, given: &mut [Given]) -> PyResult<Vec<Py<Array>>> {
+        if !given.iter().any(|given| matches!(given, Given::Open)) {
+            return Ok(Vec::new());
+        }
+        let plan = self.plan(py, given)?;
         let mut made = Vec::new();
         for ((slot, given), &bytes) in self.slots.iter().zip(given.iter_mut()).zip(&plan.buffer_bytes) {
             if matches!(given, Given::Open) {
@@ -498,6 +511,10 @@ impl Kernel {
         options.overrides = overrides.unwrap_or_default();
         let program =
             py.detach(|| vyre::import_wgsl(&source, &options)).map_err(|problems| raised(py, &problems.into()))?;
+        // Done once for a program; whoever writes a kernel is told of its mistakes here and not at its first call.
+        if let Err(problems) = program.validate() {
+            return Err(raised(py, &vyre::Error::from(problems.to_vec())));
+        }
         let mut slots = Vec::new();
         for index in program.binding_order() {
             let buffer = &program.buffers()[index];
@@ -591,6 +608,71 @@ impl Kernel {
         })
     }
 
+    /// How a call with these arguments would be launched: workgroups and the invocations of one, per axis, and where their number comes
+    /// from.
+    #[pyo3(signature = (*args, **named))]
+    fn plan_of<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<([u32; 3], [u32; 3], String)> {
+        let (given, other) = self.arguments(args, named, false)?;
+        let plan = other.as_ref().unwrap_or(self).plan(args.py(), &given)?;
+        Ok((plan.grid, plan.workgroup_size, plan.origin.to_string()))
+    }
+
+    /// Compares the launches of the kernel on these arguments and keeps the decision for later ones, as JSON. `watch` is called with the
+    /// timings taken so far and the most that will be taken; what it raises ends the comparison.
+    #[pyo3(signature = (device, watch, *args, **named))]
+    fn _tune<'py>(
+        &self,
+        py: Python<'py>,
+        device: &str,
+        watch: Py<PyAny>,
+        args: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<String> {
+        let (given, other) = self.arguments(args, named, false)?;
+        let this = other.as_ref().unwrap_or(self);
+        let plan = this.plan(py, &given)?;
+        let mut config = this.config.clone();
+        // Each run of the comparison starts from the same contents, so it has copies of its own.
+        let mut inputs: Vec<Vec<u8>> = Vec::new();
+        for ((slot, given), &bytes) in this.slots.iter().zip(&given).zip(&plan.buffer_bytes) {
+            if !slot.kind.is_input() {
+                config.output_elements.insert(slot.name.clone(), slot.shape.elements_in(bytes));
+                continue;
+            }
+            let read = |buffer: &Buffer| py.detach(|| buffer.to_vec()).map_err(|error| raised(py, &error));
+            inputs.push(match given {
+                Given::Value(buffer) => read(buffer)?,
+                Given::Written(array) => read(&array.get().value(py))?,
+                #[allow(unsafe_code)]
+                // SAFETY: `given` lives until this returns.
+                Given::Lent(lent, _) => unsafe { lent.slice().read() }.to_vec(),
+                Given::Bytes(bytes) => bytes.clone(),
+                Given::Open => Vec::new(),
+            });
+        }
+        let engine = crate::engine(py)?;
+        let mut stopped: Option<PyErr> = None;
+        let tuned = py.detach(|| {
+            let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            engine.tune_watched(device, &this.program, &inputs, &config, None, &mut |sample| {
+                if stopped.is_none() {
+                    stopped = Python::attach(|py| {
+                        py.check_signals().and_then(|()| watch.call1(py, (sample.taken, sample.at_most))).err()
+                    });
+                }
+            })
+        });
+        if let Some(stopped) = stopped {
+            return Err(stopped);
+        }
+        let decision = tuned.map_err(|error| raised(py, &error))?;
+        serde_json::to_string(&decision).map_err(|error| PyTypeError::new_err(error.to_string()))
+    }
+
     /// What was chosen for its latest launch, what else was possible, and on what evidence, as JSON.
     fn _explain(&self, py: Python<'_>) -> PyResult<String> {
         let (_, kernel) = self.ready(py)?;
@@ -653,6 +735,7 @@ impl Kernel {
         }
         let timeout = self.config.timeout.map(|timeout| timeout.as_secs_f64());
         let state = (
+            env!("CARGO_PKG_VERSION"),
             &self.source,
             &self.entry,
             &self.file,

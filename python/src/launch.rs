@@ -61,6 +61,12 @@ impl Launch {
         }
     }
 
+    /// Seconds on the device, where they were measured and the launch is done.
+    #[getter]
+    fn device_time(&self) -> Option<f64> {
+        self.launch.device_time().map(|time| time.as_secs_f64())
+    }
+
     /// Tells it to end. What it would have written is lost, unless it was done before.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.launch.cancel()).map_err(|error| raised(py, &error))

@@ -21,7 +21,10 @@ impl Lent {
     pub(crate) fn new(name: &str, object: &Bound<'_, PyAny>, write: bool) -> PyResult<Lent> {
         let py = object.py();
         let object = as_buffer(object, name)?;
-        let mut buffer = PyUntypedBuffer::get(&object)?;
+        let mut buffer = PyUntypedBuffer::get(&object).map_err(|problem| {
+            let message = format!("the memory of `{name}` can't be used: {}", problem.value(py));
+            refused(py, message, "Convert it first, for example with `x.astype(numpy.float32)`.")
+        })?;
         if write && buffer.readonly() {
             return Err(refused(
                 py,

@@ -10,10 +10,14 @@ mod kernel;
 mod launch;
 mod lent;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use vyre::Engine;
+use pyo3::types::PyBytes;
+use vyre::metrics::Counter;
+use vyre::pipeline::PackKey;
+use vyre::{Engine, PackReport};
 
 use crate::error::raised;
 
@@ -68,6 +72,41 @@ fn flush(py: Python<'_>) -> PyResult<()> {
     py.detach(|| engine.flush()).map_err(|error| raised(py, &error))
 }
 
+/// What the engine has counted so far: launches, compilations, what was found in the cache, bytes that were moved.
+#[pyfunction]
+fn metrics(py: Python<'_>) -> PyResult<BTreeMap<&'static str, u64>> {
+    let engine = engine(py)?;
+    Ok(Counter::ALL.iter().map(|counter| (counter.name(), engine.metrics().counter(*counter))).collect())
+}
+
+fn pack_key(key: Option<&[u8; 32]>) -> PackKey<'_> {
+    key.map_or(PackKey::Open, PackKey::Secret)
+}
+
+fn counted(report: PackReport) -> (u64, u64, bool) {
+    (report.pipelines, report.decisions, report.routes)
+}
+
+/// A pack of everything that was compiled and decided, for other machines: its bytes, and what is in it.
+#[pyfunction]
+#[pyo3(signature = (key=None))]
+fn export_pack(py: Python<'_>, key: Option<[u8; 32]>) -> PyResult<(Bound<'_, PyBytes>, (u64, u64, bool))> {
+    let engine = engine(py)?;
+    let mut pack = Vec::new();
+    let report = py.detach(|| engine.export_pack(&mut pack, pack_key(key.as_ref())));
+    let report = report.map_err(|error| raised(py, &error))?;
+    Ok((PyBytes::new(py, &pack), counted(report)))
+}
+
+/// Takes in a pack, after checking every record of it.
+#[pyfunction]
+#[pyo3(signature = (pack, key=None))]
+fn import_pack(py: Python<'_>, pack: &[u8], key: Option<[u8; 32]>) -> PyResult<(u64, u64, bool)> {
+    let engine = engine(py)?;
+    let report = py.detach(|| engine.import_pack(pack, pack_key(key.as_ref())));
+    report.map(counted).map_err(|error| raised(py, &error))
+}
+
 /// The native half of the package.
 #[pymodule]
 fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -79,6 +118,9 @@ fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(take_notices, module)?)?;
     module.add_function(wrap_pyfunction!(flush, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics, module)?)?;
+    module.add_function(wrap_pyfunction!(export_pack, module)?)?;
+    module.add_function(wrap_pyfunction!(import_pack, module)?)?;
     module.add_function(wrap_pyfunction!(array::zeros, module)?)?;
     module.add_function(wrap_pyfunction!(array::from_host, module)?)?;
     Ok(())

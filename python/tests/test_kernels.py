@@ -120,6 +120,9 @@ def test_kernels_pickle_by_content(scaled, x):
     text = pickle.dumps(scaled.set(scale=7.0))
     assert len(text) < 2 * len(SCALED)
     np.testing.assert_array_equal(pickle.loads(text)(x).numpy(), 7 * x)
+    with pytest.raises(RuntimeError, match="was sent by vyre 9.9.9"):
+        restore, (_, *state) = scaled.__reduce__()
+        restore("9.9.9", *state)
 
 
 def test_structs_have_the_kernels_layout():

@@ -14,12 +14,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _vyre, errors
 from ._explain import Explanation, explain
 from ._kernels import wgsl
-from ._vyre import Array, Kernel, Launch, __version__, flush, synchronize, take_notices
+from ._measure import Timing, Tuned, bench, tune
+from ._packs import PackReport, export_pack, import_pack
+from ._vyre import Array, Kernel, Launch, __version__, flush, metrics, synchronize, take_notices
 from .errors import VyreError
 
 __all__ = [
@@ -28,20 +30,167 @@ __all__ = [
     "Explanation",
     "Kernel",
     "Launch",
+    "PackReport",
+    "PythonKernel",
+    "Timing",
+    "Tuned",
     "VyreError",
     "__version__",
+    "acos",
+    "acosh",
     "array",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_exchange",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_sub",
+    "atomic_xor",
+    "barrier",
+    "bench",
+    "bitcast",
+    "bool_",
+    "ceil",
+    "clamp",
+    "cos",
+    "cosh",
+    "degrees",
     "devices",
     "empty",
     "errors",
+    "exp",
+    "exp2",
     "explain",
+    "export_pack",
+    "f16",
+    "f32",
+    "floor",
     "flush",
+    "fma",
+    "fract",
+    "function",
+    "grid",
+    "i32",
+    "import_pack",
+    "kernel",
+    "local",
+    "local_id",
+    "log",
+    "log2",
+    "metrics",
+    "num_workgroups",
+    "popcount",
+    "radians",
+    "rint",
+    "rsqrt",
+    "select",
+    "shared",
+    "sin",
+    "sinh",
+    "sqrt",
     "synchronize",
     "take_notices",
+    "tan",
+    "tanh",
+    "trunc",
+    "tune",
+    "u32",
     "wgsl",
+    "workgroup_id",
+    "workgroup_size",
     "zeros",
     "zeros_like",
 ]
+
+
+# The words of kernels in Python come with NumPy, whose import takes longer than all else here, so they wait for their first use.
+_KERNEL = ("PythonKernel", "function", "kernel")
+_TYPES = {"bool_": "BOOL", "f16": "F16", "f32": "F32", "i32": "I32", "u32": "U32"}
+
+if TYPE_CHECKING:
+    from ._python.kernel import PythonKernel, function, kernel
+    from ._python.language import (
+        acos,
+        acosh,
+        asin,
+        asinh,
+        atan,
+        atan2,
+        atanh,
+        atomic_add,
+        atomic_and,
+        atomic_cas,
+        atomic_exchange,
+        atomic_max,
+        atomic_min,
+        atomic_or,
+        atomic_sub,
+        atomic_xor,
+        barrier,
+        bitcast,
+        ceil,
+        clamp,
+        cos,
+        cosh,
+        degrees,
+        exp,
+        exp2,
+        floor,
+        fma,
+        fract,
+        grid,
+        local,
+        local_id,
+        log,
+        log2,
+        num_workgroups,
+        popcount,
+        radians,
+        rint,
+        rsqrt,
+        select,
+        shared,
+        sin,
+        sinh,
+        sqrt,
+        tan,
+        tanh,
+        trunc,
+        workgroup_id,
+        workgroup_size,
+    )
+    from ._python.types import BOOL as bool_
+    from ._python.types import F16 as f16
+    from ._python.types import F32 as f32
+    from ._python.types import I32 as i32
+    from ._python.types import U32 as u32
+
+
+def __getattr__(name: str) -> Any:
+    found: Any
+    if name in _KERNEL:
+        from ._python import kernel as words
+
+        found = getattr(words, name)
+    elif name in _TYPES:
+        from ._python import types
+
+        found = getattr(types, _TYPES[name])
+    elif name in __all__:
+        from ._python import language
+
+        found = getattr(language, name)
+    else:
+        raise AttributeError(f"module 'vyre' has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 class Device(NamedTuple):

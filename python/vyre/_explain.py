@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import html
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._vyre import Kernel
+
+if TYPE_CHECKING:
+    from ._python.kernel import PythonKernel
 
 
 class Explanation(dict[str, Any]):
     """What was chosen for a kernel's latest launch, what else was possible, and on what evidence: text, JSON, or a table in a notebook."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel | PythonKernel) -> None:
         super().__init__(json.loads(kernel._explain()))
         self._text = kernel._explain_text()
 
@@ -29,6 +32,6 @@ class Explanation(dict[str, Any]):
         return f"<table>{''.join(rows)}</table>"
 
 
-def explain(kernel: Kernel) -> Explanation:
+def explain(kernel: Kernel | PythonKernel) -> Explanation:
     """Explains the choices for a kernel: device, workgroup size, grid, and the evidence for each."""
     return Explanation(kernel)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ._vyre import Kernel
+from ._vyre import Kernel, __version__
 
 
 def wgsl(source: str | os.PathLike[str], entry: str | None = None, **constants: Any) -> Kernel:
@@ -33,6 +33,7 @@ def wgsl(source: str | os.PathLike[str], entry: str | None = None, **constants: 
 
 
 def restore(
+    version: str,
     source: str,
     entry: str | None,
     file: str | None,
@@ -43,6 +44,8 @@ def restore(
     timeout: float | None,
 ) -> Kernel:
     """A kernel that was pickled. The worker's vyre compiles it, or finds it in its cache."""
+    if version != __version__:
+        raise RuntimeError(f"this kernel was sent by vyre {version}, and here is vyre {__version__}; install the same everywhere")
     kernel = Kernel(source, entry, file)
     if constants:
         kernel = kernel.set(**constants)

@@ -5,6 +5,10 @@ from __future__ import annotations
 __all__ = ["VyreError", "InvalidUse", "LaunchTimeout", "LaunchCancelled", "OutOfMemory", "KernelError", "DeviceLost"]
 
 
+#: A mistake: its code, what it is, what to do, and line and column.
+Finding = tuple[str, str, str, tuple[int, int] | None]
+
+
 class VyreError(Exception):
     """Something was refused or failed."""
 
@@ -21,6 +25,8 @@ class VyreError(Exception):
         self.message = message
         self.fix = fix
         self.place = place
+        #: Everything that was found, where that is more than one mistake.
+        self.all: list[Finding] = [(code, message, fix, place)]
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message, self.fix, str(self), self.place)
@@ -66,6 +72,14 @@ def _class_of(code: str, kind: str, place: tuple[int, int] | None) -> type[VyreE
 
 
 def _from_native(
-    code: str, message: str, fix: str, shown: str, kind: str, place: tuple[int, int] | None
+    code: str,
+    message: str,
+    fix: str,
+    shown: str,
+    kind: str,
+    place: tuple[int, int] | None,
+    all: list[Finding] | None = None,
 ) -> VyreError:
-    return _class_of(code, kind, place)(code, message, fix, shown, place)
+    error = _class_of(code, kind, place)(code, message, fix, shown, place)
+    error.all = all or [(code, message, fix, place)]
+    return error

@@ -192,7 +192,7 @@ impl Driver {
         }
         params.extend(grid.map(u64::from));
         params.extend([0; 5]);
-        let together = if grid[0] % TOGETHER == 0 {
+        let together = if grid[0].is_multiple_of(TOGETHER) {
             self.module(image.as_bytes_with_nul(), "vyre_kernel_together")?
         } else {
             None
@@ -237,14 +237,12 @@ pub(crate) fn write_ptx(works: &[Work], folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-pub(crate) fn rows(works: &[Work], asked: &Asked) -> Outcome<Vec<Row>> {
+pub(crate) fn rows(works: &[Work], asked: &Asked, tell: &mut dyn FnMut(Row) -> Outcome<()>) -> Outcome<()> {
     let driver = Driver::open()?;
-    let mut rows = Vec::new();
     for work in works {
-        eprintln!("{}", work.name);
-        rows.push(row(&driver, work, asked).map_err(|problem| format!("{}: {problem}", work.name))?);
+        tell(row(&driver, work, asked).map_err(|problem| format!("{}: {problem}", work.name))?)?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn row(driver: &Driver, work: &Work, asked: &Asked) -> Outcome<Row> {

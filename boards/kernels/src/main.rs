@@ -73,17 +73,23 @@ fn board() -> Outcome<()> {
     if let Some(folder) = &asked.ptx {
         return cuda::write_ptx(&works, folder);
     }
-    let mut rows = Vec::new();
+    let mut rows: Vec<report::Row> = Vec::new();
+    // A board takes minutes; what was measured is told at once and stays where it is interrupted.
+    let mut tell = |row: report::Row| -> Outcome<()> {
+        report::print_row(&row, rows.last().is_none_or(|last| last.machine != row.machine));
+        rows.push(row);
+        if let Some(path) = &asked.json {
+            std::fs::write(path, serde_json::to_string_pretty(&report::json(&rows))?)?;
+        }
+        Ok(())
+    };
     if asked.processor {
-        rows.extend(processor::rows(&works, &asked)?);
+        processor::rows(&works, &asked, &mut tell)?;
     }
     if asked.cuda {
-        rows.extend(cuda::rows(&works, &asked)?);
+        cuda::rows(&works, &asked, &mut tell)?;
     }
-    report::print(&rows);
-    if let Some(path) = &asked.json {
-        std::fs::write(path, serde_json::to_string_pretty(&report::json(&rows))?)?;
-    }
+    report::print_means(&rows);
     match rows.iter().filter(|row| !row.agrees).count() {
         0 => Ok(()),
         wrong => Err(format!("{wrong} rows have results that differ").into()),

@@ -38,17 +38,15 @@ fn timed(busy: bool, run: &mut dyn FnMut() -> Outcome<()>) -> Outcome<f64> {
     Ok(if busy { spent() - before } else { started.elapsed().as_secs_f64() })
 }
 
-pub(crate) fn rows(works: &[Work], asked: &Asked) -> Outcome<Vec<Row>> {
+pub(crate) fn rows(works: &[Work], asked: &Asked, tell: &mut dyn FnMut(Row) -> Outcome<()>) -> Outcome<()> {
     let engine = Engine::builder().without_disk().open()?;
     let cpu = engine.devices().into_iter().find(|device| device.id.as_str() == "cpu");
     let name = cpu.and_then(|device| device.state.ok()).map(|capabilities| capabilities.name).unwrap_or_default();
     let machine = format!("{name} ({} threads)", std::thread::available_parallelism()?);
-    let mut rows = Vec::new();
     for work in works {
-        eprintln!("{}", work.name);
-        rows.push(row(&engine, work, asked, &machine).map_err(|problem| format!("{}: {problem}", work.name))?);
+        tell(row(&engine, work, asked, &machine).map_err(|problem| format!("{}: {problem}", work.name))?)?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn row(engine: &Engine, work: &Work, asked: &Asked, machine: &str) -> Outcome<Row> {
@@ -56,19 +54,23 @@ fn row(engine: &Engine, work: &Work, asked: &Asked, machine: &str) -> Outcome<Ro
     let buffers = (work.buffers)(n);
     let contents: Vec<Vec<u32>> = buffers.iter().map(Buffer::contents).collect();
     let prepared = |math: Math| -> Outcome<Prepared> {
-        let prepared = engine.prepare_on("cpu", &work.program(math)?, &work.config(n))?;
-        for (buffer, contents) in buffers.iter().zip(&contents) {
+        let program = work.program(math)?;
+        let prepared = engine.prepare_on("cpu", &program, &work.config(n))?;
+        let is_input = |name: &str| program.buffer(name).is_some_and(|buffer| buffer.kind.is_input());
+        for (buffer, contents) in buffers.iter().zip(&contents).filter(|(buffer, _)| is_input(buffer.name)) {
             prepared.set(buffer.name, &bytes(contents))?;
         }
         prepared.run()?;
         Ok(prepared)
     };
     let ours = [("exact", prepared(Math::Exact)?), ("fast", prepared(Math::Fast)?)];
-    let mut libraries = Vec::new();
+    let mut libraries: Vec<(&str, &'static Library)> = Vec::new();
     for (suffix, name) in PEERS {
         let path = asked.twins.join(format!("cpu/{}.{suffix}.so", work.name));
         // SAFETY: the library was made from a file of this board and has no start-up code but OpenMP's.
-        libraries.push((name, unsafe { Library::new(&path) }.map_err(|error| format!("{}: {error}", path.display()))?));
+        let library = unsafe { Library::new(&path) }.map_err(|error| format!("{}: {error}", path.display()))?;
+        // It stays for as long as the process: OpenMP's threads would wake up in code that is not there any more.
+        libraries.push((name, Box::leak(Box::new(library))));
     }
     let mut memory: Vec<Vec<Vec<u32>>> = libraries.iter().map(|_| contents.clone()).collect();
     let mut agrees = true;

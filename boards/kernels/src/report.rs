@@ -61,40 +61,47 @@ fn micros(seconds: f64) -> String {
     format!("{:.1}", seconds * 1e6)
 }
 
-pub(crate) fn print(rows: &[Row]) {
+/// One row as text, with the machine before the first of its rows.
+pub(crate) fn print_row(row: &Row, is_first: bool) {
+    if is_first {
+        println!(
+            "\n{}: median time in µs (10% to 90%); registers/bytes of local memory; GB/s by the fewest bytes",
+            row.machine
+        );
+    }
+    println!("{}{}", row.kernel, if row.agrees { "" } else { "  RESULTS DIFFER" });
+    for times in &row.times {
+        let registers = times.registers.map_or_else(String::new, |[r, l]| format!("  {r} registers/{l} bytes"));
+        println!(
+            "    {:<28} {:>12} ({} to {})  {:>8.1} GB/s{registers}",
+            times.name,
+            micros(times.median()),
+            micros(times.quantile(0.1)),
+            micros(times.quantile(0.9)),
+            row.bytes as f64 / times.median() / 1e9,
+        );
+    }
+    let ratios = pairs(row).into_iter();
+    let ratios = ratios.map(|(ours, peer)| format!("  {} / {}: {:.2}", ours.name, peer.name, ratio(ours, peer)));
+    println!("   {}", ratios.collect::<String>());
+}
+
+/// Means over the kernels of each machine.
+pub(crate) fn print_means(rows: &[Row]) {
     let mut machines: Vec<&str> = rows.iter().map(|row| row.machine.as_str()).collect();
     machines.dedup();
     for machine in machines {
-        println!(
-            "\n{machine}: median time in µs (10% to 90%); registers/bytes of local memory; GB/s by the fewest bytes"
-        );
         let mut means: Vec<(String, Vec<f64>)> = Vec::new();
         for row in rows.iter().filter(|row| row.machine == machine) {
-            println!("{}{}", row.kernel, if row.agrees { "" } else { "  RESULTS DIFFER" });
-            for times in &row.times {
-                let registers = times.registers.map_or_else(String::new, |[r, l]| format!("  {r} registers/{l} bytes"));
-                println!(
-                    "    {:<28} {:>12} ({} to {})  {:>8.1} GB/s{registers}",
-                    times.name,
-                    micros(times.median()),
-                    micros(times.quantile(0.1)),
-                    micros(times.quantile(0.9)),
-                    row.bytes as f64 / times.median() / 1e9,
-                );
-            }
-            let mut line = String::new();
             for (ours, peer) in pairs(row) {
-                let ratio = ratio(ours, peer);
                 let what = format!("{} / {}", ours.name, peer.name);
-                line += &format!("  {what}: {ratio:.2}");
                 match means.iter_mut().find(|(name, _)| *name == what) {
-                    Some((_, all)) => all.push(ratio),
-                    None => means.push((what, vec![ratio])),
+                    Some((_, all)) => all.push(ratio(ours, peer)),
+                    None => means.push((what, vec![ratio(ours, peer)])),
                 }
             }
-            println!("   {line}");
         }
-        println!("time of the peer over ours (above 1 ours is faster): geometric mean, least");
+        println!("\n{machine}: time of the peer over ours (above 1 ours is faster): geometric mean, least");
         for (what, all) in &means {
             let mean = (all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp();
             let least = all.iter().copied().fold(f64::INFINITY, f64::min);

@@ -28,7 +28,7 @@ pub(crate) struct Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    /// Run a kernel.
+    /// Run a kernel, or several in a row.
     Run(Run),
     /// Show everything that is wrong with a kernel.
     Check(Check),
@@ -99,7 +99,7 @@ pub(crate) struct Launch {
     pub(crate) math: Option<Math>,
 }
 
-fn math(text: &str) -> Result<Math, String> {
+pub(crate) fn math(text: &str) -> Result<Math, String> {
     Math::named(text).ok_or_else(|| "`exact` or `fast` is expected".to_owned())
 }
 

@@ -54,7 +54,13 @@ impl Job {
     }
 
     /// [`Job::new`] where some buffers are there already.
-    pub(crate) fn of_pass(open: OpenSource, launch: &Launch, inputs: &Inputs, known: &[Known]) -> Result<Job, Failure> {
+    pub(crate) fn of_pass(
+        mut open: OpenSource,
+        launch: &Launch,
+        inputs: &Inputs,
+        known: &[Known],
+    ) -> Result<Job, Failure> {
+        open.source.set_math(launch.math);
         let source = &open.source;
         source.validate()?;
         let mut problems = Vec::new();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use vyre::ir::Math;
-use vyre::{Diagnostic, Engine, Prepared, codes};
+use vyre::{Diagnostic, DispatchConfig, Engine, Prepared, codes};
 
 use crate::args::{Check, Run};
 use crate::data::{self, Place, Value};
@@ -179,23 +179,44 @@ pub(crate) const ULPS: u8 = 8;
 /// How long a check may take where nobody says otherwise.
 pub(crate) const CHECKED_FOR: Duration = Duration::from_secs(60);
 
-pub(crate) fn too_long(limit: Duration) -> Failure {
-    let message =
-        format!("the reference interpreter would take longer than {} s, so nothing is checked", limit.as_secs_f64());
+pub(crate) fn too_long(limit: Duration, estimate: Option<Duration>) -> Failure {
+    let limit_s = limit.as_secs_f64();
+    let takes = match estimate.filter(|estimate| *estimate > limit) {
+        Some(estimate) => format!("about {:.0} s, and may take {limit_s} s", estimate.as_secs_f64()),
+        None => format!("longer than {limit_s} s"),
+    };
+    let message = format!("the reference interpreter would take {takes}, so nothing is checked");
     Diagnostic::new(&codes::command::CHECK_TOO_LONG, message).into()
+}
+
+/// How long the reference interpreter will take, from how long it takes for one workgroup of many.
+fn estimate(engine: &Engine, job: &Job, config: &DispatchConfig) -> Option<Duration> {
+    const FEW: u64 = 16;
+    let groups = job.plan().ok()?.grid.iter().fold(1u64, |product, &axis| product.saturating_mul(axis.into()));
+    if groups < FEW {
+        return None;
+    }
+    let mut one = config.clone();
+    (one.grid_override, one.domain_override) = (Some([1; 3]), None);
+    let started = Instant::now();
+    engine.run_on("reference", &job.source.program, &job.inputs(), &one).ok()?;
+    Some(Duration::from_secs_f64((started.elapsed().as_secs_f64() * groups as f64).min(1e9)))
 }
 
 /// Runs the reference interpreter on the same inputs, for a while.
 fn check_against_reference(engine: &Engine, job: &Job, results: &[Vec<u8>]) -> Result<(), Failure> {
     let mut config = job.config.clone();
     let limit = *config.timeout.get_or_insert(CHECKED_FOR);
-    let progress = Progress::new(format!("checking, for at most {} s: reference interpreter", limit.as_secs()), None);
+    let estimate = estimate(engine, job, &config);
+    let about = estimate.map_or(String::new(), |estimate| format!("about {:.0} s, ", estimate.as_secs_f64().ceil()));
+    let what = format!("checking, {about}at most {} s: reference interpreter", limit.as_secs());
+    let progress = Progress::new(what, None);
     let expected = engine.run_on("reference", &job.source.program, &job.inputs(), &config).map_err(|error| {
         // It counts instructions; so many as it does in that time, about.
         if error.code() != codes::reference::BUDGET.id {
             return Failure::from(error);
         }
-        too_long(limit)
+        too_long(limit, estimate)
     })?;
     drop(progress);
     if job.source.program.math() == Math::Fast {

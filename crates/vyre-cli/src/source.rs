@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vyre::ir::{BufferDecl, BufferKind, Name};
+use vyre::ir::{BufferDecl, BufferKind, Literal, Math, Name};
 use vyre::{Diagnostic, Error, ImportOptions, Program, SourceLocation, ValidProgram, codes};
 
 use crate::args::Kernel;
@@ -85,11 +85,21 @@ impl SourceFile {
         })
     }
 
+    /// Problems of the importer, with the cures of the command.
+    fn refused(&self, mut problems: Vec<Diagnostic>) -> Error {
+        for problem in problems.iter_mut().filter(|problem| problem.code.id == codes::wgsl::WGSL_MANY_ENTRIES.id) {
+            if let Some(first) = self.entry_points().ok().and_then(|names| names.into_iter().next()) {
+                problem.fix = format!("Name one of them, as in `--entry {first}`.");
+            }
+        }
+        Error::from(problems)
+    }
+
     pub(crate) fn import(&self, entry: Option<&str>, set: &[String]) -> Result<Source, Failure> {
         let options = self.options(entry, set)?;
         let program = match self.form {
-            Form::Spirv => vyre::import_spirv(&self.bytes, &options).map_err(Error::from)?,
-            Form::Wgsl => vyre::import_wgsl(self.text(), &options).map_err(Error::from)?,
+            Form::Spirv => vyre::import_spirv(&self.bytes, &options).map_err(|problems| self.refused(problems))?,
+            Form::Wgsl => vyre::import_wgsl(self.text(), &options).map_err(|problems| self.refused(problems))?,
             Form::Vyre => vyre::text::parse(self.text()).map_err(|mut problems| {
                 for source in problems.iter_mut().filter_map(|problem| problem.source.as_mut()) {
                     source.file.get_or_insert_with(|| self.file.clone());
@@ -149,10 +159,15 @@ impl Source {
     pub(crate) fn of(kernel: &Kernel) -> Result<Source, Failure> {
         let mut source =
             SourceFile::read(&kernel.kernel)?.import(kernel.launch.entry.as_deref(), &kernel.launch.set)?;
-        if let Some(math) = kernel.launch.math {
-            source.program = source.program.with_math(math);
-        }
+        source.set_math(kernel.launch.math);
         Ok(source)
+    }
+
+    /// The arithmetic that was asked for, instead of the kernel's own.
+    pub(crate) fn set_math(&mut self, math: Option<Math>) {
+        if let Some(math) = math {
+            self.program = self.program.clone().with_math(math);
+        }
     }
 
     /// Shows where the kernel declares a name.
@@ -171,32 +186,59 @@ impl Source {
         diagnostic
     }
 
-    /// Shows what a problem of the whole kernel is about, where the text leaves no doubt.
-    pub(crate) fn located(&self, problem: Diagnostic) -> Diagnostic {
-        let Some(text) = self.text.as_ref().filter(|_| problem.source.is_none()) else { return problem };
-        if problem.code.id != codes::ir::IR_UNIFORMITY.id {
-            return problem;
+    /// The program, or everything that is wrong with it.
+    pub(crate) fn validate(&self) -> Result<ValidProgram, Failure> {
+        self.program.validate().map_err(|problems| {
+            let mut problems = problems.to_vec();
+            self.locate_barriers(&mut problems);
+            Failure::Diagnostics(problems)
+        })
+    }
+
+    /// Programs have no places, but a barrier can be found: it is the one without which there is one problem less.
+    fn locate_barriers(&self, problems: &mut [Diagnostic]) {
+        let Some(text) = &self.text else { return };
+        let is_barrier =
+            |problem: &Diagnostic| problem.code.id == codes::ir::IR_UNIFORMITY.id && problem.source.is_none();
+        let wrong = problems.iter().filter(|problem| is_barrier(problem)).count();
+        if wrong == 0 {
+            return;
         }
-        let calls = |word: &'static str| text.match_indices(word).map(move |(at, _)| (at, at + word.len()));
-        let mut places: Vec<(usize, usize)> =
-            ["workgroupBarrier", "storageBarrier", "workgroupUniformLoad", "subgroup"]
-                .iter()
-                .flat_map(|word| calls(word))
-                .collect();
-        places.retain(|&(at, _)| {
-            let line = &text[text[..at].rfind('\n').map_or(0, |newline| newline + 1)..at];
-            !line.contains("//") && !line.contains("enable") && !line.contains("@builtin")
-        });
-        match places[..] {
-            [(start, end)] => problem.with_source(SourceLocation::in_text(Some(&self.file), text, start, end)),
-            _ => problem,
+        let mut places = barriers(text);
+        if places.len() > 1 {
+            const MOST: usize = 32;
+            places.truncate(MOST);
+            places.retain(|&(start, end)| {
+                let without = format!("{}{}{}", &text[..start], " ".repeat(end - start), &text[end..]);
+                self.problems_of(&without)
+                    .is_some_and(|left| left.iter().filter(|problem| is_barrier(problem)).count() < wrong)
+            });
+        }
+        if places.len() > wrong {
+            return;
+        }
+        for (problem, (start, end)) in problems.iter_mut().filter(|problem| is_barrier(problem)).zip(places) {
+            *problem = problem.clone().with_source(SourceLocation::in_text(Some(&self.file), text, start, end));
         }
     }
 
-    /// The program, or everything that is wrong with it.
-    pub(crate) fn validate(&self) -> Result<ValidProgram, Failure> {
-        let located = |problem: &Diagnostic| self.located(problem.clone());
-        self.program.validate().map_err(|problems| Failure::Diagnostics(problems.iter().map(located).collect()))
+    /// What is wrong with the same kernel of another text; none where it can't be imported.
+    fn problems_of(&self, text: &str) -> Option<Vec<Diagnostic>> {
+        let real = |value: &Literal| match value {
+            Literal::Bool(value) => f64::from(u8::from(*value)),
+            Literal::U32(value) => f64::from(*value),
+            Literal::I32(value) => f64::from(*value),
+            Literal::F32(value) => f64::from(*value),
+            _ => 0.0,
+        };
+        let constants = self.program.constants().iter();
+        let options = ImportOptions {
+            entry: Some(self.program.name().to_owned()),
+            overrides: constants.map(|constant| (constant.name.to_string(), real(&constant.default))).collect(),
+            ..ImportOptions::default()
+        };
+        let program = vyre::import_wgsl(text, &options).ok()?;
+        Some(program.validate().err().map_or_else(Vec::new, |problems| problems.to_vec()))
     }
 
     pub(crate) fn buffer(
@@ -217,6 +259,24 @@ impl Source {
             Diagnostic::new(&codes::command::UNKNOWN_NAME, message)
         })
     }
+}
+
+/// Where a text has barriers, and operations that have to be reached together.
+fn barriers(text: &str) -> Vec<(usize, usize)> {
+    let mut places: Vec<(usize, usize)> = Vec::new();
+    for word in ["workgroupBarrier", "storageBarrier", "workgroupUniformLoad", "subgroup"] {
+        for (at, _) in text.match_indices(word) {
+            let line = &text[text[..at].rfind('\n').map_or(0, |newline| newline + 1)..at];
+            if line.contains("//") || line.contains("enable") || line.contains("@builtin") {
+                continue;
+            }
+            // With its brackets, where there is nothing in them.
+            let end = at + word.len();
+            places.push((at, if text[end..].starts_with("()") { end + 2 } else { end }));
+        }
+    }
+    places.sort_unstable();
+    places
 }
 
 /// The name that is at most two typing mistakes away.

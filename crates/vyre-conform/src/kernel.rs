@@ -54,6 +54,7 @@ impl VyreBackend for KernelBackend {
             passes: self.passes,
             expand_math: self.expand_math,
             approximations: self.approximations,
+            rounds_together: 4,
             ..Options::default()
         };
         let kernel = kernel::lower(&valid, &options)?;

@@ -23,7 +23,7 @@ use crate::path::CpuPath;
 use crate::pipeline::{self, CpuPipeline};
 use crate::pool::Pool;
 use crate::record::CpuRecording;
-use crate::work::{CpuWork, HostBuffer, Move, Places, Prepared, Recorded};
+use crate::work::{CpuWork, GridPlace, HostBuffer, Move, Places, Prepared, Recorded};
 use crate::{dispatch, native, threads};
 
 /// Queues of the backend.
@@ -321,6 +321,29 @@ impl VyreBackend for CpuBackend {
                 }));
             }
             self.pool.submit(&order, timed, true, |work| work.launch(pipeline, bindings, places, plan))
+        })
+    }
+
+    fn submit_indirect(
+        &self,
+        pipeline: &Arc<dyn Pipeline>,
+        launch: &Launch<'_>,
+        grid: &Binding,
+    ) -> Result<Ticket, BackendError> {
+        let cpu = pipeline.of::<CpuPipeline>(self.id())?;
+        let Launch { bindings, grid: most, timed, order } = *launch;
+        Binding::check_all(bindings, cpu.bindings(), ALIGNMENT)?;
+        grid.check_indirect()?;
+        let memory = Arc::clone(&grid.buffer.of::<HostBuffer>(self.id())?.memory);
+        self.pool.check(&order)?;
+        let mut places = Places::default();
+        places.fill(cpu, bindings, self.id())?;
+        // What the largest grid needs suffices for every other.
+        let plan = places.plan(cpu, most, self.pool.width())?;
+        self.pool.reserve(plan.scratch_bytes.max(1))?;
+        let grid = GridPlace { memory, at: grid.offset as usize, threads: self.pool.width() };
+        self.pool.submit(&order, timed, true, |work| {
+            work.launch_indirect(pipeline, bindings, &mut places, plan, grid);
         })
     }
 

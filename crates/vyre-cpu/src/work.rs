@@ -1,9 +1,9 @@
 //! What the queues carry: launches, moves of bytes, and recordings of both.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use vyre_driver::BackendError;
-use vyre_driver::backend::{Binding, DeviceBuffer, HostMemory, Pipeline};
+use vyre_driver::backend::{Binding, DeviceBuffer, HostMemory, INDIRECT_BYTES, Pipeline, indirect_grid};
 use vyre_spec::codes;
 
 use crate::launch::{Grid, Split, Stop};
@@ -95,6 +95,21 @@ pub(crate) struct Plan {
     pub(crate) scratch_bytes: usize,
     /// Its steps, where they are so few and so sure to end that queueing it would cost more.
     pub(crate) small: Option<u64>,
+}
+
+impl Plan {
+    /// The same way with a smaller grid.
+    fn with_grid(&self, pipeline: &CpuPipeline, grid: [u32; 3], threads: usize) -> Plan {
+        Plan { grid, split: Split::new(grid, pipeline.steps(self.way), threads), small: None, ..*self }
+    }
+}
+
+/// Where the grid of a launch is when its turn comes.
+#[derive(Debug)]
+pub(crate) struct GridPlace {
+    pub(crate) memory: Arc<HostMemory>,
+    pub(crate) at: usize,
+    pub(crate) threads: usize,
 }
 
 /// A launch with everything that it uses.
@@ -213,6 +228,8 @@ enum Kind {
     #[default]
     Nothing,
     Launch,
+    /// Its grid is read in the first phase, and runs in the second.
+    Indirect(GridPlace, OnceLock<Plan>),
     Move(Move),
     Replay(Arc<Vec<Arc<Recorded>>>),
 }
@@ -229,6 +246,19 @@ impl CpuWork {
         self.kind = Kind::Launch;
     }
 
+    /// The plan is that of the largest grid.
+    pub(crate) fn launch_indirect(
+        &mut self,
+        pipeline: &Arc<dyn Pipeline>,
+        bindings: &[Binding],
+        places: &mut Places,
+        plan: Plan,
+        grid: GridPlace,
+    ) {
+        self.launch.fill(pipeline, bindings, places, plan);
+        self.kind = Kind::Indirect(grid, OnceLock::new());
+    }
+
     pub(crate) fn move_bytes(&mut self, bytes: Move) {
         self.kind = Kind::Move(bytes);
     }
@@ -242,6 +272,7 @@ impl Work for CpuWork {
     fn phases(&self) -> usize {
         match &self.kind {
             Kind::Replay(steps) => steps.len(),
+            Kind::Indirect(..) => 2,
             _ => 1,
         }
     }
@@ -250,6 +281,10 @@ impl Work for CpuWork {
         match &self.kind {
             Kind::Nothing => 0,
             Kind::Launch => self.launch.plan.split.parts(),
+            Kind::Indirect(_, plan) => match phase {
+                0 => 1,
+                _ => plan.get().map_or(0, |plan| plan.split.parts()),
+            },
             Kind::Move(bytes) => bytes.parts(),
             Kind::Replay(steps) => steps[phase].parts(),
         }
@@ -259,6 +294,17 @@ impl Work for CpuWork {
         match &self.kind {
             Kind::Nothing => true,
             Kind::Launch => self.launch.run(part, scratch, stop),
+            Kind::Indirect(grid, plan) => {
+                let Some(pipeline) = self.launch.pipeline() else { return true };
+                if phase > 0 {
+                    return plan.get().is_none_or(|plan| self.launch.places.run(pipeline, plan, part, scratch, stop));
+                }
+                let mut bytes = [0; INDIRECT_BYTES];
+                grid.memory.copy_to(grid.at, &mut bytes);
+                let most = &self.launch.plan;
+                let _ = plan.set(most.with_grid(pipeline, indirect_grid(&bytes, most.grid), grid.threads));
+                true
+            }
             Kind::Move(bytes) => {
                 bytes.run(part);
                 true

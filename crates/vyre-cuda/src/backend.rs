@@ -129,6 +129,7 @@ impl CudaBackend {
                 passes: Passes::all(),
                 expand_math: true,
                 approximations: Approximations::Instructions,
+                rounds_together: ptx::ROUNDS_TOGETHER,
                 interruptible: options.interruptible,
                 ..Options::default()
             },
@@ -160,6 +161,10 @@ impl CudaBackend {
 impl VyreBackend for CudaBackend {
     fn id(&self) -> &'static str {
         self.id
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
     }
 
     fn dispatch(

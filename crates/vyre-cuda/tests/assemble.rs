@@ -86,6 +86,7 @@ fn ptx_of(case: &Case, target: Target) -> Result<Option<Ptx>, Diagnostic> {
         passes: Passes::all(),
         expand_math: true,
         approximations: Approximations::Instructions,
+        rounds_together: vyre_cuda::ptx::ROUNDS_TOGETHER,
         interruptible: target.interruptible,
         ..Options::default()
     };

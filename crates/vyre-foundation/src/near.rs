@@ -90,9 +90,12 @@ impl Spread {
                 let start = (base + u64::from(leaf.offset)) as usize;
                 let read = |from: &[u8]| number(from, start, element, &leaf.ty);
                 let (exact, found) = (read(expected)?, read(actual)?);
-                let others = self.runs.iter().filter_map(|run| read(run.get(result)?));
-                let allowed = allowed(&leaf.ty, exact, others, found)?;
-                Some(Beyond { result, byte: start, expected: exact, actual: found, allowed })
+                if exact.bits == found.bits {
+                    return None;
+                }
+                let others: Vec<Number> = self.runs.iter().filter_map(|run| read(run.get(result)?)).collect();
+                let allowed = allowed(&leaf.ty, exact, &others, found)?;
+                Some(Beyond { result, byte: start, expected: exact.value, actual: found.value, allowed })
             };
             let head = once.iter().find_map(|leaf| judge(leaf, 0, 0));
             let rest = || {
@@ -111,9 +114,14 @@ impl Spread {
 }
 
 /// How far a number may lie from the exact one, where it lies further.
-fn allowed(ty: &DataType, exact: f64, others: impl Iterator<Item = f64>, found: f64) -> Option<f64> {
+fn allowed(ty: &DataType, exact: Number, others: &[Number], found: Number) -> Option<f64> {
+    let float = kernel::Element::of(ty).map(|element| element.scalar()).filter(|scalar| scalar.is_float());
+    if float.is_none() && others.iter().all(|other| other.bits == exact.bits) {
+        return Some(0.0);
+    }
+    let (exact, found) = (exact.value, found.value);
     let (mut low, mut high) = (exact, exact);
-    for other in others {
+    for other in others.iter().map(|other| other.value) {
         // NaN stays.
         low = if other < low || other.is_nan() { other } else { low };
         high = if other > high || other.is_nan() { other } else { high };
@@ -121,8 +129,7 @@ fn allowed(ty: &DataType, exact: f64, others: impl Iterator<Item = f64>, found: 
     if !low.is_finite() || !high.is_finite() {
         return None;
     }
-    let unit = kernel::Element::of(ty).map(|element| element.scalar()).filter(|scalar| scalar.is_float());
-    let own = unit.map_or(0.0, |scalar| match ty {
+    let own = float.map_or(0.0, |scalar| match ty {
         DataType::BF16 | DataType::F8E4M3 | DataType::F8E5M2 => exact.abs() / 4.0,
         _ => 4.0 * kernel::ulp(scalar, exact) + if scalar == kernel::Scalar::F32 { 2f64.powi(-126) } else { 0.0 },
     });
@@ -131,7 +138,13 @@ fn allowed(ty: &DataType, exact: f64, others: impl Iterator<Item = f64>, found: 
 }
 
 /// A stored number, whatever its type.
-fn number(bytes: &[u8], at: usize, element: u64, ty: &DataType) -> Option<f64> {
+#[derive(Clone, Copy)]
+struct Number {
+    bits: u64,
+    value: f64,
+}
+
+fn number(bytes: &[u8], at: usize, element: u64, ty: &DataType) -> Option<Number> {
     let stored = kernel::Element::of(ty)?;
     let size = (stored.bits() as usize).div_ceil(8);
     let mut word = [0; 8];
@@ -140,8 +153,9 @@ fn number(bytes: &[u8], at: usize, element: u64, ty: &DataType) -> Option<f64> {
     if stored.bits() == 4 {
         bits = bits >> (element % 2 * 4) & 15;
     }
-    let value = eval::decode(stored, bits);
-    Some(f64::from_bits(eval::cast(stored.scalar(), kernel::Scalar::F64, value)))
+    let bits = eval::decode(stored, bits);
+    let value = f64::from_bits(eval::cast(stored.scalar(), kernel::Scalar::F64, bits));
+    Some(Number { bits, value })
 }
 
 /// A scalar within an element.

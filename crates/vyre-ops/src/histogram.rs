@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
-use vyre::{Array, DataType, Error};
+use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, array, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, grid, misfit, mistyped, room};
+use crate::output::Output;
 
 /// Counts of up to so many bins are kept in workgroup memory.
 const LOCAL_BINS: usize = 2048;
@@ -15,7 +16,7 @@ const ITEMS: usize = 8;
 const ROUNDS: usize = 8;
 
 /// How many elements are 0, 1 and so on up to the number of bins; others are not counted.
-pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Array<u32>, Error> {
+pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     if *term.data_type() != DataType::U32 {
         return Err(mistyped(format!("a histogram is of u32, not of {}", term.data_type())));
     }
@@ -27,7 +28,7 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Array<u32>, Error> {
         return Err(misfit(format!("{bins} counts of {elements} elements are more than u32 can count")));
     }
     if elements == 0 || bins == 0 {
-        return array(counts, &[bins]);
+        return Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] });
     }
     let local = (bins <= LOCAL_BINS).then_some(bins);
     let (lines, values) = fused.lines("i", "");
@@ -39,7 +40,7 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Array<u32>, Error> {
         let call = fused.bind(kernel.call(), part).value("sizes", &sizes).bind("counts", &mut counts);
         call.grid(grid(groups)).launch()?;
     }
-    array(counts, &[bins])
+    Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] })
 }
 
 fn source(fused: &Fused, local: Option<usize>) -> String {

@@ -1,7 +1,7 @@
 //! What the launches of all ops share.
 
 use vyre::expression::Term;
-use vyre::{Array, Buffer, DataType, Diagnostic, Element, Engine, Error, Shape, codes};
+use vyre::{Buffer, DataType, Diagnostic, Engine, Error, Shape, codes};
 
 /// The most elements that one launch counts with u32 indices.
 pub(crate) const MOST: usize = 1 << 30;
@@ -27,11 +27,6 @@ pub(crate) fn size_of(ty: &DataType) -> u64 {
 /// Room for so many elements.
 pub(crate) fn room(engine: &Engine, ty: &DataType, elements: usize) -> Buffer {
     engine.buffer(elements as u64 * size_of(ty))
-}
-
-/// A buffer as an array of a shape.
-pub(crate) fn array<T: Element>(buffer: Buffer, shape: &[usize]) -> Result<Array<T>, Error> {
-    buffer.into_array::<T>()?.shaped(shape)
 }
 
 /// The extents of a term, which has to have some.
@@ -69,9 +64,12 @@ pub(crate) fn is_float(ty: &DataType) -> bool {
 }
 
 /// Work will probably run on a device that keeps thousands of invocations going at once. Kernels give the same either way; this chooses
-/// the form that suits.
+/// the form that suits. `VYRE_OPS_FORM=wide` or `deep` decides it, for comparisons.
 pub(crate) fn is_gpu(engine: &Engine) -> bool {
     use vyre::backend::DeviceKind;
+    if let Ok(form) = std::env::var("VYRE_OPS_FORM") {
+        return form == "wide";
+    }
     let is = |id: &vyre::BackendId| {
         engine
             .backend(id.as_str())

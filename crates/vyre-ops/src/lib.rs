@@ -23,14 +23,31 @@
 mod fold;
 mod histogram;
 mod launch;
+mod layout;
 mod matrix;
 mod ops;
+mod output;
+mod random;
 mod reduce;
+mod reference;
+mod registry;
 mod rows;
+mod run;
 mod scan;
 mod select;
 mod sort;
 
 pub use matrix::Transposed;
 pub use ops::Ops;
+pub use output::Output;
+pub use random::Random;
+pub use reference::{Numbers, Plain};
+pub use registry::{Cost, Op, Parameter, Parameters, Types, op, ops};
 pub use select::Counted;
+
+/// The examples in the page on ops run as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/ops.md")]
+    struct Ops;
+}

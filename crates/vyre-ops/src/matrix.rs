@@ -5,9 +5,10 @@
 use std::fmt::Write;
 
 use vyre::expression::Term;
-use vyre::{Array, DataType, Engine, Error, Number};
+use vyre::{DataType, Engine, Error};
 
-use crate::launch::{GROUP, MOST, array, engine, extents, grid, is_gpu, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, engine, extents, grid, is_gpu, misfit, mistyped, room};
+use crate::output::Output;
 
 /// Which factors are given transposed: `[.., k, m]` instead of `[.., m, k]`, and `[.., n, k]` instead of `[.., k, n]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +27,7 @@ const PART: usize = 8;
 const LANES: usize = 32;
 const ROWS: usize = 10;
 
-pub(crate) fn matmul<T: Number>(a: &Term, b: &Term, transposed: Transposed) -> Result<Array<T>, Error> {
+pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Output, Error> {
     let ty = a.data_type().clone();
     if ty != *b.data_type() || !matches!(ty, DataType::F32 | DataType::F64) {
         return Err(mistyped(format!("products of matrices are of f32 or f64, not of {ty} and {}", b.data_type())));
@@ -51,7 +52,7 @@ pub(crate) fn matmul<T: Number>(a: &Term, b: &Term, transposed: Transposed) -> R
     }
     let mut out = room(&engine, &ty, batches * m * n);
     if batches * m * n == 0 || k == 0 {
-        return array(out, &shape);
+        return Ok(Output { buffer: out, ty, shape });
     }
     let (a, b) = (a.evaluate()?, b.evaluate()?);
     let wide = is_gpu(&engine);
@@ -65,7 +66,7 @@ pub(crate) fn matmul<T: Number>(a: &Term, b: &Term, transposed: Transposed) -> R
     let sizes = [m, n, k, groups].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).launch()?;
-    array(out, &shape)
+    Ok(Output { buffer: out, ty, shape })
 }
 
 fn head(ty: &DataType) -> String {

@@ -2,10 +2,11 @@
 
 use vyre::expression::Term;
 use vyre::ir::{BinaryOp, Literal};
-use vyre::{Array, DataType, Error, Expression, Number};
+use vyre::{Array, DataType, Error, Number};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{array, extents, misfit};
+use crate::launch::{extents, misfit};
+use crate::output::Output;
 use crate::scan::Scan;
 
 /// Elements whose number is on the device: room for as many as there could be, and how many there are.
@@ -19,6 +20,10 @@ pub struct Counted<T> {
 }
 
 impl<T: Number> Counted<T> {
+    pub(crate) fn of([elements, count]: [Output; 2]) -> Result<Counted<T>, Error> {
+        Ok(Counted { elements: elements.typed()?, count: count.typed()? })
+    }
+
     /// How many there are, on the host.
     pub fn len(&self) -> Result<usize, Error> {
         Ok(self.count.to_vec()?.first().map_or(0, |&count| count as usize))
@@ -49,7 +54,7 @@ fn fold() -> Fold {
 }
 
 /// Scans flags and lets each position act on how many were before it.
-fn moved<T: Number>(flags: &Term, value: &Term, each: &str) -> Result<Counted<T>, Error> {
+fn moved(flags: &Term, value: &Term, each: &str) -> Result<[Output; 2], Error> {
     let length: usize = extents(value)?.iter().product();
     if extents(flags)?.iter().product::<usize>() != length {
         return Err(misfit(format!("a mask of another shape was given for {length} elements")));
@@ -64,19 +69,19 @@ fn moved<T: Number>(flags: &Term, value: &Term, each: &str) -> Result<Counted<T>
         end: "count[0] = TOTAL;",
     };
     let mut results = scan.run()?;
-    let count = array(results.swap_remove(1), &[])?;
-    Ok(Counted { elements: array(results.swap_remove(0), &[length])?, count })
+    let count = Output { buffer: results.swap_remove(1), ty: DataType::U32, shape: Vec::new() };
+    Ok([Output { buffer: results.swap_remove(0), ty: value.data_type().clone(), shape: vec![length] }, count])
 }
 
 /// The elements where the mask is true, in their order.
-pub(crate) fn compact<T: Number>(value: &Term, mask: &Expression<bool>) -> Result<Counted<T>, Error> {
-    moved(&flags(mask.term())?, value, "if VALUE0 != 0 {\nout[PREFIX] = VALUE1;\n}")
+pub(crate) fn compact(value: &Term, mask: &Term) -> Result<[Output; 2], Error> {
+    moved(&flags(mask)?, value, "if VALUE0 != 0 {\nout[PREFIX] = VALUE1;\n}")
 }
 
 /// The elements where the mask is true, then the others, each in their order; the count is that of the first.
-pub(crate) fn partition<T: Number>(value: &Term, mask: &Expression<bool>) -> Result<Counted<T>, Error> {
+pub(crate) fn partition(value: &Term, mask: &Term) -> Result<[Output; 2], Error> {
     // The others need to know how many there are in front of them, so what is kept is counted first.
-    let flags = flags(mask.term())?;
+    let flags = flags(mask)?;
     let kept = crate::reduce::reduce(&flags, None, Kind::Sum, None, &DataType::U32)?.swap_remove(0);
     let shape = match value.shape() {
         Some(shape) => shape.clone(),
@@ -97,12 +102,12 @@ pub(crate) fn partition<T: Number>(value: &Term, mask: &Expression<bool>) -> Res
         end: "count[0] = TOTAL;",
     };
     let mut results = scan.run()?;
-    let count = array(results.swap_remove(1), &[])?;
-    Ok(Counted { elements: array(results.swap_remove(0), &[length])?, count })
+    let count = Output { buffer: results.swap_remove(1), ty: DataType::U32, shape: Vec::new() };
+    Ok([Output { buffer: results.swap_remove(0), ty: value.data_type().clone(), shape: vec![length] }, count])
 }
 
 /// The first of each run of equal elements, in their order.
-pub(crate) fn unique<T: Number>(value: &Term) -> Result<Counted<T>, Error> {
+pub(crate) fn unique(value: &Term) -> Result<[Output; 2], Error> {
     let length: usize = extents(value)?.iter().product();
     let buffer = value.evaluate()?;
     let engine = crate::launch::engine(value)?;

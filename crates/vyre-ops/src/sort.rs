@@ -7,10 +7,11 @@
 use std::fmt::Write;
 
 use vyre::expression::Term;
-use vyre::{Array, Buffer, DataType, Engine, Error, Number, Shape};
+use vyre::{Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, array, engine, extents, grid, is_gpu, misfit, room};
+use crate::launch::{GROUP, MOST, engine, extents, grid, is_gpu, misfit, room};
+use crate::output::Output;
 use crate::scan::Scan;
 
 /// How blocks are cut: what each invocation counts is its own, so there are `lanes << bits` counters.
@@ -57,13 +58,15 @@ pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Resu
 }
 
 /// The positions of the elements in sorted order, and the elements.
-pub(crate) fn sorted_positions<T: Number>(keys: &Term, descending: bool) -> Result<(Array<T>, Array<u32>), Error> {
+pub(crate) fn sorted_positions(keys: &Term, descending: bool) -> Result<[Output; 2], Error> {
     let length: usize = extents(keys)?.iter().product();
     let engine = engine(keys)?;
     let flat = Term::array(keys.evaluate()?, keys.data_type().clone(), length.into());
-    let (keys, positions) = sort(&flat, Some(&Term::positions(&engine, length.into())), descending)?;
+    let (sorted, positions) = sort(&flat, Some(&Term::positions(&engine, length.into())), descending)?;
     let positions = positions.ok_or_else(|| misfit("values were given"))?;
-    Ok((array(keys, &[length])?, array(positions, &[length])?))
+    let shape = vec![length];
+    let ty = keys.data_type().clone();
+    Ok([Output { buffer: sorted, ty, shape: shape.clone() }, Output { buffer: positions, ty: DataType::U32, shape }])
 }
 
 fn unsigned(ty: &DataType) -> Result<(DataType, u64), Error> {

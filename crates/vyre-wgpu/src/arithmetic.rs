@@ -3,7 +3,7 @@
 use vyre_driver::backend::{Binding, CompileOptions, Launch, Order};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
-use vyre_foundation::kernel::{Binary, Block, Features, Inst, Kernel, Memory, Op, Unary, Value};
+use vyre_foundation::kernel::{Binary, Block, Features, Inst, Kernel, Memory, Op, Scalar, Unary, Value};
 
 use crate::backend::WgpuBackend;
 use crate::emit::Arithmetic;
@@ -28,6 +28,22 @@ pub(crate) fn matters(kernel: &Kernel) -> bool {
             Inst::Let(_, Op::Binary(Binary::Div | Binary::Rem, left, _)) => {
                 kernel.values[left.index()].ty.scalar.is_float()
             }
+            Inst::If { then, otherwise, .. } => block(kernel, then) || block(kernel, otherwise),
+            Inst::Loop(repeat) => block(kernel, &repeat.body),
+            _ => false,
+        })
+    }
+    block(kernel, &kernel.body)
+}
+
+/// The kernel computes with floats of 16 or 32 bits, and so may meet subnormal numbers; moving them is no computing.
+pub(crate) fn computes_floats(kernel: &Kernel) -> bool {
+    fn block(kernel: &Kernel, body: &Block) -> bool {
+        let narrow = |value: Value| matches!(kernel.values[value.index()].ty.scalar, Scalar::F16 | Scalar::F32);
+        body.insts.iter().any(|inst| match inst {
+            Inst::Let(value, Op::Unary(_, a) | Op::Cast(a)) => narrow(*value) || narrow(*a),
+            Inst::Let(_, Op::Binary(_, a, _) | Op::Fma(a, ..) | Op::Subgroup(_, a, _)) => narrow(*a),
+            Inst::Let(_, Op::Matrix(_)) => true,
             Inst::If { then, otherwise, .. } => block(kernel, then) || block(kernel, otherwise),
             Inst::Loop(repeat) => block(kernel, &repeat.body),
             _ => false,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{
-    Binding, BoundShape, Buffer, Capabilities, CompileOptions, Completion, HostDispatch, KeptPipelines, Launch, Order,
-    Pipeline, Recording, Step, Ticket, borrowed, dispatch_through, foreign,
+    Binding, BoundShape, Buffer, Capabilities, CompileOptions, Completion, HostDispatch, INDIRECT_BYTES, KeptPipelines,
+    Launch, Order, Pipeline, Recording, Step, Ticket, borrowed, dispatch_through, foreign, indirect_grid,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
@@ -29,6 +29,9 @@ const ROOM: u64 = 16;
 
 const USAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+
+/// Buffers of our own may also hold the grid of a launch.
+const OWN_USAGE: wgpu::BufferUsages = USAGE.union(wgpu::BufferUsages::INDIRECT);
 
 /// Runs programs on an adapter that wgpu finds, or on a device of the caller's own.
 ///
@@ -241,7 +244,7 @@ impl WgpuBackend {
         } else {
             Code::Module(Box::new(module))
         };
-        let pipeline = WgpuPipeline::new(Arc::clone(&self.device), &kernel, Traits::new(loops, target), code);
+        let pipeline = WgpuPipeline::new(Arc::clone(&self.device), &kernel, Traits::new(&kernel, loops, target), code);
         self.device.with(|context| pipeline.made(context))?;
         Ok(Arc::new(pipeline))
     }
@@ -298,7 +301,7 @@ impl WgpuBackend {
             }
         }
         let alone = pipeline.may_be_long() || bindings.iter().any(|(buffer, ..)| buffer.is_wrapped);
-        Ok(Prepared { pipeline, made, bindings, facts, grid, timed: false, alone })
+        Ok(Prepared { pipeline, made, bindings, facts, grid, indirect: None, timed: false, alone })
     }
 
     fn buffer(&self, context: &Context, bytes: u64, buffer: wgpu::Buffer, is_wrapped: bool) -> Buffer {
@@ -382,6 +385,10 @@ impl VyreBackend for WgpuBackend {
         self.device.adapter.id
     }
 
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+
     fn dispatch(
         &self,
         program: &Program,
@@ -405,6 +412,12 @@ impl VyreBackend for WgpuBackend {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn gives_exact(&self, program: &ValidProgram) -> bool {
+        program.math() == Math::Fast
+            || self.arithmetic().subnormals
+            || self.lower(program, &CompileOptions::default()).is_ok_and(|kernel| !arithmetic::computes_floats(&kernel))
     }
 
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
@@ -441,7 +454,7 @@ impl VyreBackend for WgpuBackend {
             ));
         }
         let size = bytes.next_multiple_of(ROOM).max(ROOM);
-        self.device.with(|context| Ok(self.buffer(context, bytes, context.create_buffer(size, USAGE)?, false)))
+        self.device.with(|context| Ok(self.buffer(context, bytes, context.create_buffer(size, OWN_USAGE)?, false)))
     }
 
     fn upload(&self, buffer: &Buffer, offset: u64, bytes: &[u8], order: &Order<'_>) -> Result<Ticket, BackendError> {
@@ -544,6 +557,38 @@ impl VyreBackend for WgpuBackend {
             prepared.timed = launch.timed && self.capabilities.timestamps;
             context.submit(prepared)
         })
+    }
+
+    fn submit_indirect(
+        &self,
+        pipeline: &Arc<dyn Pipeline>,
+        launch: &Launch<'_>,
+        grid: &Binding,
+    ) -> Result<Ticket, BackendError> {
+        let own = self.pipeline_of(pipeline)?;
+        self.check_order(&launch.order)?;
+        grid.check_indirect()?;
+        let source = grid.buffer.of::<WgpuBuffer>(self.id())?;
+        let is_bound = launch.bindings.iter().any(|binding| binding.buffer.is_same(&grid.buffer));
+        let submitted = self.device.with(|context| {
+            // What a kernel has to be told, or has to be split, must be known now; and a buffer of somebody else's may not be meant for it.
+            let fits = launch.grid.iter().all(|&most| most <= context.max_grid);
+            let usable = source.buffer.usage().contains(wgpu::BufferUsages::INDIRECT) && context.can_indirect;
+            if own.asks_grid() || !fits || !usable || is_bound || launch.grid.contains(&0) {
+                return Ok(None);
+            }
+            let made = own.made(context)?;
+            let mut prepared = self.prepare(context, own, &made, launch.bindings, launch.grid)?;
+            prepared.timed = launch.timed && self.capabilities.timestamps;
+            prepared.indirect = Some((source.check(&self.device, context)?, grid.offset));
+            context.submit(prepared).map(Some)
+        })?;
+        if let Some(ticket) = submitted {
+            return Ok(ticket);
+        }
+        let mut bytes = [0; INDIRECT_BYTES];
+        self.download(&grid.buffer, grid.offset, &mut bytes, &launch.order)?;
+        self.submit(pipeline, &Launch { grid: indirect_grid(&bytes, launch.grid), ..*launch })
     }
 
     fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {

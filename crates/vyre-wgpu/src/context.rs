@@ -32,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) can_stop: bool,
     /// Most workgroups per axis of one dispatch.
     pub(crate) max_grid: u32,
+    /// Grids can be read from buffers.
+    pub(crate) can_indirect: bool,
     /// A submission makes the host wait until the one before it is over.
     pub(crate) one_at_a_time: bool,
     /// Somebody else's device; its handlers for errors and loss are left alone.
@@ -114,6 +116,10 @@ impl Context {
             generation,
             can_stop: page.is_some(),
             max_grid: adapter.limits.max_compute_workgroups_per_dimension.max(1),
+            can_indirect: {
+                let able = adapter.adapter.get_downlevel_capabilities().flags;
+                able.contains(wgpu::DownlevelFlags::INDIRECT_EXECUTION)
+            },
             one_at_a_time: adapter.one_at_a_time,
             adopted,
             loss: Arc::default(),

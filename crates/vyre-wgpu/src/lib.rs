@@ -41,3 +41,5 @@ mod work;
 
 pub use adapter::{Adapter, adapters};
 pub use backend::WgpuBackend;
+/// The crate whose devices, queues and buffers are taken and given.
+pub use wgpu;

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{BoundShape, Pipeline, Reader, Writer};
-use vyre_foundation::kernel::Kernel;
+use vyre_foundation::ir::Builtin;
+use vyre_foundation::kernel::{Block, Inst, Kernel, Op};
 use vyre_spec::codes;
 
 use crate::context::Context;
@@ -43,27 +44,45 @@ pub(crate) struct Traits {
     quick: bool,
     /// All its loops end.
     finite: bool,
+    /// It asks how many workgroups there are.
+    asks_grid: bool,
 }
 
 impl Traits {
-    pub(crate) fn new(loops: Loops, target: Target) -> Traits {
+    pub(crate) fn new(kernel: &Kernel, loops: Loops, target: Target) -> Traits {
         Traits {
             interruptible: target.interruptible,
             counted: target.rounds.is_some(),
             quick: loops.most.is_some_and(|most| most <= FEW_ROUNDS),
             finite: loops.finite,
+            asks_grid: asks_grid(&kernel.body),
         }
     }
 
     fn bits(self) -> u32 {
-        let Traits { interruptible, counted, quick, finite } = self;
-        [interruptible, counted, quick, finite].iter().rev().fold(0, |bits, &bit| bits << 1 | u32::from(bit))
+        let Traits { interruptible, counted, quick, finite, asks_grid } = self;
+        [interruptible, counted, quick, finite, asks_grid].iter().rev().fold(0, |bits, &bit| bits << 1 | u32::from(bit))
     }
 
     fn from_bits(bits: u32) -> Option<Traits> {
         let bit = |at: u32| bits >> at & 1 == 1;
-        (bits < 16).then(|| Traits { interruptible: bit(0), counted: bit(1), quick: bit(2), finite: bit(3) })
+        (bits < 32).then(|| Traits {
+            interruptible: bit(0),
+            counted: bit(1),
+            quick: bit(2),
+            finite: bit(3),
+            asks_grid: bit(4),
+        })
     }
+}
+
+fn asks_grid(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::Let(_, op) => matches!(op, Op::Builtin(Builtin::NumWorkgroups(_))),
+        Inst::If { then, otherwise, .. } => asks_grid(then) || asks_grid(otherwise),
+        Inst::Loop(inner) => asks_grid(&inner.body),
+        Inst::Store { .. } | Inst::Atomic { .. } | Inst::Barrier(_) => false,
+    })
 }
 
 /// The pipeline in one generation of the device.
@@ -113,6 +132,11 @@ impl WgpuPipeline {
 
     pub(crate) fn is_interruptible(&self) -> bool {
         self.traits.interruptible
+    }
+
+    /// The kernel has to be told the grid, so it must be known when the launch is recorded.
+    pub(crate) fn asks_grid(&self) -> bool {
+        self.traits.asks_grid
     }
 
     /// Launches have stop words.

@@ -119,6 +119,8 @@ pub(crate) struct Prepared<'a> {
     /// Where its stop words are and the base of each part are filled in.
     pub(crate) facts: Words,
     pub(crate) grid: [u32; 3],
+    /// Where the grid is when the launch runs; then `grid` is the most that it is.
+    pub(crate) indirect: Option<(&'a wgpu::Buffer, u64)>,
     pub(crate) timed: bool,
     /// It gets a submission of its own.
     pub(crate) alone: bool,
@@ -476,7 +478,16 @@ impl Context {
             open.pass = Some(open.encoder.begin_compute_pass(&pass).forget_lifetime());
             open.set = None;
         }
-        self.encode_launch(work, pipeline, launch.made, &group, slot, &mut launch.facts, launch.grid);
+        match launch.indirect {
+            Some((grid, at)) => {
+                if let Some(slot) = slot {
+                    launch.facts[Facts::STOP as usize] = slot.slot * 2;
+                }
+                let open = self.open_commands(work);
+                open.launch_indirect(pipeline, launch.made, &group, &launch.facts, launch.grid, grid, at);
+            }
+            None => self.encode_launch(work, pipeline, launch.made, &group, slot, &mut launch.facts, launch.grid),
+        }
         if let (Some(clock), Some(open)) = (&clock, &mut work.open) {
             open.pass = None;
             open.set = None;
@@ -608,17 +619,9 @@ impl Context {
 }
 
 impl Open {
-    /// Records the parts of a launch.
-    fn launch(
-        &mut self,
-        pipeline: &WgpuPipeline,
-        made: &Made,
-        group: &Group,
-        facts: &mut Words,
-        grid: [u32; 3],
-        max_grid: u32,
-    ) {
-        let Open { pass, encoder, set, told, launches, weight } = self;
+    /// The pass, with a pipeline and its buffers set.
+    fn pass(&mut self, pipeline: &WgpuPipeline, made: &Made, group: &Group) -> &mut wgpu::ComputePass<'static> {
+        let Open { pass, encoder, set, told, .. } = self;
         let pass = pass.get_or_insert_with(|| {
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
         });
@@ -631,23 +634,67 @@ impl Open {
             *set = Some(wanted);
             told.clear();
         }
+        pass
+    }
+
+    fn tell(&mut self, facts: &Words) {
+        if self.told != *facts
+            && let Some(pass) = &mut self.pass
+        {
+            pass.set_immediates(0, bytemuck::cast_slice(facts));
+            self.told.clone_from(facts);
+        }
+    }
+
+    fn count(&mut self, pipeline: &WgpuPipeline, grid: [u32; 3]) {
+        self.launches += 1;
+        self.weight = self.weight.saturating_add(pipeline.weight(grid));
+    }
+
+    /// Records the parts of a launch.
+    fn launch(
+        &mut self,
+        pipeline: &WgpuPipeline,
+        made: &Made,
+        group: &Group,
+        facts: &mut Words,
+        grid: [u32; 3],
+        max_grid: u32,
+    ) {
+        self.pass(pipeline, made, group);
         let parts = |axis: usize| (0..grid[axis]).step_by(max_grid as usize);
         for z in parts(2) {
             for y in parts(1) {
                 for x in parts(0) {
                     let base = [x, y, z];
                     facts[Facts::BASE as usize..][..3].copy_from_slice(&base);
-                    if *told != *facts {
-                        pass.set_immediates(0, bytemuck::cast_slice(facts));
-                        told.clone_from(facts);
-                    }
+                    self.tell(facts);
                     let size = |axis: usize| (grid[axis] - base[axis]).min(max_grid);
-                    pass.dispatch_workgroups(size(0), size(1), size(2));
+                    self.pass(pipeline, made, group).dispatch_workgroups(size(0), size(1), size(2));
                 }
             }
         }
-        *launches += 1;
-        *weight = weight.saturating_add(pipeline.weight(grid));
+        self.count(pipeline, grid);
+    }
+
+    /// Records a launch whose grid is in a buffer; it is at most `most`.
+    #[expect(clippy::too_many_arguments, reason = "all of a launch, and where its grid is")]
+    fn launch_indirect(
+        &mut self,
+        pipeline: &WgpuPipeline,
+        made: &Made,
+        group: &Group,
+        facts: &Words,
+        most: [u32; 3],
+        grid: &wgpu::Buffer,
+        at: u64,
+    ) {
+        self.pass(pipeline, made, group);
+        self.tell(facts);
+        self.pass(pipeline, made, group).dispatch_workgroups_indirect(grid, at);
+        // wgpu may have set a pipeline of its own to look at the numbers.
+        self.set = None;
+        self.count(pipeline, most);
     }
 }
 

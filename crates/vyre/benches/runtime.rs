@@ -25,6 +25,7 @@ fn main() -> Outcome<()> {
     let present: Vec<String> = engine
         .devices()
         .into_iter()
+        .filter(|device| device.id.as_str() != "reference")
         .filter_map(|device| Some((device.id, device.state.ok()?.name)))
         .map(|(id, name)| {
             println!("device   {id:<8} {name}");

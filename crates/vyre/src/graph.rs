@@ -1,7 +1,9 @@
 //! Sequences of launches that are recorded once and replayed as one.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use vyre_driver::backend::{Binding, Launch as BackendLaunch, Order, Recording, Step, Ticket};
@@ -22,6 +24,7 @@ pub struct Recorder {
     places: Vec<PlaceSpec>,
     nodes: Vec<Node>,
     on: Option<BackendId>,
+    cancellable: bool,
 }
 
 /// An array of a graph: its own, or one that each replay is given.
@@ -92,7 +95,12 @@ pub struct Graph {
     /// For each launch, what it needs on the device.
     ready: Vec<Option<Arc<Ready>>>,
     recorded: Mutex<Option<Recorded>>,
+    cancellable: bool,
+    replays: AtomicU64,
 }
+
+/// One replay in so many is taken apart, so that its launches are timed.
+const TIMED_EVERY: u64 = 256;
 
 /// What the device has recorded, and for which memory.
 struct Recorded {
@@ -103,7 +111,7 @@ struct Recorded {
 impl Engine {
     /// Starts to record a sequence of launches and copies.
     pub fn record(&self) -> Recorder {
-        Recorder { engine: self.clone(), places: Vec::new(), nodes: Vec::new(), on: None }
+        Recorder { engine: self.clone(), places: Vec::new(), nodes: Vec::new(), on: None, cancellable: false }
     }
 }
 
@@ -132,6 +140,13 @@ impl Recorder {
         self
     }
 
+    /// Compiles the kernels so that a replay can be ended while it runs, by [`Launch::cancel`] or a [timeout](Replay::timeout). Its steps
+    /// are then submitted one after another instead of as one.
+    pub fn cancellable(&mut self) -> &mut Recorder {
+        self.cancellable = true;
+        self
+    }
+
     /// A launch as the next step.
     pub fn launch<'a>(&'a mut self, kernel: &Kernel) -> RecordedLaunch<'a> {
         let core = kernel.core().clone();
@@ -152,7 +167,7 @@ impl Recorder {
 
     /// Compiles and keeps the sequence.
     pub fn finish(self) -> Result<Graph, Error> {
-        let Recorder { engine, places, nodes, on } = self;
+        let Recorder { engine, places, nodes, on, cancellable } = self;
         let inner = &engine.inner;
         let sizes = |used: &SmallVec<[usize; 8]>| -> SmallVec<[u64; 8]> {
             used.iter().map(|&place| places[place].bytes).collect()
@@ -164,7 +179,7 @@ impl Recorder {
                 ready.push(None);
                 continue;
             };
-            let request = Request { grid: *grid, on: on.clone(), ..Request::default() };
+            let request = Request { grid: *grid, on: on.clone(), interruptible: cancellable, ..Request::default() };
             let made = inner.ready_for_graph(core, &sizes(used), &request, device.as_ref())?;
             device.get_or_insert_with(|| made.device().clone());
             ready.push(Some(made));
@@ -173,7 +188,8 @@ impl Recorder {
             Some(device) => device,
             None => inner.any_device()?,
         };
-        Ok(Graph { engine, places, nodes, device, ready, recorded: Mutex::default() })
+        let (recorded, replays) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Graph { engine, places, nodes, device, ready, recorded, cancellable, replays })
     }
 }
 
@@ -259,7 +275,7 @@ impl Graph {
     /// A replay without anything bound yet.
     pub fn replay(&self) -> Replay<'_> {
         let args = self.places.iter().map(|_| None).collect();
-        Replay { graph: self, args, wrong: None }
+        Replay { graph: self, args, timeout: None, label: None, wrong: None }
     }
 
     /// The steps on this memory.
@@ -275,12 +291,20 @@ impl Graph {
         }
     }
 
-    fn submit(&self, bindings: SmallVec<[Binding; 8]>, deps: &Deps) -> Result<Arc<Job>, Error> {
+    /// The pieces of work of a replay; the last is over when all are.
+    fn submit(
+        &self,
+        bindings: SmallVec<[Binding; 8]>,
+        deps: &Deps,
+        label: Option<&Arc<str>>,
+    ) -> Result<Vec<Arc<Job>>, Error> {
         let (backend, inner) = (&self.device.backend, &self.engine.inner);
         let queue = deps.queue.unwrap_or_else(|| self.device.fresh_queue());
-        let order = Order { queue, after: &deps.after, deadline: None };
-        if !backend.capabilities().recordings {
-            return self.submit_each(&bindings, order, deps);
+        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
+        let replay = self.replays.fetch_add(1, Ordering::Relaxed);
+        let timed = replay % TIMED_EVERY == TIMED_EVERY - 1 && backend.capabilities().timestamps;
+        if self.cancellable || timed || !backend.capabilities().recordings {
+            return self.submit_each(&bindings, order, deps, label, timed);
         }
         let mut recorded = lock(&self.recorded);
         match &mut *recorded {
@@ -307,30 +331,40 @@ impl Graph {
         }
         let Some(known) = &*recorded else { return Err(not_resident()) };
         let ticket = backend.replay(&known.recording, &order)?;
-        Ok(inner.start_job(&self.device, ticket, None, deps.parents.clone()))
+        Ok(vec![inner.start_job(&self.device, ticket, label, deps.parents.clone())])
     }
 
-    /// One step after another where the device can't replay them as one.
-    fn submit_each(&self, bindings: &[Binding], order: Order<'_>, deps: &Deps) -> Result<Arc<Job>, Error> {
+    /// One step after another, where the device can't replay them as one or each counts by itself.
+    fn submit_each(
+        &self,
+        bindings: &[Binding],
+        order: Order<'_>,
+        deps: &Deps,
+        label: Option<&Arc<str>>,
+        timed: bool,
+    ) -> Result<Vec<Arc<Job>>, Error> {
         let (backend, inner) = (&self.device.backend, &self.engine.inner);
-        let mut last: Option<Arc<Job>> = None;
+        let mut jobs: Vec<Arc<Job>> = Vec::new();
         let mut parents = deps.parents.clone();
-        for at in 0..self.nodes.len() {
-            let before: SmallVec<[Ticket; 1]> = last.iter().map(|job| job.ticket).collect();
-            let after = if last.is_some() { &before[..] } else { order.after };
+        for (at, node) in self.nodes.iter().enumerate() {
+            let before: SmallVec<[Ticket; 1]> = jobs.last().iter().map(|job| job.ticket).collect();
+            let after = if jobs.is_empty() { order.after } else { &before[..] };
             let order = Order { after, ..order };
             let ticket = match self.step(at, bindings)? {
                 Step::Launch { pipeline, bindings, grid } => {
-                    backend.submit(&pipeline, &BackendLaunch { bindings: &bindings, grid, timed: false, order })?
+                    backend.submit(&pipeline, &BackendLaunch { bindings: &bindings, grid, timed, order })?
                 }
                 Step::Copy { from, to } => backend.copy(&from, &to, &order)?,
                 Step::Clear(part) => backend.clear(&part, &order)?,
             };
-            let job = inner.start_job(&self.device, ticket, None, std::mem::take(&mut parents));
+            let job = inner.start_job(&self.device, ticket, label, std::mem::take(&mut parents));
             parents.push(job.clone());
-            last = Some(job);
+            if timed && let (Node::Launch { core, .. }, Some(ready)) = (node, &self.ready[at]) {
+                inner.note_replay(core, ready, &job);
+            }
+            jobs.push(job);
         }
-        last.ok_or_else(|| Diagnostic::new(&codes::engine::NOT_RUN, "the graph has no steps").into())
+        Ok(jobs)
     }
 }
 
@@ -347,10 +381,29 @@ fn not_resident() -> Error {
 pub struct Replay<'a> {
     graph: &'a Graph,
     args: SmallVec<[Option<Arg<'a>>; 8]>,
+    timeout: Option<Duration>,
+    label: Option<Arc<str>>,
     wrong: Option<Error>,
 }
 
 impl<'a> Replay<'a> {
+    /// Ends the replay when it is not done so long after it is launched. What it would have written is then lost, and nothing else. The
+    /// graph has to be recorded as [cancellable](Recorder::cancellable).
+    pub fn timeout(mut self, timeout: Duration) -> Replay<'a> {
+        self.timeout = Some(timeout);
+        if !self.graph.cancellable {
+            let message = "the graph was not recorded as cancellable, so that nothing can end a replay at its timeout";
+            self.wrong.get_or_insert(Diagnostic::new(&codes::engine::NOT_CANCELLABLE, message).into());
+        }
+        self
+    }
+
+    /// A name for messages and traces.
+    pub fn label(mut self, label: &str) -> Replay<'a> {
+        self.label = Some(label.into());
+        self
+    }
+
     /// Gives an open place its array, by name.
     pub fn bind<T: Element>(mut self, name: &str, array: &'a mut Array<T>) -> Replay<'a> {
         let found = self.graph.places.iter().position(|place| place.name.as_deref() == Some(name));
@@ -391,7 +444,8 @@ impl<'a> Replay<'a> {
         let graph = self.graph;
         let inner = &graph.engine.inner;
         inner.metrics.add(Counter::Dispatches, 1);
-        let mut deps = Deps::until(None);
+        let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut deps = Deps::until(deadline);
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
         for (at, place) in graph.places.iter().enumerate() {
@@ -414,7 +468,14 @@ impl<'a> Replay<'a> {
             let whole = 0..storage.bytes;
             bindings.push(storage.prepare(&graph.device, &whole, place.keep, place.written, &mut deps)?);
         }
-        let job = graph.submit(bindings, &deps)?;
+        let mut jobs = graph.submit(bindings, &deps, self.label.as_ref())?;
+        let empty = || Diagnostic::new(&codes::engine::NOT_RUN, "the graph has no steps");
+        let job = jobs.pop().ok_or_else(empty)?;
+        if let Some(deadline) = deadline {
+            for job in jobs.iter().chain([&job]) {
+                inner.watcher.end_at(deadline, job)?;
+            }
+        }
         for (at, own) in unshared {
             if let Some(Arg::Write(storage)) = &mut self.args[at] {
                 **storage = own;
@@ -429,7 +490,7 @@ impl<'a> Replay<'a> {
             storage.launched(&job, &(0..storage.bytes), place.written);
         }
         graph.device.throttle(job.ticket)?;
-        Ok(Launch::new(inner.clone(), Some(job)))
+        Ok(Launch::of_many(inner.clone(), jobs, job))
     }
 
     /// Replays and waits.

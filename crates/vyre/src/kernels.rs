@@ -11,7 +11,7 @@ use vyre_foundation::ir::{DataType, Math, Program};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use crate::array::{Array, ArrayView, ArrayViewMut, Buffer, Element};
-use crate::engine::{Arg, Core, Request, ValueBytes, not_bound};
+use crate::engine::{Arg, Core, Request, SizeFrom, ValueBytes, not_bound};
 use crate::launches::Launch;
 use crate::{Engine, Error, Explanation};
 
@@ -111,18 +111,20 @@ pub trait Bindable<'a>: private::Bind<'a> {}
 impl<'a, B: private::Bind<'a>> Bindable<'a> for B {}
 
 mod private {
-    use super::{Arg, DataType, Element};
+    use super::{Arg, DataType, Element, Error};
 
     /// Bytes to be bound, with the type and the size of an element where they are known.
     pub struct Bound<'a> {
         pub(super) arg: Arg<'a>,
         pub(super) ty: Option<DataType>,
         pub(super) size: usize,
+        /// Why it can't be bound.
+        pub(super) wrong: Option<Error>,
     }
 
     impl<'a> Bound<'a> {
         pub(super) fn of<T: Element>(arg: Arg<'a>) -> Bound<'a> {
-            Bound { arg, ty: T::data_type(), size: size_of::<T>() }
+            Bound { arg, ty: T::data_type(), size: size_of::<T>(), wrong: None }
         }
     }
 
@@ -132,6 +134,11 @@ mod private {
 }
 
 use private::Bound;
+
+fn not_contiguous() -> Error {
+    let message = "a view was bound whose elements don't lie one after another";
+    Diagnostic::new(&codes::engine::SHAPE, message).with_fix("Make an array of it first, with `to_array`.").into()
+}
 
 impl<'a, T: Element> private::Bind<'a> for &'a Array<T> {
     fn into_bound(self) -> Bound<'a> {
@@ -147,7 +154,10 @@ impl<'a, T: Element> private::Bind<'a> for &'a mut Array<T> {
 
 impl<'a, T: Element> private::Bind<'a> for ArrayView<'a, T> {
     fn into_bound(self) -> Bound<'a> {
-        Bound::of::<T>(Arg::Read(self.storage, self.bytes()))
+        match self.bytes() {
+            Some(range) => Bound::of::<T>(Arg::Read(self.storage, range)),
+            None => Bound { wrong: Some(not_contiguous()), ..Bound::of::<T>(Arg::Read(self.storage, 0..0)) },
+        }
     }
 }
 
@@ -159,13 +169,13 @@ impl<'a, T: Element> private::Bind<'a> for ArrayViewMut<'a, T> {
 
 impl<'a> private::Bind<'a> for &'a Buffer {
     fn into_bound(self) -> Bound<'a> {
-        Bound { arg: Arg::Read(&self.storage, 0..self.storage.bytes), ty: None, size: 1 }
+        Bound { arg: Arg::Read(&self.storage, 0..self.storage.bytes), ty: None, size: 1, wrong: None }
     }
 }
 
 impl<'a> private::Bind<'a> for &'a mut Buffer {
     fn into_bound(self) -> Bound<'a> {
-        Bound { arg: Arg::Write(&mut self.storage), ty: None, size: 1 }
+        Bound { arg: Arg::Write(&mut self.storage), ty: None, size: 1, wrong: None }
     }
 }
 
@@ -183,8 +193,12 @@ scalars!(u32, i32, f32, u64, i64, f64);
 
 impl<'a> Call<'a> {
     /// Binds an array, a part of one, or a number to one of the kernel's buffers, by name. What the kernel writes is bound as `&mut`.
-    pub fn bind(self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
-        let Bound { arg, ty, size } = value.into_bound();
+    pub fn bind(mut self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
+        let Bound { arg, ty, size, wrong } = value.into_bound();
+        if let Some(wrong) = wrong {
+            self.wrong.get_or_insert(wrong);
+            return self;
+        }
         self.put(name, arg, ty.as_ref(), size)
     }
 
@@ -233,6 +247,48 @@ impl<'a> Call<'a> {
     /// Workgroups per axis, instead of those that follow from the arrays.
     pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
         self.request.grid = Some(grid);
+        self
+    }
+
+    /// Invocations per axis, instead of those that follow from the arrays; rounded up to whole workgroups of whatever size.
+    pub fn domain(mut self, domain: [u64; 3]) -> Call<'a> {
+        self.request.domain = Some(domain);
+        self
+    }
+
+    /// Workgroups per axis, read from three u32 of an array when the launch's turn comes: earlier work may write them, and this call does
+    /// not wait for it. No more run than without this.
+    ///
+    /// The host waits for the numbers on CUDA, and with wgpu where the kernel asks how many workgroups there are or where more might run
+    /// than one dispatch can have.
+    pub fn grid_from<'b>(self, grid: impl Into<ArrayView<'b, u32>>) -> Call<'a> {
+        self.size_from(grid.into(), 3..=3, false)
+    }
+
+    /// Invocations, read from one to three u32 of an array, one for each axis, when the launch's turn comes; rounded up to whole
+    /// workgroups. Otherwise as [`grid_from`](Self::grid_from).
+    pub fn domain_from<'b>(self, domain: impl Into<ArrayView<'b, u32>>) -> Call<'a> {
+        self.size_from(domain.into(), 1..=3, true)
+    }
+
+    fn size_from(
+        mut self,
+        numbers: ArrayView<'_, u32>,
+        allowed: std::ops::RangeInclusive<usize>,
+        is_domain: bool,
+    ) -> Call<'a> {
+        match numbers.bytes() {
+            Some(range) if allowed.contains(&numbers.len()) => {
+                self.request.size_from = Some(SizeFrom { storage: numbers.storage.clone(), range, is_domain });
+            }
+            Some(_) => {
+                let message = format!("the size of a launch is {} numbers, not {}", allowed.end(), numbers.len());
+                self.wrong.get_or_insert(Diagnostic::new(&codes::engine::SHAPE, message).into());
+            }
+            None => {
+                self.wrong.get_or_insert(not_contiguous());
+            }
+        }
         self
     }
 

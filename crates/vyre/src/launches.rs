@@ -15,11 +15,18 @@ pub struct Launch {
     engine: Arc<Inner>,
     /// `None` where the work was done when the call returned.
     job: Option<Arc<Job>>,
+    /// Other pieces of it, which are over when that one is.
+    others: Vec<Arc<Job>>,
 }
 
 impl Launch {
     pub(crate) fn new(engine: Arc<Inner>, job: Option<Arc<Job>>) -> Launch {
-        Launch { engine, job }
+        Launch { engine, job, others: Vec::new() }
+    }
+
+    /// Several pieces of work, of which one is the last.
+    pub(crate) fn of_many(engine: Arc<Inner>, others: Vec<Arc<Job>>, last: Arc<Job>) -> Launch {
+        Launch { engine, job: Some(last), others }
     }
 
     /// It is over, well or not.
@@ -44,12 +51,9 @@ impl Launch {
     }
 
     /// Tells it to end. What it would have written is lost, unless it was done before it noticed. A launch that was made without
-    /// `cancellable` or `timeout` ends only where it has not begun.
+    /// `cancellable` or `timeout`, and a replay of a graph that was recorded without `cancellable`, ends only where it has not begun.
     pub fn cancel(&self) -> Result<(), Error> {
-        match &self.job {
-            Some(job) => job.cancel(false),
-            None => Ok(()),
-        }
+        self.others.iter().chain(&self.job).try_for_each(|job| job.cancel(false))
     }
 
     /// Calls a function when it is over, on a thread of the engine, or at once.

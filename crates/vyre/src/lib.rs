@@ -25,10 +25,12 @@
 mod array;
 #[cfg(feature = "disasm")]
 mod asm;
+pub mod dlpack;
 mod engine;
 mod error;
 pub mod expression;
 mod graph;
+mod interop;
 mod kernels;
 mod launches;
 mod reference;
@@ -37,7 +39,7 @@ mod runtime;
 #[doc(hidden)]
 pub mod typed;
 
-pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Element, Read, Shape, Vec3};
+pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Counted, Element, Layout, Read, Shape, Vec3};
 #[cfg(feature = "disasm")]
 pub use asm::to_asm;
 pub use engine::{
@@ -47,6 +49,10 @@ pub use engine::{
 pub use error::Error;
 pub use expression::{Expression, Number};
 pub use graph::{Graph, Place, RecordedLaunch, Recorder, Replay};
+#[cfg(feature = "wgpu")]
+pub use interop::WgpuView;
+#[cfg(feature = "cuda")]
+pub use interop::{CudaMemory, CudaView};
 pub use kernels::{Bindable, Call, Kernel};
 pub use launches::Launch;
 pub use reference::ReferenceBackend;
@@ -57,6 +63,9 @@ pub use vyre_driver::{routing, specialization, tuner};
 pub use vyre_foundation::ir::{DataType, Program};
 pub use vyre_foundation::{ValidProgram, ir, kernel, launch, near, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
+/// The crate that [`EngineBuilder::wgpu_device`] takes its device from.
+#[cfg(feature = "wgpu")]
+pub use vyre_wgpu::wgpu;
 pub use vyre_wgsl::{
     ImportOptions, catches_panics, entry_points as wgsl_entry_points, export as to_wgsl, import as import_wgsl,
     import_spirv, spirv_entry_points,
@@ -76,7 +85,8 @@ pub fn to_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec
 #[cfg(feature = "cuda")]
 pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {
     let approximations = kernel::Approximations::Instructions;
-    let options = kernel::Options { expand_math: true, approximations, ..options.clone() };
+    let rounds_together = vyre_cuda::ptx::ROUNDS_TOGETHER;
+    let options = kernel::Options { expand_math: true, approximations, rounds_together, ..options.clone() };
     let target = vyre_cuda::ptx::Target { sm: capability, interruptible: false };
     Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
 }

@@ -557,3 +557,67 @@ fn graphs_replay_what_was_recorded_on_other_arrays() {
         assert_eq!(twice.unwrap_err().code(), codes::engine::BOUND_TWICE.id, "{name}");
     }
 }
+
+#[test]
+fn a_replay_past_its_deadline_ends_alone_and_one_that_is_cancelled_too() {
+    for (name, engine) in engines() {
+        let (endless, increment) = (engine.kernel(&endless()).unwrap(), kernel(&engine, INCREMENT));
+        let mut recorder = engine.record();
+        recorder.cancellable();
+        let (x, y) = (recorder.place::<u32>("x", 64), recorder.place::<u32>("y", 64));
+        recorder.launch(&increment).bind("x", y).add().unwrap();
+        recorder.launch(&endless).bind("x", x).add().unwrap();
+        recorder.copy(x, y).unwrap();
+        let graph = recorder.finish().unwrap();
+        let mut other = engine.zeros::<u32>(64).unwrap();
+        for cancelled in [false, true] {
+            let mut x = engine.zeros::<u32>(64).unwrap();
+            let mut y = engine.zeros::<u32>(64).unwrap();
+            let replay = graph.replay().bind("x", &mut x).bind("y", &mut y).label("looping");
+            let replay = if cancelled { replay } else { replay.timeout(Duration::from_millis(100)) };
+            let launch = replay.launch().unwrap();
+            if cancelled {
+                std::thread::sleep(Duration::from_millis(30));
+                launch.cancel().unwrap();
+            }
+            let error = launch.wait().unwrap_err();
+            if !cancelled {
+                assert!(is_ended(&error) && error.message().contains("looping"), "{name}: {error}");
+            }
+            assert!(x.to_vec().is_err() && y.to_vec().is_err(), "{name}: what it would have written is lost");
+            increment.bind("x", &mut other).launch().unwrap();
+        }
+        assert_eq!(other.to_vec().unwrap()[0], 2, "{name}: others go on");
+        let mut recorder = engine.record();
+        let z = recorder.place::<u32>("z", 64);
+        recorder.launch(&increment).bind("x", z).add().unwrap();
+        let plain = recorder.finish().unwrap();
+        let late = plain.replay().bind("z", &mut other).timeout(Duration::from_secs(1)).launch();
+        assert_eq!(late.map(drop).unwrap_err().code(), codes::engine::NOT_CANCELLABLE.id, "{name}");
+    }
+}
+
+#[test]
+fn launches_of_replays_are_timed_now_and_then() {
+    for (name, engine) in engines() {
+        let id = engine.backend_ids()[0].as_str().to_owned();
+        if !engine.backend(&id).unwrap().capabilities().timestamps {
+            println!("not on {name}: it takes no times");
+            continue;
+        }
+        let increment = kernel(&engine, INCREMENT);
+        let mut recorder = engine.record();
+        let x = recorder.place::<u32>("x", 64);
+        recorder.launch(&increment).bind("x", x).add().unwrap();
+        let graph = recorder.finish().unwrap();
+        let mut values = engine.zeros::<u32>(64).unwrap();
+        let waits = || engine.metrics().latency(vyre::metrics::Stage::Wait).count;
+        let before = waits();
+        for _ in 0..600 {
+            graph.replay().bind("x", &mut values).run().unwrap();
+        }
+        assert!(values.to_vec().unwrap().iter().all(|&x| x == 600), "{name}");
+        let taken = waits() - before;
+        assert!((1..=2).contains(&taken), "{name}: {taken} of 600 replays were timed");
+    }
+}

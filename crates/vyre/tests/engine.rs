@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use support::Sim;
+use vyre::ir::Math;
 use vyre::metrics::Counter;
 use vyre::pipeline::PackKey;
 use vyre::tuner::{Mode, Verdict};
@@ -85,6 +86,47 @@ fn a_backend_that_fails_is_taken_out_and_the_work_is_done_elsewhere() {
     let notices = engine.take_notices();
     assert!(notices.iter().any(|notice| notice.message.contains("the device caught fire")), "{notices:?}");
     assert!(engine.take_notices().is_empty(), "each notice is given once");
+}
+
+/// A device that does not keep subnormal numbers.
+struct Rough(Arc<Scripted>);
+
+impl VyreBackend for Rough {
+    fn id(&self) -> &'static str {
+        self.0.id
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.0.dispatch(program, inputs, config)
+    }
+
+    fn gives_exact(&self, program: &vyre::ValidProgram) -> bool {
+        program.math() == Math::Fast
+    }
+}
+
+#[test]
+fn a_device_that_is_not_exact_gets_fast_arithmetic_only() {
+    let rough = Scripted::new("rough", false);
+    let alone = only(vec![Arc::new(Rough(rough.clone()))]).open().unwrap();
+    let exact = Scripted::new("exact", false);
+    let engine = only(vec![Arc::new(Rough(rough.clone())), exact.clone()]).open().unwrap();
+    let input = to_bytes(&[1u32, 2, 3]);
+    for _ in 0..20 {
+        engine.run(&double(), &[input]).unwrap();
+    }
+    assert_eq!((rough.calls(), exact.calls()), (0, 20));
+    engine.run_on("rough", &double(), &[input], &DispatchConfig::default()).unwrap();
+    assert_eq!(rough.calls(), 1, "who asks for it by name gets it");
+    let error = alone.run(&double(), &[input]).unwrap_err();
+    assert!(error.message().contains("exact arithmetic"), "{error}");
+    alone.run(&double().with_math(Math::Fast), &[input]).unwrap();
+    assert_eq!(rough.calls(), 2);
 }
 
 /// A GPU on which a kernel faulted: the process gets no other context, and every call says so.

@@ -114,7 +114,7 @@ impl File<'_> {
     }
 
     fn pass(&self, value: &Entry<'_>) -> Result<PassSpec, Failure> {
-        const KEYS: [&str; 8] = ["kernel", "entry", "set", "bind", "grid", "domain", "workgroup", "force"];
+        const KEYS: [&str; 9] = ["kernel", "entry", "set", "bind", "grid", "domain", "workgroup", "force", "math"];
         let DeValue::Table(table) = value.get_ref() else {
             return Err(self.problem("a pass is a table with a `kernel`".to_owned(), value.span()));
         };
@@ -137,6 +137,10 @@ impl File<'_> {
                 "domain" => launch.domain = Some(self.size(value)?),
                 "workgroup" => launch.workgroup = Some(self.size(value)?),
                 "force" => launch.force = self.boolean(value)?,
+                "math" => {
+                    let math = args::math(&self.string(value)?);
+                    launch.math = Some(math.map_err(|why| self.problem(why, value.span()))?);
+                }
                 _ => return Err(self.unknown(key, &KEYS, "a pass")),
             }
         }

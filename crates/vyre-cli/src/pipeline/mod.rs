@@ -89,6 +89,7 @@ impl Spec {
             own.workgroup = launch.workgroup.or(own.workgroup);
             own.entry = launch.entry.clone().or(own.entry.take());
             own.force |= launch.force;
+            own.math = launch.math.or(own.math);
             for text in &launch.set {
                 let name = text.split('=').next();
                 own.set.retain(|known| known.split('=').next() != name);

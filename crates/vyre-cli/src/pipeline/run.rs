@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use vyre::ir::Math;
 use vyre::{Diagnostic, Engine, Explanation, codes};
 
-use super::{Pipeline, Running, Spec};
+use super::{Pass, Pipeline, Running, Spec};
 use crate::args::{Bench, Explain, Run};
 use crate::bench::{Racer, race};
 use crate::data::{self, Place};
@@ -68,7 +69,12 @@ pub(crate) fn run(args: &Run, mut spec: Spec, output: &Output) -> Result<(), Fai
     if frames > 0 {
         text.push(format!("{} written", count(frames, "frame")));
     }
-    let passes: Vec<_> = launches.iter().map(Launched::json).collect();
+    let name = |(pass, launched): (&Pass, &Launched)| {
+        let mut described = launched.json();
+        described["pass"] = json!(pass.job.source.program.name());
+        described
+    };
+    let passes: Vec<_> = pipeline.passes.iter().zip(&launches).map(name).collect();
     let mut report = json!({
         "results": described, "passes": passes, "steps": pipeline.steps, "frames": frames, "time_ns": ns,
     });
@@ -168,21 +174,28 @@ impl Running<'_> {
 
     /// Compares what is in the buffers with what the reference interpreter has there after as many steps.
     fn check(&self, engine: &Engine) -> Result<(), Failure> {
+        let mut programs = self.pipeline.passes.iter().map(|pass| &pass.job.source.program);
+        if programs.any(|program| program.math() == Math::Fast) {
+            let message = "`--check` of a pipeline compares exact arithmetic, and a pass has fast arithmetic";
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+                .with_fix("Check it with `--math exact`, or check each kernel by itself.")
+                .into());
+        }
         let started = Instant::now();
         let limit = self.pipeline.passes.iter().find_map(|pass| pass.job.config.timeout).unwrap_or(CHECKED_FOR);
         let mut reference = self.pipeline.start(engine, "reference")?;
-        let what = format!("checking, for at most {} s: reference interpreter", limit.as_secs());
+        let what = format!("checking, at most {} s: reference interpreter", limit.as_secs());
         let progress = Progress::new(what, Some(self.pipeline.steps.into()));
         for _ in 0..self.pipeline.steps {
             let left = limit.saturating_sub(started.elapsed());
             if left == Duration::ZERO {
-                return Err(too_long(limit));
+                return Err(too_long(limit, None));
             }
             reference.limit = Some(left);
             let done = reference.step().and_then(|last| Ok(last.map_or(Ok(()), |launch| launch.wait())?));
             match done {
                 Err(Failure::Diagnostics(problems)) if problems[0].code.id == codes::reference::BUDGET.id => {
-                    return Err(too_long(limit));
+                    return Err(too_long(limit, None));
                 }
                 done => done?,
             }

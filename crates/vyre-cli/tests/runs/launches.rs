@@ -145,3 +145,13 @@ fn the_examples_work_on_any_picture() {
     let document: Value = serde_json::from_str(&done.out).expect("a document");
     assert_eq!(document["results"]["blurred"]["shape"], serde_json::json!([30, 40, 4]));
 }
+
+/// `--math` holds for every command that runs a kernel.
+#[test]
+fn the_arithmetic_that_was_asked_for_is_used() {
+    let home = Home::new();
+    let exact = home.done("run EXAMPLES/double.wgsl --in a=iota:10 --check --math exact");
+    assert!(exact.out.contains("the reference interpreter agrees"), "{}", exact.out);
+    let fast = home.done("run EXAMPLES/double.wgsl --in a=iota:10 --check --math fast");
+    assert!(fast.out.contains("as near to the reference interpreter"), "{}", fast.out);
+}

@@ -29,6 +29,7 @@ fn the_front_end_speaks_wgsl() {
         (main("let m = mat3x3<f32>() * vec2<f32>(1.0);"), ""),
         (main("out[id.x] = only;"), ""),
         (main("out[1.5] = 0.0;"), ""),
+        (main("let s = sqrt(1u);"), ""),
         (main("out[id.x] = unknown(3);"), "unknown"),
         (main("switch id.x { case 1.0: { } default: { } }"), ""),
         (
@@ -135,5 +136,30 @@ fn explain_takes_what_run_takes() {
         done.out
     );
     home.refused("explain two.wgsl --entry other", "V0409");
-    home.refused("explain two.wgsl --set by=3", "V0405");
+    let told = home.refused("explain two.wgsl --set by=3", "V0405");
+    assert!(told.contains("--entry one"), "{told}");
+}
+
+/// A barrier that not all invocations reach is shown, also where there are several.
+#[test]
+fn barriers_are_shown_where_they_stand() {
+    let home = Home::new();
+    home.file(
+        "k.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+var<workgroup> w: array<u32, 64>;
+@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) at: u32) {
+    w[at] = at;
+    workgroupBarrier();
+    if at < 7u {
+        workgroupBarrier();
+        w[at] = 1u;
+    }
+    workgroupBarrier();
+    out[at] = w[at];
+}",
+    );
+    let told = home.refused("check k.wgsl", "V0115");
+    assert!(told.contains("k.wgsl:7:9"), "{told}");
+    assert_eq!(told.matches("V0115").count(), 1, "{told}");
 }

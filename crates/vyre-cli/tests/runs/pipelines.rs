@@ -52,7 +52,10 @@ fn passes_come_from_flags_or_a_file() {
     assert!(done.out.contains("`add` runs on") && done.out.contains("`double` runs on"), "{}", done.out);
     let done = home.done("bench p.toml --backend cpu --rounds 3");
     assert!(done.out.contains("cpu"), "{}", done.out);
-    home.done("run p.toml --trace trace.json --json");
+    let done = home.done("run p.toml --trace trace.json --json");
+    let document: serde_json::Value = serde_json::from_str(&done.out).expect("a document");
+    assert_eq!((&document["passes"][1]["pass"], &document["steps"]), (&"double".into(), &2.into()));
+    assert_eq!(done.said, "");
     let trace = std::fs::read_to_string(home.path("trace.json")).expect("a trace");
     assert!(trace.contains("add") && trace.contains("double"), "{trace}");
 }

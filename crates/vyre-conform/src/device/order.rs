@@ -14,7 +14,8 @@ use vyre_spec::codes;
 use super::{DeviceCheck, add_one, expect, refused, words};
 use crate::rng::Rng;
 
-pub(super) const ORDER_CHECKS: [(&str, DeviceCheck); 12] = [
+pub(super) const ORDER_CHECKS: [(&str, DeviceCheck); 13] = [
+    ("grids are read from buffers in their turn", indirect),
     ("a queue keeps its order", one_queue),
     ("queues wait for each other where they are told to", across_queues),
     ("queues are independent", independent_queues),
@@ -512,4 +513,27 @@ fn recordings(backend: &dyn VyreBackend) -> Checked {
     expect(backend.revise(&recording, &[(9, launch(&first, 1))]).is_err(), || "a step that is not there".to_owned())?;
     drop(recording);
     super::works(backend)
+}
+
+/// A grid that the launch before writes.
+fn indirect(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    let device = Device::new(backend)?;
+    for (before, ran) in [([1, 0, 0], 2), ([3, 0, 0], 4), ([u32::MAX; 3], 0)] {
+        let (grid, data) = (device.buffer(before)?, device.buffer([5; 4 * LANES as usize])?);
+        let counted = device.add_one(&grid, Order::default())?;
+        let bindings = [Binding::from(data.clone())];
+        let after = [counted];
+        let order = Order { after: &after, ..Order::default() };
+        let launch = Launch { order, ..Launch::new(&bindings, [4, 1, 1]) };
+        let ticket = backend.submit_indirect(&device.add_one, &launch, &Binding::from(grid))?;
+        device.done(ticket)?;
+        let found = device.read(&data, &Order::default())?;
+        let expected = (0..4 * LANES).map(|at| if at < ran * LANES { 6 } else { 5 });
+        expect(found.iter().copied().eq(expected), || format!("a grid of {ran} workgroups ran otherwise"))?;
+        backend.forget(counted);
+        backend.forget(ticket);
+    }
+    let data = [Binding::from(device.buffer([0; 4])?)];
+    let wrong = backend.submit_indirect(&device.add_one, &Launch::new(&data, [1; 3]), &data[0]);
+    refused(wrong, &codes::backend::BAD_RANGE, "four numbers are no grid")
 }

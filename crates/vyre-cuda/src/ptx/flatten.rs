@@ -101,6 +101,7 @@ mod tests {
             specialization: case.specialization.clone(),
             passes: Passes::all(),
             expand_math: true,
+            rounds_together: crate::ptx::ROUNDS_TOGETHER,
             ..Options::default()
         };
         let Some(flat) = flatten(&lower(&program, &options).expect("lowers")) else { return false };

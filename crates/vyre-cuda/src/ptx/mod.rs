@@ -23,6 +23,9 @@ use self::neighbours::Step;
 /// The oldest compute capability with every matrix operation.
 pub const TENSOR_CORES: u32 = 80;
 
+/// Rounds of a loop over memory whose loads should be under way together.
+pub const ROUNDS_TOGETHER: u32 = 4;
+
 /// What the text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::fmt;
 
 /// Bytes of the host, aligned to a cache line, that live until their last owner is gone.
@@ -13,6 +14,8 @@ pub struct HostMemory {
     bytes: usize,
     /// How it is given back; `None` where it belongs to somebody else.
     layout: Option<Layout>,
+    /// Dropped with it.
+    owner: Option<Box<dyn Any + Send>>,
 }
 
 // SAFETY: the bytes are owned, or promised to outlive this by whoever made it; they have no thread of their own.
@@ -29,7 +32,7 @@ impl HostMemory {
         let layout = Layout::from_size_align(bytes.max(1), Self::ALIGN).ok()?;
         // SAFETY: the size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
-        (!start.is_null()).then_some(HostMemory { start, bytes, layout: Some(layout) })
+        (!start.is_null()).then_some(HostMemory { start, bytes, layout: Some(layout), owner: None })
     }
 
     /// Memory that belongs to somebody else.
@@ -38,7 +41,20 @@ impl HostMemory {
     /// The bytes stay allocated, and nobody else reads what work on this memory writes or writes what it reads, until every owner
     /// of this value is gone and all work on it is over. Memory that may not be written is only bound to be read.
     pub unsafe fn foreign(start: *mut u8, bytes: usize) -> HostMemory {
-        HostMemory { start, bytes, layout: None }
+        HostMemory { start, bytes, layout: None, owner: None }
+    }
+
+    /// Memory that belongs to `owner`, who is dropped when the last owner of this value is gone.
+    ///
+    /// # Safety
+    /// As for [`foreign`](Self::foreign), but the bytes stay allocated at least until `owner` is dropped.
+    pub unsafe fn owned_by(start: *mut u8, bytes: usize, owner: Box<dyn Any + Send>) -> HostMemory {
+        HostMemory { start, bytes, layout: None, owner: Some(owner) }
+    }
+
+    /// It belongs to somebody else.
+    pub fn is_foreign(&self) -> bool {
+        self.layout.is_none()
     }
 
     /// Its size.
@@ -87,6 +103,7 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
+        drop(self.owner.take());
         if let Some(layout) = self.layout {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(self.start, layout) }

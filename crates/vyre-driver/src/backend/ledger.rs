@@ -17,6 +17,8 @@ pub struct Ledger {
     queues: Box<[Queue]>,
     /// Entries in `notes`, so that the usual question needs no lock.
     noted: AtomicUsize,
+    /// Those of them that say that work was forgotten before it was over.
+    forgotten: AtomicUsize,
     notes: Mutex<BTreeMap<Ticket, Note>>,
 }
 
@@ -30,13 +32,15 @@ struct Queue {
 enum Note {
     Failed(BackendError),
     Took(u64),
+    /// Nobody will ask about work that was not over when that was said, so nothing is noted of it.
+    Forgotten,
 }
 
 impl Ledger {
     /// A ledger of so many queues.
     pub fn new(queues: u32) -> Ledger {
         let queues = (0..queues.max(1)).map(|_| Queue::default()).collect();
-        Ledger { queues, noted: AtomicUsize::new(0), notes: Mutex::default() }
+        Ledger { queues, noted: AtomicUsize::new(0), forgotten: AtomicUsize::new(0), notes: Mutex::default() }
     }
 
     fn queue(&self, queue: u32) -> Result<&Queue, BackendError> {
@@ -55,7 +59,7 @@ impl Ledger {
     fn note(&self, ticket: Ticket, note: Note) {
         let mut notes = self.notes();
         // The first failure is the cause of later ones.
-        if !matches!(notes.get(&ticket), Some(Note::Failed(_))) {
+        if !matches!(notes.get(&ticket), Some(Note::Failed(_) | Note::Forgotten)) {
             notes.insert(ticket, note);
         }
         self.noted.store(notes.len(), Ordering::Release);
@@ -92,8 +96,24 @@ impl Ledger {
     /// Work is over, and with it all before it on its queue. Failures and times of that work are told before this.
     pub fn complete(&self, ticket: Ticket) {
         if let Some(queue) = self.queues.get(ticket.queue as usize) {
-            queue.completed.fetch_max(ticket.number, Ordering::AcqRel);
+            // In one order with what `forget` does, so that one of the two sees the other.
+            queue.completed.fetch_max(ticket.number, Ordering::SeqCst);
+            self.drop_forgotten(ticket);
         }
+    }
+
+    /// What was forgotten up to here before it was over has had its use.
+    fn drop_forgotten(&self, last: Ticket) {
+        if self.forgotten.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut notes = self.notes();
+        let before = notes.len();
+        notes.retain(|known, note| {
+            !(matches!(note, Note::Forgotten) && known.queue == last.queue && known.number <= last.number)
+        });
+        self.forgotten.fetch_sub(before - notes.len(), Ordering::SeqCst);
+        self.noted.store(notes.len(), Ordering::Release);
     }
 
     /// Work is over.
@@ -113,8 +133,8 @@ impl Ledger {
 
     /// What became of work: `None` while it is not over, the error that it ended with, or that it is done.
     pub fn outcome(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
+        self.check(ticket)?;
         if !self.is_over(ticket) {
-            self.check(ticket)?;
             return Ok(None);
         }
         if self.noted.load(Ordering::Acquire) == 0 {
@@ -123,16 +143,26 @@ impl Ledger {
         match self.notes().get(&ticket) {
             Some(Note::Failed(error)) => Err(error.clone()),
             Some(Note::Took(ns)) => Ok(Some(Completion { device_ns: Some(*ns) })),
-            None => Ok(Some(Completion::default())),
+            Some(Note::Forgotten) | None => Ok(Some(Completion::default())),
         }
     }
 
-    /// Nobody will ask about this work again.
+    /// Nobody will ask about this work again, whether it is over or not.
     pub fn forget(&self, ticket: Ticket) {
-        if self.noted.load(Ordering::Acquire) > 0 {
-            let mut notes = self.notes();
+        let is_over = self.is_over(ticket);
+        if (is_over && self.noted.load(Ordering::Acquire) == 0) || self.check(ticket).is_err() {
+            return;
+        }
+        let mut notes = self.notes();
+        if is_over {
             notes.remove(&ticket);
-            self.noted.store(notes.len(), Ordering::Release);
+        } else if !matches!(notes.insert(ticket, Note::Forgotten), Some(Note::Forgotten)) {
+            self.forgotten.fetch_add(1, Ordering::SeqCst);
+        }
+        self.noted.store(notes.len(), Ordering::Release);
+        drop(notes);
+        if !is_over && self.queues[ticket.queue as usize].completed.load(Ordering::SeqCst) >= ticket.number {
+            self.drop_forgotten(ticket);
         }
     }
 
@@ -144,7 +174,8 @@ impl Ledger {
             for number in completed + 1..=submitted {
                 self.fail(Ticket { queue: index as u32, number }, error.clone());
             }
-            queue.completed.fetch_max(submitted, Ordering::AcqRel);
+            queue.completed.fetch_max(submitted, Ordering::SeqCst);
+            self.drop_forgotten(Ticket { queue: index as u32, number: submitted });
         }
     }
 }
@@ -171,6 +202,34 @@ mod tests {
         assert_eq!(ledger.outcome(first), Ok(Some(Completion::default())));
         assert!(ledger.outcome(Ticket { queue: 0, number: 3 }).is_err());
         assert!(ledger.outcome(Ticket { queue: 9, number: 1 }).is_err());
+    }
+
+    #[test]
+    fn there_is_no_work_zero() {
+        let ledger = Ledger::new(1);
+        let zero = Ticket { queue: 0, number: 0 };
+        assert_eq!(ledger.outcome(zero).unwrap_err().code(), codes::backend::UNKNOWN_TICKET.id);
+        ledger.complete(ledger.submit(0).unwrap());
+        assert!(ledger.outcome(zero).is_err());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_work_that_was_forgotten_before_it_failed() {
+        let ledger = Ledger::new(2);
+        let (first, second) = (ledger.submit(0).unwrap(), ledger.submit(0).unwrap());
+        let other = ledger.submit(1).unwrap();
+        for ticket in [first, second, other] {
+            ledger.forget(ticket);
+        }
+        ledger.fail(first, BackendError::new("too late"));
+        ledger.took(second, 7);
+        ledger.complete(second);
+        ledger.lose_all(&BackendError::new("gone"));
+        assert_eq!(ledger.noted.load(Ordering::Acquire) + ledger.forgotten.load(Ordering::Acquire), 0);
+        assert!(ledger.notes().is_empty());
+        // What was never submitted can't be forgotten either.
+        ledger.forget(Ticket { queue: 0, number: 99 });
+        assert!(ledger.notes().is_empty());
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod null;
 mod resident;
 mod shapes;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ pub use host_memory::HostMemory;
 pub use ledger::Ledger;
 pub use null::NullBackend;
 pub use resident::{
-    Binding, Buffer, Completion, DeviceBuffer, Launch, Order, Pipeline, Recording, Step, Ticket, foreign,
+    Binding, Buffer, Completion, DeviceBuffer, INDIRECT_BYTES, Launch, Order, Pipeline, Recording, Step, Ticket,
+    foreign, indirect_grid,
 };
 pub use shapes::BoundShape;
 use vyre_foundation::ValidProgram;
@@ -72,6 +74,13 @@ pub trait VyreBackend: Send + Sync {
     /// What the device can do. The default claims nothing but the host-bytes path.
     fn capabilities(&self) -> &Capabilities {
         Capabilities::unknown()
+    }
+
+    /// What the device gives for this program are the bits of the reference. A device for which that does not hold is used for exact
+    /// arithmetic only when it is asked for by name.
+    fn gives_exact(&self, program: &ValidProgram) -> bool {
+        let _ = program;
+        true
     }
 
     /// Makes a pipeline from a program.
@@ -136,6 +145,23 @@ pub trait VyreBackend: Send + Sync {
         Err(self.not_resident("submit"))
     }
 
+    /// [`submit`](Self::submit) of a launch whose grid is known only when its turn comes: three u32 in a buffer that earlier work may
+    /// write. `launch.grid` is the most along each axis, and whoever writes the three sees to it that they are not more; where they are read
+    /// on the host, the smaller number counts.
+    ///
+    /// This default waits on the host for the three numbers; backends that can read them when the launch runs override it.
+    fn submit_indirect(
+        &self,
+        pipeline: &Arc<dyn Pipeline>,
+        launch: &Launch<'_>,
+        grid: &Binding,
+    ) -> Result<Ticket, BackendError> {
+        let mut bytes = [0; INDIRECT_BYTES];
+        grid.check_indirect()?;
+        self.download(&grid.buffer, grid.offset, &mut bytes, &launch.order)?;
+        self.submit(pipeline, &Launch { grid: indirect_grid(&bytes, launch.grid), ..*launch })
+    }
+
     /// What became of a piece of work: `None` while it is not over, what is known of it when it is done, or the error that it ended
     /// with. The answer stays the same until it is [forgotten](Self::forget). Never waits.
     fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {
@@ -186,6 +212,11 @@ pub trait VyreBackend: Send + Sync {
     fn replay(&self, recording: &Arc<dyn Recording>, order: &Order<'_>) -> Result<Ticket, BackendError> {
         let _ = (recording, order);
         Err(self.not_resident("replay"))
+    }
+
+    /// The backend's own type, for what only it can do.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
 
     /// The error that the default methods give.

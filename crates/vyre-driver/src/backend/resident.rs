@@ -146,6 +146,32 @@ impl Binding {
     }
 }
 
+impl Binding {
+    /// Refuses a part that can't hold the grid of a launch.
+    pub fn check_indirect(&self) -> Result<(), BackendError> {
+        self.buffer.check_range(self.offset, self.bytes)?;
+        if self.bytes == INDIRECT_BYTES as u64 && self.offset.is_multiple_of(4) {
+            return Ok(());
+        }
+        let Binding { offset, bytes, .. } = self;
+        Err(BackendError::with_code(
+            &codes::backend::BAD_RANGE,
+            format!("the grid of a launch is three u32 at a multiple of 4, not {bytes} bytes at {offset}"),
+        ))
+    }
+}
+
+/// Bytes of a grid in a buffer.
+pub const INDIRECT_BYTES: usize = 12;
+
+/// The grid that was read from a buffer, but not more than `most` along any axis.
+pub fn indirect_grid(bytes: &[u8; INDIRECT_BYTES], most: [u32; 3]) -> [u32; 3] {
+    std::array::from_fn(|axis| {
+        let word = std::array::from_fn(|byte| bytes[axis * 4 + byte]);
+        u32::from_le_bytes(word).min(most[axis])
+    })
+}
+
 impl From<Buffer> for Binding {
     fn from(buffer: Buffer) -> Self {
         let bytes = buffer.bytes();

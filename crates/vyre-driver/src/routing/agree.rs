@@ -152,7 +152,7 @@ fn leaves(ty: &DataType, types: &[TypeDef], at: usize, out: &mut Vec<Leaf>) -> O
     }
     let (scalar, count) = ty.as_vector().unwrap_or_else(|| (ty.clone(), 1));
     let bits = scalar.bits()? as usize;
-    if bits == 0 || bits % 8 != 0 {
+    if bits == 0 || !bits.is_multiple_of(8) {
         return None;
     }
     let (bytes, float) = (bits / 8, Float::of(&scalar));

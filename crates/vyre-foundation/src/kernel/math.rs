@@ -1373,8 +1373,8 @@ mod tests {
             (MathOp::Log, |x, _| x.ln(), 1e-30, 1e30, Box::new(log)),
             (MathOp::Log, |x, _| x.ln(), 0.25, 4.0, Box::new(log)),
             (MathOp::Log2, |x, _| x.log2(), 0.25, 4.0, Box::new(log)),
-            (MathOp::Sin, |x, _| x.sin(), -3.1415, 3.1415, Box::new(|_, _| 2f64.powi(-11))),
-            (MathOp::Cos, |x, _| x.cos(), -3.1415, 3.1415, Box::new(|_, _| 2f64.powi(-11))),
+            (MathOp::Sin, |x, _| x.sin(), -std::f64::consts::PI, std::f64::consts::PI, Box::new(|_, _| 2f64.powi(-11))),
+            (MathOp::Cos, |x, _| x.cos(), -std::f64::consts::PI, std::f64::consts::PI, Box::new(|_, _| 2f64.powi(-11))),
             // Beyond what WGSL bounds, but people do it.
             (MathOp::Sin, |x, _| x.sin(), -1000.0, 1000.0, Box::new(|_, _| 2f64.powi(-11))),
             (MathOp::Cos, |x, _| x.cos(), -1000.0, 1000.0, Box::new(|_, _| 2f64.powi(-11))),

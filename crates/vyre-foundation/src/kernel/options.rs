@@ -20,6 +20,8 @@ pub struct Options {
     pub narrow: Narrow,
     /// How many scalars of private arrays become values: about as many as there are registers.
     pub array_values: u32,
+    /// How many rounds of a loop over memory are taken at once; one leaves loops as they are.
+    pub rounds_together: u32,
     /// Loops look whether the launch has to end, counted ones too.
     pub interruptible: bool,
 }
@@ -34,6 +36,7 @@ impl Default for Options {
             approximations: Approximations::default(),
             narrow: Narrow::default(),
             array_values: GPU_REGISTERS,
+            rounds_together: 1,
             interruptible: false,
         }
     }
@@ -98,7 +101,10 @@ impl Passes {
     /// Products that are added become one operation, in fast arithmetic.
     pub const CONTRACT: Passes = Passes(1 << 11);
 
-    const NAMES: [(&'static str, Passes); 12] = [
+    /// Several rounds of loops over memory at once.
+    pub const BATCH: Passes = Passes(1 << 12);
+
+    const NAMES: [(&'static str, Passes); 13] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -111,6 +117,7 @@ impl Passes {
         ("arrays", Passes::ARRAYS),
         ("clears", Passes::CLEARS),
         ("contract", Passes::CONTRACT),
+        ("batch", Passes::BATCH),
     ];
 
     /// Every pass.

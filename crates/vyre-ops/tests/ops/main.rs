@@ -1,6 +1,9 @@
-//! Every op against its plain reference, on every backend that is here.
+//! Every op against its plain reference, on every backend that is here. `VYRE_OPS_ON=cpu` takes one of them, `VYRE_OPS_LONG=1` adds lengths
+//! around 2²⁰ and 2²⁴.
 
+mod every_op;
 mod matrices;
+mod moves;
 mod reductions;
 mod scans;
 mod sorting;

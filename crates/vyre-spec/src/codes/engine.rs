@@ -43,4 +43,10 @@ codes! {
     FORKED = "V1315", Error,
         "An engine was used in a forked process.",
         "Open an engine in the child process, or start it with spawn instead of fork.";
+    FOREIGN_TENSOR = "V1320", Error,
+        "A tensor of another library can't be taken as an array.",
+        "Make it contiguous, on the host or on a CUDA device, before it is given.";
+    NOT_CANCELLABLE = "V1321", Error,
+        "A replay was given a timeout, but its graph can't be ended while it runs.",
+        "Call `cancellable` on the recorder before it is finished.";
 }

@@ -210,9 +210,9 @@ fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -
     let said = label.as_ref().map_or(String::new(), |(_, label)| one_line(label));
     let message = words::parsed(&one_line(error.message()), &said);
     let mut diagnostic = Diagnostic::new(&codes::wgsl::WGSL_PARSE, message);
-    let notes: Vec<_> = error.notes().map(one_line).collect();
+    let notes = one_line(&words::suggested(error.notes()));
     if !notes.is_empty() {
-        diagnostic = diagnostic.with_fix(notes.join(" "));
+        diagnostic = diagnostic.with_fix(notes);
     }
     let span = label.map_or(Span::UNDEFINED, |(span, _)| span);
     (text.mark(diagnostic, span), span.to_range())

@@ -2,7 +2,9 @@
 
 /// The message of an invalid module without what only naga knows.
 pub(super) fn plain(message: &str) -> String {
-    let mut text = replace_types(message);
+    // Nobody reads on, and what follows looks at brackets again and again.
+    let end = (0..=LONGEST.min(message.len())).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
+    let mut text = replace_types(&message[..end]);
     for (from, to) in PHRASES {
         text = text.replace(from, to);
     }
@@ -26,8 +28,6 @@ pub(super) fn plain(message: &str) -> String {
 
 /// The message of a text that can't be parsed, with what its mark says where that says more.
 pub(super) fn parsed(message: &str, label: &str) -> String {
-    let known =
-        |text: &str| text.replace("{AbstractFloat}", "number with a fraction").replace("{AbstractInt}", "whole number");
     let mut message = known(message);
     let label = known(label);
     if !label.is_empty() && label != "see msg" && !message.contains(&label) {
@@ -35,6 +35,25 @@ pub(super) fn parsed(message: &str, label: &str) -> String {
     }
     message
 }
+
+/// What naga suggests: sentences, and the types that it lists one by one.
+pub(super) fn suggested<'a>(notes: impl Iterator<Item = &'a str>) -> String {
+    let (mut sentences, mut types) = (Vec::new(), Vec::new());
+    for note in notes {
+        match note.trim().strip_prefix("allowed type: ") {
+            Some(ty) if ty.contains("{Abstract") => {}
+            Some(ty) => types.push(ty.to_owned()),
+            None => sentences.push(known(note)),
+        }
+    }
+    format!("{} {}", sentences.join(" "), types.join(", "))
+}
+
+fn known(text: &str) -> String {
+    text.replace("{AbstractFloat}", "number with a fraction").replace("{AbstractInt}", "whole number")
+}
+
+const LONGEST: usize = 4000;
 
 const OPERATORS: [(&str, &str); 18] = [
     ("Add", "+"),
@@ -213,6 +232,9 @@ mod tests {
         ] {
             assert_eq!(plain(naga), ours);
         }
+        let notes =
+            ["`sqrt` accepts:", "allowed type: {AbstractFloat}", "allowed type: f32", "allowed type: vec2<f32>"];
+        assert_eq!(suggested(notes.into_iter()), "`sqrt` accepts: f32, vec2<f32>");
         assert_eq!(parsed("expected `;`, found \"}\"", "expected `;`"), "expected `;`, found \"}\"");
         assert_eq!(
             parsed("Constructor expects 3 components, found 2", "see msg"),

@@ -1,19 +1,23 @@
 //! Arrays: values that kernels work on, wherever their copies are.
 
 mod buffer;
+mod counted;
 mod element;
+mod layout;
 mod read;
 mod shape;
 mod view;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use buffer::Buffer;
+pub use counted::Counted;
 pub use element::{Element, Vec3};
+pub use layout::Layout;
 pub use read::Read;
 pub use shape::Shape;
 pub use view::{ArrayView, ArrayViewMut};
@@ -87,7 +91,7 @@ impl Engine {
 }
 
 impl<T: Element> Array<T> {
-    fn new(storage: Arc<Storage>, shape: Shape, length: usize) -> Array<T> {
+    pub(crate) fn new(storage: Arc<Storage>, shape: Shape, length: usize) -> Array<T> {
         Array { storage, shape, length, element: PhantomData }
     }
 
@@ -192,7 +196,8 @@ impl<T: Element> Array<T> {
 
     /// All of it, to be read.
     pub fn view(&self) -> ArrayView<'_, T> {
-        ArrayView::new(&self.storage, 0, self.shape.clone(), self.length)
+        let layout = Layout::of(self.shape.clone(), self.length);
+        ArrayView::new(&self.storage, layout)
     }
 
     /// All of it, to be written.
@@ -206,12 +211,17 @@ impl<T: Element> Array<T> {
         self.view_mut()?.split_at(at)
     }
 
+    /// An array of its own with the same elements, copied now and where they are.
+    pub fn copied(&self) -> Result<Array<T>, Error> {
+        Ok(Array { storage: self.storage.duplicate()?, ..self.clone() })
+    }
+
     /// The bytes of the array, without a type.
     pub fn into_buffer(self) -> Buffer {
         Buffer::new(self.storage)
     }
 
-    fn unshare(&mut self) -> Result<(), Error> {
+    pub(crate) fn unshare(&mut self) -> Result<(), Error> {
         if Arc::strong_count(&self.storage) > 1 {
             self.storage = self.storage.duplicate()?;
         }
@@ -241,22 +251,6 @@ fn in_range(length: usize, start: usize, count: usize) -> Result<(), Error> {
     }
     let message = format!("{count} elements from {start} on are not within {length}");
     Err(Diagnostic::new(&codes::engine::SHAPE, message).into())
-}
-
-/// A range as start and end, checked against a length.
-fn resolve(range: impl RangeBounds<usize>, length: usize) -> Result<(usize, usize), Error> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&before) => before.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&last) => last.saturating_add(1),
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => length,
-    };
-    in_range(length, start, end.max(start) - start)?;
-    Ok((start, end.max(start)))
 }
 
 impl<T> fmt::Debug for Array<T> {

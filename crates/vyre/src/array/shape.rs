@@ -29,12 +29,12 @@ impl Shape {
         self.0.iter().skip(1).product()
     }
 
-    /// The shape of so many positions along the first axis.
-    pub(crate) fn with_first(&self, first: usize) -> Shape {
+    /// The shape with so many positions along an axis.
+    pub(crate) fn with(&self, axis: usize, count: usize) -> Shape {
         let mut shape = self.clone();
-        match shape.0.first_mut() {
-            Some(extent) => *extent = first,
-            None => shape.0.push(first),
+        match shape.0.get_mut(axis) {
+            Some(extent) => *extent = count,
+            None => shape.0.push(count),
         }
         shape
     }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use vyre_driver::VyreBackend;
 use vyre_driver::metrics::Metrics;
@@ -34,8 +34,14 @@ pub struct EngineBuilder {
     decisions: Option<PathBuf>,
     device_budget: Option<u64>,
     host_idle: u64,
+    /// The program's own wgpu device stands in for those that would be found.
+    has_wgpu_device: bool,
     refused: Option<Diagnostic>,
 }
+
+/// How much wgpu is preferred while nothing has been measured.
+#[cfg(feature = "wgpu")]
+const WGPU_PRECEDENCE: i32 = 80;
 
 enum Disk {
     Default,
@@ -60,6 +66,7 @@ impl EngineBuilder {
             decisions: None,
             device_budget: None,
             host_idle: HOST_IDLE,
+            has_wgpu_device: false,
             refused: None,
         }
     }
@@ -76,6 +83,26 @@ impl EngineBuilder {
             self.refused.get_or_insert(problem);
         }
         self
+    }
+
+    /// Runs on a wgpu device and queue of the caller's own, made from this adapter, instead of opening those that are found. It must have
+    /// immediate data; what else it was made without is missing to programs. Its backend is called as the adapter is, `wgpu` where it is
+    /// the first. [`Engine::wrap_wgpu`] and [`Array::wgpu`](crate::Array::wgpu) share buffers with it.
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu_device(
+        mut self,
+        adapter: &crate::wgpu::Adapter,
+        device: crate::wgpu::Device,
+        queue: crate::wgpu::Queue,
+    ) -> Self {
+        self.has_wgpu_device = true;
+        match vyre_wgpu::WgpuBackend::from_device(adapter, device, queue) {
+            Ok(backend) => self.with_backend(Arc::new(backend), WGPU_PRECEDENCE),
+            Err(problem) => {
+                self.refused.get_or_insert(problem);
+                self
+            }
+        }
     }
 
     /// Keeps everything that it learns in this folder: pipelines, tuning decisions, routes.
@@ -122,7 +149,7 @@ impl EngineBuilder {
             return Err(problem.into());
         }
         if self.default_backends {
-            register_defaults(&self.registry)?;
+            register_defaults(&self.registry, self.has_wgpu_device)?;
         }
         let (pipelines, tuner, routes) = match self.disk {
             Disk::Default => {
@@ -168,6 +195,8 @@ impl EngineBuilder {
                 watcher: Watcher::new(),
                 cores: Mutex::default(),
                 keyed: Mutex::default(),
+                grid_core: OnceLock::new(),
+                gather_core: OnceLock::new(),
                 clock: AtomicU64::new(0),
                 notices: Mutex::new(notices),
                 process: std::process::id(),
@@ -189,7 +218,8 @@ fn no_disk_cache(root: &Path, error: &std::io::Error) -> Diagnostic {
 }
 
 /// The backends of this build. Devices are opened when they are first needed.
-fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
+#[cfg_attr(not(feature = "wgpu"), allow(unused_variables, reason = "there is no wgpu in this build"))]
+fn register_defaults(registry: &Registry, has_wgpu_device: bool) -> Result<(), Diagnostic> {
     #[cfg(feature = "cpu")]
     registry.register("cpu", 100, || match vyre_cpu::CpuBackend::new() {
         Ok(backend) => Ok(Arc::new(backend)),
@@ -198,11 +228,9 @@ fn register_defaults(registry: &Registry) -> Result<(), Diagnostic> {
     #[cfg(feature = "cuda")]
     registry.register_family("cuda", 90, vyre_cuda::CudaBackend::device_count, vyre_cuda::CudaBackend::probe_device)?;
     #[cfg(feature = "wgpu")]
-    registry.register_family(
-        "wgpu",
-        80,
-        vyre_wgpu::WgpuBackend::adapter_count,
-        vyre_wgpu::WgpuBackend::probe_adapter,
-    )?;
+    if !has_wgpu_device {
+        use vyre_wgpu::WgpuBackend;
+        registry.register_family("wgpu", WGPU_PRECEDENCE, WgpuBackend::adapter_count, WgpuBackend::probe_adapter)?;
+    }
     registry.register_backend(Arc::new(ReferenceBackend), 0)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -10,10 +10,11 @@ use vyre_driver::DispatchConfig;
 use vyre_driver::backend::Pipeline;
 use vyre_driver::tuner::Decision;
 use vyre_foundation::ValidProgram;
-use vyre_foundation::ir::{BufferKind, DataType};
+use vyre_foundation::ir::{BufferKind, DataType, Program};
 use vyre_foundation::launch::{self, Access, BufferShape, LaunchPlan, Writes};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
+use super::indirect::SizeFrom;
 use super::learning::Learning;
 use super::lock;
 use super::routes::Work;
@@ -100,6 +101,9 @@ impl Arg<'_> {
 #[derive(Clone, Default)]
 pub(crate) struct Request {
     pub(crate) grid: Option<[u32; 3]>,
+    pub(crate) domain: Option<[u64; 3]>,
+    /// Where it stands how much of that runs.
+    pub(crate) size_from: Option<SizeFrom>,
     pub(crate) on: Option<BackendId>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) interruptible: bool,
@@ -123,6 +127,8 @@ pub(crate) struct Core {
     pub(crate) only: Option<BackendId>,
     pub(crate) slots: Vec<Slot>,
     ready: RwLock<Vec<Arc<Ready>>>,
+    /// The program with its outputs as buffers that are inputs, too.
+    in_place: OnceLock<ValidProgram>,
     /// Backends that refused it, with the reason, for explanations.
     pub(super) refused: Mutex<Vec<(String, String)>>,
     /// What was launched last, for explanations.
@@ -134,6 +140,7 @@ pub(crate) struct Ready {
     pub(super) device: Arc<Device>,
     sizes: SmallVec<[u64; 8]>,
     grid_asked: Option<[u32; 3]>,
+    domain_asked: Option<[u64; 3]>,
     interruptible: bool,
     /// `None` where the device has no resident path.
     pub(super) pipeline: Option<Arc<dyn Pipeline>>,
@@ -190,9 +197,23 @@ impl Core {
             only: only.cloned(),
             slots,
             ready: RwLock::default(),
+            in_place: OnceLock::new(),
             refused: Mutex::default(),
             last: Mutex::default(),
         })
+    }
+
+    /// The program for backends that work on host bytes, where an output begins as zeros: here all results begin as what their arrays hold.
+    pub(super) fn in_place(&self) -> Result<&ValidProgram, Error> {
+        if let Some(program) = self.in_place.get() {
+            return Ok(program);
+        }
+        let mut buffers = self.program.buffers().to_vec();
+        for buffer in buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Output) {
+            buffer.kind = BufferKind::ReadWrite;
+        }
+        let program = super::valid(&Program::clone(&self.program).with_buffers(buffers))?;
+        Ok(self.in_place.get_or_init(|| program))
     }
 
     /// Position of a named buffer in binding order.
@@ -279,6 +300,7 @@ impl Core {
         let fits = |ready: &&Arc<Ready>| {
             ready.sizes[..] == *sizes
                 && ready.grid_asked == request.grid
+                && ready.domain_asked == request.domain
                 && ready.interruptible == request.interruptible
                 && device.is_none_or(|device| ready.device.id.as_str() == device)
                 && ready.contents.iter().all(|(slot, bytes)| args.get(*slot).is_some_and(|arg| arg.holds(bytes)))
@@ -307,6 +329,9 @@ impl Core {
         let mut config = self.config.clone();
         if request.grid.is_some() {
             config.grid_override = request.grid;
+        }
+        if request.domain.is_some() {
+            (config.grid_override, config.domain_override) = (request.grid, request.domain);
         }
         config.label = request.label.as_deref().map(str::to_owned).or(config.label);
         let mut inputs = SmallVec::new();
@@ -386,6 +411,7 @@ impl Ready {
         Ready {
             device,
             grid_asked: request.grid,
+            domain_asked: request.domain,
             interruptible: request.interruptible,
             pipeline,
             plan,
@@ -411,6 +437,7 @@ impl Ready {
             device: self.device.clone(),
             sizes: self.sizes.clone(),
             grid_asked: self.grid_asked,
+            domain_asked: self.domain_asked,
             interruptible: self.interruptible,
             pipeline: Some(pipeline),
             plan,
@@ -438,6 +465,7 @@ impl Ready {
     fn is_for_the_same(&self, other: &Ready) -> bool {
         self.sizes == other.sizes
             && self.grid_asked == other.grid_asked
+            && self.domain_asked == other.domain_asked
             && self.interruptible == other.interruptible
             && self.device.id == other.device.id
             && self.contents == other.contents

@@ -20,7 +20,7 @@ use super::routes::Work;
 use super::tuning::Asked;
 use super::{Inner, lock};
 use crate::Error;
-use crate::runtime::{Block, Deps, Device, Job, Storage, foreign_mut, foreign_ref};
+use crate::runtime::{Block, Deps, Device, Job, Storage};
 
 /// The first launches are timed, then one in so many.
 const TIMED_AT_FIRST: u64 = 8;
@@ -35,7 +35,7 @@ enum Attempt {
 }
 
 /// Memory of this launch alone.
-enum Temporary {
+pub(super) enum Temporary {
     /// A copy of a part that does not start where the device can bind it; where the second is set, it is copied back.
     Copy(Arc<Storage>, Option<(Arc<Storage>, Range<u64>)>),
     /// Device memory for the caller's bytes at a position among the arguments.
@@ -143,6 +143,13 @@ impl Inner {
             if self.routes.opened(&id, device.backend.capabilities()) {
                 continue;
             }
+            if !device.backend.gives_exact(&core.program) {
+                let reason = "its results may differ from the exact ones, and the program is in exact arithmetic";
+                self.routes.unable(&work, &id, reason);
+                lock(&core.refused).push((id.clone(), reason.to_owned()));
+                passed_over.push(id);
+                continue;
+            }
             let attempt = self
                 .ready(core, &device, sizes, args, request, deadline)
                 .and_then(|ready| self.launch_on(core, &ready, args, request, deadline, true));
@@ -155,7 +162,7 @@ impl Inner {
                 Err(error) => error,
             };
             // What the launch needs is lost, which is no fault of the device that was to run it.
-            self.check_lost(core, args)?;
+            self.check_lost(core, args, request)?;
             if is_last {
                 return Err(first_error.unwrap_or(error));
             }
@@ -173,9 +180,9 @@ impl Inner {
     }
 
     /// Refuses a launch on something lost.
-    fn check_lost(&self, core: &Core, args: &[Arg<'_>]) -> Result<(), Error> {
+    fn check_lost(&self, core: &Core, args: &[Arg<'_>], request: &Request) -> Result<(), Error> {
         for (slot, arg) in core.slots.iter().zip(args) {
-            let overwritten = !slot.access.reads && slot.access.writes == Writes::All;
+            let overwritten = !slot.access.reads && slot.access.writes == Writes::All && request.size_from.is_none();
             match arg {
                 Arg::Read(storage, range) => storage.check_lost(range)?,
                 Arg::Part(storage, range) if !overwritten => storage.check_lost(range)?,
@@ -266,7 +273,7 @@ impl Inner {
         let asked = Asked { backend, program, plan: &plan, config: &core.config };
         let mut decision = tuning.decision(&asked).filter(|_| request.grid.is_none());
         if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
-            let contents = self.contents(core, args, deadline)?;
+            let contents = self.contents(core, args, false, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
             decision = self.tune_at_first_use(&Asked { config: &config, ..asked }, &contents)?;
         }
@@ -340,10 +347,16 @@ impl Inner {
         Err(unmovable())
     }
 
-    /// The bytes of every input.
-    fn contents(&self, core: &Core, args: &[Arg<'_>], deadline: Option<Instant>) -> Result<Vec<Vec<u8>>, Error> {
+    /// The bytes of every input, or of all buffers.
+    fn contents(
+        &self,
+        core: &Core,
+        args: &[Arg<'_>],
+        all: bool,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let mut contents = Vec::new();
-        for (_, arg) in core.slots.iter().zip(args).filter(|(slot, _)| slot.kind.is_input()) {
+        for (_, arg) in core.slots.iter().zip(args).filter(|(slot, _)| all || slot.kind.is_input()) {
             let read = |storage: &Storage, range: Range<u64>| {
                 let mut bytes = vec![0; (range.end - range.start) as usize];
                 storage.read(range.start, &mut bytes, deadline).map(|()| bytes)
@@ -381,7 +394,8 @@ impl Inner {
         let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
         let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
         for (at, arg) in args.iter_mut().enumerate() {
-            let keep = ready.keep[at];
+            // A launch of which less may run than was planned leaves something as it was.
+            let keep = ready.keep[at] || request.size_from.is_some();
             let (storage, range, write): (&Arc<Storage>, Range<u64>, bool) = match arg {
                 Arg::Read(storage, range) => (storage, range.clone(), false),
                 Arg::Part(storage, range) => (storage, range.clone(), true),
@@ -445,6 +459,12 @@ impl Inner {
             let back = write.then(|| (storage.clone(), range));
             temporaries.push(Temporary::Copy(copy, back));
         }
+        let mut grid_place = None;
+        if let Some(from) = &request.size_from {
+            let (grid, binding) = self.grid_on_device(from, ready, deadline, &mut deps)?;
+            temporaries.push(Temporary::Copy(grid, None));
+            grid_place = Some(binding);
+        }
         check_deadline(deadline)?;
         let run = ready.runs.fetch_add(1, Ordering::Relaxed);
         let mut pick =
@@ -456,10 +476,18 @@ impl Inner {
                 Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
             pick = learning.pick(&context, request.interruptible);
         }
+        if grid_place.is_some() {
+            // How much runs is not known here, so that its time would tell nothing.
+            pick = Pick { candidate: 0, launch: None, timed: false };
+        }
         let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
         let order = Order { queue, after: &deps.after, deadline };
         let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
-            device.backend.submit(pipeline, &Launch { bindings: &bindings, grid, timed, order })
+            let launch = Launch { bindings: &bindings, grid, timed, order };
+            match &grid_place {
+                Some(place) => device.backend.submit_indirect(pipeline, &launch, place),
+                None => device.backend.submit(pipeline, &launch),
+            }
         };
         let ticket = match &pick.launch {
             Some((candidate, grid)) => match submit(candidate, *grid, true) {
@@ -516,174 +544,6 @@ impl Inner {
         Ok(Attempt::Launched(Some(job)))
     }
 
-    /// The caller's bytes for a launch that reads them: in place where the device works on the host's memory.
-    fn lend(
-        self: &Arc<Inner>,
-        device: &Arc<Device>,
-        bytes: &[u8],
-        at: usize,
-        temporaries: &mut SmallVec<[Temporary; 2]>,
-        deps: &mut Deps,
-    ) -> Result<Binding, Error> {
-        if device.place != Device::HOST {
-            let block = device.memory.take(bytes.len() as u64)?;
-            let binding = block.part(0, bytes.len() as u64);
-            self.upload(device, &binding, bytes, deps)?;
-            temporaries.push(Temporary::Block(at, block));
-            return Ok(binding);
-        }
-        let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
-            foreign_ref(bytes)
-        } else {
-            let copy = self.host.take(bytes.len() as u64, false)?;
-            copy.fill(0, bytes);
-            copy
-        };
-        Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: bytes.len() as u64 })
-    }
-
-    /// The caller's memory for a launch that writes it.
-    #[allow(clippy::too_many_arguments, reason = "one call, beside the loop that it belongs to")]
-    fn lend_mut(
-        self: &Arc<Inner>,
-        device: &Arc<Device>,
-        bytes: &mut [u8],
-        at: usize,
-        is_input: bool,
-        keep: bool,
-        temporaries: &mut SmallVec<[Temporary; 2]>,
-        deps: &mut Deps,
-    ) -> Result<Binding, Error> {
-        let size = bytes.len() as u64;
-        if device.place != Device::HOST {
-            let block = device.memory.take(size)?;
-            let binding = block.part(0, size);
-            if is_input {
-                self.upload(device, &binding, bytes, deps)?;
-            } else if keep && size > 0 {
-                let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
-                let order = Order { queue, after: &deps.after, deadline: deps.deadline };
-                deps.after.push(device.backend.clear(&binding, &order)?);
-            }
-            temporaries.push(Temporary::Block(at, block));
-            return Ok(binding);
-        }
-        let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
-            foreign_mut(bytes)
-        } else {
-            let copy = self.host.take(size, false)?;
-            copy.fill(0, bytes);
-            temporaries.push(Temporary::Host(at, copy.clone()));
-            copy
-        };
-        Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: size })
-    }
-
-    fn upload(&self, device: &Device, to: &Binding, bytes: &[u8], deps: &mut Deps) -> Result<(), Error> {
-        let started = Instant::now();
-        let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
-        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
-        let ticket = device.backend.upload(&to.buffer, to.offset, bytes, &order)?;
-        deps.after.push(ticket);
-        deps.moved_bytes += bytes.len() as u64;
-        deps.move_ns += started.elapsed().as_nanos() as u64;
-        self.metrics.add(Counter::BytesUploaded, bytes.len() as u64);
-        Ok(())
-    }
-
-    /// Waits for a launch on the caller's memory and brings its results there. The memory is the caller's again when this returns, so
-    /// nothing ends it before the work is over.
-    fn finish_borrowed(
-        &self,
-        device: &Arc<Device>,
-        job: &Arc<Job>,
-        args: &mut [Arg<'_>],
-        slots: &[super::core::Slot],
-        temporaries: SmallVec<[Temporary; 2]>,
-    ) -> Result<(), Error> {
-        let outcome = job.wait(None).map(drop);
-        for temporary in temporaries {
-            match temporary {
-                Temporary::Block(at, block) => {
-                    let mut read = Ok(());
-                    if let Arg::Into(bytes) = &mut args[at]
-                        && slots[at].kind.is_result()
-                        && outcome.is_ok()
-                    {
-                        let order = Order { queue: job.ticket.queue, ..Order::default() };
-                        read = device.backend.download(&block.buffer, block.offset, bytes, &order);
-                        self.metrics.add(Counter::BytesDownloaded, bytes.len() as u64);
-                    }
-                    device.memory.give(block, SmallVec::new());
-                    read?;
-                }
-                Temporary::Host(at, memory) => {
-                    if let Arg::Into(bytes) = &mut args[at] {
-                        memory.copy_to(0, bytes);
-                    }
-                }
-                Temporary::Copy(copy, back) => {
-                    copy.launched(job, &(0..copy.bytes), back.is_some());
-                    if let Some((storage, range)) = back {
-                        storage.copy_from(&copy, 0, range.start, copy.bytes, device)?;
-                    }
-                }
-            }
-        }
-        outcome
-    }
-
-    /// Keeps a timed launch until its time is known, and takes in those that are.
-    fn note_timing(&self, core: &Core, ready: &Arc<Ready>, job: &Arc<Job>, pick: &Pick, run: u64, deps: &Deps) {
-        if deps.moved_bytes > 0 {
-            let timing = Timing { compute_ns: 0, moved_bytes: deps.moved_bytes, move_ns: deps.move_ns };
-            self.routes.observe_move(&ready.device.id, timing);
-        }
-        self.collect_timings(core, ready);
-        // The first launch of a process warms up caches and clocks, and tells little of the others.
-        if pick.timed
-            && run > 0
-            && let Ok(mut timings) = ready.timings.try_lock()
-        {
-            timings.push((job.clone(), pick.candidate));
-            ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
-        }
-    }
-
-    fn collect_timings(&self, core: &Core, ready: &Arc<Ready>) {
-        if ready.timings_open.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let Ok(mut timings) = ready.timings.try_lock() else { return };
-        let mut at = 0;
-        while at < timings.len() {
-            match timings[at].0.look_quietly() {
-                None => at += 1,
-                Some(good) => {
-                    let (job, candidate) = timings.swap_remove(at);
-                    if let Some(ns) = job.device_ns().filter(|_| good) {
-                        self.timed(core, ready, candidate, ns);
-                    }
-                }
-            }
-        }
-        ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
-    }
-
-    fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64) {
-        self.metrics.record(Stage::Wait, ns);
-        if candidate == 0 {
-            // Explored launches say nothing of the one that is used.
-            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: ns, ..Timing::default() });
-        }
-        let Some(Ok(mut learning)) = ready.learning.as_ref().map(Mutex::try_lock) else { return };
-        self.metrics.add(Counter::TuningSamples, 1);
-        let context = (&ready.device.backend, &core.program, &core.config);
-        if let Some(((pipeline, grid), decision)) = learning.observe(self, context, candidate, ns) {
-            core.keep(Arc::new(ready.settled(pipeline, grid, decision)));
-        }
-    }
-
     /// A backend without a resident path works on the bytes of the host, while the caller waits.
     fn run_on_host(
         &self,
@@ -693,14 +553,26 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        let contents = self.contents(core, args, deadline)?;
+        // What a launch on arrays does not write stays as it was.
+        let is_kept =
+            |slot: &super::core::Slot, keep: bool| !slot.kind.is_input() && (keep || request.size_from.is_some());
+        let in_place = core.slots.iter().zip(&ready.keep).any(|(slot, &keep)| is_kept(slot, keep));
+        let contents = self.contents(core, args, in_place, deadline)?;
         let inputs: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
         let (mut config, _) = core.config_for(&core.sizes(args), request);
+        let mut program = &core.program;
+        if in_place {
+            program = core.in_place()?;
+            config.output_elements.clear();
+        }
         config.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if let Some(from) = &request.size_from {
+            config.grid_override = Some(from.read(ready, deadline)?);
+        }
         let started = Instant::now();
         let results = {
             let _timer = self.metrics.time(Stage::Wait);
-            ready.device.backend.dispatch_borrowed(&core.program, &inputs, &config)?
+            ready.device.backend.dispatch_borrowed(program, &inputs, &config)?
         };
         let compute_ns = started.elapsed().as_nanos() as u64;
         let slots = core.slots.iter().zip(args.iter_mut()).filter(|(slot, _)| slot.kind.is_result());
@@ -741,9 +613,6 @@ impl Inner {
         self.jobs.start(device, ticket, label, parents, &|error| self.notice(error.diagnostic().clone()))
     }
 }
-
-/// Memory of the caller that starts at multiples of this is used in place.
-const PLACED: usize = 8;
 
 fn is_copied(temporaries: &[Temporary], storage: &Arc<Storage>, range: &Range<u64>) -> bool {
     temporaries.iter().any(|temporary| match temporary {

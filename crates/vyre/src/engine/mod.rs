@@ -1,22 +1,26 @@
 //! The engine: discover, route, tune, cache, run.
 
 mod arrays;
+mod borrowed;
 mod builder;
 mod certify;
 mod core;
 mod decisions;
 mod dispatch;
 mod explain;
+mod gather;
+mod indirect;
 mod learning;
 mod packs;
 mod prepared;
 mod routes;
+mod timings;
 mod tuning;
 mod unfinished;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use vyre_driver::backend::{Capabilities, Pipeline};
 use vyre_driver::metrics::{Counter, Metrics, Stage};
@@ -31,6 +35,8 @@ use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 use self::arrays::Arrays;
 pub(crate) use self::core::{Arg, Core, Ready, Request, ValueBytes};
 pub(crate) use self::dispatch::not_bound;
+pub(crate) use self::gather::GatherView;
+pub(crate) use self::indirect::SizeFrom;
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
 pub use decisions::{Decided, Decisions};
@@ -69,6 +75,10 @@ pub(crate) struct Inner {
     cores: Mutex<HashMap<CoreKey, Arc<Core>>>,
     /// Kernels that are found by a key of their maker's.
     pub(crate) keyed: Mutex<HashMap<String, Arc<Core>>>,
+    /// What makes the grids of launches whose size stands in an array.
+    grid_core: OnceLock<Arc<Core>>,
+    /// What copies strided views.
+    gather_core: OnceLock<Arc<Core>>,
     clock: AtomicU64,
     /// What the user should know but was not an error.
     notices: Mutex<Vec<Diagnostic>>,

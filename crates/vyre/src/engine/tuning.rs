@@ -137,8 +137,8 @@ impl Asked<'_> {
         let freedom = launch::freedom(self.program, Some(&specialization))?;
         let mut plan = self.plan.clone();
         // The plan is that of other constants, whose workgroups may have another size.
-        for axis in 0..3 {
-            let groups = plan.domain[axis].div_ceil(u64::from(own[axis].max(1)));
+        for (axis, size) in own.iter().enumerate() {
+            let groups = plan.domain[axis].div_ceil(u64::from(*size.max(&1)));
             plan.grid[axis] = u32::try_from(groups).unwrap_or(u32::MAX);
         }
         plan.workgroup_size = own;

@@ -80,6 +80,9 @@ impl HostPool {
 
     /// Takes memory back.
     pub(crate) fn give(&self, memory: Arc<HostMemory>) {
+        if memory.is_foreign() {
+            return;
+        }
         let bytes = memory.bytes();
         self.used.fetch_sub(bytes as u64, Ordering::Relaxed);
         if bytes < SMALLEST {

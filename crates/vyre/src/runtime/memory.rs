@@ -36,9 +36,16 @@ pub(crate) struct Block {
     bytes: u64,
     /// The slab that it is cut from; `None` where it is a buffer of its own.
     slab: Option<u64>,
+    foreign: bool,
 }
 
 impl Block {
+    /// A buffer of somebody else's. It is not counted, and goes back to nobody but its owner.
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    pub(crate) fn foreign(buffer: Buffer) -> Block {
+        Block { bytes: buffer.bytes(), buffer, offset: 0, slab: None, foreign: true }
+    }
+
     /// A part of the block.
     pub(crate) fn part(&self, start: u64, bytes: u64) -> Binding {
         Binding { buffer: self.buffer.clone(), offset: self.offset + start, bytes }
@@ -133,7 +140,7 @@ impl Memory {
         if free > size {
             slab.free.insert(offset + size, free - size);
         }
-        Ok(Block { buffer: slab.buffer.clone(), offset, bytes: size, slab: Some(number) })
+        Ok(Block { buffer: slab.buffer.clone(), offset, bytes: size, slab: Some(number), foreign: false })
     }
 
     fn whole(&self, state: &mut State, size: u64) -> Result<Block, BackendError> {
@@ -145,7 +152,7 @@ impl Memory {
             }
             None => self.allocate(state, size)?,
         };
-        Ok(Block { bytes: buffer.bytes(), buffer, offset: 0, slab: None })
+        Ok(Block { bytes: buffer.bytes(), buffer, offset: 0, slab: None, foreign: false })
     }
 
     fn within(&self, state: &State, bytes: u64) -> bool {
@@ -167,6 +174,10 @@ impl Memory {
 
     /// Takes a block back; it is used again when the work that these tickets name is over.
     pub(crate) fn give(&self, block: Block, users: SmallVec<[Ticket; 4]>) {
+        if block.foreign {
+            // Its backend keeps it until the work is over that uses it.
+            return;
+        }
         let mut state = lock(&self.state);
         state.parked.push((block, users));
         self.reclaim(&mut state);

@@ -1,6 +1,7 @@
 //! What arrays and launches stand on: devices and their memory, pieces of work and their fates, and values that may have copies in
 //! several places.
 
+mod deps;
 mod device;
 mod host;
 mod job;
@@ -8,10 +9,13 @@ mod memory;
 mod storage;
 mod watcher;
 
+pub(crate) use deps::Deps;
 pub(crate) use device::Device;
 pub(crate) use host::{HostPool, foreign_mut, foreign_ref};
 pub(crate) use job::{Job, Jobs};
 pub(crate) use memory::Block;
 pub use memory::MemoryUse;
-pub(crate) use storage::{Deps, Storage};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) use storage::Export;
+pub(crate) use storage::Storage;
 pub(crate) use watcher::{Watcher, WhenDone};

@@ -155,7 +155,7 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
     if options.expand_math || options.narrow != Narrow::Native {
         math::expand(&mut kernel, options);
     }
-    passes::optimise(&mut kernel, options.passes, options.array_values);
+    passes::optimise(&mut kernel, options);
     looks::place(&mut kernel, options.interruptible);
     if options.passes.contains(Passes::CLEARS) {
         clears::run(&mut kernel);

@@ -1,6 +1,7 @@
 //! The optimiser. Every pass keeps the meaning of a kernel and can be left out.
 
 mod arrays;
+mod batch;
 mod contract;
 mod counted;
 mod dead;
@@ -11,12 +12,13 @@ mod simplify;
 #[cfg(test)]
 mod tests;
 
-use super::{Block, End, Inst, Kernel, Op, Passes, Value};
+use super::{Block, End, Inst, Kernel, Op, Options, Passes, Value};
 use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
 /// simplified and counted in the first then grows once, and few walks see the large kernel.
-pub(super) fn optimise(kernel: &mut Kernel, passes: Passes, array_values: u32) {
+pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
+    let (passes, array_values) = (options.passes, options.array_values);
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
@@ -37,6 +39,9 @@ pub(super) fn optimise(kernel: &mut Kernel, passes: Passes, array_values: u32) {
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
         ranges::run(kernel);
+    }
+    if passes.contains(Passes::BATCH) {
+        batch::run(kernel, options.rounds_together);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), true);
     if passes.contains(Passes::CONTRACT) && kernel.math == Math::Fast {

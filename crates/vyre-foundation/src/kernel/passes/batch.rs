@@ -1,0 +1,304 @@
+//! Several rounds of a loop over memory at once, so that their loads are under way together.
+//!
+//! `for i in from..to` becomes a loop that takes four rounds while all four are there, and the loop as it was for the rest. Of the four
+//! rounds, what does not depend on carried values (addresses, loads, most arithmetic) comes first, step by step for all four; then, in
+//! order, what does.
+
+use hashbrown::HashMap;
+
+use super::{definitions, straight};
+use crate::kernel::walk::{Effect, access, each_use, each_use_mut};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
+
+/// Steps that a round may have.
+const MOST_STEPS: usize = 48;
+/// Loads that a round may have.
+const MOST_LOADS: usize = 8;
+
+/// Takes so many rounds at once.
+pub(super) fn run(kernel: &mut Kernel, together: u32) {
+    if together < 2 {
+        return;
+    }
+    let mut batch = Batch { together, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    batch.block(&mut kernel.body);
+    kernel.values = batch.values;
+}
+
+struct Batch {
+    together: u32,
+    defs: Vec<Option<Op>>,
+    values: Vec<ValueInfo>,
+}
+
+impl Batch {
+    fn block(&mut self, block: &mut Block) {
+        let mut insts = Vec::with_capacity(block.insts.len());
+        for mut inst in std::mem::take(&mut block.insts) {
+            match &mut inst {
+                Inst::If { then, otherwise, .. } => {
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                Inst::Loop(inner) => {
+                    self.block(&mut inner.body);
+                    self.batch(inner, &mut insts);
+                }
+                _ => {}
+            }
+            insts.push(inst);
+        }
+        block.insts = insts;
+    }
+
+    fn value(&mut self, like: Value) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(self.values[like.index()]);
+        self.defs.push(None);
+        value
+    }
+
+    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
+        self.defs.push(Some(op.clone()));
+        insts.push(Inst::Let(value, op));
+        value
+    }
+
+    fn constant(&mut self, ty: Scalar, number: i128, insts: &mut Vec<Inst>) -> Value {
+        self.define(ty, Op::Const(fold::of_integer(ty, number)), insts)
+    }
+
+    fn number(&self, value: Value) -> Option<i128> {
+        match &self.defs[value.index()] {
+            Some(Op::Const(literal)) => fold::integer(literal),
+            _ => None,
+        }
+    }
+
+    /// The loop gains, and no round can see what another does but through carried values.
+    fn gains(&self, inner: &Loop, counter: &Counter) -> bool {
+        let body = &inner.body;
+        let plain = |inst: &Inst| match inst {
+            Inst::Let(_, op) => !op.is_across_subgroup(),
+            Inst::Store { .. } => true,
+            _ => false,
+        };
+        if !straight(body) || body.insts.len() > MOST_STEPS || !body.insts.iter().all(plain) {
+            return false;
+        }
+        let mut loads: Vec<Memory> = Vec::new();
+        let mut stores: Vec<Memory> = Vec::new();
+        for (address, effect) in body.insts.iter().filter_map(access) {
+            match effect {
+                Effect::Read => loads.push(address.memory),
+                _ => stores.push(address.memory),
+            }
+        }
+        let elsewhere = |memory: &Memory| !stores.contains(memory) && !matches!(memory, Memory::Local(_));
+        let few_rounds = match (self.number(counter.from), self.number(counter.to)) {
+            (Some(from), Some(to)) => to - from <= i128::from(counter.step) * 2 * i128::from(self.together),
+            _ => false,
+        };
+        !loads.is_empty() && loads.len() <= MOST_LOADS && loads.iter().all(elsewhere) && !few_rounds
+    }
+
+    /// Puts a loop over several rounds each before `inner`, which keeps the rest.
+    fn batch(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
+        let Some(counter) = inner.counter else { return };
+        if counter.step > 1 << 24 || !self.gains(inner, &counter) {
+            return;
+        }
+        let ty = self.values[counter.value.index()].ty.scalar;
+        let (least, most) =
+            if ty == Scalar::I32 { (i128::from(i32::MIN), i128::from(i32::MAX)) } else { (0, u32::MAX.into()) };
+        let step = i128::from(counter.step);
+        let ahead = step * i128::from(self.together - 1);
+        // While the last of the rounds is there.
+        let to = match self.number(counter.to) {
+            Some(to) => self.constant(ty, (to - ahead).max(least), insts),
+            None => {
+                let (floor, ahead) = (self.constant(ty, least + ahead, insts), self.constant(ty, ahead, insts));
+                let raised = self.define(ty, Op::Binary(Binary::Max, counter.to, floor), insts);
+                self.define(ty, Op::Binary(Binary::Sub, raised, ahead), insts)
+            }
+        };
+        let first = self.value(counter.value);
+        let params: Vec<Value> = inner.params.iter().map(|param| self.value(*param)).collect();
+        let results: Vec<Value> = inner.params.iter().map(|param| self.value(*param)).collect();
+        let (mut body, carried) = self.rounds(inner, &counter, first, &params);
+        let (place, reached) = (self.value(counter.value), self.value(counter.value));
+        let advance = self.constant(ty, step * i128::from(self.together), &mut body);
+        let mut next = self.define(ty, Op::Binary(Binary::Add, first, advance), &mut body);
+        if self.number(counter.to).is_none_or(|to| to + step > most) {
+            // Beyond the greatest number nothing is left.
+            let wrapped = self.define(Scalar::Bool, Op::Binary(Binary::Lt, next, first), &mut body);
+            next = self.define(ty, Op::Select(wrapped, counter.to, next), &mut body);
+        }
+        let with = |values: &[Value], last: Value| [values, &[last]].concat();
+        insts.push(Inst::Loop(Box::new(Loop {
+            counter: Some(Counter { value: first, from: counter.from, to, step: counter.step * self.together }),
+            params: with(&params, place),
+            init: with(&inner.init, counter.from),
+            body: Block { insts: body, end: End::Continue(with(&carried, next)) },
+            results: with(&results, reached),
+            finite: true,
+            look: None,
+        })));
+        inner.counter = Some(Counter { from: reached, ..counter });
+        inner.init = results;
+    }
+
+    /// The steps of all rounds, and what they carry on.
+    fn rounds(&mut self, inner: &Loop, counter: &Counter, first: Value, params: &[Value]) -> (Vec<Inst>, Vec<Value>) {
+        let ty = self.values[counter.value.index()].ty.scalar;
+        let mut insts = Vec::new();
+        let mut names: Vec<HashMap<Value, Value>> = Vec::new();
+        for round in 0..self.together {
+            let ahead = i128::from(round) * i128::from(counter.step);
+            let at = match round {
+                0 => first,
+                _ => {
+                    let ahead = self.constant(ty, ahead, &mut insts);
+                    self.define(ty, Op::Binary(Binary::Add, first, ahead), &mut insts)
+                }
+            };
+            names.push(HashMap::from([(counter.value, at)]));
+        }
+        // What carried values decide waits, and so does what is stored: it keeps its order.
+        let mut late: Vec<bool> = vec![false; inner.body.insts.len()];
+        let mut waits: Vec<Value> = inner.params.clone();
+        for (inst, late) in inner.body.insts.iter().zip(&mut late) {
+            each_use(inst, &mut |value| *late |= waits.contains(&value));
+            match inst {
+                Inst::Let(value, _) if *late => waits.push(*value),
+                Inst::Store { .. } => *late = true,
+                _ => {}
+            }
+        }
+        for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| !**late) {
+            for names in &mut names {
+                let copy = self.copy(inst, names);
+                insts.push(copy);
+            }
+        }
+        let End::Continue(ends) = &inner.body.end else { return (insts, params.to_vec()) };
+        let mut carried = params.to_vec();
+        for names in &mut names {
+            names.extend(inner.params.iter().copied().zip(carried.iter().copied()));
+            for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| **late) {
+                let copy = self.copy(inst, names);
+                insts.push(copy);
+            }
+            carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
+        }
+        (insts, carried)
+    }
+
+    /// A step with the names of a round.
+    fn copy(&mut self, inst: &Inst, names: &mut HashMap<Value, Value>) -> Inst {
+        let mut copy = inst.clone();
+        each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
+        if let Inst::Let(value, op) = &mut copy {
+            let new = self.value(*value);
+            self.defs[new.index()] = Some(op.clone());
+            names.insert(*value, new);
+            *value = new;
+        }
+        copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{BufferDecl, DataType, Expr, Node, Program};
+    use crate::kernel::{Inst, Interpret, Kernel, Options, Passes, interpret, lower, verify, walk};
+
+    /// Sums elements with counters from `bounds`, or with constant ones; the order shows.
+    fn summing(ty: &DataType, constant: Option<(Expr, Expr)>, step: u32) -> Program {
+        let bound = |at: u32| Expr::load("bounds", Expr::u32(at)).cast(ty.clone());
+        let (from, to) = constant.unwrap_or_else(|| (bound(0), bound(1)));
+        let place = (Expr::var("i").cast(DataType::U32) + Expr::u32(7)) & Expr::u32(63);
+        let sum =
+            Expr::var("sum") * Expr::u32(3) + Expr::load("data", place.clone()) + Expr::var("i").cast(DataType::U32);
+        Program::wrapped(
+            vec![
+                BufferDecl::read("bounds", 0, DataType::U32),
+                BufferDecl::read("data", 1, DataType::U32),
+                BufferDecl::output("out", 2, DataType::U32).with_count(1),
+                BufferDecl::output("seen", 3, DataType::U32).with_count(64),
+            ],
+            [1, 1, 1],
+            vec![
+                Node::var("sum", DataType::U32, Expr::u32(1)),
+                Node::For {
+                    var: "i".into(),
+                    from,
+                    to,
+                    step,
+                    body: vec![Node::assign("sum", sum), Node::store("seen", place, Expr::var("sum"))],
+                },
+                Node::store("out", Expr::u32(0), Expr::var("sum")),
+            ],
+        )
+    }
+
+    fn kernel(program: &Program, rounds_together: u32) -> Kernel {
+        let options = Options { passes: Passes::all().without(Passes::UNROLL), rounds_together, ..Options::default() };
+        let kernel = lower(&program.validate().expect("valid"), &options).expect("lowers");
+        verify(&kernel).expect("well made");
+        kernel
+    }
+
+    fn run(kernel: &Kernel, bounds: [u32; 2]) -> Vec<Vec<u8>> {
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let data: Vec<u32> = (0..64).map(|i| i * i * 31 + 5).collect();
+        let mut buffers = [words(&bounds), words(&data), vec![0; 4], vec![0; 256]];
+        let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+        interpret(kernel, &mut buffers, &how).expect("runs");
+        buffers[2..].to_vec()
+    }
+
+    fn loops(kernel: &Kernel) -> usize {
+        let mut count = 0;
+        walk::each_inst(&kernel.body, &mut |inst| count += usize::from(matches!(inst, Inst::Loop(_))));
+        count
+    }
+
+    #[test]
+    fn rounds_at_once_give_what_rounds_one_by_one_give() {
+        for ty in [DataType::U32, DataType::I32] {
+            for step in [1, 2, 3, 7, 1000] {
+                let program = summing(&ty, None, step);
+                let (one, four) = (kernel(&program, 1), kernel(&program, 4));
+                assert_eq!((loops(&one), loops(&four)), (1, 2));
+                let end = if ty == DataType::U32 { u32::MAX } else { i32::MAX as u32 };
+                let start = if ty == DataType::U32 { 0 } else { i32::MIN as u32 };
+                for rounds in 0..14u32 {
+                    let span = rounds * step;
+                    for bounds in [
+                        [0, span],
+                        [5, 5u32.wrapping_add(span)],
+                        [start, start.wrapping_add(span)],
+                        [end - span, end],
+                        [end - span.saturating_sub(1), end],
+                        [9, 2],
+                    ] {
+                        assert_eq!(run(&one, bounds), run(&four, bounds), "{ty} {bounds:?} by {step}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn constant_bounds_too() {
+        for (from, to) in [(0u32, 64u32), (3, 61), (u32::MAX - 40, u32::MAX)] {
+            let program = summing(&DataType::U32, Some((Expr::u32(from), Expr::u32(to))), 3);
+            let (one, four) = (kernel(&program, 1), kernel(&program, 4));
+            assert_eq!(loops(&four), 2);
+            assert_eq!(run(&one, [0, 0]), run(&four, [0, 0]), "{from}..{to}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Ops that move elements: transpose and permute, gather and scatter.
+
+use std::fmt::Write;
+
+use vyre::expression::{Fused, Term};
+use vyre::{DataType, Error};
+
+use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room};
+use crate::output::Output;
+
+/// Rows and columns of a tile that is turned in workgroup memory, and how many rows are moved at once.
+const TILE: usize = 32;
+const ROWS: usize = 8;
+
+/// Swaps the last two axes.
+pub(crate) fn transpose(term: &Term) -> Result<Output, Error> {
+    let axes = extents(term)?.len();
+    if axes < 2 {
+        return Err(misfit("what is transposed has two axes at least"));
+    }
+    let mut order: Vec<usize> = (0..axes).collect();
+    order.swap(axes - 1, axes - 2);
+    permute(term, &order)
+}
+
+/// Axis `i` of the result is axis `order[i]` of the term.
+pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
+    let own = extents(term)?;
+    let mut seen = order.to_vec();
+    seen.sort_unstable();
+    if seen != (0..own.len()).collect::<Vec<_>>() {
+        return Err(misfit(format!("{order:?} is no order of {} axes", own.len())));
+    }
+    let shape: Vec<usize> = order.iter().map(|&axis| own[axis]).collect();
+    let fused = Fused::new(&[term])?;
+    let engine = fused.engine().clone();
+    let ty = stored(term);
+    let elements = fused.elements();
+    let mut out = room(&engine, &ty, elements);
+    if elements > MOST {
+        return Err(misfit(format!("{elements} elements are more than are moved at once, which is {MOST}")));
+    }
+    if elements > 0 {
+        let (lines, values) = fused.lines("i", "");
+        let told = format!("{ty}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+        let axes = order.len();
+        let turns = axes >= 2 && order[..axes - 2].iter().copied().eq(0..axes - 2) && order[axes - 1] == axes - 2;
+        if turns {
+            let (rows, columns) = (own[axes - 2], own[axes - 1]);
+            let kernel =
+                engine.kernel_from(&format!("transpose {told}"), || Ok(vyre::text::parse(&turned(&fused, &ty))?))?;
+            let tiles = [rows.div_ceil(TILE), columns.div_ceil(TILE)];
+            let groups = elements / (rows * columns) * tiles[0] * tiles[1];
+            let sizes = [rows, columns, tiles[0], tiles[1], groups].map(|size| size as u32);
+            let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("out", &mut out);
+            call.grid(grid(groups)).launch()?;
+        } else {
+            let place = placed(&own, order, &shape);
+            let kernel = engine.kernel_from(&format!("permute {place} {told}"), || {
+                let (lines, values) = fused.lines("from", "");
+                let mut text = fused.declarations(0);
+                let _ = write!(
+                    text,
+                    "output out: {ty} @{};\nworkgroup_size [64, 1, 1];\nentry permute {{\nlet i = global_id.x;\nif i < len(out) {{\n{}\
+                     let from = {place};\n{lines}out[i] = {};\n}}\n}}\n",
+                    fused.bindings(),
+                    fused.uniform_lines(),
+                    values[0]
+                );
+                Ok(vyre::text::parse(&text)?)
+            })?;
+            fused.bind(kernel.call(), 0..elements).bind("out", &mut out).launch()?;
+        }
+    }
+    Ok(Output { buffer: out, ty, shape })
+}
+
+fn stored(term: &Term) -> DataType {
+    match term.data_type() {
+        DataType::Bool => DataType::U32,
+        other => other.clone(),
+    }
+}
+
+/// Where the element of position `i` of the result comes from.
+fn placed(own: &[usize], order: &[usize], shape: &[usize]) -> String {
+    let mut terms = Vec::new();
+    let mut over = 1usize;
+    for (at, &axis) in order.iter().enumerate().rev() {
+        let stride: usize = own[axis + 1..].iter().product();
+        if shape[at] > 1 {
+            terms.push(format!("i / {over} % {} * {stride}", shape[at]));
+        }
+        over *= shape[at];
+    }
+    if terms.is_empty() { "i".to_owned() } else { terms.join(" + ") }
+}
+
+fn turned(fused: &Fused, ty: &DataType) -> String {
+    let at = fused.bindings();
+    let mut text = fused.declarations(0);
+    // A column more than there is keeps the lanes on different banks when they go down.
+    let _ = write!(
+        text,
+        "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{}] @0;\nworkgroup_size [{}, 1, 1];\nentry transpose {{\n{GROUP}\
+         let rows = sizes[0];\nlet columns = sizes[1];\n{}if group < sizes[4] {{\nlet l = local_index;\nlet x = l % {TILE};\nlet y = l / {TILE};\n\
+         let per_matrix = sizes[2] * sizes[3];\nlet start = group / per_matrix * rows * columns;\nlet down = group % per_matrix / sizes[3] * {TILE};\n\
+         let across = group % sizes[3] * {TILE};\n",
+        at + 1,
+        TILE * (TILE + 1),
+        TILE * ROWS,
+        fused.uniform_lines()
+    );
+    for k in 0..TILE / ROWS {
+        let r = k * ROWS;
+        let (lines, values) = fused.lines(&format!("from{k}"), &format!("_{k}"));
+        let _ = writeln!(
+            text,
+            "let from{k} = start + (down + y + {r}) * columns + across + x;\nif (down + y + {r} < rows) & (across + x < columns) {{\n{lines}\
+             tile[(y + {r}) * {} + x] = {};\n}}",
+            TILE + 1,
+            values[0]
+        );
+    }
+    text.push_str("barrier;\n");
+    for k in 0..TILE / ROWS {
+        let r = k * ROWS;
+        let _ = writeln!(
+            text,
+            "if (across + y + {r} < columns) & (down + x < rows) {{\nout[start + (across + y + {r}) * rows + down + x] = tile[x * {} + y + {r}];\n}}",
+            TILE + 1
+        );
+    }
+    text.push_str("}\n}\n");
+    text
+}
+
+/// Checks positions and gives the elements of a row along the first axis of what they point into.
+fn row_of(source: &Term, positions: &Term) -> Result<(Vec<usize>, usize), Error> {
+    if *positions.data_type() != DataType::U32 {
+        return Err(mistyped(format!("positions are u32, not {}", positions.data_type())));
+    }
+    let own = extents(source)?;
+    match own.split_first() {
+        Some((_, row)) => Ok((row.to_vec(), row.iter().product())),
+        None => Err(misfit("a number has no positions")),
+    }
+}
+
+/// The rows of `source` along its first axis that `positions` name; zeros where there is none.
+pub(crate) fn gather(source: &Term, positions: &Term) -> Result<Output, Error> {
+    let (row_shape, row) = row_of(source, positions)?;
+    let mut shape = extents(positions)?;
+    shape.extend(row_shape);
+    let elements: usize = shape.iter().product();
+    let engine = engine(source)?;
+    let ty = stored(source);
+    let mut out = room(&engine, &ty, elements);
+    if elements > MOST {
+        return Err(misfit(format!("{elements} elements are more than are moved at once, which is {MOST}")));
+    }
+    if elements > 0 {
+        let fused = Fused::new(&[positions])?;
+        let buffer = source.evaluate()?;
+        let (lines, values) = fused.lines("p", "");
+        let key = format!("gather {ty} {row}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+        let kernel = engine.kernel_from(&key, || {
+            let at = fused.bindings();
+            let mut text = fused.declarations(0);
+            // A position behind the last row must not wrap around to the first.
+            let place = match row {
+                1 => values[0].clone(),
+                _ => format!("select({v} < len(source) / {row}, {v} * {row} + i % {row}, {})", u32::MAX, v = values[0]),
+            };
+            let _ = write!(
+                text,
+                "read source: {ty} @{at};\noutput out: {ty} @{};\nworkgroup_size [64, 1, 1];\nentry gather {{\nlet i = global_id.x;\n\
+                 if i < len(out) {{\n{}let p = i / {row};\n{lines}out[i] = source[{place}];\n}}\n}}\n",
+                at + 1,
+                fused.uniform_lines()
+            );
+            Ok(vyre::text::parse(&text)?)
+        })?;
+        fused.bind(kernel.call(), 0..fused.elements()).bind("source", &buffer).bind("out", &mut out).launch()?;
+    }
+    Ok(Output { buffer: out, ty, shape })
+}
+
+/// `base` with `values` written to, or added to, the rows that `positions` name.
+pub(crate) fn scatter(base: &Term, positions: &Term, values: &Term, add: bool) -> Result<Output, Error> {
+    let (row_shape, row) = row_of(base, positions)?;
+    let ty = stored(base);
+    let mut expected = extents(positions)?;
+    expected.extend(row_shape);
+    if extents(values)? != expected || stored(values) != ty {
+        return Err(misfit(format!("values of {:?} were given for {expected:?}", extents(values)?)));
+    }
+    if add && !matches!(ty, DataType::U32 | DataType::I32) {
+        return Err(mistyped(format!(
+            "sums that are scattered are of u32 and i32, not of {ty}, whose order would show"
+        )));
+    }
+    let engine = engine(base)?;
+    let elements: usize = expected.iter().product();
+    let shape = extents(base)?;
+    if elements.max(shape.iter().product()) > MOST {
+        return Err(misfit(format!("{elements} elements are more than are moved at once, which is {MOST}")));
+    }
+    // Written while others hold the same elements, it becomes a value of its own.
+    let mut out = base.evaluate()?;
+    if elements > 0 {
+        let (values, positions) = (values.evaluate()?, positions.evaluate()?);
+        let store = match add {
+            true => "atomic.add(out[at], values[i]);",
+            false => "out[at] = values[i];",
+        };
+        let source = format!(
+            "read values: {ty} @0;\nread positions: u32 @1;\nread_write out: {ty} @2;\nworkgroup_size [64, 1, 1];\n\
+             domain [len(values), 1, 1];\nentry scatter {{\nlet i = global_id.x;\nif i < len(values) {{\nlet p = positions[i / {row}];\n\
+             if p < len(out) / {row} {{\nlet at = p * {row} + i % {row};\n{store}\n}}\n}}\n}}\n"
+        );
+        let kernel = engine.kernel_of_text(&source)?;
+        kernel.bind("values", &values).bind("positions", &positions).bind("out", &mut out).launch()?;
+    }
+    Ok(Output { buffer: out, ty, shape })
+}

@@ -1,0 +1,335 @@
+//! What ops mean, in ordinary Rust: floats in f64, whole numbers wrapped to their type. Slow, and plain enough to be believed.
+
+use vyre::DataType;
+
+/// Elements on the host, of any type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plain {
+    /// The type.
+    pub ty: DataType,
+    /// The extents, the slowest first.
+    pub shape: Vec<usize>,
+    /// The elements.
+    pub numbers: Numbers,
+}
+
+/// Elements as the widest of their kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    /// Whole numbers.
+    Whole(Vec<i128>),
+    /// Floats.
+    Float(Vec<f64>),
+}
+
+/// Reductions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    Sum,
+    Product,
+    Min,
+    Max,
+    Mean,
+    Variance,
+    ArgMin,
+    ArgMax,
+    Any,
+    All,
+}
+
+impl Plain {
+    /// Whole numbers, wrapped to a type.
+    pub fn whole(ty: DataType, shape: Vec<usize>, numbers: Vec<i128>) -> Plain {
+        let numbers = numbers.into_iter().map(|number| wrapped(&ty, number)).collect();
+        Plain { ty, shape, numbers: Numbers::Whole(numbers) }
+    }
+
+    /// Floats.
+    pub fn float(ty: DataType, shape: Vec<usize>, numbers: Vec<f64>) -> Plain {
+        Plain { ty, shape, numbers: Numbers::Float(numbers) }
+    }
+
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The elements at positions, in another shape.
+    fn picked(&self, shape: Vec<usize>, at: &[Option<usize>]) -> Plain {
+        let numbers = match &self.numbers {
+            Numbers::Whole(all) => Numbers::Whole(at.iter().map(|at| at.map_or(0, |at| all[at])).collect()),
+            Numbers::Float(all) => Numbers::Float(at.iter().map(|at| at.map_or(0.0, |at| all[at])).collect()),
+        };
+        Plain { ty: self.ty.clone(), shape, numbers }
+    }
+
+    fn compare(&self, a: usize, b: usize) -> std::cmp::Ordering {
+        match &self.numbers {
+            Numbers::Whole(all) => all[a].cmp(&all[b]),
+            Numbers::Float(all) => all[a].total_cmp(&all[b]),
+        }
+    }
+}
+
+fn wrapped(ty: &DataType, number: i128) -> i128 {
+    match ty {
+        DataType::I32 => i128::from(number as i32),
+        DataType::U64 => i128::from(number as u64),
+        DataType::I64 => i128::from(number as i64),
+        _ => i128::from(number as u32),
+    }
+}
+
+fn largest(ty: &DataType) -> i128 {
+    match ty {
+        DataType::I32 => i128::from(i32::MAX),
+        DataType::U64 => i128::from(u64::MAX),
+        DataType::I64 => i128::from(i64::MAX),
+        _ => i128::from(u32::MAX),
+    }
+}
+
+fn smallest(ty: &DataType) -> i128 {
+    match ty {
+        DataType::I32 => i128::from(i32::MIN),
+        DataType::I64 => i128::from(i64::MIN),
+        _ => 0,
+    }
+}
+
+/// The positions of the lines along an axis, or of all as one line, and the shape of what is left.
+fn lines(shape: &[usize], axis: Option<usize>) -> (Vec<usize>, Vec<Vec<usize>>) {
+    let Some(axis) = axis else { return (Vec::new(), vec![(0..shape.iter().product()).collect()]) };
+    let (outer, along, inner): (usize, usize, usize) =
+        (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product());
+    let mut left = shape.to_vec();
+    left.remove(axis);
+    let mut lines = Vec::new();
+    for o in 0..outer {
+        for i in 0..inner {
+            lines.push((0..along).map(|k| (o * along + k) * inner + i).collect());
+        }
+    }
+    (left, lines)
+}
+
+pub(crate) fn reduce(x: &Plain, axis: Option<usize>, fold: Fold) -> Plain {
+    let (shape, lines) = lines(&x.shape, axis);
+    let words = |numbers: Vec<i128>| Plain::whole(DataType::U32, shape.clone(), numbers);
+    let extreme = |line: &Vec<usize>, least: bool| {
+        let better = |&a: &usize, &b: &usize| {
+            let order = if least { x.compare(a, b) } else { x.compare(b, a) };
+            order.then(a.cmp(&b))
+        };
+        line.iter().copied().min_by(better)
+    };
+    match fold {
+        Fold::ArgMin | Fold::ArgMax => {
+            let place = |line: &Vec<usize>| {
+                let found = extreme(line, fold == Fold::ArgMin);
+                found
+                    .and_then(|at| line.iter().position(|&own| own == at))
+                    .map_or(i128::from(u32::MAX), |at| at as i128)
+            };
+            return words(lines.iter().map(place).collect());
+        }
+        Fold::Any | Fold::All => {
+            let is = |&at: &usize| match &x.numbers {
+                Numbers::Whole(all) => all[at] != 0,
+                Numbers::Float(all) => all[at] != 0.0,
+            };
+            let truth = |line: &Vec<usize>| if fold == Fold::Any { line.iter().any(is) } else { line.iter().all(is) };
+            return words(lines.iter().map(|line| i128::from(truth(line))).collect());
+        }
+        _ => {}
+    }
+    match &x.numbers {
+        Numbers::Whole(all) => {
+            let one = |line: &Vec<usize>| {
+                let numbers = line.iter().map(|&at| all[at]);
+                match fold {
+                    Fold::Sum => numbers.fold(0, |a, b| wrapped(&x.ty, a + b)),
+                    Fold::Product => numbers.fold(1i128, |a, b| wrapped(&x.ty, a.wrapping_mul(b))),
+                    Fold::Min => numbers.min().unwrap_or(largest(&x.ty)),
+                    _ => numbers.max().unwrap_or(smallest(&x.ty)),
+                }
+            };
+            Plain::whole(x.ty.clone(), shape, lines.iter().map(one).collect())
+        }
+        Numbers::Float(all) => {
+            let one = |line: &Vec<usize>| {
+                let numbers = || line.iter().map(|&at| all[at]);
+                let count = line.len() as f64;
+                match fold {
+                    Fold::Sum => numbers().sum(),
+                    Fold::Product => numbers().product(),
+                    Fold::Min => numbers().fold(f64::INFINITY, f64::min),
+                    Fold::Max => numbers().fold(f64::NEG_INFINITY, f64::max),
+                    Fold::Mean => numbers().sum::<f64>() / count,
+                    _ => {
+                        let mean = numbers().sum::<f64>() / count;
+                        numbers().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count
+                    }
+                }
+            };
+            Plain::float(x.ty.clone(), shape, lines.iter().map(one).collect())
+        }
+    }
+}
+
+pub(crate) fn scan(x: &Plain, inclusive: bool) -> Plain {
+    match &x.numbers {
+        Numbers::Whole(all) => {
+            let mut sum = 0;
+            let each = |&number: &i128| {
+                let before = sum;
+                sum = wrapped(&x.ty, sum + number);
+                if inclusive { sum } else { before }
+            };
+            Plain::whole(x.ty.clone(), x.shape.clone(), all.iter().map(each).collect())
+        }
+        Numbers::Float(all) => {
+            let mut sum = 0.0;
+            let each = |&number: &f64| {
+                let before = sum;
+                sum += number;
+                if inclusive { sum } else { before }
+            };
+            Plain::float(x.ty.clone(), x.shape.clone(), all.iter().map(each).collect())
+        }
+    }
+}
+
+fn order(x: &Plain, descending: bool) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..x.len()).collect();
+    order.sort_by(|&a, &b| if descending { x.compare(b, a) } else { x.compare(a, b) });
+    order
+}
+
+pub(crate) fn sort(x: &Plain, descending: bool) -> Plain {
+    let at: Vec<Option<usize>> = order(x, descending).into_iter().map(Some).collect();
+    x.picked(vec![x.len()], &at)
+}
+
+pub(crate) fn top_k(x: &Plain, count: usize) -> Vec<Plain> {
+    let order = &order(x, true)[..count];
+    let at: Vec<Option<usize>> = order.iter().copied().map(Some).collect();
+    let positions = order.iter().map(|&at| at as i128).collect();
+    vec![x.picked(vec![count], &at), Plain::whole(DataType::U32, vec![count], positions)]
+}
+
+pub(crate) fn unique(x: &Plain) -> Vec<Plain> {
+    let is_first = |at: &usize| {
+        *at == 0
+            || match &x.numbers {
+                Numbers::Whole(all) => all[*at] != all[*at - 1],
+                Numbers::Float(all) => all[*at] != all[*at - 1],
+            }
+    };
+    let firsts: Vec<usize> = (0..x.len()).filter(is_first).collect();
+    let mut at: Vec<Option<usize>> = firsts.iter().copied().map(Some).collect();
+    at.resize(x.len(), None);
+    vec![x.picked(vec![x.len()], &at), Plain::whole(DataType::U32, Vec::new(), vec![firsts.len() as i128])]
+}
+
+pub(crate) fn histogram(x: &Plain, bins: usize) -> Plain {
+    let mut counts = vec![0; bins];
+    if let Numbers::Whole(all) = &x.numbers {
+        for &number in all {
+            if let Some(count) = usize::try_from(number).ok().and_then(|bin| counts.get_mut(bin)) {
+                *count += 1;
+            }
+        }
+    }
+    Plain::whole(DataType::U32, vec![bins], counts)
+}
+
+/// Each row along the last axis by itself; of floats.
+fn rows(x: &Plain, each: impl Fn(&[f64]) -> Vec<f64>) -> Plain {
+    let Numbers::Float(all) = &x.numbers else { return x.clone() };
+    let along = x.shape.last().copied().unwrap_or(1).max(1);
+    let numbers = all.chunks(along).flat_map(each).collect();
+    Plain::float(x.ty.clone(), x.shape.clone(), numbers)
+}
+
+pub(crate) fn softmax(x: &Plain, log: bool) -> Plain {
+    rows(x, |row| {
+        let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|x| (x - most).exp()).sum();
+        row.iter().map(|x| if log { x - most - sum.ln() } else { (x - most).exp() / sum }).collect()
+    })
+}
+
+pub(crate) fn norm(x: &Plain, epsilon: f64, centred: bool) -> Plain {
+    rows(x, |row| {
+        let count = row.len() as f64;
+        let mean = if centred { row.iter().sum::<f64>() / count } else { 0.0 };
+        let square = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
+        row.iter().map(|x| (x - mean) / (square + epsilon).sqrt()).collect()
+    })
+}
+
+pub(crate) fn transpose(x: &Plain) -> Plain {
+    let axes = x.shape.len();
+    let (rows, columns) = (x.shape[axes - 2], x.shape[axes - 1]);
+    let mut shape = x.shape.clone();
+    shape.swap(axes - 1, axes - 2);
+    let from = |at: usize| {
+        let (matrix, within) = (at / (rows * columns), at % (rows * columns));
+        Some(matrix * rows * columns + within % rows * columns + within / rows)
+    };
+    x.picked(shape, &(0..x.len()).map(from).collect::<Vec<_>>())
+}
+
+pub(crate) fn gather(x: &Plain, positions: &Plain) -> Plain {
+    let row: usize = x.shape[1..].iter().product();
+    let mut shape = positions.shape.clone();
+    shape.extend(&x.shape[1..]);
+    let Numbers::Whole(positions) = &positions.numbers else { return x.clone() };
+    let at = positions.iter().flat_map(|&at| {
+        (0..row).map(move |k| usize::try_from(at).ok().filter(|&at| at < x.shape[0]).map(|at| at * row + k))
+    });
+    x.picked(shape, &at.collect::<Vec<_>>())
+}
+
+pub(crate) fn matmul(a: &Plain, b: &Plain) -> Plain {
+    let (Numbers::Float(x), Numbers::Float(y)) = (&a.numbers, &b.numbers) else { return a.clone() };
+    let axes = a.shape.len();
+    let (m, k, n) = (a.shape[axes - 2], a.shape[axes - 1], b.shape[axes - 1]);
+    let batches: usize = a.shape[..axes - 2].iter().product();
+    let mut numbers = Vec::new();
+    for batch in 0..batches {
+        for row in 0..m {
+            for column in 0..n {
+                let products = (0..k).map(|d| x[(batch * m + row) * k + d] * y[(batch * k + d) * n + column]);
+                numbers.push(products.sum());
+            }
+        }
+    }
+    let mut shape = a.shape[..axes - 2].to_vec();
+    shape.extend([m, n]);
+    Plain::float(a.ty.clone(), shape, numbers)
+}
+
+/// Element by element, with the second one repeated.
+fn times(a: &Plain, b: &Plain) -> Plain {
+    let count = b.len().max(1);
+    match (&a.numbers, &b.numbers) {
+        (Numbers::Whole(x), Numbers::Whole(y)) => {
+            let products = x.iter().enumerate().map(|(at, x)| x.wrapping_mul(y[at % count])).collect();
+            Plain::whole(a.ty.clone(), a.shape.clone(), products)
+        }
+        (Numbers::Float(x), Numbers::Float(y)) => {
+            let products = x.iter().enumerate().map(|(at, x)| x * y[at % count]).collect();
+            Plain::float(a.ty.clone(), a.shape.clone(), products)
+        }
+        _ => a.clone(),
+    }
+}
+
+pub(crate) fn matvec(a: &Plain, x: &Plain) -> Plain {
+    reduce(&times(a, x), Some(a.shape.len() - 1), Fold::Sum)
+}
+
+pub(crate) fn dot(a: &Plain, b: &Plain) -> Plain {
+    reduce(&times(a, b), None, Fold::Sum)
+}

@@ -1,0 +1,355 @@
+//! All ops by name: what they take, what they cost, how they run and what they mean.
+
+use vyre::expression::Term;
+use vyre::{DataType, Diagnostic, Error, codes};
+
+use crate::fold::Kind;
+use crate::histogram::histogram;
+use crate::layout;
+use crate::matrix::{Transposed, matmul};
+use crate::output::Output;
+use crate::reference::{self, Plain};
+use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
+use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, top_k, truth, variance};
+use crate::select;
+
+/// An op: its name, what it takes, how it runs on arrays of any type, and what it means in plain Rust.
+pub struct Op {
+    /// Its name, which stays.
+    pub id: &'static str,
+    /// What it gives.
+    pub about: &'static str,
+    /// The names of its arrays.
+    pub inputs: &'static [&'static str],
+    /// The types of elements that it takes.
+    pub types: Types,
+    /// The names of its results.
+    pub outputs: &'static [&'static str],
+    /// The parameters that it looks at.
+    pub parameters: &'static [Parameter],
+    run: fn(&[Term], &Parameters) -> Result<Vec<Output>, Error>,
+    plain: fn(&[Plain], &Parameters) -> Vec<Plain>,
+    operations: fn(&[Vec<usize>]) -> u64,
+}
+
+/// The types that an op takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Types {
+    /// Everything that expressions compute with.
+    Numbers,
+    /// f32 and f64.
+    Floats,
+    /// u32, i32, f32 and their wide kin.
+    Keys,
+    /// u32.
+    Words,
+}
+
+/// A parameter of some ops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields of `Parameters` say it")]
+pub enum Parameter {
+    Axis,
+    Count,
+    Epsilon,
+}
+
+/// What an op may be told besides its arrays.
+#[derive(Clone, Debug, Default)]
+pub struct Parameters {
+    /// The axis to work along; all elements where there is none.
+    pub axis: Option<usize>,
+    /// Bins of a histogram, elements of top-k.
+    pub count: Option<usize>,
+    /// What is added under a root.
+    pub epsilon: Option<f64>,
+}
+
+/// The least that an op has to move and compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Arithmetic operations, or comparisons.
+    pub operations: u64,
+}
+
+impl Op {
+    /// Runs it on terms, in the order of its inputs.
+    pub fn run(&self, inputs: &[Term], parameters: &Parameters) -> Result<Vec<Output>, Error> {
+        if inputs.len() != self.inputs.len() {
+            let message =
+                format!("`{}` takes {}, but {} arrays were given", self.id, self.inputs.join(" and "), inputs.len());
+            return Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message).into());
+        }
+        (self.run)(inputs, parameters)
+    }
+
+    /// What it means, in plain Rust: floats are computed in f64, whole numbers wrap.
+    pub fn reference(&self, inputs: &[Plain], parameters: &Parameters) -> Vec<Plain> {
+        (self.plain)(inputs, parameters)
+    }
+
+    /// The least that it has to move and compute for arrays of a type and these shapes.
+    pub fn cost(&self, ty: &DataType, inputs: &[Vec<usize>], outputs: &[Vec<usize>]) -> Cost {
+        let elements =
+            |shapes: &[Vec<usize>]| shapes.iter().map(|shape| shape.iter().product::<usize>() as u64).sum::<u64>();
+        let bytes = (elements(inputs) + elements(outputs)) * u64::from(ty.bits().unwrap_or(32) / 8);
+        Cost { bytes, operations: (self.operations)(inputs) }
+    }
+}
+
+/// The op of a name.
+pub fn op(id: &str) -> Result<&'static Op, Error> {
+    OPS.iter().find(|op| op.id == id).ok_or_else(|| {
+        let names: Vec<&str> = OPS.iter().map(|op| op.id).collect();
+        let message = format!("there is no op `{id}`; there are {}", names.join(", "));
+        Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message).into()
+    })
+}
+
+/// All ops.
+pub fn ops() -> &'static [Op] {
+    OPS
+}
+
+fn each(shapes: &[Vec<usize>]) -> u64 {
+    shapes[0].iter().product::<usize>() as u64
+}
+
+fn product(shapes: &[Vec<usize>]) -> u64 {
+    let columns = shapes[1].last().copied().unwrap_or(1);
+    2 * each(shapes) * columns as u64
+}
+
+macro_rules! op {
+    ($id:literal, $about:literal, [$($input:literal),*], $types:ident, [$($output:literal),*], [$($parameter:ident),*], $operations:expr,
+     $run:expr, $plain:expr) => {
+        Op {
+            id: $id,
+            about: $about,
+            inputs: &[$($input),*],
+            types: Types::$types,
+            outputs: &[$($output),*],
+            parameters: &[$(Parameter::$parameter),*],
+            run: $run,
+            plain: $plain,
+            operations: $operations,
+        }
+    };
+}
+
+macro_rules! reduction {
+    ($id:literal, $about:literal, $types:ident, $run:expr, $kind:ident) => {
+        op!($id, $about, ["x"], $types, ["y"], [Axis], each, |x, p| Ok(vec![$run(&x[0], p.axis)?]), |x, p| {
+            vec![reference::reduce(&x[0], p.axis, reference::Fold::$kind)]
+        })
+    };
+}
+
+static OPS: &[Op] = &[
+    reduction!("sum", "the sum of the elements", Numbers, |x: &Term, axis| reduced(x, axis, Kind::Sum), Sum),
+    reduction!(
+        "product",
+        "the product of the elements",
+        Numbers,
+        |x: &Term, axis| reduced(x, axis, Kind::Product),
+        Product
+    ),
+    reduction!("min", "the smallest element", Numbers, |x: &Term, axis| reduced(x, axis, Kind::Min), Min),
+    reduction!("max", "the largest element", Numbers, |x: &Term, axis| reduced(x, axis, Kind::Max), Max),
+    reduction!("mean", "the mean of the elements", Floats, mean, Mean),
+    reduction!("variance", "the variance of the elements", Floats, variance, Variance),
+    reduction!(
+        "argmin",
+        "the position of the smallest element",
+        Numbers,
+        |x: &Term, axis| position(x, axis, Kind::ArgMin),
+        ArgMin
+    ),
+    reduction!(
+        "argmax",
+        "the position of the largest element",
+        Numbers,
+        |x: &Term, axis| position(x, axis, Kind::ArgMax),
+        ArgMax
+    ),
+    reduction!("any", "1 when some element is not zero", Numbers, |x: &Term, axis| truth(x, axis, Kind::Any), Any),
+    reduction!("all", "1 when no element is zero", Numbers, |x: &Term, axis| truth(x, axis, Kind::All), All),
+    op!(
+        "cumsum",
+        "sums up to each element, with it",
+        ["x"],
+        Numbers,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![scanned(&x[0], None, Kind::Sum, true)?]),
+        |x, _| vec![reference::scan(&x[0], true)]
+    ),
+    op!(
+        "exclusive_sum",
+        "sums up to each element, without it",
+        ["x"],
+        Numbers,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![scanned(&x[0], None, Kind::Sum, false)?]),
+        |x, _| vec![reference::scan(&x[0], false)]
+    ),
+    op!(
+        "sort",
+        "the elements in ascending order",
+        ["x"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![sorted(&x[0], false)?]),
+        |x, _| vec![reference::sort(&x[0], false)]
+    ),
+    op!(
+        "sort_descending",
+        "the elements in descending order",
+        ["x"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![sorted(&x[0], true)?]),
+        |x, _| vec![reference::sort(&x[0], true)]
+    ),
+    op!(
+        "top_k",
+        "the largest elements and their positions",
+        ["x"],
+        Keys,
+        ["values", "positions"],
+        [Count],
+        each,
+        |x, p| Ok(top_k(&x[0], p.count.unwrap_or(1))?.into()),
+        |x, p| reference::top_k(&x[0], p.count.unwrap_or(1))
+    ),
+    op!(
+        "unique",
+        "the first of each run of equal elements, with zeros behind them, and how many there are",
+        ["x"],
+        Numbers,
+        ["y", "count"],
+        [],
+        each,
+        |x, _| Ok(select::unique(&x[0])?.into()),
+        |x, _| reference::unique(&x[0])
+    ),
+    op!(
+        "histogram",
+        "how many elements are 0, 1 and so on",
+        ["x"],
+        Words,
+        ["counts"],
+        [Count],
+        each,
+        |x, p| Ok(vec![histogram(&x[0], p.count.unwrap_or(256))?]),
+        |x, p| vec![reference::histogram(&x[0], p.count.unwrap_or(256))]
+    ),
+    op!(
+        "softmax",
+        "exp(x) / sum(exp(x)) along the last axis",
+        ["x"],
+        Floats,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![rows(&x[0], &SOFTMAX, 0.0)?]),
+        |x, _| vec![reference::softmax(&x[0], false)]
+    ),
+    op!(
+        "log_softmax",
+        "the logarithm of softmax",
+        ["x"],
+        Floats,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![rows(&x[0], &LOG_SOFTMAX, 0.0)?]),
+        |x, _| vec![reference::softmax(&x[0], true)]
+    ),
+    op!(
+        "layer_norm",
+        "rows with mean 0 and variance 1",
+        ["x"],
+        Floats,
+        ["y"],
+        [Epsilon],
+        each,
+        |x, p| Ok(vec![rows(&x[0], &LAYER_NORM, p.epsilon.unwrap_or(1e-5))?]),
+        |x, p| vec![reference::norm(&x[0], p.epsilon.unwrap_or(1e-5), true)]
+    ),
+    op!(
+        "rms_norm",
+        "rows with a mean square of 1",
+        ["x"],
+        Floats,
+        ["y"],
+        [Epsilon],
+        each,
+        |x, p| Ok(vec![rows(&x[0], &RMS_NORM, p.epsilon.unwrap_or(1e-5))?]),
+        |x, p| vec![reference::norm(&x[0], p.epsilon.unwrap_or(1e-5), false)]
+    ),
+    op!(
+        "transpose",
+        "the last two axes swapped",
+        ["x"],
+        Numbers,
+        ["y"],
+        [],
+        |_| 0,
+        |x, _| Ok(vec![layout::transpose(&x[0])?]),
+        |x, _| vec![reference::transpose(&x[0])]
+    ),
+    op!(
+        "gather",
+        "the rows of x that positions name",
+        ["x", "positions"],
+        Numbers,
+        ["y"],
+        [],
+        |_| 0,
+        |x, _| Ok(vec![layout::gather(&x[0], &x[1])?]),
+        |x, _| vec![reference::gather(&x[0], &x[1])]
+    ),
+    op!(
+        "matmul",
+        "the product of matrices",
+        ["a", "b"],
+        Floats,
+        ["y"],
+        [],
+        product,
+        |x, _| Ok(vec![matmul(&x[0], &x[1], Transposed::default())?]),
+        |x, _| vec![reference::matmul(&x[0], &x[1])]
+    ),
+    op!(
+        "matvec",
+        "the product of a matrix and a vector",
+        ["a", "x"],
+        Numbers,
+        ["y"],
+        [],
+        |shapes| 2 * each(shapes),
+        |x, _| Ok(vec![matvec(&x[0], &x[1])?]),
+        |x, _| vec![reference::matvec(&x[0], &x[1])]
+    ),
+    op!(
+        "dot",
+        "the sum of products",
+        ["a", "b"],
+        Numbers,
+        ["y"],
+        [],
+        |shapes| 2 * each(shapes),
+        |x, _| Ok(vec![dot(&x[0], &x[1])?]),
+        |x, _| vec![reference::dot(&x[0], &x[1])]
+    ),
+];

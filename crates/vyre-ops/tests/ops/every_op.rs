@@ -1,0 +1,222 @@
+//! One test for all ops of the registry: every type, every class of sizes, every backend, against the plain reference.
+
+use vyre::expression::Term;
+use vyre::{DataType, Engine, Error, codes::Class};
+use vyre_ops::{Numbers, Op, Output, Parameter, Parameters, Plain, Types, ops};
+
+use crate::support::{Random, engines};
+
+fn types_of(types: Types) -> &'static [DataType] {
+    use DataType::{F16, F32, F64, I32, I64, U32, U64};
+    match types {
+        Types::Numbers => &[F32, U32, I32, F64, U64, I64, F16],
+        Types::Floats => &[F32, F64],
+        Types::Keys => &[U32, F32, I32, U64, I64, F64],
+        Types::Words => &[U32],
+    }
+}
+
+fn is_float(ty: &DataType) -> bool {
+    matches!(ty, DataType::F16 | DataType::F32 | DataType::F64)
+}
+
+/// The bytes of elements, rounded to their type, and the elements as they then are.
+fn stored(plain: &Plain) -> (Plain, Vec<u8>) {
+    match &plain.numbers {
+        Numbers::Float(all) => {
+            let mut bytes = Vec::new();
+            let mut rounded = Vec::new();
+            for &number in all {
+                match plain.ty {
+                    DataType::F64 => {
+                        bytes.extend(number.to_le_bytes());
+                        rounded.push(number);
+                    }
+                    DataType::F16 => {
+                        let number = half::f16::from_f64(number);
+                        bytes.extend(number.to_le_bytes());
+                        rounded.push(number.to_f64());
+                    }
+                    _ => {
+                        bytes.extend((number as f32).to_le_bytes());
+                        rounded.push(f64::from(number as f32));
+                    }
+                }
+            }
+            (Plain::float(plain.ty.clone(), plain.shape.clone(), rounded), bytes)
+        }
+        Numbers::Whole(all) => {
+            let size = plain.ty.bits().unwrap_or(32) as usize / 8;
+            let bytes = all.iter().flat_map(|number| number.to_le_bytes()[..size].to_vec()).collect();
+            (plain.clone(), bytes)
+        }
+    }
+}
+
+/// The elements of a result.
+fn read(output: Output) -> Result<Plain, Error> {
+    let bytes = output.buffer.to_vec()?;
+    let size = output.ty.bits().unwrap_or(32) as usize / 8;
+    let parts = bytes.chunks_exact(size);
+    if is_float(&output.ty) {
+        let number = |part: &[u8]| match *part {
+            [a, b] => half::f16::from_le_bytes([a, b]).to_f64(),
+            [a, b, c, d] => f64::from(f32::from_le_bytes([a, b, c, d])),
+            _ => f64::from_le_bytes(part.try_into().expect("eight bytes")),
+        };
+        return Ok(Plain::float(output.ty, output.shape, parts.map(number).collect()));
+    }
+    let number = |part: &[u8]| {
+        let mut wide = [0; 16];
+        wide[..size].copy_from_slice(part);
+        i128::from_le_bytes(wide)
+    };
+    Ok(Plain::whole(output.ty, output.shape, parts.map(number).collect()))
+}
+
+fn numbers(random: &mut Random, ty: &DataType, shape: Vec<usize>, below: Option<usize>) -> Plain {
+    let count: usize = shape.iter().product();
+    if is_float(ty) {
+        let all = (0..count).map(|_| f64::from(random.unit())).collect();
+        return stored(&Plain::float(ty.clone(), shape, all)).0;
+    }
+    let all = (0..count).map(|_| match below {
+        Some(below) => random.below(below) as i128,
+        None => i128::from(random.bits()),
+    });
+    Plain::whole(ty.clone(), shape, all.collect())
+}
+
+/// Inputs of about so many elements.
+fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain> {
+    let side = (size as f64).sqrt() as usize;
+    match op.id {
+        "transpose" | "softmax" | "log_softmax" | "layer_norm" | "rms_norm" => {
+            let rows = [1, 3, side][random.below(3)];
+            vec![numbers(random, ty, vec![rows, size / rows.max(1)], None)]
+        }
+        "gather" => {
+            let rows = vec![size.div_ceil(3), 3];
+            let positions = numbers(random, &DataType::U32, vec![2, size / 2], Some(size.div_ceil(3) + 2));
+            vec![numbers(random, ty, rows, None), positions]
+        }
+        "matmul" => {
+            let side = side.min(70);
+            let (m, k, n) = (side, side + 1, side + 3);
+            vec![numbers(random, ty, vec![2, m, k], None), numbers(random, ty, vec![2, k, n], None)]
+        }
+        "matvec" => {
+            let along = size / 3;
+            vec![numbers(random, ty, vec![3, along], None), numbers(random, ty, vec![along], None)]
+        }
+        "histogram" => vec![numbers(random, ty, vec![size], Some(260))],
+        "unique" | "argmin" | "argmax" if !is_float(ty) => vec![numbers(random, ty, vec![size], Some(4))],
+        _ => op.inputs.iter().map(|_| numbers(random, ty, vec![size], None)).collect(),
+    }
+}
+
+/// What a float may differ by: rounding of its type, once for every element that it depends on.
+fn tolerance(ty: &DataType, elements: usize, expected: f64) -> f64 {
+    let unit = match ty {
+        DataType::F64 => f64::EPSILON,
+        DataType::F16 => 1e-3,
+        _ => f64::from(f32::EPSILON),
+    };
+    unit * (16 + elements) as f64 * expected.abs().max(1.0)
+}
+
+fn agrees(found: &Plain, expected: &Plain, elements: usize) -> Result<(), String> {
+    if found.shape != expected.shape || found.ty != expected.ty {
+        return Err(format!("{} of {:?} instead of {} of {:?}", found.ty, found.shape, expected.ty, expected.shape));
+    }
+    match (&found.numbers, &expected.numbers) {
+        (Numbers::Whole(found), Numbers::Whole(expected)) => match found.iter().zip(expected).position(|(a, b)| a != b)
+        {
+            Some(at) => Err(format!("element {at} is {} instead of {}", found[at], expected[at])),
+            None => Ok(()),
+        },
+        (Numbers::Float(all), Numbers::Float(wanted)) => {
+            let differs = |(a, b): (&f64, &f64)| {
+                let same = a == b || a.is_nan() && b.is_nan();
+                // A difference that is no number is not near.
+                let near = (a - b).abs() <= tolerance(&found.ty, elements, *b);
+                !same && !near
+            };
+            match all.iter().zip(wanted).position(differs) {
+                Some(at) => Err(format!("element {at} is {} instead of {}", all[at], wanted[at])),
+                None => Ok(()),
+            }
+        }
+        _ => Err("whole numbers and floats".to_owned()),
+    }
+}
+
+/// Runs an op and compares it; false where the device has not the type.
+fn check(
+    engine: &Engine,
+    op: &Op,
+    ty: &DataType,
+    size: usize,
+    axis: Option<usize>,
+    random: &mut Random,
+) -> Result<bool, String> {
+    let mut inputs = inputs(op, ty, size, random);
+    if let (Some(_), [x]) = (axis, &mut inputs[..]) {
+        // Something before the axis and something behind it.
+        let along = size / 6;
+        *x = numbers(random, ty, vec![2, along, 3], Some(5));
+    }
+    let count = op.parameters.contains(&Parameter::Count).then(|| if op.id == "top_k" { size.min(7) } else { 257 });
+    let parameters = Parameters { axis, count, epsilon: None };
+    let terms: Vec<Term> = inputs
+        .iter()
+        .map(|plain| {
+            let buffer = engine.buffer_of(&stored(plain).1).expect("a buffer");
+            Term::array(buffer, plain.ty.clone(), (&plain.shape[..]).into())
+        })
+        .collect();
+    let found = op.run(&terms, &parameters).and_then(|all| all.into_iter().map(read).collect::<Result<Vec<_>, _>>());
+    let found = match found {
+        Ok(found) => found,
+        Err(error) if error.class() == Class::Program && *ty != DataType::F32 => return Ok(false),
+        Err(error) => return Err(format!("{error:?}")),
+    };
+    let expected = op.reference(&inputs, &parameters);
+    assert_eq!(found.len(), op.outputs.len());
+    for ((found, expected), name) in found.iter().zip(&expected).zip(op.outputs) {
+        agrees(found, expected, size).map_err(|told| format!("{name}: {told}"))?;
+    }
+    Ok(true)
+}
+
+#[test]
+fn every_op_means_what_its_reference_says() {
+    let long = std::env::var_os("VYRE_OPS_LONG").is_some();
+    let mut random = Random(99);
+    let mut wrong = Vec::new();
+    for (name, engine) in engines() {
+        let is_slow = name != "cpu" && !name.starts_with("cuda");
+        let sizes: &[usize] = match (is_slow, long) {
+            (true, _) => &[1, 1000],
+            (false, false) => &[0, 1, 31, 33, 1000, 20_000],
+            (false, true) => &[0, 1, 31, 33, 1000, 20_000, (1 << 20) - 1, (1 << 20) + 1],
+        };
+        for op in ops() {
+            let types = types_of(op.types);
+            for ty in if is_slow { &types[..1] } else { types } {
+                for &size in sizes {
+                    let along = op.parameters.contains(&Parameter::Axis) && size >= 6;
+                    for axis in [None, Some(1)].into_iter().take(1 + usize::from(along)) {
+                        match check(engine, op, ty, size, axis, &mut random) {
+                            Ok(true) => {}
+                            Ok(false) if name != "cpu" => {}
+                            Ok(false) => wrong.push(format!("{name} {} {ty}: refused", op.id)),
+                            Err(told) => wrong.push(format!("{name} {} {ty} {size} {axis:?}: {told}", op.id)),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

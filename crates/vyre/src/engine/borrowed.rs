@@ -1,0 +1,136 @@
+//! Launches on the caller's own memory: used in place where the device works on the host's memory, else brought to it and back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use vyre_driver::backend::{Binding, Order};
+use vyre_driver::metrics::Counter;
+
+use super::Inner;
+use super::core::{Arg, Slot};
+use super::dispatch::Temporary;
+use crate::Error;
+use crate::runtime::{Deps, Device, Job, foreign_mut, foreign_ref};
+
+/// Memory of the caller that starts at multiples of this is used in place.
+const PLACED: usize = 8;
+
+impl Inner {
+    /// The caller's bytes for a launch that reads them: in place where the device works on the host's memory.
+    pub(super) fn lend(
+        self: &Arc<Inner>,
+        device: &Arc<Device>,
+        bytes: &[u8],
+        at: usize,
+        temporaries: &mut SmallVec<[Temporary; 2]>,
+        deps: &mut Deps,
+    ) -> Result<Binding, Error> {
+        if device.place != Device::HOST {
+            let block = device.memory.take(bytes.len() as u64)?;
+            let binding = block.part(0, bytes.len() as u64);
+            self.upload(device, &binding, bytes, deps)?;
+            temporaries.push(Temporary::Block(at, block));
+            return Ok(binding);
+        }
+        let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
+            foreign_ref(bytes)
+        } else {
+            let copy = self.host.take(bytes.len() as u64, false)?;
+            copy.fill(0, bytes);
+            copy
+        };
+        Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: bytes.len() as u64 })
+    }
+
+    /// The caller's memory for a launch that writes it.
+    #[allow(clippy::too_many_arguments, reason = "one call, beside the loop that it belongs to")]
+    pub(super) fn lend_mut(
+        self: &Arc<Inner>,
+        device: &Arc<Device>,
+        bytes: &mut [u8],
+        at: usize,
+        is_input: bool,
+        keep: bool,
+        temporaries: &mut SmallVec<[Temporary; 2]>,
+        deps: &mut Deps,
+    ) -> Result<Binding, Error> {
+        let size = bytes.len() as u64;
+        if device.place != Device::HOST {
+            let block = device.memory.take(size)?;
+            let binding = block.part(0, size);
+            if is_input {
+                self.upload(device, &binding, bytes, deps)?;
+            } else if keep && size > 0 {
+                let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
+                let order = Order { queue, after: &deps.after, deadline: deps.deadline };
+                deps.after.push(device.backend.clear(&binding, &order)?);
+            }
+            temporaries.push(Temporary::Block(at, block));
+            return Ok(binding);
+        }
+        let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
+            foreign_mut(bytes)
+        } else {
+            let copy = self.host.take(size, false)?;
+            copy.fill(0, bytes);
+            temporaries.push(Temporary::Host(at, copy.clone()));
+            copy
+        };
+        Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: size })
+    }
+
+    pub(super) fn upload(&self, device: &Device, to: &Binding, bytes: &[u8], deps: &mut Deps) -> Result<(), Error> {
+        let started = Instant::now();
+        let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
+        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
+        let ticket = device.backend.upload(&to.buffer, to.offset, bytes, &order)?;
+        deps.after.push(ticket);
+        deps.moved_bytes += bytes.len() as u64;
+        deps.move_ns += started.elapsed().as_nanos() as u64;
+        self.metrics.add(Counter::BytesUploaded, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Waits for a launch on the caller's memory and brings its results there. The memory is the caller's again when this returns, so
+    /// nothing ends it before the work is over.
+    pub(super) fn finish_borrowed(
+        &self,
+        device: &Arc<Device>,
+        job: &Arc<Job>,
+        args: &mut [Arg<'_>],
+        slots: &[Slot],
+        temporaries: SmallVec<[Temporary; 2]>,
+    ) -> Result<(), Error> {
+        let outcome = job.wait(None).map(drop);
+        for temporary in temporaries {
+            match temporary {
+                Temporary::Block(at, block) => {
+                    let mut read = Ok(());
+                    if let Arg::Into(bytes) = &mut args[at]
+                        && slots[at].kind.is_result()
+                        && outcome.is_ok()
+                    {
+                        let order = Order { queue: job.ticket.queue, ..Order::default() };
+                        read = device.backend.download(&block.buffer, block.offset, bytes, &order);
+                        self.metrics.add(Counter::BytesDownloaded, bytes.len() as u64);
+                    }
+                    device.memory.give(block, SmallVec::new());
+                    read?;
+                }
+                Temporary::Host(at, memory) => {
+                    if let Arg::Into(bytes) = &mut args[at] {
+                        memory.copy_to(0, bytes);
+                    }
+                }
+                Temporary::Copy(copy, back) => {
+                    copy.launched(job, &(0..copy.bytes), back.is_some());
+                    if let Some((storage, range)) = back {
+                        storage.copy_from(&copy, 0, range.start, copy.bytes, device)?;
+                    }
+                }
+            }
+        }
+        outcome
+    }
+}

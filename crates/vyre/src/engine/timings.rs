@@ -1,0 +1,79 @@
+//! Times of launches, on their way to router and tuner.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use vyre_driver::metrics::{Counter, Stage};
+use vyre_driver::routing::Timing;
+
+use super::Inner;
+use super::core::{Core, Ready};
+use super::learning::Pick;
+use crate::runtime::{Deps, Job};
+
+impl Inner {
+    /// Keeps a timed launch until its time is known, and takes in those that are.
+    pub(super) fn note_timing(
+        &self,
+        core: &Core,
+        ready: &Arc<Ready>,
+        job: &Arc<Job>,
+        pick: &Pick,
+        run: u64,
+        deps: &Deps,
+    ) {
+        if deps.moved_bytes > 0 {
+            let timing = Timing { compute_ns: 0, moved_bytes: deps.moved_bytes, move_ns: deps.move_ns };
+            self.routes.observe_move(&ready.device.id, timing);
+        }
+        self.collect_timings(core, ready);
+        // The first launch of a process warms up caches and clocks, and tells little of the others.
+        if pick.timed
+            && run > 0
+            && let Ok(mut timings) = ready.timings.try_lock()
+        {
+            timings.push((job.clone(), pick.candidate));
+            ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps a timed launch of a graph until its time is known.
+    pub(crate) fn note_replay(&self, core: &Core, ready: &Arc<Ready>, job: &Arc<Job>) {
+        let pick = Pick { candidate: 0, launch: None, timed: true };
+        self.note_timing(core, ready, job, &pick, 1, &Deps::default());
+    }
+
+    pub(super) fn collect_timings(&self, core: &Core, ready: &Arc<Ready>) {
+        if ready.timings_open.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Ok(mut timings) = ready.timings.try_lock() else { return };
+        let mut at = 0;
+        while at < timings.len() {
+            match timings[at].0.look_quietly() {
+                None => at += 1,
+                Some(good) => {
+                    let (job, candidate) = timings.swap_remove(at);
+                    if let Some(ns) = job.device_ns().filter(|_| good) {
+                        self.timed(core, ready, candidate, ns);
+                    }
+                }
+            }
+        }
+        ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64) {
+        self.metrics.record(Stage::Wait, ns);
+        if candidate == 0 {
+            // Explored launches say nothing of the one that is used.
+            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: ns, ..Timing::default() });
+        }
+        let Some(Ok(mut learning)) = ready.learning.as_ref().map(Mutex::try_lock) else { return };
+        self.metrics.add(Counter::TuningSamples, 1);
+        let context = (&ready.device.backend, &core.program, &core.config);
+        if let Some(((pipeline, grid), decision)) = learning.observe(self, context, candidate, ns) {
+            core.keep(Arc::new(ready.settled(pipeline, grid, decision)));
+        }
+    }
+}
