@@ -511,6 +511,6 @@ impl Campaign {
         let others = self.active.iter().copied().filter(|&other| other != 0);
         let Some(next) = others.min_by(|&a, &b| means[a].total_cmp(&means[b])) else { return false };
         let gap = self.slower(next, 0, Z, 0);
-        gap.is_known() && gap.half() > 2.0 * NOISY && gap.high > self.plan.margin
+        gap.half() > NOISY && gap.high > self.plan.margin
     }
 }
