@@ -1,6 +1,6 @@
 //! Kernels and their calls.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
@@ -383,6 +383,9 @@ impl Kernel {
             parts.push((&slot.name, part));
         }
         let grid = this.grid;
+        // A call on memory of the host waits for its work, and Ctrl-C ends that.
+        let interrupted: Arc<Mutex<Option<PyErr>>> = Arc::default();
+        let seen = interrupted.clone();
         let launched = py.detach(move || {
             // Everybody takes the arrays of a launch in the same order, so that no two wait for each other.
             let mut written: Vec<&Array> = parts
@@ -392,6 +395,14 @@ impl Kernel {
             written.sort_by_key(|array| std::ptr::from_ref(*array).addr());
             let mut guards: Vec<(&Array, _)> = written.into_iter().map(|array| (array, array.lock())).collect();
             let mut call = kernel.call().cancellable();
+            if parts.iter().any(|(_, part)| matches!(part, Part::Read(_) | Part::Write(_))) {
+                call = call.stop_when(move || {
+                    let raised = Python::attach(|py| py.check_signals().err());
+                    let is_raised = raised.is_some();
+                    *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = raised;
+                    is_raised
+                });
+            }
             if let Some(grid) = grid {
                 call = call.grid(grid);
             }
@@ -418,6 +429,9 @@ impl Kernel {
             }
             call.launch()
         });
+        if let Some(raised) = interrupted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+            return Err(raised);
+        }
         Ok((launched.map_err(|error| raised(py, &error))?, made))
     }
 }

@@ -19,6 +19,7 @@ const SLACK: f64 = 3.0;
 #[derive(Clone, Debug)]
 pub struct Spread {
     runs: Vec<Vec<Vec<u8>>>,
+    met_nonfinite: bool,
 }
 
 /// Evaluates a program with deviations. `inputs` are the bytes of every read, uniform and read_write buffer, in binding order; each
@@ -38,7 +39,7 @@ pub fn spread(
     };
     let kernel = kernel::lower(program, &options)?;
     let kinds: Vec<_> = program.binding_order().iter().map(|&at| program.buffers()[at].kind).collect();
-    let evaluate = |run: u32| -> Result<Vec<Vec<u8>>, Diagnostic> {
+    let evaluate = |run: u32| -> Result<(Vec<Vec<u8>>, bool), Diagnostic> {
         let mut given = inputs.iter();
         let sizes = kinds.iter().zip(&plan.buffer_bytes);
         let mut buffers: Vec<Vec<u8>> = sizes
@@ -49,7 +50,8 @@ pub fn spread(
             .collect();
         let how = Interpret { grid: plan.grid, subgroup_size: 32, budget, noise: Some(Noise(run)) };
         kernel::interpret(&kernel, &mut buffers, &how)?;
-        Ok(kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result()).map(|(_, bytes)| bytes).collect())
+        let results = kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result()).map(|(_, bytes)| bytes);
+        Ok((results.collect(), kernel::met_nonfinite()))
     };
     let runs = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..RUNS).map(|run| scope.spawn(move || evaluate(run))).collect();
@@ -59,7 +61,8 @@ pub fn spread(
         });
         ended.collect::<Result<Vec<_>, _>>()
     })?;
-    Ok(Spread { runs })
+    let met_nonfinite = runs.iter().any(|(_, met)| *met);
+    Ok(Spread { runs: runs.into_iter().map(|(results, _)| results).collect(), met_nonfinite })
 }
 
 /// A number in a result that lies further off than it may.
@@ -78,6 +81,12 @@ pub struct Beyond {
 }
 
 impl Spread {
+    /// An operation somewhere took or gave an infinity or NaN. WGSL lets a device assume that there are none, so of such a program nothing
+    /// is promised, not even which way it branches.
+    pub fn met_nonfinite(&self) -> bool {
+        self.met_nonfinite
+    }
+
     /// The first number of the results that lies too far from the exact one. Where a deviation makes a number infinite or none at all,
     /// WGSL promises nothing.
     pub fn first_beyond(&self, program: &Program, expected: &[Vec<u8>], actual: &[Vec<u8>]) -> Option<Beyond> {

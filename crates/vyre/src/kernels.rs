@@ -312,6 +312,14 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Ends the launch when this says so. It is asked now and then while the call waits for work on memory of the caller, which no other
+    /// handle can end; see [`Call::bytes`].
+    pub fn stop_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Call<'a> {
+        self.request.stop = Some(Arc::new(stop));
+        self.request.interruptible = true;
+        self
+    }
+
     /// A name for messages and traces.
     pub fn label(mut self, label: &str) -> Call<'a> {
         self.request.label = Some(label.into());

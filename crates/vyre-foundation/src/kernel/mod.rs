@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
 pub use self::noise::Noise;
-pub(crate) use self::noise::ulp;
+pub(crate) use self::noise::{met_nonfinite, ulp};
 pub use self::options::{Approximations, Narrow, Options, Passes};
 pub use self::verify::verify;
 use crate::ir::{AtomicOp, BarrierScope, Builtin, DataType, Literal, Math, MatrixKind, Name, SubgroupOp};

@@ -1,12 +1,31 @@
 //! Deviations of float operations within what WGSL allows, for evaluations that show how far a result of fast arithmetic may lie from
 //! the exact one.
 
+use std::cell::Cell;
+
 use super::{Binary, Scalar, Unary, eval};
 
 /// One of many ways to deviate. The first four deviate the same way each time an operation is done, so that errors add up in loops; the
 /// others deviate anew each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noise(pub u32);
+
+thread_local! {
+    /// An operation of an evaluation on this thread took or gave an infinity or NaN.
+    static MET_NONFINITE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether an evaluation with deviations on this thread has met an infinity or NaN since this was last asked. WGSL lets a device assume
+/// that there are none, so what comes of them may be anything.
+pub(crate) fn met_nonfinite() -> bool {
+    MET_NONFINITE.take()
+}
+
+fn meet(numbers: &[f64]) {
+    if numbers.iter().any(|number| !number.is_finite()) {
+        MET_NONFINITE.set(true);
+    }
+}
 
 /// Where an operation is done.
 #[derive(Clone, Copy)]
@@ -74,6 +93,7 @@ impl Noise {
             return bits;
         }
         let (x, y) = (wide(ty, a), wide(ty, bits));
+        meet(&[x, y]);
         let unit = ulp(ty, y);
         let single = 2f64.powi(-23);
         let bound = match op {
@@ -103,6 +123,10 @@ impl Noise {
             return bits;
         }
         let (x, y) = (wide(ty, a), wide(ty, b));
+        meet(&[x, y]);
+        if !super::build::is_comparison(op) {
+            meet(&[wide(ty, bits)]);
+        }
         let bound = match op {
             // A sum that follows may take the product as it is before it is rounded.
             Binary::Mul if ty != Scalar::F64 && x * y == wide(ty, bits) => return bits,
@@ -127,6 +151,7 @@ impl Noise {
 
     pub(super) fn fma(self, place: Place, ty: Scalar, a: u64, b: u64, c: u64) -> u64 {
         let product = wide(ty, a) * wide(ty, b);
+        meet(&[product, wide(ty, c)]);
         let exact = ty != Scalar::F64 && wide(ty, eval::cast(Scalar::F64, ty, product.to_bits())) == product;
         let bound = if exact { 0.0 } else { ulp(ty, product) };
         self.deviate(place, ty, eval::fma(ty, a, b, c), bound)

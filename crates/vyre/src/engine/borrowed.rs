@@ -1,14 +1,14 @@
 //! Launches on the caller's own memory: used in place where the device works on the host's memory, else brought to it and back.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use vyre_driver::backend::{Binding, Order};
 use vyre_driver::metrics::Counter;
 
 use super::Inner;
-use super::core::{Arg, Slot};
+use super::core::{Arg, Slot, StopWhen};
 use super::dispatch::Temporary;
 use crate::Error;
 use crate::runtime::{Deps, Device, Job, foreign_mut, foreign_ref};
@@ -94,6 +94,7 @@ impl Inner {
 
     /// Waits for a launch on the caller's memory and brings its results there. The memory is the caller's again when this returns, so
     /// nothing ends it before the work is over.
+    #[allow(clippy::too_many_arguments, reason = "one call, at the end of the launch that it belongs to")]
     pub(super) fn finish_borrowed(
         &self,
         device: &Arc<Device>,
@@ -101,8 +102,12 @@ impl Inner {
         args: &mut [Arg<'_>],
         slots: &[Slot],
         temporaries: SmallVec<[Temporary; 2]>,
+        stop: Option<&StopWhen>,
     ) -> Result<(), Error> {
-        let outcome = job.wait(None).map(drop);
+        let outcome = match stop {
+            Some(stop) => wait_or_stop(job, stop),
+            None => job.wait(None).map(drop),
+        };
         for temporary in temporaries {
             match temporary {
                 Temporary::Block(at, block) => {
@@ -132,5 +137,19 @@ impl Inner {
             }
         }
         outcome
+    }
+}
+
+/// Waits for a launch, and ends it where it is asked to. It returns when the work is over in any case.
+fn wait_or_stop(job: &Job, stop: &StopWhen) -> Result<(), Error> {
+    const BETWEEN_QUESTIONS: Duration = Duration::from_millis(50);
+    loop {
+        if job.wait(Instant::now().checked_add(BETWEEN_QUESTIONS))? {
+            return Ok(());
+        }
+        if stop() {
+            job.cancel(false)?;
+            return job.wait(None).map(drop);
+        }
     }
 }

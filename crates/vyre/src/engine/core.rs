@@ -108,7 +108,12 @@ pub(crate) struct Request {
     pub(crate) timeout: Option<Duration>,
     pub(crate) interruptible: bool,
     pub(crate) label: Option<Arc<str>>,
+    /// Asked now and then while the call waits for work on the caller's memory; true ends the launch.
+    pub(crate) stop: Option<StopWhen>,
 }
+
+/// Whether a call should stop waiting.
+pub(crate) type StopWhen = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// One buffer of the program that is bound, in binding order.
 pub(crate) struct Slot {

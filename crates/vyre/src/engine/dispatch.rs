@@ -529,7 +529,7 @@ impl Inner {
         let is_borrowed = args.iter().any(Arg::is_borrowed);
         if is_borrowed {
             let _timer = self.metrics.time(Stage::Wait);
-            self.finish_borrowed(device, &job, args, &core.slots, temporaries)?;
+            self.finish_borrowed(device, &job, args, &core.slots, temporaries, request.stop.as_ref())?;
             self.collect_timings(core, ready);
         } else {
             for temporary in temporaries {

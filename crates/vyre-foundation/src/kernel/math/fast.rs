@@ -243,10 +243,10 @@ impl Expand {
         let (ax, ay) = (self.abs(x), self.abs(y));
         let steep = self.lt(ax, ay);
         let (high, low) = (self.select(steep, ay, ax), self.select(steep, ax, ay));
+        // The reciprocal of less is infinite, and of nothing by nothing there is no angle.
+        let least = self.c(x, f64::from(f32::MIN_POSITIVE));
+        let high = self.bin(Binary::Max, high, least);
         let t = self.fast_div(low, high);
-        let zero = self.c(x, 0.0);
-        let nothing = self.bin(Binary::Eq, high, zero);
-        let t = self.select(nothing, zero, t);
         let near = self.fast_atan_near(t);
         let right_angle = self.c(x, FRAC_PI_2);
         let rest = self.sub(right_angle, near);
