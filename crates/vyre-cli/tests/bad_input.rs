@@ -332,7 +332,13 @@ fn packs_that_are_not_what_they_should_be() {
 fn tables_that_cant_be_read_are_told() {
     let home = Home::new();
     let folder = home.path("cache/vyre");
-    assert!(home.vyre(&["tune", DOUBLE, "--in", "a=iota:64", "--backend", "cpu"]).status.success());
+    // On a machine that is too noisy to tell, nothing is kept.
+    for _ in 0..50 {
+        assert!(home.vyre(&["tune", DOUBLE, "--in", "a=iota:64", "--backend", "cpu"]).status.success());
+        if folder.join("tuner").exists() {
+            break;
+        }
+    }
     std::fs::write(folder.join("routes.toml"), "= nonsense").unwrap();
     let entries = std::fs::read_dir(folder.join("tuner")).unwrap().flatten().map(|entry| entry.path());
     let tables: Vec<_> = entries.filter(|path| path.extension().is_some_and(|ending| ending == "toml")).collect();

@@ -350,12 +350,24 @@ impl Graph {
             let before: SmallVec<[Ticket; 1]> = jobs.last().iter().map(|job| job.ticket).collect();
             let after = if jobs.is_empty() { order.after } else { &before[..] };
             let order = Order { after, ..order };
-            let ticket = match self.step(at, bindings)? {
-                Step::Launch { pipeline, bindings, grid } => {
-                    backend.submit(&pipeline, &BackendLaunch { bindings: &bindings, grid, timed, order })?
+            let submitted = self.step(at, bindings).and_then(|step| {
+                Ok(match step {
+                    Step::Launch { pipeline, bindings, grid } => {
+                        backend.submit(&pipeline, &BackendLaunch { bindings: &bindings, grid, timed, order })?
+                    }
+                    Step::Copy { from, to } => backend.copy(&from, &to, &order)?,
+                    Step::Clear(part) => backend.clear(&part, &order)?,
+                })
+            });
+            let ticket = match (submitted, jobs.last()) {
+                (Ok(ticket), _) => ticket,
+                (Err(error), None) => return Err(error),
+                // What was submitted before changes the arrays, so this is no refusal but work that failed.
+                (Err(error), Some(last)) => {
+                    last.wait_quietly();
+                    last.fail(error);
+                    return Ok(jobs);
                 }
-                Step::Copy { from, to } => backend.copy(&from, &to, &order)?,
-                Step::Clear(part) => backend.clear(&part, &order)?,
             };
             let job = inner.start_job(&self.device, ticket, label, std::mem::take(&mut parents));
             parents.push(job.clone());

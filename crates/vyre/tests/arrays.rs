@@ -117,6 +117,33 @@ fn naming_a_device_is_for_one_launch() {
     assert_eq!((ran_on(), x.to_vec().unwrap()), (chosen, vec![2; 64]));
 }
 
+/// A replay that the device refuses half-way has changed its arrays: they are lost, not as they were.
+#[test]
+fn a_replay_that_fails_half_way_loses_what_it_writes() {
+    let sim = Arc::new(Sim::new("sim", 1, 1 << 20));
+    let engine = engine_of(vec![sim.clone()]);
+    let increment = kernel(&engine, INCREMENT);
+    let mut recorder = engine.record();
+    let place = recorder.place::<u32>("x", 64);
+    for _ in 0..3 {
+        recorder.launch(&increment).bind("x", place).add().unwrap();
+    }
+    let graph = recorder.finish().unwrap();
+    let mut x = engine.zeros::<u32>(64).unwrap();
+    graph.replay().bind("x", &mut x).run().unwrap();
+    assert_eq!(x.to_vec().unwrap(), [3; 64]);
+    sim.takes.store(0, std::sync::atomic::Ordering::SeqCst);
+    assert!(graph.replay().bind("x", &mut x).launch().is_err());
+    assert_eq!(x.to_vec().unwrap(), [3; 64]);
+    sim.takes.store(2, std::sync::atomic::Ordering::SeqCst);
+    assert!(graph.replay().bind("x", &mut x).run().is_err());
+    assert!(x.to_vec().is_err());
+    sim.takes.store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
+    x.write(&[5; 64]).unwrap();
+    graph.replay().bind("x", &mut x).run().unwrap();
+    assert_eq!(x.to_vec().unwrap(), [8; 64]);
+}
+
 /// A chain that nobody waited for is settled with little stack, however long it is.
 #[test]
 fn long_chains_take_little_stack() {

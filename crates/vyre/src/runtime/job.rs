@@ -158,7 +158,8 @@ impl Job {
         }
     }
 
-    fn fail(&self, error: Error) -> Error {
+    /// It has failed, whatever the device says of it; the device is done with it.
+    pub(crate) fn fail(&self, error: Error) -> Error {
         let error = self.error.get_or_init(|| error).clone();
         self.state.store(FAILED, Ordering::Release);
         lock(&self.parents).clear();

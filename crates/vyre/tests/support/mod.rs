@@ -22,6 +22,8 @@ pub(crate) struct Sim {
     pub(crate) compiles: AtomicU64,
     /// The workgroup size that is wrong: it gives other results.
     pub(crate) liar: Option<u32>,
+    /// Launches that it still takes.
+    pub(crate) takes: AtomicU64,
 }
 
 struct Shared {
@@ -105,7 +107,7 @@ impl Sim {
             let shared = shared.clone();
             std::thread::spawn(move || shared.serve(queue));
         }
-        Sim { id, able, shared, memory, compiles: AtomicU64::new(0), liar: None }
+        Sim { id, able, shared, memory, compiles: AtomicU64::new(0), liar: None, takes: AtomicU64::new(u64::MAX) }
     }
 
     pub(crate) fn lying(mut self, size: u32) -> Sim {
@@ -341,6 +343,8 @@ impl VyreBackend for Sim {
     }
 
     fn submit(&self, pipeline: &Arc<dyn Pipeline>, launch: &Launch<'_>) -> Result<Ticket, BackendError> {
+        let taken = self.takes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |takes| takes.checked_sub(1));
+        taken.map_err(|_| BackendError::with_code(&codes::backend::LIMIT, "it takes no more, as planned"))?;
         let made = pipeline.of::<SimPipeline>(self.id)?;
         Binding::check_all(launch.bindings, made.program.binding_order().len(), 1)?;
         let (pipeline, bindings, grid) = (pipeline.clone(), launch.bindings.to_vec(), launch.grid);
