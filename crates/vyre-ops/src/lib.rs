@@ -25,6 +25,7 @@ mod histogram;
 mod launch;
 mod layout;
 mod matrix;
+mod onesweep;
 mod ops;
 mod output;
 mod random;
@@ -36,6 +37,7 @@ mod run;
 mod scan;
 mod select;
 mod sort;
+mod top;
 
 pub use matrix::Transposed;
 pub use ops::Ops;

@@ -7,9 +7,10 @@ use crate::launch::misfit;
 use crate::layout;
 use crate::matrix::{Transposed, matmul};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
-use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, top_k, truth, variance};
+use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::select::{self, Counted};
 use crate::sort;
+use crate::top::top_k;
 
 /// Ops on arrays and expressions. See the [crate](crate) for an example.
 ///

@@ -10,8 +10,9 @@ use crate::matrix::{Transposed, matmul};
 use crate::output::Output;
 use crate::reference::{self, Plain};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
-use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, top_k, truth, variance};
+use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::select;
+use crate::top::top_k;
 
 /// An op: its name, what it takes, how it runs on arrays of any type, and what it means in plain Rust.
 pub struct Op {
