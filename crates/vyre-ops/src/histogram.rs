@@ -1,11 +1,13 @@
 //! How often each number occurs.
 
+mod bytes;
+
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, grid, misfit, mistyped, room};
 use crate::output::Output;
 
 /// Counts of up to so many bins are kept in workgroup memory.
@@ -32,10 +34,14 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     if elements == 0 || bins == 0 {
         return Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] });
     }
+    let traits = Traits::of(&engine);
+    if traits.is_gpu && bins <= bytes::MOST_BINS && traits.memory >= bytes::MEMORY {
+        return bytes::histogram(&fused, bins);
+    }
     let local = (bins <= LOCAL_BINS).then_some(bins);
     let (lines, values) = fused.lines("i", "");
     let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
-    let kernel = engine.kernel_from(&key, || Ok(vyre::text::parse(&source(&fused, local))?))?;
+    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, local)))?;
     for part in fused.parts(1)? {
         let rounds = part.len().div_ceil(LANES * ITEMS * MOST_GROUPS).max(ROUNDS);
         let groups = part.len().div_ceil(LANES * ITEMS * rounds);

@@ -19,6 +19,11 @@ pub(crate) fn grid(groups: usize) -> [u32; 3] {
 /// The number of the workgroup in a [`grid`].
 pub(crate) const GROUP: &str = "let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;\n";
 
+/// A kernel in the text form.
+pub(crate) fn parsed(text: &str) -> Result<vyre::ir::Program, Error> {
+    Ok(vyre::text::parse(text)?)
+}
+
 /// Bytes of an element.
 pub(crate) fn size_of(ty: &DataType) -> u64 {
     u64::from(ty.bits().unwrap_or(32) / 8)
@@ -72,13 +77,15 @@ pub(crate) struct Traits {
     pub(crate) waits: bool,
     /// Every device has subgroups of 32.
     pub(crate) subgroups: bool,
+    /// Bytes of workgroup memory that every device has.
+    pub(crate) memory: u64,
 }
 
 impl Traits {
     /// `VYRE_OPS_FORM` decides otherwise, for comparisons: of `wide` or `deep`, `passes` and `alone`, those that it names.
     pub(crate) fn of(engine: &Engine) -> Traits {
         use vyre::backend::DeviceKind;
-        let mut traits = Traits { is_gpu: false, waits: true, subgroups: true };
+        let mut traits = Traits { is_gpu: false, waits: true, subgroups: true, memory: u64::MAX };
         for id in engine.backend_ids() {
             // The interpreter has what a kernel needs.
             let Ok(backend) = engine.backend(id.as_str()) else { continue };
@@ -90,6 +97,7 @@ impl Traits {
             // Threads of a processor are scheduled in turn, and NVIDIA promises it for the blocks of a grid that have begun.
             traits.waits &= able.kind == DeviceKind::Cpu || id.as_str().starts_with("cuda");
             traits.subgroups &= able.subgroup_sizes == Some([32, 32]);
+            traits.memory = traits.memory.min(able.limits.max_workgroup_memory);
         }
         if let Ok(form) = std::env::var("VYRE_OPS_FORM") {
             let says = |word: &str| form.split(',').any(|own| own == word);

@@ -35,6 +35,8 @@ mod registry;
 mod rows;
 mod run;
 mod scan;
+mod search;
+mod segments;
 mod select;
 mod sort;
 mod top;

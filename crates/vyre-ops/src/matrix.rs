@@ -63,7 +63,7 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     };
     let sizes = [m, n, k, groups].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
-    call.grid(grid(groups)).launch()?;
+    call.grid(grid(groups)).overwrites().launch()?;
     Ok(Output { buffer: out, ty, shape })
 }
 
@@ -118,6 +118,6 @@ fn lanes(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre:
             let _ = writeln!(text, "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = sum{r};\n}}");
         }
         text.push_str("}\n}\n}\n");
-        Ok(vyre::text::parse(&text)?)
+        crate::launch::parsed(&text)
     })
 }

@@ -19,6 +19,9 @@ const OWN: u32 = 1 << 30;
 const ALL: u32 = 1 << 31;
 const COUNT: u32 = OWN - 1;
 
+/// Bytes of workgroup memory that are needed at most.
+pub(crate) const MEMORY: u64 = 64 << 10;
+
 /// How a tile is cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
@@ -77,7 +80,7 @@ impl Sweep<'_> {
             if let (Some(values), Some(moved)) = (&values, &mut moved) {
                 call = call.bind("values", values).bind("out_values", moved);
             }
-            call.grid(grid(tiles)).launch()?;
+            call.grid(grid(tiles)).overwrites().launch()?;
             (keys, values) = (sorted, moved);
         }
         Ok((keys, values))
@@ -125,7 +128,7 @@ impl Sweep<'_> {
                 text,
                 "}}\nbarrier;\nfor b in l..{all} step {LANES} {{\nlet count = found[b];\nif count != 0 {{\natomic.add(counts[b], count);\n}}\n}}\n}}\n}}\n"
             );
-            Ok(vyre::text::parse(&text)?)
+            crate::launch::parsed(&text)
         })?;
         let sizes = [self.length as u32, groups as u32];
         let call = kernel.bind("keys", keys).value("sizes", &sizes).bind("counts", &mut counts);
@@ -138,14 +141,19 @@ impl Sweep<'_> {
             before(DIGITS, "count")
         );
         let kernel = self.engine.kernel_of_text(&source)?;
-        kernel.bind("counts", &counts).bind("starts", &mut starts).grid([self.passes() as u32, 1, 1]).launch()?;
+        kernel
+            .bind("counts", &counts)
+            .bind("starts", &mut starts)
+            .grid([self.passes() as u32, 1, 1])
+            .overwrites()
+            .launch()?;
         Ok(starts)
     }
 
     fn pass(&self, first: bool, last: bool) -> Result<Kernel, Error> {
         let (encode, decode) = (if first { self.encode } else { "KEY" }, if last { self.decode } else { "KEY" });
         let key = format!("sweep {:?} {} {:?} {encode} {decode}", self.cut, self.ty, self.value_type);
-        self.engine.kernel_from(&key, || Ok(vyre::text::parse(&self.source(encode, decode))?))
+        self.engine.kernel_from(&key, || crate::launch::parsed(&self.source(encode, decode)))
     }
 
     fn source(&self, encode: &str, decode: &str) -> String {

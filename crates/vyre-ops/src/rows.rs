@@ -78,7 +78,7 @@ impl Rows<'_> {
         let form = Form { lanes, kept, subgroups: Traits::of(&engine).subgroups_on_gpu() };
         let declarations = fused.declarations(0);
         let key = format!("{} {form:?}\n{declarations}{}{lines}{values:?}", self.name, fused.uniform_lines());
-        let kernel = engine.kernel_from(&key, || Ok(vyre::text::parse(&self.source(&fused, &ty, form))?))?;
+        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(&fused, &ty, form)))?;
         let words = |value: f64| match ty {
             DataType::F64 => [value.to_bits() as u32, (value.to_bits() >> 32) as u32],
             _ => [(value as f32).to_bits(), 0],
@@ -86,7 +86,7 @@ impl Rows<'_> {
         let (count, epsilon) = (words(along as f64), words(epsilon));
         let sizes = [along as u32, rows as u32, count[0], count[1], epsilon[0], epsilon[1]];
         let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("out", &mut out);
-        call.grid(grid(rows)).launch()?;
+        call.grid(grid(rows)).overwrites().launch()?;
         Ok(out)
     }
 

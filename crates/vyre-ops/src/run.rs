@@ -6,6 +6,7 @@ use vyre::{DataType, Error};
 
 use crate::fold::{Fold, Kind};
 use crate::launch::{extents, is_float, misfit, mistyped, split};
+use crate::layout;
 use crate::output::Output;
 use crate::reduce::{Finish, reduce};
 use crate::rows::Rows;
@@ -85,8 +86,15 @@ pub(crate) fn scanned(term: &Term, axis: Option<usize>, kind: Kind, inclusive: b
         Some(axis) => split(&extents, axis)?,
         None => [1, extents.iter().product(), 1],
     };
-    if inner > 1 {
-        return Err(misfit("scans go along the last axis; transpose first"));
+    if let (Some(axis), true) = (axis, inner > 1) {
+        // Elements along the axis are brought side by side, and back.
+        let mut order: Vec<usize> = (0..extents.len()).filter(|&other| other != axis).collect();
+        order.push(axis);
+        let moved = layout::permute(term, &order)?;
+        let done = scanned(&moved.term(), Some(extents.len() - 1), kind, inclusive)?;
+        let back: Vec<usize> =
+            (0..extents.len()).map(|at| order.iter().position(|&own| own == at).unwrap_or(at)).collect();
+        return layout::permute(&done.term(), &back);
     }
     let ty = term.data_type();
     let each = match (kind, ty) {
@@ -103,6 +111,7 @@ pub(crate) fn scanned(term: &Term, axis: Option<usize>, kind: Kind, inclusive: b
         outputs: &[("out", ty.clone(), extents.iter().product())],
         each: &each,
         end: "",
+        covers: true,
     };
     Ok(Output { buffer: scan.run()?.swap_remove(0), ty: ty.clone(), shape: extents })
 }

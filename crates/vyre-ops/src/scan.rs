@@ -36,6 +36,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) each: &'a str,
     /// What is done once for each row with `TOTAL`, by one invocation.
     pub(crate) end: &'a str,
+    /// Every element of the results is written.
+    pub(crate) covers: bool,
 }
 
 /// How rows are cut.
@@ -125,6 +127,9 @@ impl Scan<'_> {
         for ((name, ..), buffer) in self.outputs.iter().zip(&mut outputs) {
             call = call.bind(name, buffer);
         }
+        if self.covers {
+            call = call.overwrites();
+        }
         call.launch()?;
         Ok(outputs)
     }
@@ -152,6 +157,7 @@ impl Scan<'_> {
             .value("sizes", sizes)
             .bind("totals", &mut totals)
             .grid(grid(rows * chunks))
+            .overwrites()
             .launch()?;
         // One invocation puts the values of a row's chunks together, which the others fetch and store.
         let source = format!(
@@ -170,6 +176,7 @@ impl Scan<'_> {
             .value("sizes", &[chunks as u32, rows as u32])
             .bind("offsets", &mut offsets)
             .grid(grid(rows))
+            .overwrites()
             .launch()?;
         Ok(offsets)
     }
@@ -201,7 +208,7 @@ impl Scan<'_> {
             let _ = write!(text, "entry scan_totals {{\n{GROUP}{}", self.begin(fused, form));
             self.chunk(&mut text, fused, form);
             text.push_str("if l == 0 {\ntotals[group] = chunk_value;\n}\n}\n}\n");
-            Ok(vyre::text::parse(&text)?)
+            crate::launch::parsed(&text)
         })
     }
 
@@ -258,7 +265,7 @@ impl Scan<'_> {
                 let _ = writeln!(text, "if (l == 0) & (chunk + 1 == sizes[1]) {{\n{end}\n}}");
             }
             text.push_str("}\n}\n");
-            Ok(vyre::text::parse(&text)?)
+            crate::launch::parsed(&text)
         })
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Resu
         return Err(misfit(format!("values of another number were given for {length} keys")));
     }
     let traits = Traits::of(&engine);
-    if length > 1 && traits.is_gpu && traits.waits && traits.subgroups {
+    if length > 1 && traits.is_gpu && traits.waits && traits.subgroups && traits.memory >= onesweep::MEMORY {
         return swept(&engine, keys, values, descending, length);
     }
     let coded = encoded(keys, descending)?;
@@ -171,11 +171,12 @@ impl Sorter<'_> {
         let mut counts = room(self.engine, &DataType::U32, blocks << bits);
         let key = format!("sort count {} {lanes} {bits} {items}", self.ty);
         self.engine
-            .kernel_from(&key, || Ok(vyre::text::parse(&self.count_source())?))?
+            .kernel_from(&key, || crate::launch::parsed(&self.count_source()))?
             .bind("keys", &keys)
             .value("sizes", &sizes)
             .bind("counts", &mut counts)
             .grid(grid(blocks))
+            .overwrites()
             .launch()?;
         let counts = Term::array(counts, DataType::U32, Shape::from(blocks << bits));
         let scan = Scan {
@@ -186,18 +187,19 @@ impl Sorter<'_> {
             outputs: &[("out", DataType::U32, blocks << bits)],
             each: "out[AT] = PREFIX;",
             end: "",
+            covers: true,
         };
         let starts = scan.run()?.swap_remove(0);
         let mut sorted = room(self.engine, &self.ty, self.length);
         let mut moved = self.value_type.as_ref().map(|ty| room(self.engine, ty, self.length));
         let key = format!("sort move {} {lanes} {bits} {items} {:?}", self.ty, self.value_type);
-        let kernel = self.engine.kernel_from(&key, || Ok(vyre::text::parse(&self.move_source())?))?;
+        let kernel = self.engine.kernel_from(&key, || crate::launch::parsed(&self.move_source()))?;
         let mut call =
             kernel.bind("keys", &keys).value("sizes", &sizes).bind("starts", &starts).bind("out", &mut sorted);
         if let (Some(values), Some(moved)) = (&values, &mut moved) {
             call = call.bind("values", values).bind("out_values", moved);
         }
-        call.grid(grid(blocks)).launch()?;
+        call.grid(grid(blocks)).overwrites().launch()?;
         Ok((sorted, moved))
     }
 

@@ -101,6 +101,7 @@ impl Found {
             .bind("prefix", &mut prefix)
             .bind("rest", &mut wanted)
             .grid([1, 1, 1])
+            .overwrites()
             .launch()?;
         let one = |buffer: Buffer| Term::array(buffer, DataType::U32, [0usize; 0].into());
         Ok(Found { prefix: Some(one(prefix)), wanted: one(wanted) })
@@ -159,6 +160,7 @@ fn taken(coded: &Term, found: &Found, count: usize) -> Result<Buffer, Error> {
         outputs: &[("taken", DataType::U32, 2 * count + 1)],
         each: &each,
         end: "",
+        covers: false,
     };
     Ok(scan.run()?.swap_remove(0))
 }
@@ -191,7 +193,7 @@ fn sorted(engine: &Engine, taken: &Buffer, count: usize) -> Result<[Buffer; 2], 
             block *= 2;
         }
         let _ = write!(text, "for i in l..len(out) step {LANES} {{\nout[i] = own[i];\nout_at[i] = place[i];\n}}\n}}\n");
-        Ok(vyre::text::parse(&text)?)
+        crate::launch::parsed(&text)
     };
     let kernel = engine.kernel_from(&format!("sort few {size}"), source)?;
     let mut results = [room(engine, &DataType::U32, count), room(engine, &DataType::U32, count)];

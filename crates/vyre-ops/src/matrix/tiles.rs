@@ -6,8 +6,6 @@ use vyre::{DataType, Engine, Error, Kernel};
 
 use super::{Transposed, begin, head, place_a, place_b};
 
-/// Steps of `k` that a tile holds.
-const DEPTH: usize = 8;
 /// Invocations of a workgroup.
 const LANES: usize = 256;
 /// Rows and columns that an invocation has side by side; its parts are so wide, half a tile apart.
@@ -18,6 +16,8 @@ const SIDE: usize = 4;
 pub(super) struct Cut {
     /// Rows and columns of a workgroup's tile.
     pub(super) tile: usize,
+    /// Steps of `k` that it holds.
+    pub(super) depth: usize,
     /// Four elements that lie side by side are fetched and stored at once; every row has a multiple of four.
     pub(super) vectors: bool,
 }
@@ -26,7 +26,7 @@ impl Cut {
     pub(super) fn of(ty: &DataType, [m, n, k]: [usize; 3], transposed: Transposed) -> Cut {
         let widths = [if transposed.a { m } else { k }, if transposed.b { k } else { n }, n];
         let tile = if *ty == DataType::F64 { 64 } else { 128 };
-        Cut { tile, vectors: *ty == DataType::F32 && widths.iter().all(|width| width.is_multiple_of(4)) }
+        Cut { tile, depth: 8, vectors: *ty == DataType::F32 && widths.iter().all(|width| width.is_multiple_of(4)) }
     }
 
     /// Parts of an invocation along one side.
@@ -37,7 +37,7 @@ impl Cut {
 
 pub(super) fn kernel(engine: &Engine, ty: &DataType, transposed: Transposed, cut: Cut) -> Result<Kernel, Error> {
     let key = format!("matmul tiles {ty} {transposed:?} {cut:?}");
-    engine.kernel_from(&key, || Ok(vyre::text::parse(&source(ty, transposed, cut))?))
+    engine.kernel_from(&key, || crate::launch::parsed(&source(ty, transposed, cut)))
 }
 
 fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
@@ -52,8 +52,8 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
     for (tile, factor) in [("left", &fetches.a), ("right", &fetches.b)] {
         for half in 0..2 {
             let _ = match factor.is_wide {
-                true => writeln!(text, "workgroup {tile}{half}: vec<{ty}, 4>[{}] @0;", DEPTH * row / 4),
-                false => writeln!(text, "workgroup {tile}{half}: {ty}[{}] @0;", DEPTH * row),
+                true => writeln!(text, "workgroup {tile}{half}: vec<{ty}, 4>[{}] @0;", cut.depth * row / 4),
+                false => writeln!(text, "workgroup {tile}{half}: {ty}[{}] @0;", cut.depth * row),
             };
         }
     }
@@ -72,11 +72,11 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
     }
     fetches.fetch(&mut text, "first", "0");
     fetches.keep(&mut text, "first", 0);
-    let _ = writeln!(text, "barrier;\nfor k in 0..depth step {} {{", 2 * DEPTH);
+    let _ = writeln!(text, "barrier;\nfor k in 0..depth step {} {{", 2 * cut.depth);
     for half in 0..2 {
         let name = format!("next{half}");
-        fetches.fetch(&mut text, &name, &format!("k + {}", (half + 1) * DEPTH));
-        for d in 0..DEPTH {
+        fetches.fetch(&mut text, &name, &format!("k + {}", (half + 1) * cut.depth));
+        for d in 0..cut.depth {
             for (factor, own, from) in [(&fetches.a, "down", "left"), (&fetches.b, "across", "right")] {
                 let name = factor.name;
                 for part in 0..cut.parts() {
@@ -153,7 +153,7 @@ impl Fetches {
         let width = if cut.vectors { 4 } else { 1 };
         let factor = |name, along_depth| Factor { name, along_depth, is_wide: cut.vectors && !along_depth };
         let (a, b) = (factor("a", !transposed.a), factor("b", transposed.b));
-        Fetches { ty: ty.clone(), transposed, cut, width, times: cut.tile * DEPTH / LANES / width, a, b }
+        Fetches { ty: ty.clone(), transposed, cut, width, times: cut.tile * cut.depth / LANES / width, a, b }
     }
 
     /// Where a fetch of an invocation is in a tile: along the tile and in depth. Neighbours in the workgroup fetch neighbours in memory.
@@ -161,7 +161,7 @@ impl Fetches {
         let own = format!("(l + {})", time * LANES);
         match factor.along_depth {
             true => {
-                let per_row = DEPTH / self.width;
+                let per_row = self.cut.depth / self.width;
                 (format!("{own} / {per_row}"), format!("{own} % {per_row} * {}", self.width))
             }
             false => {
