@@ -376,7 +376,7 @@ impl VyreBackend for CudaBackend {
     }
 
     fn is_over(&self, ticket: Ticket) -> bool {
-        self.device.ledger.is_over(ticket) || self.device.is_over_on_device(ticket)
+        self.device.ledger.is_over(ticket) || self.device.is_seen_over(ticket)
     }
 
     fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {

@@ -32,8 +32,11 @@ pub(crate) struct Queue {
     covered: AtomicU64,
     /// Somebody has asked in passing about this number.
     asked: AtomicU64,
-    /// What the word was when submitting last looked. The device writes the word at every launch, so looking is slow.
+    /// What the word was when somebody last looked. The device writes the word at every launch, so each look is a miss of the cache
+    /// that takes about as long as all else that the host does for a launch.
     seen: AtomicU64,
+    /// Questions in passing, of which few look.
+    questions: AtomicU64,
     pub(crate) live: Mutex<Live>,
 }
 
@@ -86,6 +89,7 @@ impl Queue {
             covered: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             seen: AtomicU64::new(0),
+            questions: AtomicU64::new(0),
             live: Mutex::default(),
         })
     }
@@ -189,6 +193,24 @@ impl Device {
         self.words.load(ticket.queue as usize) >= ticket.number
     }
 
+    /// It is known to be over, from when somebody last looked. A launch asks this of everything that it comes after, so only one
+    /// question in so many looks at the word.
+    pub(crate) fn is_seen_over(&self, ticket: Ticket) -> bool {
+        const LOOK_EVERY: u64 = 32;
+        let Some(queue) = self.queues.get(ticket.queue as usize) else { return false };
+        if queue.seen.load(Ordering::Acquire) >= ticket.number {
+            return true;
+        }
+        // Not counted exactly when two threads ask at once, which no answer depends on.
+        let questions = queue.questions.load(Ordering::Relaxed);
+        queue.questions.store(questions.wrapping_add(1), Ordering::Relaxed);
+        if !questions.is_multiple_of(LOOK_EVERY) {
+            return false;
+        }
+        let seen = self.words.load(ticket.queue as usize);
+        queue.seen.fetch_max(seen, Ordering::AcqRel).max(seen) >= ticket.number
+    }
+
     /// Waits for a place on a queue, and lets what comes now wait for what `order` names and for memory to be ready.
     pub(crate) fn begin(&self, order: &Order<'_>, memory_ready: u64) -> Result<Turn<'_>, Failure> {
         let submitted = self.ledger.submitted(order.queue)?;
@@ -202,7 +224,7 @@ impl Device {
         let queue = &self.queues[order.queue as usize];
         if submitted >= queue.seen.load(Ordering::Relaxed) + IN_FLIGHT {
             let seen = self.words.load(order.queue as usize);
-            queue.seen.store(seen, Ordering::Relaxed);
+            queue.seen.fetch_max(seen, Ordering::AcqRel);
             if submitted >= seen + IN_FLIGHT {
                 let early = Ticket { queue: order.queue, number: submitted + 1 - IN_FLIGHT };
                 self.wait_on_host(early, order.deadline)?;

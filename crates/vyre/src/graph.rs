@@ -502,7 +502,7 @@ impl<'a> Replay<'a> {
             storage.launched(&job, &(0..storage.bytes), place.written);
         }
         graph.device.throttle(job.ticket)?;
-        Ok(Launch::of_many(inner.clone(), jobs, job))
+        Ok(Launch::of_many(jobs, job))
     }
 
     /// Replays and waits.
