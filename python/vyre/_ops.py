@@ -27,10 +27,10 @@ def _axis(term: Term, axis: Any) -> int | None:
         return None
     if isinstance(axis, (tuple, list)):
         raise TypeError("one axis can be given, or none; several are taken one after another")
-    axes, axis = len(term.shape), operator.index(axis)
-    if not -axes <= axis < axes:
-        raise ValueError(f"there is no axis {axis} among {axes}")
-    return axis % axes
+    axes, along = len(term.shape), operator.index(axis)
+    if not -axes <= along < axes:
+        raise ValueError(f"there is no axis {along} among {axes}")
+    return along % axes
 
 
 def _kept(result: Array, term: Term, axis: int | None, keepdims: bool) -> Array:
@@ -111,8 +111,8 @@ def _scan(name: str, x: Any, axis: Any) -> Array:
     order = list(range(axes))
     order[along], order[-1] = order[-1], order[along]
     turned = Term.array(_vyre.op("permute", [term], order=order)[0])
-    scanned = Term.array(_vyre.op(name, [turned], axis=axes - 1)[0])
-    return _vyre.op("permute", [scanned], order=order)[0]
+    sums = Term.array(_vyre.op(name, [turned], axis=axes - 1)[0])
+    return _vyre.op("permute", [sums], order=order)[0]
 
 
 def cumsum(x: Any, axis: int | None = None) -> Array:
