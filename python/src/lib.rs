@@ -4,12 +4,14 @@
 //! memory that is lent for a call, and the interpreter's lock, which is never held while work is compiled or waited for.
 
 mod array;
+mod cuda;
 mod element;
 mod error;
 mod expression;
 mod kernel;
 mod launch;
 mod lent;
+mod ops;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -123,6 +125,7 @@ fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(metrics, module)?)?;
     module.add_function(wrap_pyfunction!(export_pack, module)?)?;
     module.add_function(wrap_pyfunction!(import_pack, module)?)?;
+    module.add_function(wrap_pyfunction!(ops::op, module)?)?;
     module.add_function(wrap_pyfunction!(array::zeros, module)?)?;
     module.add_function(wrap_pyfunction!(array::from_host, module)?)?;
     Ok(())
