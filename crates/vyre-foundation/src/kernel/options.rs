@@ -64,7 +64,7 @@ pub struct Unrolling {
 
 impl Unrolling {
     /// For devices that hide latency by having many loads under way, and whose branches are dear.
-    pub const FAR: Unrolling = Unrolling { rounds: 64, steps: 2048, growth: 6144, any_form: true };
+    pub const FAR: Unrolling = Unrolling { rounds: 64, steps: 2048, growth: 8192, any_form: true };
 }
 
 impl Default for Unrolling {

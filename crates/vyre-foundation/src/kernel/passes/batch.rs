@@ -12,6 +12,8 @@ use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op,
 
 /// Steps that a round may have.
 const MOST_STEPS: usize = 48;
+/// Steps of a round of which twice as many are taken at once, where that leaves no rest.
+const MOST_STEPS_TWICE: usize = 40;
 /// Loads that a round may have.
 const MOST_LOADS: usize = 8;
 
@@ -110,6 +112,20 @@ impl Batch {
         if inner.rare || counter.step > 1 << 24 || !self.gains(inner, &counter) {
             return;
         }
+        let few = self.together;
+        if inner.body.insts.len() <= MOST_STEPS_TWICE
+            && let (Some(from), Some(to)) = (self.number(counter.from), self.number(counter.to))
+        {
+            let rounds = (to - from + i128::from(counter.step) - 1) / i128::from(counter.step);
+            if rounds % i128::from(2 * few) == 0 {
+                self.together = 2 * few;
+            }
+        }
+        self.batch_rounds(inner, counter, insts);
+        self.together = few;
+    }
+
+    fn batch_rounds(&mut self, inner: &mut Loop, counter: Counter, insts: &mut Vec<Inst>) {
         let ty = self.values[counter.value.index()].ty.scalar;
         let (least, most) =
             if ty == Scalar::I32 { (i128::from(i32::MIN), i128::from(i32::MAX)) } else { (0, u32::MAX.into()) };

@@ -15,6 +15,7 @@ pub(super) fn run(kernel: &mut Kernel) {
     let defs = definitions(kernel);
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
+        sizes: vec![f64::INFINITY; kernel.values.len()],
         values: &kernel.values,
         defs,
         facts: Vec::new(),
@@ -37,6 +38,11 @@ fn full(ty: Scalar) -> Bounds {
     }
 }
 
+/// Of sizes: infinity, which may be NaN, stays so.
+fn product(a: f64, b: f64) -> f64 {
+    if a.is_finite() && b.is_finite() { a * b } else { f64::INFINITY }
+}
+
 /// `less < more`, or `less <= more`.
 struct Fact {
     less: Value,
@@ -48,6 +54,8 @@ struct Ranges<'a> {
     values: &'a [ValueInfo],
     defs: Vec<Option<Op>>,
     bounds: Vec<Bounds>,
+    /// What floats of 32 bits are at most, whatever their sign; infinity where they may be more, or NaN.
+    sizes: Vec<f64>,
     facts: Vec<Fact>,
     /// Bounds before a condition narrowed them.
     log: Vec<(Value, Bounds)>,
@@ -359,6 +367,18 @@ impl Ranges<'_> {
                 return;
             }
         }
+        if self.values[value.index()].ty == Scalar::F32.into() {
+            let size = self.size(op);
+            self.sizes[value.index()] = if size <= f64::from(f32::MAX) { size } else { f64::INFINITY };
+        }
+        if let Op::Binary(Binary::Lt, a, b) = *op
+            && let Some(Op::Const(Literal::F32(most))) = self.defs[b.index()]
+            && self.sizes[a.index()] < f64::from(most)
+        {
+            *op = Op::Const(Literal::Bool(true));
+            self.defs[value.index()] = Some(op.clone());
+            return;
+        }
         if self.is_integer(value) {
             let (mut low, high) = self.range(value, op);
             if let Op::Binary(Binary::Sub, a, b) = *op
@@ -371,6 +391,32 @@ impl Ranges<'_> {
             }
             let all = full(self.values[value.index()].ty.scalar);
             self.bounds[value.index()] = if low >= all.0 && high <= all.1 { (low, high) } else { all };
+        }
+    }
+
+    /// What an operation that gives an f32 gives at most.
+    fn size(&self, op: &Op) -> f64 {
+        // More than any rounding adds.
+        const ROUNDED: f64 = 1.0 + 1e-6;
+        let of = |value: &Value| self.sizes[value.index()];
+        match op {
+            Op::Const(Literal::F32(known)) if known.is_finite() => f64::from(known.abs()),
+            Op::Cast(a) if self.is_integer(*a) => {
+                let (low, high) = self.of(*a);
+                (high.unsigned_abs().max(low.unsigned_abs())) as f64 * ROUNDED
+            }
+            Op::Cast(a) if self.values[a.index()].ty.scalar == Scalar::Bool => 1.0,
+            Op::Unary(Unary::Neg | Unary::Abs | Unary::Trunc, a) => of(a),
+            Op::Unary(Unary::Floor | Unary::Ceil | Unary::Round, a) => of(a) + 1.0,
+            Op::Binary(Binary::Add | Binary::Sub, a, b) => (of(a) + of(b)) * ROUNDED,
+            Op::Binary(Binary::Mul, a, b) => product(of(a), of(b)) * ROUNDED,
+            Op::Binary(Binary::Div, a, b) => match self.defs[b.index()] {
+                Some(Op::Const(Literal::F32(by))) if by.is_normal() => of(a) / f64::from(by.abs()) * ROUNDED,
+                _ => f64::INFINITY,
+            },
+            Op::Binary(Binary::Min | Binary::Max, a, b) | Op::Select(_, a, b) => of(a).max(of(b)),
+            Op::Fma(a, b, c) => (product(of(a), of(b)) + of(c)) * ROUNDED,
+            _ => f64::INFINITY,
         }
     }
 

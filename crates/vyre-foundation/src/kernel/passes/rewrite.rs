@@ -628,7 +628,7 @@ impl Rewriter {
         {
             let one = rounds == 1 && self.on(Passes::BRANCHES);
             let total = steps.saturating_mul(rounds as usize);
-            let unroll = self.on(Passes::UNROLL) && !inner.rare && self.unrolls(&inner.body, rounds, total);
+            let unroll = self.on(Passes::UNROLL) && !inner.rare && self.unrolls(&inner.body, rounds, total, 1);
             if one || unroll {
                 self.budget = self.budget.saturating_sub(total);
                 return self.unroll(inner, &counter, rounds, init);
@@ -639,7 +639,9 @@ impl Rewriter {
             && let Some(trial) = self.trial(inner, rounds, &init)
         {
             let total = steps.saturating_mul(trial.rounds as usize);
-            if self.unrolls(&inner.body, trial.rounds.into(), total) {
+            // What doubles or halves has few rounds, and its constants make shifts, masks and divisions of others constant.
+            let worth = if counter.is_none() { 2 } else { 1 };
+            if self.unrolls(&inner.body, trial.rounds.into(), total, worth) {
                 self.budget = self.budget.saturating_sub(total);
                 return self.unroll_any(inner, counter.as_ref(), trial, init);
             }
@@ -648,9 +650,9 @@ impl Rewriter {
     }
 
     /// Unrolling a loop is within the bounds.
-    fn unrolls(&self, body: &Block, rounds: i128, total: usize) -> bool {
+    fn unrolls(&self, body: &Block, rounds: i128, total: usize, worth: usize) -> bool {
         let whole = if self.unrolling.any_form { self.weight(body).saturating_mul(rounds as usize) } else { total };
-        rounds <= self.unrolling.rounds.into() && whole <= self.unrolling.steps as usize && total <= self.budget
+        rounds <= self.unrolling.rounds.into() && whole <= worth * self.unrolling.steps as usize && total <= self.budget
     }
 
     /// Steps of a block with those of the loops in it, as often as they are known to run.

@@ -1,13 +1,14 @@
 //! One test before a loop instead of one for each access in it.
 //!
-//! Where the index of an access grows evenly with a loop's counter, its first value and its last say whether all of them are inside.
-//! They are tested once; the loop is then there twice: without these guards, and as it was for when the test fails, which is seldom.
-//! Without guards an index can't wrap, so what it grows by becomes part of the address, and of an offset when the loop is unrolled.
+//! Where the index of an access grows evenly with a loop's counter, its first value and its last say whether all of them are inside; so
+//! too in a nest of two loops. They are tested once; the loop is then there twice: without these guards, and as it was for when the test
+//! fails, which is seldom. Without guards an index can't wrap, so what it grows by becomes part of the address, and of an offset when
+//! the loop is unrolled.
 
 use hashbrown::{HashMap, HashSet};
 
 use super::{definitions, ranges};
-use crate::kernel::walk::{Effect, access, each_inst, each_use_mut, end_values_mut};
+use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
 use crate::kernel::{
     Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold,
 };
@@ -18,15 +19,7 @@ const MOST_STEPS: usize = 128;
 const MOST_GUARDS: usize = 8;
 
 pub(super) fn run(kernel: &mut Kernel) {
-    let mut guarded = false;
-    each_inst(&kernel.body, &mut |inst| {
-        if let Inst::Loop(inner) = inst
-            && inner.counter.is_some()
-        {
-            each_inst(&inner.body, &mut |inst| guarded |= guard_of(inst).is_some());
-        }
-    });
-    if !guarded {
+    if !has_loop(&kernel.body) {
         return;
     }
     // What will be proven without a test.
@@ -39,6 +32,12 @@ pub(super) fn run(kernel: &mut Kernel) {
     kernel.values = versions.values;
 }
 
+fn has_loop(block: &Block) -> bool {
+    let mut found = false;
+    each_inst(block, &mut |inst| found |= matches!(inst, Inst::Loop(_)));
+    found
+}
+
 fn guard_of(inst: &Inst) -> Option<Value> {
     match inst {
         Inst::Let(_, Op::Load { guard, .. }) | Inst::Store { guard, .. } | Inst::Atomic { guard, .. } => *guard,
@@ -46,19 +45,25 @@ fn guard_of(inst: &Inst) -> Option<Value> {
     }
 }
 
-/// How much an index grows when the counter grows by one, modulo 2³².
+/// How much an index grows when a counter grows by one, modulo 2³².
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Growth {
     By(u32),
     ByValue(Value),
 }
 
-/// A guard `index < length` that one test can settle.
+/// A guard `index < length` that one test can settle, and how the index grows with each counter.
 struct Even {
     guard: Value,
     index: Value,
     length: Value,
-    growth: Growth,
+    growths: Vec<Growth>,
+}
+
+/// A loop or two with what is defined in them.
+struct Nest {
+    counters: Vec<Counter>,
+    inside: HashSet<Value>,
 }
 
 struct Versions {
@@ -77,12 +82,10 @@ impl Versions {
                     self.block(then);
                     self.block(otherwise);
                 }
-                Inst::Loop(inner) => {
-                    self.block(&mut inner.body);
-                    if let Some(both) = self.versions(inner, &mut insts) {
-                        inst = both;
-                    }
-                }
+                Inst::Loop(inner) => match self.versions(inner, &mut insts) {
+                    Some(both) => inst = both,
+                    None => self.block(&mut inner.body),
+                },
                 _ => {}
             }
             insts.push(inst);
@@ -112,14 +115,19 @@ impl Versions {
         }
     }
 
-    /// A short innermost loop that other invocations and private arrays have no part in: an array would not become values in the
+    /// A short loop, or two, that other invocations and private arrays have no part in: an array would not become values in the
     /// version that is left as it is, and of workgroup memory that is written in a branch nobody knows that all of it is.
-    fn is_simple(inner: &Loop) -> bool {
+    fn nest(inner: &Loop) -> Option<Nest> {
+        let mut counters = vec![inner.counter?];
         let (mut simple, mut steps) = (true, 0);
         each_inst(&inner.body, &mut |inst| {
             steps += 1;
             simple &= match inst {
-                Inst::Barrier(_) | Inst::Loop(_) => false,
+                Inst::Barrier(_) => false,
+                Inst::Loop(second) => {
+                    counters.extend(second.counter);
+                    second.counter.is_some() && !has_loop(&second.body)
+                }
                 Inst::Let(_, op) if op.is_across_subgroup() => false,
                 inst => match access(inst) {
                     Some((address, Effect::Read)) => !matches!(address.memory, Memory::Local(_)),
@@ -128,41 +136,40 @@ impl Versions {
                 },
             };
         });
-        simple && steps <= MOST_STEPS
+        let inside = defined_in(inner);
+        let fixed = |counter: &Counter| !inside.contains(&counter.from) && !inside.contains(&counter.to);
+        (simple && steps <= MOST_STEPS && counters.len() <= 2 && counters.iter().all(fixed))
+            .then_some(Nest { counters, inside })
     }
 
     fn versions(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) -> Option<Inst> {
-        let counter = inner.counter?;
-        if !Self::is_simple(inner) {
-            return None;
-        }
-        let inside = defined_in(inner);
+        let nest = Self::nest(inner)?;
         let mut evens: Vec<Even> = Vec::new();
         let mut guards = Vec::new();
         each_inst(&inner.body, &mut |inst| guards.extend(guard_of(inst)));
         for guard in guards {
             if self.open.contains(&guard) && !evens.iter().any(|even| even.guard == guard) {
-                evens.extend(self.even(guard, &counter, &inside));
+                evens.extend(self.even(guard, &nest));
             }
         }
         if evens.is_empty() || evens.len() > MOST_GUARDS {
             return None;
         }
-        let span = self.span(&counter, insts);
+        let spans: Vec<Value> = nest.counters.iter().map(|counter| self.span(counter, insts)).collect();
         let mut all = None;
         let mut firsts = HashMap::new();
         for even in &evens {
-            let first = self.at_start(even.index, &counter, &inside, insts);
+            let first = self.at_start(even.index, &nest, insts);
             firsts.insert(even.guard, first);
-            let holds = self.test(even, first, span, insts);
+            let holds = self.test(even, first, &spans, insts);
             all = Some(match all {
                 Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, holds), insts),
                 None => holds,
             });
         }
-        let free = self.without(inner, &counter, &evens, &firsts);
+        let free = self.without(inner, &nest, &evens, &firsts);
         let mut kept = inner.clone();
-        kept.rare = true;
+        mark_rare(&mut kept);
         kept.results = inner.results.iter().map(|result| self.renamed(*result)).collect();
         let way = |version: Loop| {
             let end = End::Yield(version.results.clone());
@@ -173,33 +180,34 @@ impl Versions {
     }
 
     /// The guard as a comparison of an index that grows evenly with something fixed.
-    fn even(&self, guard: Value, counter: &Counter, inside: &HashSet<Value>) -> Option<Even> {
+    fn even(&self, guard: Value, nest: &Nest) -> Option<Even> {
         let Some(Op::Binary(Binary::Lt, index, length)) = self.defs[guard.index()] else { return None };
-        if self.values[index.index()].ty.scalar != Scalar::U32 || inside.contains(&length) {
+        if self.values[index.index()].ty.scalar != Scalar::U32 || nest.inside.contains(&length) {
             return None;
         }
-        let growth = self.growth(index, counter, inside, 8)?;
-        // What shrinks seems to grow by more than half of all numbers.
-        if let Growth::By(by) = growth
-            && by > i32::MAX as u32
-        {
-            return None;
-        }
-        Some(Even { guard, index, length, growth })
+        let growth = |counter: &Counter| match self.growth(index, counter.value, nest, 8)? {
+            // What shrinks seems to grow by more than half of all numbers.
+            Growth::By(by) if by > i32::MAX as u32 => None,
+            // The sum of two such products may not fit.
+            Growth::ByValue(_) if nest.counters.len() > 1 => None,
+            growth => Some(growth),
+        };
+        let growths = nest.counters.iter().map(growth).collect::<Option<Vec<Growth>>>()?;
+        Some(Even { guard, index, length, growths })
     }
 
-    fn growth(&self, value: Value, counter: &Counter, inside: &HashSet<Value>, depth: u32) -> Option<Growth> {
-        if value == counter.value {
+    fn growth(&self, value: Value, counter: Value, nest: &Nest, depth: u32) -> Option<Growth> {
+        if value == counter {
             return Some(Growth::By(1));
         }
-        if !inside.contains(&value) {
+        if !nest.inside.contains(&value) || nest.counters.iter().any(|other| other.value == value) {
             return Some(Growth::By(0));
         }
         let ty = self.values[value.index()].ty;
         if depth == 0 || ty.width != 1 || !matches!(ty.scalar, Scalar::U32 | Scalar::I32) {
             return None;
         }
-        let of = |value: Value| self.growth(value, counter, inside, depth - 1);
+        let of = |value: Value| self.growth(value, counter, nest, depth - 1);
         match self.defs[value.index()].as_ref()? {
             Op::Binary(Binary::Add, a, b) => match (of(*a)?, of(*b)?) {
                 (Growth::By(a), Growth::By(b)) => Some(Growth::By(a.wrapping_add(b))),
@@ -212,12 +220,13 @@ impl Versions {
                 _ => None,
             },
             Op::Binary(Binary::Mul, a, b) => {
-                let (grows, fixed) = if inside.contains(b) { (b, a) } else { (a, b) };
-                if inside.contains(fixed) {
+                let (grows, fixed) = if nest.inside.contains(b) { (b, a) } else { (a, b) };
+                if nest.inside.contains(fixed) {
                     return None;
                 }
                 match (of(*grows)?, self.number(*fixed)) {
                     (Growth::By(by), Some(number)) => Some(Growth::By(by.wrapping_mul(number as u32))),
+                    (Growth::By(0), None) => Some(Growth::By(0)),
                     (Growth::By(1), None) if self.values[fixed.index()].ty.scalar == Scalar::U32 => {
                         Some(Growth::ByValue(*fixed))
                     }
@@ -234,21 +243,19 @@ impl Versions {
     }
 
     /// What an index is in the first round.
-    fn at_start(&mut self, value: Value, counter: &Counter, inside: &HashSet<Value>, insts: &mut Vec<Inst>) -> Value {
-        if value == counter.value {
+    fn at_start(&mut self, value: Value, nest: &Nest, insts: &mut Vec<Inst>) -> Value {
+        if let Some(counter) = nest.counters.iter().find(|counter| counter.value == value) {
             return counter.from;
         }
-        if !inside.contains(&value) {
+        if !nest.inside.contains(&value) {
             return value;
         }
         let Some(mut op) = self.defs[value.index()].clone() else { return value };
-        crate::kernel::walk::each_operand_mut(&mut op, &mut |operand| {
-            *operand = self.at_start(*operand, counter, inside, insts);
-        });
+        each_operand_mut(&mut op, &mut |operand| *operand = self.at_start(*operand, nest, insts));
         self.define(self.values[value.index()].ty.scalar, op, insts)
     }
 
-    /// How far the counter goes at most, as a u64; far too far where the loop has no rounds.
+    /// How far a counter goes at most, as a u64; far too far where the loop has no rounds.
     fn span(&mut self, counter: &Counter, insts: &mut Vec<Inst>) -> Value {
         let ty = self.values[counter.value.index()].ty.scalar;
         let between = self.define(ty, Op::Binary(Binary::Sub, counter.to, counter.from), insts);
@@ -260,63 +267,83 @@ impl Versions {
         self.define(Scalar::U64, Op::Cast(span), insts)
     }
 
-    /// `first + growth · span < length`, without wrapping.
-    fn test(&mut self, even: &Even, first: Value, span: Value, insts: &mut Vec<Inst>) -> Value {
-        let growth = match even.growth {
-            Growth::By(by) => self.define(Scalar::U64, Op::Const(fold::of_integer(Scalar::U64, by.into())), insts),
-            Growth::ByValue(value) => self.define(Scalar::U64, Op::Cast(value), insts),
-        };
-        let grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, span, growth), insts);
-        let first = self.define(Scalar::U64, Op::Cast(first), insts);
-        let last = self.define(Scalar::U64, Op::Binary(Binary::Add, first, grown), insts);
+    /// `first + growth · span + … < length`, without wrapping: one product is less than 2⁶⁴ − 2³², and of two constants each is less
+    /// than half of that.
+    fn test(&mut self, even: &Even, first: Value, spans: &[Value], insts: &mut Vec<Inst>) -> Value {
+        let mut last = self.define(Scalar::U64, Op::Cast(first), insts);
+        for (growth, span) in even.growths.iter().zip(spans) {
+            let growth = match growth {
+                Growth::By(0) => continue,
+                Growth::By(by) => {
+                    let by = fold::of_integer(Scalar::U64, (*by).into());
+                    self.define(Scalar::U64, Op::Const(by), insts)
+                }
+                Growth::ByValue(value) => self.define(Scalar::U64, Op::Cast(*value), insts),
+            };
+            let grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, *span, growth), insts);
+            last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, grown), insts);
+        }
         let length = self.define(Scalar::U64, Op::Cast(even.length), insts);
         self.define(Scalar::Bool, Op::Binary(Binary::Lt, last, length), insts)
     }
 
     /// The loop without the guards that were tested, with names of its own.
-    fn without(&mut self, inner: &Loop, counter: &Counter, evens: &[Even], firsts: &HashMap<Value, Value>) -> Loop {
+    fn without(&mut self, inner: &Loop, nest: &Nest, evens: &[Even], firsts: &HashMap<Value, Value>) -> Loop {
         let mut names = HashMap::new();
-        let value = self.renamed(counter.value);
-        names.insert(counter.value, value);
-        let params: Vec<Value> = inner.params.iter().map(|param| self.renamed(*param)).collect();
-        names.extend(inner.params.iter().copied().zip(params.iter().copied()));
-        let mut body = self.copy(&inner.body, &mut names);
-        let mut head = Vec::new();
-        let ty = self.values[value.index()].ty.scalar;
-        let mut place = self.define(ty, Op::Binary(Binary::Sub, value, counter.from), &mut head);
-        if ty != Scalar::U32 {
-            place = self.define(Scalar::U32, Op::BitCast(place), &mut head);
+        let mut free = self.copy_loop(inner, &mut names);
+        let named = |value: Value| names.get(&value).copied().unwrap_or(value);
+        // How far each counter has come, at the head of its loop.
+        let mut places = Vec::new();
+        for counter in &nest.counters {
+            let (value, mut head) = (named(counter.value), Vec::new());
+            let ty = self.values[value.index()].ty.scalar;
+            let mut place = self.define(ty, Op::Binary(Binary::Sub, value, counter.from), &mut head);
+            if ty != Scalar::U32 {
+                place = self.define(Scalar::U32, Op::BitCast(place), &mut head);
+            }
+            places.push(place);
+            at_head(&mut free, value, &mut head);
         }
-        let named: HashMap<Value, (&Even, Value)> = evens
-            .iter()
-            .map(|even| (names.get(&even.guard).copied().unwrap_or(even.guard), (even, firsts[&even.guard])))
-            .collect();
-        let indices: HashMap<Value, Value> =
-            evens.iter().map(|even| (even.guard, names.get(&even.index).copied().unwrap_or(even.index))).collect();
-        let free = &mut |address: &mut Address, guard: &mut Option<Value>| {
-            let Some((even, first)) = guard.and_then(|guard| named.get(&guard).copied()) else { return };
+        let tested: HashMap<Value, (&Even, Value)> =
+            evens.iter().map(|even| (named(even.guard), (even, firsts[&even.guard]))).collect();
+        let drop_guard = &mut |address: &mut Address, guard: &mut Option<Value>| {
+            let Some((even, first)) = guard.and_then(|guard| tested.get(&guard).copied()) else { return };
             *guard = None;
-            let index = indices[&even.guard];
+            let index = named(even.index);
             let Some(term) = address.terms.iter().position(|(value, _)| *value == index) else { return };
             let stride = address.terms[term].1;
-            // What grows by a value is one product and sum already.
-            let Growth::By(by) = even.growth else { return };
-            let Some(grows) = stride.checked_mul(by) else { return };
-            address.terms[term].0 = first;
-            if by != 0 {
-                address.terms.push((place, grows));
+            let mut more = Vec::new();
+            for (growth, place) in even.growths.iter().zip(&places) {
+                match growth {
+                    Growth::By(0) => {}
+                    Growth::By(by) => match stride.checked_mul(*by) {
+                        Some(grows) => more.push((*place, grows)),
+                        None => return,
+                    },
+                    // One product and sum already.
+                    Growth::ByValue(_) => return,
+                }
             }
+            address.terms[term].0 = first;
+            address.terms.extend(more);
         };
-        each_access_mut(&mut body, free);
-        body.insts.splice(0..0, head);
-        Loop {
-            counter: Some(Counter { value, ..*counter }),
-            params,
-            init: inner.init.clone(),
-            body,
-            results: inner.results.iter().map(|result| self.renamed(*result)).collect(),
-            ..*inner
-        }
+        each_access_mut(&mut free.body, drop_guard);
+        free
+    }
+
+    fn copy_loop(&mut self, inner: &Loop, names: &mut HashMap<Value, Value>) -> Loop {
+        let counter = inner.counter.map(|counter| Counter { value: self.name(counter.value, names), ..counter });
+        let params = inner.params.iter().map(|param| self.name(*param, names)).collect();
+        let body = self.copy(&inner.body, names);
+        let results = inner.results.iter().map(|result| self.name(*result, names)).collect();
+        Loop { counter, params, init: inner.init.clone(), body, results, ..*inner }
+    }
+
+    /// A new name.
+    fn name(&mut self, old: Value, names: &mut HashMap<Value, Value>) -> Value {
+        let new = self.renamed(old);
+        names.insert(old, new);
+        new
     }
 
     fn copy(&mut self, block: &Block, names: &mut HashMap<Value, Value>) -> Block {
@@ -326,25 +353,16 @@ impl Versions {
             each_use_mut(&mut inst, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
             match &mut inst {
                 Inst::Let(value, op) => {
-                    let new = self.renamed(*value);
-                    self.defs[new.index()] = Some(op.clone());
-                    names.insert(*value, new);
-                    *value = new;
+                    *value = self.name(*value, names);
+                    self.defs[value.index()] = Some(op.clone());
                 }
-                Inst::Atomic { result: Some(result), .. } => {
-                    let new = self.renamed(*result);
-                    names.insert(*result, new);
-                    *result = new;
-                }
+                Inst::Atomic { result: Some(result), .. } => *result = self.name(*result, names),
                 Inst::If { then, otherwise, results, .. } => {
                     **then = self.copy(then, names);
                     **otherwise = self.copy(otherwise, names);
-                    for result in results {
-                        let new = self.renamed(*result);
-                        names.insert(*result, new);
-                        *result = new;
-                    }
+                    results.iter_mut().for_each(|result| *result = self.name(*result, names));
                 }
+                Inst::Loop(inner) => **inner = self.copy_loop(inner, names),
                 _ => {}
             }
             insts.push(inst);
@@ -355,6 +373,44 @@ impl Versions {
     }
 }
 
+/// Puts steps at the head of the loop with this counter.
+fn at_head(inner: &mut Loop, counter: Value, head: &mut Vec<Inst>) {
+    fn within(block: &mut Block, counter: Value, head: &mut Vec<Inst>) {
+        for inst in &mut block.insts {
+            match inst {
+                Inst::If { then, otherwise, .. } => {
+                    within(then, counter, head);
+                    within(otherwise, counter, head);
+                }
+                Inst::Loop(inner) => at_head(inner, counter, head),
+                _ => {}
+            }
+        }
+    }
+    if inner.counter.is_some_and(|own| own.value == counter) {
+        inner.body.insts.splice(0..0, head.drain(..));
+    } else {
+        within(&mut inner.body, counter, head);
+    }
+}
+
+fn mark_rare(inner: &mut Loop) {
+    fn within(block: &mut Block) {
+        for inst in &mut block.insts {
+            match inst {
+                Inst::If { then, otherwise, .. } => {
+                    within(then);
+                    within(otherwise);
+                }
+                Inst::Loop(inner) => mark_rare(inner),
+                _ => {}
+            }
+        }
+    }
+    inner.rare = true;
+    within(&mut inner.body);
+}
+
 fn defined_in(inner: &Loop) -> HashSet<Value> {
     let mut inside: HashSet<Value> = inner.params.iter().copied().collect();
     inside.extend(inner.counter.map(|counter| counter.value));
@@ -362,6 +418,10 @@ fn defined_in(inner: &Loop) -> HashSet<Value> {
         Inst::Let(value, _) => _ = inside.insert(*value),
         Inst::Atomic { result, .. } => inside.extend(result),
         Inst::If { results, .. } => inside.extend(results),
+        Inst::Loop(second) => {
+            inside.extend(second.params.iter().chain(&second.results));
+            inside.extend(second.counter.map(|counter| counter.value));
+        }
         _ => {}
     });
     inside
@@ -377,6 +437,7 @@ fn each_access_mut(block: &mut Block, visit: &mut impl FnMut(&mut Address, &mut 
                 each_access_mut(then, visit);
                 each_access_mut(otherwise, visit);
             }
+            Inst::Loop(inner) => each_access_mut(&mut inner.body, visit),
             _ => {}
         }
     }
@@ -465,5 +526,36 @@ mod tests {
     fn loops_of_any_length() {
         let to = (var("y") & Expr::u32(63)) + Expr::u32(1);
         check(&summing(Expr::u32(2), to, 1, var("x") + var("k")));
+    }
+
+    #[test]
+    fn indices_that_grow_in_two_loops() {
+        let row = (var("y").cast(DataType::I32) + var("j")).cast(DataType::U32) * Expr::u32(10);
+        let around = row + (var("x").cast(DataType::I32) + var("k")).cast(DataType::U32);
+        let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", around);
+        let each = |var: &str, body| Node::For {
+            var: var.into(),
+            from: Expr::i32(-2),
+            to: Expr::i32(3),
+            step: 1,
+            body: vec![body],
+        };
+        let mut program = summing(Expr::u32(0), Expr::u32(1), 1, var("x"));
+        let mut nodes = program.body().to_vec();
+        nodes[3] = each("j", each("k", Node::assign("sum", sum)));
+        program = Program::wrapped(program.buffers().to_vec(), [1, 1, 1], nodes);
+        check(&program);
+    }
+
+    #[test]
+    fn a_way_for_large_arguments_is_not_there_where_they_are_small() {
+        let program = Program::wrapped(
+            vec![BufferDecl::output("out", 0, DataType::F32).with_count(64)],
+            [64, 1, 1],
+            vec![Node::store("out", Expr::local_id(0), (Expr::local_id(0).cast(DataType::F32) * Expr::f32(0.1)).sin())],
+        );
+        let options = Options { expand_math: true, ..Options::default() };
+        let text = lower(&program.validate().expect("valid"), &options).expect("lowers").to_string();
+        assert!(!text.contains("if %") && !text.contains("u64"), "{text}");
     }
 }
