@@ -13,6 +13,9 @@ use crate::element::Element;
 use crate::error::{raised, refused};
 use crate::lent::{Lent, has_buffer};
 
+/// Start, end and step along one axis.
+type AxisRange = (usize, usize, usize);
+
 /// How often a wait looks whether the user has pressed Ctrl-C.
 pub(crate) const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 
@@ -71,7 +74,7 @@ impl Array {
     }
 
     /// The elements from one position to another along each axis, in steps; `None` where they have no size of a number.
-    fn part(&self, py: Python<'_>, ranges: &[(usize, usize, usize)], shape: Vec<usize>) -> PyResult<Option<Array>> {
+    fn part(&self, py: Python<'_>, ranges: &[AxisRange], shape: Vec<usize>) -> PyResult<Option<Array>> {
         let (buffer, own) = (self.value(py), &self.shape[..]);
         let made = py.detach(|| match self.kind.size() {
             1 => part::<u8>(buffer, own, ranges).map(Some),
@@ -85,11 +88,7 @@ impl Array {
     }
 }
 
-fn part<T: vyre::Element>(
-    buffer: Buffer,
-    shape: &[usize],
-    ranges: &[(usize, usize, usize)],
-) -> Result<Buffer, vyre::Error> {
+fn part<T: vyre::Element>(buffer: Buffer, shape: &[usize], ranges: &[AxisRange]) -> Result<Buffer, vyre::Error> {
     let array = buffer.into_array::<T>()?.shaped(shape)?;
     let mut view = array.view();
     for (axis, &(start, end, step)) in ranges.iter().enumerate() {
@@ -274,7 +273,7 @@ impl Array {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, array) = (slf.py(), slf.get());
         let found = py.import("vyre._parts")?.call_method1("resolved", (key, array.shape(py)?))?;
-        let parts: Option<(Vec<(usize, usize, usize)>, Vec<usize>)> = found.extract()?;
+        let parts: Option<(Vec<AxisRange>, Vec<usize>)> = found.extract()?;
         if let Some((ranges, shape)) = parts
             && let Some(part) = array.part(py, &ranges, shape)?
         {

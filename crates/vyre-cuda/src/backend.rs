@@ -322,7 +322,8 @@ impl VyreBackend for CudaBackend {
         let pipeline = launch::pipeline_of(pipeline, device, self.id)?;
         let (mut params, ready) = launch::bind(pipeline, launch.bindings, device, self.id)?;
         device.with(|| {
-            let turn = device.begin(&launch.order, ready)?;
+            let mut turn = device.begin_launch(&launch.order, ready)?;
+            let keeps = turn.keeps(device, !launch.timed && !pipeline.code.interruptible)?;
             let stream = turn.queue.stream;
             let (mut events, mut stop) = (None, None);
             if launch.timed {
@@ -353,10 +354,15 @@ impl VyreBackend for CudaBackend {
             let words =
                 Words { mark: turn.word(), number: ticket.number - 1, stop: stop.unwrap_or(device.stops.never) };
             launch::for_each_part(pipeline, &mut params, launch.grid, words, |part, params| {
-                api.launch(part, params, stream)?;
-                turn.is_marked_by(ticket);
+                if keeps {
+                    turn.keep(ticket, part, params);
+                } else {
+                    api.launch(part, params, stream)?;
+                    turn.is_marked_by(ticket);
+                }
                 Ok::<_, CudaError>(())
             })?;
+            turn.send_if_full()?;
             if let Some([_, end]) = events {
                 api.record(end, stream)?;
             }

@@ -268,6 +268,13 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// The launch writes every element of the buffers that it only writes, so nothing of them has to be cleared before. The caller
+    /// answers for that: an element that is left out holds anything.
+    pub fn overwrites(mut self) -> Call<'a> {
+        self.request.overwrites = true;
+        self
+    }
+
     /// Invocations per axis, instead of those that follow from the arrays; rounded up to whole workgroups of whatever size.
     #[inline]
     pub fn domain(mut self, domain: [u64; 3]) -> Call<'a> {

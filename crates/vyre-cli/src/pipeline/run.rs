@@ -18,7 +18,9 @@ use crate::files::{self, Outbox};
 use crate::launch::Launched;
 use crate::progress::Progress;
 use crate::report::{Failure, Output, count, split, time};
-use crate::run::{CHECKED_FOR, STEPS_PER_SECOND, ULPS, agreed, beside, describe, differing, say, spread_too_long, too_long};
+use crate::run::{
+    CHECKED_FOR, STEPS_PER_SECOND, ULPS, agreed, beside, describe, differing, say, spread_too_long, too_long,
+};
 
 /// So many steps are queued before the first of them is waited for.
 const AHEAD: usize = 8;

@@ -108,6 +108,8 @@ pub(crate) struct Request {
     pub(crate) timeout: Option<Duration>,
     pub(crate) interruptible: bool,
     pub(crate) label: Option<Arc<str>>,
+    /// Every element of what is only written is written.
+    pub(crate) overwrites: bool,
     /// Asked now and then while the call waits for work on the caller's memory; true ends the launch.
     pub(crate) stop: Option<StopWhen>,
 }

@@ -190,7 +190,8 @@ impl Inner {
     /// Refuses a launch on something lost.
     fn check_lost(&self, core: &Core, args: &[Arg<'_>], request: &Request) -> Result<(), Error> {
         for (slot, arg) in core.slots.iter().zip(args) {
-            let overwritten = !slot.access.reads && slot.access.writes == Writes::All && request.size_from.is_none();
+            let writes_all = slot.access.writes == Writes::All || request.overwrites;
+            let overwritten = !slot.access.reads && writes_all && request.size_from.is_none();
             match arg {
                 Arg::Read(storage, range) => storage.check_lost(range)?,
                 Arg::Part(storage, range) if !overwritten => storage.check_lost(range)?,
@@ -406,7 +407,8 @@ impl Inner {
         let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
         for (at, arg) in args.iter_mut().enumerate() {
             // A launch of which less may run than was planned leaves something as it was.
-            let keep = ready.keep[at] || request.size_from.is_some();
+            let overwritten = request.overwrites && !core.slots[at].access.reads;
+            let keep = ready.keep[at] && !overwritten || request.size_from.is_some();
             let (storage, range, write): (&Arc<Storage>, Range<u64>, bool) = match arg {
                 Arg::Read(storage, range) => (storage, range.clone(), false),
                 Arg::Part(storage, range) => (storage, range.clone(), true),
