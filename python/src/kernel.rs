@@ -39,7 +39,7 @@ pub(crate) struct Kernel {
     device: Option<String>,
     grid: Option<[u32; 3]>,
     /// The kernel on the engine of this process.
-    ready: Mutex<Option<(u32, vyre::Kernel)>>,
+    ready: Mutex<Option<(u32, Engine, vyre::Kernel)>>,
 }
 
 /// What is bound to a buffer.
@@ -84,20 +84,20 @@ impl Kernel {
 
     /// The kernel on the engine of this process.
     fn ready(&self, py: Python<'_>) -> PyResult<(Engine, vyre::Kernel)> {
-        let engine = crate::engine(py)?;
-        let process = std::process::id();
+        let process = crate::process::number();
         let mut ready = self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((owner, kernel)) = &*ready
+        if let Some((owner, engine, kernel)) = &*ready
             && *owner == process
         {
-            return Ok((engine, kernel.clone()));
+            return Ok((engine.clone(), kernel.clone()));
         }
+        let engine = crate::engine(py)?;
         let made = engine.kernel_with(&self.program, &self.config).and_then(|kernel| match &self.device {
             Some(device) => kernel.on(device),
             None => Ok(kernel),
         });
         let kernel = made.map_err(|error| raised(py, &error))?;
-        std::mem::forget(ready.replace((process, kernel.clone())));
+        std::mem::forget(ready.replace((process, engine.clone(), kernel.clone())));
         Ok((engine, kernel))
     }
 
@@ -167,7 +167,6 @@ impl Kernel {
 
     /// Refuses elements that are not those of a buffer.
     fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, last: Option<usize>) -> PyResult<()> {
-        let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(element, _)| element);
         match kind {
             Kind::Number(element) if slot.is_struct => Err(refused(
                 py,
@@ -175,8 +174,14 @@ impl Kernel {
                 &format!("Make an array with `dtype=kernel.dtype({:?})`.", slot.name),
             )),
             Kind::Number(element) => {
-                let wanted = Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
-                if element.ty != scalar {
+                let is_same = match slot.ty.as_vector() {
+                    Some((scalar, _)) => element.ty == scalar,
+                    None => element.ty == slot.ty,
+                };
+                if !is_same {
+                    let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(scalar, _)| scalar);
+                    let wanted =
+                        Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
                     return Err(refused(
                         py,
                         format!("buffer `{}` holds {wanted}, but an array of {} was given", slot.name, element.name),
@@ -228,9 +233,9 @@ impl Kernel {
             return Ok(Some(bytes.extract()?));
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            let wanted: usize = self.dtype_of(py, slot)?.getattr("itemsize")?.extract()?;
-            let given = bytes.as_bytes().len();
-            if given != wanted {
+            let (wanted, given) = (self.element_bytes(slot), bytes.as_bytes().len());
+            if wanted != Some(given) {
+                let wanted = wanted.map_or_else(|| "no fixed number of".to_owned(), |wanted| wanted.to_string());
                 let message = format!("`{}` has {wanted} bytes, but {given} were given", slot.name);
                 return Err(refused(py, message, "Pack the value as `kernel.dtype(name)` says."));
             }
@@ -244,6 +249,17 @@ impl Kernel {
         let Some(element) = Element::of(&slot.ty) else { return Ok(None) };
         let number = py.import("numpy")?.getattr(element.name)?.call1((object,))?;
         Ok(Some(number.call_method0("tobytes")?.extract()?))
+    }
+
+    /// Bytes of one of a buffer's elements, where they have a fixed size.
+    fn element_bytes(&self, slot: &Slot) -> Option<usize> {
+        match &slot.ty {
+            DataType::Handle(id) => match self.program.types().get(id.0 as usize)? {
+                TypeDef::Struct { size, .. } => Some(*size as usize),
+                TypeDef::Array { .. } => None,
+            },
+            other => Some(other.bits()? as usize / 8),
+        }
     }
 
     /// NumPy's type of a buffer's elements.
