@@ -259,6 +259,9 @@ impl Scan<'_> {
                 Before::Offsets => text.push_str("let carry = offsets[group];\n"),
                 Before::LookBack => self.look_back(&mut text),
             }
+            // Read again, the number costs less than the registers that would keep what follows from it all the while.
+            let group = if before == Before::LookBack { "ticket[0]" } else { "group" };
+            let _ = write!(text, "let group_again = {group};\n{}", self.position(form, "group_again", "_again"));
             self.store(&mut text, fused, form);
             if !self.end.is_empty() {
                 let end = self.end.replace("TOTAL", &format!("({})", self.fold.combined("carry", "chunk_value")));
@@ -285,9 +288,19 @@ impl Scan<'_> {
     /// Where a workgroup is: row, chunk, first element along the row.
     fn begin(&self, fused: &Fused, form: &Form) -> String {
         format!(
-            "let l = local_index;\nlet lane = l % {SUBGROUP};\nlet n = sizes[0];\n{}if group < sizes[2] {{\nlet row = group / sizes[1];\n\
-             let chunk = group % sizes[1];\nlet start = chunk * {};\n",
+            "let l = local_index;\nlet lane = l % {SUBGROUP};\nlet n = sizes[0];\n{}if group < sizes[2] {{\n\
+             let chunk = group % sizes[1];\n{}{}",
             fused.uniform_lines(),
+            self.position(form, "group", ""),
+            form.places()
+        )
+    }
+
+    /// Where the first element of an invocation is, and how many are behind it in its row.
+    fn position(&self, form: &Form, group: &str, suffix: &str) -> String {
+        format!(
+            "let start{suffix} = {group} % sizes[1] * {} + l;\nlet place{suffix} = {group} / sizes[1] * n + start{suffix};\n\
+             let left{suffix} = n - min(n, start{suffix});\n",
             form.cut.chunk()
         )
     }
@@ -301,22 +314,22 @@ impl Scan<'_> {
         let neutral = self.fold.neutral();
         for t in 0..tiles {
             for k in 0..ITEMS {
+                let ahead = t * form.cut.tile() + k * lanes;
+                let (lines, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
                 let _ = writeln!(
                     text,
-                    "let a{t}_{k} = start + {} + l;\nlet at{t}_{k} = row * n + a{t}_{k};",
-                    t * form.cut.tile() + k * lanes
+                    "let at{t}_{k} = place + {ahead};\n{lines}let e{t}_{k} = select({ahead} < left, {}, {neutral});",
+                    values[0]
                 );
-                let (lines, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
-                let _ = writeln!(text, "{lines}let e{t}_{k} = select(a{t}_{k} < n, {}, {neutral});", values[0]);
             }
         }
         for t in 0..tiles {
             for k in 0..ITEMS {
-                let _ = writeln!(text, "tile[{}] = e{t}_{k};", form.place(&format!("l + {}", k * lanes)));
+                let _ = writeln!(text, "tile[{}] = e{t}_{k};", form.across(k));
             }
             text.push_str("barrier;\n");
             for k in 0..ITEMS {
-                let own = format!("tile[{}]", form.place(&format!("l * {ITEMS} + {k}")));
+                let own = format!("tile[{}]", form.along(k));
                 let value = if k == 0 { own } else { self.fold.combined(&format!("s{t}_{}", k - 1), &own) };
                 let _ = writeln!(text, "let s{t}_{k} = {value};");
             }
@@ -429,17 +442,19 @@ impl Scan<'_> {
                     (false, 0) => format!("before{t}"),
                     (false, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{}", k - 1)),
                 };
-                let _ = writeln!(text, "tile[{}] = {value};", form.place(&format!("l * {ITEMS} + {k}")));
+                let _ = writeln!(text, "tile[{}] = {value};", form.along(k));
             }
             text.push_str("barrier;\n");
             for k in 0..ITEMS {
                 let (_, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
-                let mut each = self.each.replace("PREFIX", &format!("p{t}_{k}")).replace("AT", &format!("at{t}_{k}"));
+                let ahead = t * form.cut.tile() + k * lanes;
+                let at = format!("place_again + {ahead}");
+                let mut each = self.each.replace("PREFIX", &format!("p{t}_{k}")).replace("AT", &at);
                 for (at, value) in values.iter().enumerate() {
                     each = each.replace(&format!("VALUE{at}"), value);
                 }
-                let place = form.place(&format!("l + {}", k * lanes));
-                let _ = writeln!(text, "if a{t}_{k} < n {{\nlet p{t}_{k} = tile[{place}];\n{each}\n}}");
+                let place = form.across(k);
+                let _ = writeln!(text, "if {ahead} < left_again {{\nlet p{t}_{k} = tile[{place}];\n{each}\n}}");
             }
             if t + 1 < tiles {
                 text.push_str("barrier;\n");
@@ -449,11 +464,22 @@ impl Scan<'_> {
 }
 
 impl Form {
-    /// One element of padding in 32 keeps the lanes on different banks.
-    fn place(&self, index: &str) -> String {
+    /// Where the elements of a tile are in workgroup memory: one of padding in 32 keeps the lanes on different banks.
+    fn places(&self) -> &'static str {
         match self.padded {
-            true => format!("({index}) + ({index}) / 32"),
-            false => index.to_owned(),
+            true => "let across = l + l / 32;\nlet along = l * 8 + l / 4;\n",
+            false => "let across = l;\nlet along = l * 8;\n",
         }
+    }
+
+    /// The element that is so many rows of lanes behind that of the lane.
+    fn across(&self, k: usize) -> String {
+        let ahead = k * self.cut.lanes;
+        format!("across + {}", if self.padded { ahead + ahead / 32 } else { ahead })
+    }
+
+    /// An element of the lane's run.
+    fn along(&self, k: usize) -> String {
+        format!("along + {k}")
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p vyre-ops --bench board` prints a table and writes `ops-board.json` beside the build; `-- --docs` also renews the table in
 //! `docs/benchmarks/ops.md`. `-- --on cuda --large` measures a GPU at the sizes of its board (without peers: those are in `peers.py`, which
-//! is run in the same call); `-- sum sort` takes only these works.
+//! is run in the same call), and `--medium` at some of them; `-- sum sort` takes only these works.
 
 mod peers;
 
@@ -131,7 +131,12 @@ fn main() {
     let engine = engine(on);
     let with_peers = on == "cpu";
     // Elements, keys, sides of tables and of matrices.
-    let [n, keys, side, matrix] = if large { [1 << 28, 1 << 26, 8192, 4096] } else { [1 << 24, 1 << 22, 2048, 512] };
+    let medium = args.iter().any(|arg| arg == "--medium");
+    let [n, keys, side, matrix] = match (large, medium) {
+        (true, _) => [1 << 28, 1 << 26, 8192, 4096],
+        (_, true) => [1 << 26, 1 << 26, 8192, 4096],
+        _ => [1 << 24, 1 << 22, 2048, 512],
+    };
 
     let (x, y, k) = (units(n), units(n), words(keys));
     let (a, b) = (engine.array(&x).expect("a"), engine.array(&y).expect("b"));
