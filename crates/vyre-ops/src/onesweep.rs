@@ -35,7 +35,7 @@ impl Cut {
     /// Large tiles write long runs; keys and values of a tile have to fit into workgroup memory.
     pub(crate) fn of(bytes: usize) -> Cut {
         match bytes {
-            0..=4 => Cut { lanes: 512, items: 16 },
+            0..=4 => Cut { lanes: 256, items: 24 },
             5..=8 => Cut { lanes: 512, items: 10 },
             _ => Cut { lanes: 256, items: 10 },
         }
@@ -195,8 +195,10 @@ impl Sweep<'_> {
             for bit in 0..BITS {
                 let _ = writeln!(
                     text,
-                    "let bit{k}_{bit} = (d{k} >> {bit}) & 1;\nlet votes{k}_{bit} = subgroup.ballot(bit{k}_{bit} != 0);\n\
-                     same{k} = same{k} & (votes{k}_{bit}.x ^ (bit{k}_{bit} - 1));"
+                    "let bit{k}_{bit} = (d{k} & {}) != 0;\nlet votes{k}_{bit} = subgroup.ballot(bit{k}_{bit});\n\
+                     same{k} = same{k} & (votes{k}_{bit}.x ^ select(bit{k}_{bit}, 0, {}));",
+                    1 << bit,
+                    u32::MAX
                 );
             }
             // The first lane of each digit counts for all; a barrier orders what is counted of one key after the other. Digit and rank
