@@ -34,52 +34,63 @@ fn run(device: &mut Device, tuner: &mut OnlineTuner) -> f64 {
     total
 }
 
-/// What the mode adds to the time of always using the best, for each of 100 devices.
-fn added(surface: Surface) -> Vec<f64> {
-    let mut added = Vec::new();
-    for seed in 0..100 {
-        let mut device = Device::new(surface, seed, 1);
-        let mut tuner = OnlineTuner::new(&places(), seed);
-        let total = run(&mut device, &mut tuner);
-        added.push(total / (DISPATCHES as f64 * device.best()) - 1.0);
+/// What learning did on some devices.
+struct Added {
+    /// What it adds to the time of always using the best, the least first.
+    to_best: Vec<f64>,
+    /// The most that it adds to the time of always using the author's own launch.
+    to_own: f64,
+    most_samples: u64,
+}
+
+impl Added {
+    fn mean(&self) -> f64 {
+        self.to_best.iter().sum::<f64>() / self.to_best.len() as f64
+    }
+
+    /// So many of a hundred devices are below.
+    fn percentile(&self, percent: usize) -> f64 {
+        self.to_best[(self.to_best.len() * percent / 100).min(self.to_best.len() - 1)]
+    }
+}
+
+/// Learns on devices of one kind for each of the seeds.
+fn added(kind: &str, seeds: std::ops::Range<u64>, make: impl Fn(u64) -> (Vec<Vec<u32>>, Device)) -> Added {
+    let (mut to_best, mut to_own, mut most_samples) = (Vec::new(), f64::MIN, 0);
+    for seed in seeds {
+        let (places, mut device) = make(seed);
+        let mut tuner = OnlineTuner::new(&places, seed);
+        let total = run(&mut device, &mut tuner) / DISPATCHES as f64;
+        to_best.push(total / device.best() - 1.0);
+        to_own = to_own.max(total / device.costs[0] - 1.0);
+        most_samples = most_samples.max(tuner.samples());
         let outcome = tuner.outcome().expect("1,000 dispatches are enough to decide");
         assert!(
             device.costs[outcome.chosen] < 1.02 * device.costs[0],
-            "seed {seed}: decided for a candidate that is slower than the default"
+            "{kind}, seed {seed}: decided for a candidate that is slower than the default"
         );
         assert!(outcome.interval[0] <= outcome.difference && outcome.difference <= outcome.interval[1]);
     }
-    added.sort_by(f64::total_cmp);
-    let mean = added.iter().sum::<f64>() / added.len() as f64;
-    let below = added.iter().filter(|added| **added <= 0.01).count();
+    to_best.sort_by(f64::total_cmp);
+    let added = Added { to_best, to_own, most_samples };
     println!(
-        "{surface:?}: adds {:.2}% on average, {:.2}% at the median, {:.2}% at worst; under 1% on {below} of 100 devices",
-        100.0 * mean,
-        100.0 * added[50],
-        100.0 * added[99]
+        "{kind}: adds {:.2}% on average, {:.2}% at the median, {:.2}% at the 99th of 100, {:.2}% at worst; \
+         against the author's own launch {:+.2}% at worst; at most {most_samples} timings",
+        100.0 * added.mean(),
+        100.0 * added.percentile(50),
+        100.0 * added.percentile(99),
+        100.0 * added.percentile(100),
+        100.0 * added.to_own,
     );
     added
 }
 
-#[test]
-fn exploration_adds_about_a_percent() {
-    let added = added(Surface::Shaped);
-    let mean = added.iter().sum::<f64>() / added.len() as f64;
-    assert!(mean <= 0.011, "{mean} on average");
-    assert!(added[98] <= 0.04, "{} on the worst but one", added[98]);
+fn shaped(seed: u64) -> (Vec<Vec<u32>>, Device) {
+    (places(), Device::new(Surface::Shaped, seed, 1))
 }
 
-#[test]
-fn where_neighbours_tell_nothing_exploration_stays_bounded() {
-    // Forty-eight unrelated times have to be tried one by one, which alone costs more than three percent.
-    let added = added(Surface::Rugged);
-    let mean = added.iter().sum::<f64>() / added.len() as f64;
-    assert!(mean <= 0.05, "{mean} on average");
-    assert!(added[94] <= 0.1, "{} on the 95th device", added[94]);
-}
-
-/// A launch in two dimensions: 16 candidates of which any may be the author's own.
-fn picture(seed: u64) -> (Vec<Vec<u32>>, Vec<f64>) {
+/// Launches in two dimensions: 16 candidates of which any may be the author's own.
+fn picture(seed: u64) -> (Vec<Vec<u32>>, Device) {
     let mut random = random::Random(seed ^ 0x5555);
     let mut places: Vec<Vec<u32>> = (3..7).flat_map(|x| (0..4).map(move |y| vec![x, y, 0])).collect();
     let own = (random.unit() * 16.0) as usize;
@@ -90,26 +101,71 @@ fn picture(seed: u64) -> (Vec<Vec<u32>>, Vec<f64>) {
         let far = |axis: usize| steep[axis] * (f64::from(place[axis]) - best[axis]).powi(2);
         50_000.0 * (far(0) + far(1) + 0.03 * random.normal()).exp().min(8.0)
     };
-    let costs = places.iter().map(cost).collect();
-    (places, costs)
+    let mut device = Device::new(Surface::Shaped, seed, 3);
+    device.costs = places.iter().map(cost).collect();
+    (places, device)
+}
+
+/// Launches in two dimensions as GPUs have them: too few invocations, too many, or too short rows cost much, and between is a plain.
+fn cliffs(seed: u64) -> (Vec<Vec<u32>>, Device) {
+    let mut random = random::Random(seed ^ 0x7777);
+    let all = (5..=10).flat_map(|total| (0..=total).map(move |y| vec![total - y, y, 0]));
+    let mut places: Vec<Vec<u32>> = all.filter(|place| place[0] + 2 >= place[1]).collect();
+    let own = (random.unit() * places.len() as f64) as usize;
+    places.swap(0, own);
+    let mut between = |low: f64, high: f64| low + (high - low) * random.unit();
+    let (few, many, row, tall) = (between(5.0, 7.0), between(7.0, 10.0), between(2.0, 5.0), between(0.0, 3.0));
+    let steep = [between(0.1, 0.5), between(0.02, 0.22), between(0.1, 0.6), between(0.02, 0.1)];
+    let cost = |place: &Vec<u32>| {
+        let (x, y) = (f64::from(place[0]), f64::from(place[1]));
+        let far = [(few - x - y).max(0.0), (x + y - many).max(0.0), (row - x).max(0.0), (y - tall).abs()];
+        let log: f64 = far.iter().zip(steep).map(|(far, steep)| far * steep).sum();
+        50_000.0 * (log + 0.02 * random.normal()).exp()
+    };
+    let mut device = Device::new(Surface::Shaped, seed, 4);
+    device.costs = places.iter().map(cost).collect();
+    (places, device)
+}
+
+/// Forty-eight times that say nothing about each other: to try them all costs more than three percent by itself.
+fn rugged(seed: u64) -> (Vec<Vec<u32>>, Device) {
+    (places(), Device::new(Surface::Rugged, seed, 2))
+}
+
+#[test]
+fn learning_adds_less_than_a_percent() {
+    for (kind, make) in [("shaped", shaped as fn(u64) -> _), ("picture", picture), ("cliffs", cliffs)] {
+        let added = added(kind, 0..100, make);
+        assert!(added.mean() <= 0.01, "{kind}: {} on average", added.mean());
+        assert!(added.percentile(94) <= 0.03, "{kind}: {} on the 95th of 100", added.percentile(94));
+        assert!(added.to_own <= 0.03, "{kind}: {} against the author's own launch", added.to_own);
+    }
+}
+
+#[test]
+fn where_neighbours_tell_nothing_exploration_stays_bounded() {
+    let added = added("rugged", 0..60, rugged);
+    assert!(added.percentile(50) <= 0.04 && added.mean() <= 0.06, "{}", added.mean());
+    assert!(added.to_own <= 0.03, "{} against the author's own launch", added.to_own);
 }
 
 #[test]
 fn sixteen_candidates_are_settled_within_sixty_dispatches() {
-    let mut sum = 0.0;
-    for seed in 0..300 {
-        let (places, costs) = picture(seed);
-        let mut device = Device::new(Surface::Shaped, seed, 3);
-        device.costs[..16].copy_from_slice(&costs);
-        let mut tuner = OnlineTuner::new(&places, seed);
-        sum += run(&mut device, &mut tuner) / (DISPATCHES as f64 * costs.iter().copied().fold(f64::INFINITY, f64::min))
-            - 1.0;
-        assert!(tuner.samples() <= 60, "seed {seed}: {} dispatches", tuner.samples());
-        let chosen = tuner.outcome().unwrap().chosen;
-        assert!(costs[chosen] <= 1.02 * costs[0], "seed {seed}: slower than the author's own");
+    let added = added("sixteen", 100..300, picture);
+    assert!(added.most_samples <= 60, "{} dispatches", added.most_samples);
+}
+
+#[test]
+#[ignore = "a thousand fresh seeds; run it, optimised, when the learning changes"]
+fn fresh_seeds_say_the_same() {
+    let fresh = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 >> 10;
+    println!("from seed {fresh}");
+    let kinds = [("shaped", shaped as fn(u64) -> _), ("picture", picture), ("cliffs", cliffs), ("rugged", rugged)];
+    for (kind, make) in kinds {
+        let added = added(kind, fresh..fresh + 1_000, make);
+        assert!(added.to_own <= 0.035, "{kind}: {} against the author's own launch", added.to_own);
+        assert!(kind == "rugged" || added.mean() <= 0.01, "{kind}: {} on average", added.mean());
     }
-    println!("16 candidates: adds {:.2}% on average", sum / 3.0);
-    assert!(sum / 300.0 <= 0.0125, "{}", sum / 300.0);
 }
 
 #[test]

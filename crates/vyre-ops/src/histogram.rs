@@ -26,11 +26,11 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     }
     let fused = Fused::new(&[term])?;
     let engine = fused.engine().clone();
-    let mut counts = room(&engine, &DataType::U32, bins);
     let elements = fused.elements();
     if elements > u32::MAX as usize || bins > MOST {
         return Err(misfit(format!("{bins} counts of {elements} elements are more than u32 can count")));
     }
+    let mut counts = room(&engine, &DataType::U32, bins);
     if elements == 0 || bins == 0 {
         return Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] });
     }

@@ -419,7 +419,7 @@ impl Campaign {
                 samples[sample.number] = (candidate, sample.time);
             }
         }
-        stats::without_drift(&samples, self.racers.len()).0
+        stats::without_drift(&samples, self.racers.len())
     }
 
     /// How much slower `other` is than `best`, from the rounds from `since` on that both ran in.

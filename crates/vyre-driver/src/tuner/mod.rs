@@ -13,6 +13,7 @@ mod online;
 mod space;
 mod stats;
 mod stored;
+mod surface;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,7 +10,7 @@ pub enum Mode {
     On,
     /// Never stall a caller: real dispatches carry the exploration until a decision is certified.
     NaturalGradient,
-    /// Measure nothing; use stored decisions, else the default.
+    /// Measure nothing and use nothing that was measured: every kernel runs with its own launch.
     OffUseDefault,
 }
 

@@ -1,5 +1,6 @@
 use super::natural::identity_fisher_q16_into;
-use super::{NaturalGradientPolicy, Outcome, Q16_ONE, Timing, TuningMeasurement, Verdict, stats};
+use super::surface::{Expected, NOISE, Surface, Timed};
+use super::{NaturalGradientPolicy, Outcome, Q16_ONE, Timing, TuningMeasurement, Verdict};
 
 /// What to do with the next dispatch of a program whose launch is being learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +16,26 @@ pub enum Turn {
 
 /// Learns the fastest launch from real dispatches, without ever stalling one.
 ///
-/// It has no clock, no threads and runs nothing; candidate 0 is the default. The first dispatches run on the default. Then every
-/// candidate is tried once, from the fastest known one outwards, but for those that lie beyond one that is hopelessly slow. What was
-/// suspiciously slow is tried again, because it may have been a stall. After that dispatches are drawn from the weights that a
-/// [`NaturalGradientPolicy`] gives to those that may still be the fastest, until one is, or the time is over: for up to 16 candidates
-/// that is at most 60 dispatches.
+/// It has no clock, no threads and runs nothing; candidate 0 is the default. The first dispatches run on the default. Then those
+/// candidates are tried that are worth it: what is expected of them, from the times of their neighbours, times the dispatches to
+/// come, has to pay for the try. A stop is not made before each direction from the fastest was tried twice, nor a try when what
+/// tries have cost is more than a share of a thousand dispatches. Then dispatches are drawn from the weights that a
+/// [`NaturalGradientPolicy`] gives to those that may still be the fastest, until one is, or the time is over: for up to 16
+/// candidates that is at most 60 dispatches.
 #[derive(Clone, Debug)]
 pub struct OnlineTuner {
     places: Vec<Vec<u32>>,
-    /// Candidate and log time of every dispatch, in order.
-    samples: Vec<(usize, f64)>,
-    counts: Vec<usize>,
+    surface: Surface,
+    /// Log times of every candidate without the drift of the device.
+    times: Vec<Vec<f64>>,
+    samples: usize,
+    /// How much slower the device is now than at first, as a logarithm.
+    drift: f64,
+    expected: Vec<Expected>,
+    /// The fastest when the search ended.
+    searched: Option<usize>,
+    /// What tries have cost, in dispatches of the fastest.
+    spent: f64,
     hint: Option<usize>,
     /// How often each was drawn last, of [`Q16_ONE`].
     weights: Vec<u32>,
@@ -37,36 +47,35 @@ pub struct OnlineTuner {
     decided: Option<(usize, Verdict)>,
 }
 
+/// What is learnt has to pay for itself within so many dispatches.
+const HORIZON: f64 = 1_000.0;
+/// Tries cost no more than so many dispatches of the fastest, ...
+const MOST_SPENT: f64 = 28.0;
+/// ... and until they have cost so many, whoever may be the fastest at all is worth a try.
+const LEAST_SPENT: f64 = 3.0;
+/// A try has to promise so many dispatches.
+const LEAST_GAIN: f64 = 1.0;
+/// A try costs at least so much in the comparison of tries, because it is also compiled.
+const TRY: f64 = 0.6;
+/// No try that is expected to cost so many dispatches is made only to be sure of a direction.
+const DEAR: f64 = 4.0;
 /// After so many dispatches, and so many for each candidate, what is known has to be enough.
 const PATIENCE: usize = 26;
 const PATIENCE_EACH: usize = 2;
-/// Beyond a candidate that takes so many times as long as the fastest (as a logarithm), nothing is tried.
-const HOPELESS: f64 = 0.8;
-/// So many candidates are all tried; of more, those that are so many steps away from the fastest.
-const FEW: usize = 16;
-const REACH: u32 = 2;
-/// Neighbours whose differences are this share of those of others say nothing about each other.
-const RUGGED: f64 = 0.6;
-/// Of what was timed once, what is so much slower than its neighbours say (as a logarithm) may have been a stall.
-const SUSPICIOUS: f64 = 0.3;
-/// Two timings of one candidate that differ by more than this can't both be typical.
-const STALL: f64 = 0.08;
-/// A candidate that was timed once may be off by so much, because the device drifts.
-const DRIFT: f64 = 0.1;
-/// Normal quantile of the intervals that candidates are told apart by.
+/// Timings of one candidate that are slower than its fastest by more than this are stalls.
+const STALL: f64 = 0.12;
+/// A single timing tells the drift of the device to this share.
+const WANDER: f64 = 0.012;
+/// A single timing compared with others is off by this, and intervals are so many times as wide.
+const SPREAD: f64 = 0.025;
 const Z: f64 = 2.2;
-/// A launch other than the default has to be faster by this.
+/// A launch other than the default has to be faster by this, and those whose difference is known better are told apart.
 const MARGIN: f64 = 0.01;
+const TOLD_APART: f64 = 0.02;
+/// A difference of this much is believed whatever the doubt.
+const CLEAR: f64 = 0.1;
 /// Candidates that are slower than the fastest by this share of its time are drawn e times less often.
 const TEMPERATURE: f64 = 0.02;
-/// However steady a device seems, timings are off by so much.
-const LEAST_NOISE: f64 = 0.004;
-
-/// What is known so far: typical log times, and the deviation of a single timing.
-struct Known {
-    means: Vec<f64>,
-    noise: f64,
-}
 
 impl OnlineTuner {
     /// A tuner over candidates at these places of a space, as [`Candidates::places`](super::Candidates) gives them. Equal
@@ -74,10 +83,16 @@ impl OnlineTuner {
     pub fn new(places: &[Vec<u32>], seed: u64) -> Self {
         let places = if places.is_empty() { vec![Vec::new()] } else { places.to_vec() };
         let n = places.len();
+        let surface = Surface::new(&places);
         OnlineTuner {
             places,
-            samples: Vec::new(),
-            counts: vec![0; n],
+            expected: surface.expect(&[]),
+            surface,
+            times: vec![Vec::new(); n],
+            samples: 0,
+            drift: 0.0,
+            searched: None,
+            spent: 0.0,
             hint: None,
             weights: vec![Q16_ONE / n as u32; n],
             preconditioner: Vec::new(),
@@ -102,23 +117,24 @@ impl OnlineTuner {
             return Turn::Use(candidate);
         }
         // One timing may be a stall of the device, and all others are compared with these.
-        if !self.is_settled(0) && self.counts[0] < 5 {
+        if self.times[0].len() < 5 && self.typical(0).is_none_or(|own| own.count < 2) {
             return Turn::Run(0);
         }
-        let known = self.known();
-        let incumbent = self.fastest(&known);
+        let fastest = self.fastest();
         if !self.is_over() {
-            let next = self.untried(&known, incumbent).or_else(|| self.suspicious(&known, incumbent));
-            if let Some(next) = next {
+            if let Some(next) = self.search(fastest) {
                 return Turn::Run(next);
             }
+            if self.times[fastest].len() < 4 && self.typical(fastest).is_none_or(|known| known.count < 2) {
+                return Turn::Run(fastest);
+            }
+            let open = self.contenders(fastest);
+            if open.len() > 1 {
+                self.weigh(&open);
+                return Turn::Run(self.draw(fastest));
+            }
         }
-        let open = self.contenders(&known, incumbent);
-        if open.len() > 1 && !self.is_over() {
-            self.weigh(&known, &open);
-            return Turn::Run(self.draw(incumbent));
-        }
-        let chosen = self.choose(&known, incumbent);
+        let chosen = self.choose(fastest);
         if !self.checked[chosen] {
             return Turn::Check(chosen);
         }
@@ -128,8 +144,29 @@ impl OnlineTuner {
 
     /// The candidate took so long.
     pub fn observe(&mut self, candidate: usize, ns: u64) {
-        self.samples.push((candidate, (ns.max(1) as f64).ln()));
-        self.counts[candidate] += 1;
+        let time = (ns.max(1) as f64).ln();
+        let before = self.fastest();
+        let Expected { time: expected, doubt, .. } = self.expected[candidate];
+        if self.samples > 0 && doubt < CLEAR {
+            let off = (time - expected - self.drift).clamp(-CLEAR, CLEAR);
+            let wander = WANDER * WANDER;
+            self.drift += off * wander / (wander + doubt * doubt + NOISE * NOISE);
+        }
+        let time = time - self.drift;
+        if self.samples > 0 && candidate != before {
+            self.spent += ((time - self.expected[before].time).min(3.0).exp() - 1.0).max(0.0);
+        }
+        self.samples += 1;
+        self.times[candidate].push(time);
+        if self.searched.is_some() {
+            // Nobody asks any more what is expected of those that were not tried.
+            if let Some(known) = self.typical(candidate) {
+                let doubt = NOISE / (known.count as f64).sqrt();
+                self.expected[candidate] = Expected { time: known.time, doubt, ..self.expected[candidate] };
+            }
+        } else {
+            self.expect();
+        }
     }
 
     /// The candidate's results agree with the default's, or the reason why not.
@@ -149,7 +186,7 @@ impl OnlineTuner {
 
     /// Timed dispatches so far.
     pub fn samples(&self) -> u64 {
-        self.samples.len() as u64
+        self.samples as u64
     }
 
     /// The weights that the latest dispatches were drawn by.
@@ -161,25 +198,24 @@ impl OnlineTuner {
     /// The decision and its evidence, when there is enough.
     pub fn outcome(&self) -> Option<Outcome> {
         let (chosen, verdict) = self.decided?;
-        let known = self.known();
         let relative = |log: f64| log.exp() - 1.0;
+        let gap = |a: usize, b: usize| self.expected[a].time - self.expected[b].time;
         let interval = |candidate: usize| {
-            let (gap, doubt) = (known.means[candidate] - known.means[0], self.doubt(&known, candidate, 0));
+            let (gap, doubt) = (gap(candidate, 0), self.doubt(candidate, 0));
             [relative(gap - doubt), relative(gap + doubt)]
         };
-        let ns = |candidate: usize| known.means[candidate].exp().round() as u64;
-        let timed = |candidate: &usize| self.counts[*candidate] > 0;
-        let others = (0..self.places.len()).filter(|other| *other != chosen && self.rejected[*other].is_none());
-        let runner_up = others
-            .filter(timed)
-            .min_by(|&a, &b| known.means[a].total_cmp(&known.means[b]))
-            .map(|other| (other, relative(known.means[other] - known.means[chosen])));
+        let ns = |candidate: usize| self.expected[candidate].time.exp().round() as u64;
+        let timed = |candidate: &usize| !self.times[*candidate].is_empty();
+        let runner_up = self.able().filter(|other| *other != chosen && timed(other));
+        let runner_up = runner_up
+            .min_by(|&a, &b| self.expected[a].time.total_cmp(&self.expected[b].time))
+            .map(|other| (other, relative(gap(other, chosen))));
         Some(Outcome {
             chosen,
             verdict,
-            samples: self.samples.len(),
-            pairs: self.counts[chosen],
-            difference: relative(known.means[chosen] - known.means[0]),
+            samples: self.samples,
+            pairs: self.times[chosen].len(),
+            difference: relative(gap(chosen, 0)),
             interval: if chosen == 0 { [0.0; 2] } else { interval(chosen) },
             chosen_ns: ns(chosen),
             default_ns: ns(0),
@@ -188,7 +224,7 @@ impl OnlineTuner {
                 .filter(timed)
                 .map(|candidate| {
                     let interval = (candidate > 0).then(|| interval(candidate));
-                    Timing { candidate, ns: ns(candidate), samples: self.counts[candidate], interval }
+                    Timing { candidate, ns: ns(candidate), samples: self.times[candidate].len(), interval }
                 })
                 .collect(),
             rejected: self
@@ -200,135 +236,138 @@ impl OnlineTuner {
         })
     }
 
-    fn known(&self) -> Known {
-        let (means, noise) = stats::without_drift(&self.samples, self.places.len());
-        Known { means, noise: noise.max(LEAST_NOISE) }
+    /// What was timed of a candidate, without the stalls: nothing makes a dispatch fast by chance.
+    fn typical(&self, candidate: usize) -> Option<Timed> {
+        let times = &self.times[candidate];
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let typical = times.iter().filter(|time| **time < least + STALL);
+        let (sum, count) = typical.fold((0.0, 0), |(sum, count), time| (sum + time, count + 1));
+        (count > 0).then(|| Timed { candidate, time: sum / count as f64, count })
     }
 
-    /// Two timings of a candidate agree, so that it is known without doubt.
-    fn is_settled(&self, candidate: usize) -> bool {
-        let own = self.samples.iter().filter(|(which, _)| *which == candidate);
-        let mut times: Vec<f64> = own.map(|(_, time)| *time).collect();
-        times.sort_by(f64::total_cmp);
-        times.len() >= 2 && times[1] - times[0] < STALL
+    fn expect(&mut self) {
+        let timed: Vec<Timed> = (0..self.times.len()).filter_map(|candidate| self.typical(candidate)).collect();
+        self.expected = self.surface.expect(&timed);
     }
 
     fn is_over(&self) -> bool {
-        self.samples.len() >= PATIENCE + PATIENCE_EACH * self.places.len()
+        self.samples >= PATIENCE + PATIENCE_EACH * self.places.len()
     }
 
-    fn fastest(&self, known: &Known) -> usize {
-        let able = (0..self.places.len()).filter(|&candidate| self.rejected[candidate].is_none());
-        able.min_by(|&a, &b| known.means[a].total_cmp(&known.means[b])).unwrap_or(0)
+    /// Those that may be used.
+    fn able(&self) -> impl Iterator<Item = usize> {
+        (0..self.places.len()).filter(|&candidate| self.rejected[candidate].is_none())
     }
 
-    /// The next candidate to try for the first time: the hint, then whoever is nearest to the fastest, unless one that is hopelessly slow
-    /// lies between them.
-    fn untried(&mut self, known: &Known, incumbent: usize) -> Option<usize> {
-        let open =
-            |tuner: &OnlineTuner, candidate: usize| tuner.counts[candidate] == 0 && tuner.rejected[candidate].is_none();
-        if let Some(hint) = self.hint.take().filter(|&hint| open(self, hint)) {
-            return Some(hint);
+    fn fastest(&self) -> usize {
+        let timed = self.able().filter(|&candidate| !self.times[candidate].is_empty());
+        timed.min_by(|&a, &b| self.expected[a].time.total_cmp(&self.expected[b].time)).unwrap_or(0)
+    }
+
+    /// The next candidate that is worth a try, until none is.
+    fn search(&mut self, fastest: usize) -> Option<usize> {
+        if self.searched == Some(fastest) {
+            return None;
         }
-        let slow: Vec<usize> = (0..self.places.len())
-            .filter(|&other| known.means[other].is_finite() && known.means[other] > known.means[incumbent] + HOPELESS)
-            .collect();
-        let is_beyond = |candidate: usize| {
-            let between = |other: &usize| {
-                let axes = self.places[*other].iter().zip(&self.places[incumbent]).zip(&self.places[candidate]);
-                let mut axes = axes.map(|((at, from), to)| (*from.min(to)..=*from.max(to)).contains(at));
-                axes.all(|between| between)
-            };
-            slow.iter().any(between)
-        };
-        // Of many, only those around the fastest are worth a try: who finds a faster one there looks around that.
-        let reach = if self.places.len() > FEW && !self.is_rugged(known) { REACH } else { u32::MAX };
-        (0..self.places.len())
-            .filter(|&candidate| open(self, candidate) && !is_beyond(candidate))
-            .map(|candidate| (self.distance(incumbent, candidate), candidate))
-            .filter(|(distance, _)| *distance <= reach)
-            .min()
-            .map(|(_, candidate)| candidate)
+        if self.searched.take().is_some() {
+            // Another one has become the fastest, so that its surroundings matter.
+            self.expect();
+        }
+        let hint = self.hint.take().filter(|&hint| self.times[hint].is_empty() && self.rejected[hint].is_none());
+        let next = hint.or_else(|| self.worth_a_try(fastest)).or_else(|| self.unsure_direction(fastest));
+        let next = next.filter(|_| self.spent < MOST_SPENT);
+        if next.is_none() {
+            self.searched = Some(fastest);
+        }
+        next
     }
 
-    /// Neighbours differ about as much as those that are far apart, so that where one is says nothing.
-    fn is_rugged(&self, known: &Known) -> bool {
-        const ENOUGH: usize = 6;
-        let tried: Vec<usize> = (0..self.places.len()).filter(|&candidate| self.counts[candidate] > 0).collect();
-        let (mut near, mut far) = (Vec::new(), Vec::new());
-        for (at, &a) in tried.iter().enumerate() {
-            for &b in &tried[at + 1..] {
-                let apart = (known.means[a] - known.means[b]).abs();
-                if self.distance(a, b) == 1 { near.push(apart) } else { far.push(apart) }
+    /// What a try promises and what it costs, in dispatches of the fastest.
+    fn promise(&self, candidate: usize, fastest: usize) -> (f64, f64) {
+        let Expected { time, doubt, .. } = self.expected[candidate];
+        let now = self.expected[fastest].time;
+        let left = HORIZON - (self.samples as f64).min(0.9 * HORIZON);
+        let gain = left * doubt * expected_gain((now - time) / doubt);
+        let cost = ((time - now + 0.5 * doubt * doubt).min(2.5).exp() - 1.0).max(0.0);
+        (gain, cost)
+    }
+
+    fn worth_a_try(&self, fastest: usize) -> Option<usize> {
+        let open = self.able().filter(|&candidate| candidate != fastest && self.expected[candidate].open);
+        let worth = open.filter_map(|candidate| {
+            let (gain, cost) = self.promise(candidate, fastest);
+            let is_cheap = self.spent + cost < LEAST_SPENT;
+            (gain > LEAST_GAIN + cost || is_cheap).then_some((gain / (cost + TRY), candidate))
+        });
+        best_of(worth)
+    }
+
+    /// A candidate in a direction from the fastest in which fewer than two dispatches were seen, so that a single stall may hide what is
+    /// there.
+    fn unsure_direction(&self, fastest: usize) -> Option<usize> {
+        let own = &self.places[fastest];
+        let mut worth = Vec::new();
+        for axis in 0..own.len() {
+            for further in [false, true] {
+                let is_there = |candidate: &usize| {
+                    let place = &self.places[*candidate];
+                    let beside = |other: usize| other == axis || place[other].abs_diff(own[other]) <= 1;
+                    let ahead = if further { place[axis] > own[axis] } else { place[axis] < own[axis] };
+                    ahead && (0..own.len()).all(beside)
+                };
+                let seen: usize = self.able().filter(is_there).map(|candidate| self.times[candidate].len()).sum();
+                if seen >= 2 {
+                    continue;
+                }
+                for candidate in self.able().filter(is_there) {
+                    let (gain, cost) = self.promise(candidate, fastest);
+                    if self.times[candidate].len() < 2 && cost < DEAR {
+                        worth.push(((gain + 1.0) / (cost + TRY), candidate));
+                    }
+                }
             }
         }
-        near.len().min(far.len()) >= ENOUGH && {
-            let near = stats::median(&mut near);
-            near > RUGGED * stats::median(&mut far) && near > DRIFT
-        }
-    }
-
-    fn distance(&self, a: usize, b: usize) -> u32 {
-        self.places[a].iter().zip(&self.places[b]).map(|(a, b)| a.abs_diff(*b)).sum()
-    }
-
-    /// A candidate that was timed once and is so slow that it may have been a stall: compared with its neighbours, or while
-    /// no neighbour is known to be slow itself.
-    fn suspicious(&self, known: &Known, incumbent: usize) -> Option<usize> {
-        let timed = |candidate: usize| known.means[candidate].is_finite();
-        (0..self.places.len()).find(|&candidate| {
-            if self.counts[candidate] != 1 || self.rejected[candidate].is_some() {
-                return false;
-            }
-            let near = (0..self.places.len()).filter(|&other| other != candidate && timed(other));
-            let least = near.clone().map(|other| self.distance(candidate, other)).min().unwrap_or(0);
-            let near = near.filter(|&other| self.distance(candidate, other) == least);
-            let mut times: Vec<f64> = near.map(|other| known.means[other]).collect();
-            let expected = stats::median(&mut times).max(known.means[incumbent]);
-            known.means[candidate] > expected + SUSPICIOUS
-        })
+        best_of(worth.into_iter())
     }
 
     /// How far the difference of two may be from what it seems.
-    fn doubt(&self, known: &Known, a: usize, b: usize) -> f64 {
+    fn doubt(&self, a: usize, b: usize) -> f64 {
         if a == b {
             return 0.0;
         }
-        let variance = |candidate: usize| 1.0 / self.counts[candidate].max(1) as f64;
-        let drift = if self.counts[a].min(self.counts[b]) < 3 { DRIFT / 2.0 } else { 0.0 };
-        Z * known.noise * (variance(a) + variance(b)).sqrt() + drift
+        let variance = |candidate: usize| 1.0 / self.times[candidate].len().max(1) as f64;
+        Z * SPREAD * (variance(a) + variance(b)).sqrt()
     }
 
     /// Those that may be the fastest, and the default while it may be as good.
-    fn contenders(&self, known: &Known, incumbent: usize) -> Vec<usize> {
+    fn contenders(&self, fastest: usize) -> Vec<usize> {
         let is_open = |candidate: usize| {
-            if candidate == incumbent {
+            if candidate == fastest {
                 return true;
             }
-            let gap = known.means[candidate] - known.means[incumbent];
-            let doubt = self.doubt(known, candidate, incumbent);
+            let gap = self.expected[candidate].time - self.expected[fastest].time;
+            let doubt = self.doubt(candidate, fastest);
             // The default is preferred within the margin; others only matter if they may be faster, and not if they are alike.
             let line = if candidate == 0 { MARGIN } else { 0.0 };
-            gap < line + doubt && (gap > line - doubt || candidate != 0) && doubt > MARGIN / 2.0
+            gap < line + doubt && (gap > line - doubt || candidate != 0) && doubt > TOLD_APART
         };
-        let timed = (0..self.places.len()).filter(|&candidate| self.counts[candidate] > 0);
-        timed.filter(|&candidate| self.rejected[candidate].is_none() && is_open(candidate)).collect()
+        let timed = self.able().filter(|&candidate| !self.times[candidate].is_empty());
+        timed.filter(|&candidate| !self.expected[candidate].open && is_open(candidate)).collect()
     }
 
     /// The fastest, unless it can't be told from the default.
-    fn choose(&self, known: &Known, incumbent: usize) -> usize {
-        let gap = known.means[0] - known.means[incumbent];
-        let doubt = self.doubt(known, incumbent, 0).min(DRIFT);
-        if gap < MARGIN || gap < doubt { 0 } else { incumbent }
+    fn choose(&self, fastest: usize) -> usize {
+        let gap = self.expected[0].time - self.expected[fastest].time;
+        if gap < MARGIN || gap < self.doubt(fastest, 0).min(CLEAR) { 0 } else { fastest }
     }
 
     /// Weighs the candidates that are open by their times.
-    fn weigh(&mut self, known: &Known, open: &[usize]) {
-        let measurement = |&candidate: &usize| TuningMeasurement {
-            workgroup_size: [candidate as u32 + 1, 1, 1],
+    fn weigh(&mut self, open: &[usize]) {
+        let measurement = |&candidate: &usize| {
             // What is known less well is given the benefit of the doubt.
-            elapsed_ns: (known.means[candidate] - 0.5 * known.noise / (self.counts[candidate] as f64).sqrt()).exp()
-                as u64,
+            let benefit = SPREAD / (self.times[candidate].len() as f64).sqrt();
+            let elapsed_ns = (self.expected[candidate].time - benefit).exp() as u64;
+            TuningMeasurement { workgroup_size: [candidate as u32 + 1, 1, 1], elapsed_ns }
         };
         let measurements: Vec<TuningMeasurement> = open.iter().map(measurement).collect();
         let best = measurements.iter().map(|measurement| measurement.elapsed_ns).min().unwrap_or(1);
@@ -359,4 +398,17 @@ impl OnlineTuner {
         }
         otherwise
     }
+}
+
+/// The one with the highest score, the first of equals.
+fn best_of(scored: impl Iterator<Item = (f64, usize)>) -> Option<usize> {
+    scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, candidate)| candidate)
+}
+
+/// By how much a standard normal value is expected to be below `z`, where only what is below counts.
+fn expected_gain(z: f64) -> f64 {
+    let density = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
+    // The normal distribution, to three digits.
+    let share = 1.0 / (1.0 + (-1.5976 * z - 0.070_566 * z.powi(3)).exp());
+    (density + z * share).max(0.0)
 }

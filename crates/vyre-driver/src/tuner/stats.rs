@@ -29,8 +29,8 @@ pub(crate) fn low_mean(values: &mut [f64]) -> f64 {
 
 /// Typical log time of each of `count` candidates without the drift of the device, from the samples of all in the order in which they
 /// were taken; infinite where there is none. What a sample is off its candidate's typical time is noise, but what neighbouring samples of
-/// whatever candidates are off together is drift. The second is how far samples are off besides, as a robust deviation.
-pub(crate) fn without_drift(samples: &[(usize, f64)], count: usize) -> (Vec<f64>, f64) {
+/// whatever candidates are off together is drift.
+pub(crate) fn without_drift(samples: &[(usize, f64)], count: usize) -> Vec<f64> {
     /// Samples on each side that tell the drift at a moment.
     const NEIGHBOURS: usize = 8;
     let mut drift = vec![0.0; samples.len()];
@@ -54,8 +54,7 @@ pub(crate) fn without_drift(samples: &[(usize, f64)], count: usize) -> (Vec<f64>
             *drift = median(&mut rests[near].to_vec());
         }
     }
-    let mut off: Vec<f64> = rests.iter().zip(&drift).map(|(rest, drift)| (rest - drift).abs()).collect();
-    (means, 1.4826 * median(&mut off))
+    means
 }
 
 /// The middle value; 0 for none.
