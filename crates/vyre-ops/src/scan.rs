@@ -445,7 +445,7 @@ impl Scan<'_> {
 
     /// Gives each position its prefix.
     fn store(&self, text: &mut String, fused: &Fused, form: &Form) {
-        let Cut { lanes, tiles } = form.cut;
+        let tiles = form.cut.tiles;
         let fold = &self.fold;
         for t in 0..tiles {
             let _ = writeln!(text, "let b{t}_0 = {};", fold.combined("carry", &format!("q{t}")));
