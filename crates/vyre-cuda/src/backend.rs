@@ -10,7 +10,7 @@ use vyre_driver::backend::{
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::{self, Approximations, Kernel, Options, Passes};
+use vyre_foundation::kernel::{self, Kernel, Options};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::api::{Api, Attribute, CudaError};
@@ -123,16 +123,12 @@ impl CudaBackend {
     fn lower(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Kernel, BackendError> {
         let kernel = kernel::lower(
             program,
-            &Options {
+            &ptx::lowering(Options {
                 specialization: options.specialization.clone(),
                 workgroup_size: options.workgroup_size,
-                passes: Passes::all(),
-                expand_math: true,
-                approximations: Approximations::Instructions,
-                rounds_together: ptx::ROUNDS_TOGETHER,
                 interruptible: options.interruptible,
                 ..Options::default()
-            },
+            }),
         )?;
         self.capabilities.check(&kernel)?;
         Ok(kernel)

@@ -32,7 +32,7 @@ pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
 pub use self::noise::Noise;
 pub(crate) use self::noise::{met_nonfinite, ulp};
-pub use self::options::{Approximations, Narrow, Options, Passes};
+pub use self::options::{Approximations, Narrow, Options, Passes, Unrolling};
 pub use self::verify::verify;
 use crate::ir::{AtomicOp, BarrierScope, Builtin, Literal, Math, MatrixKind, Name, SubgroupOp};
 pub use crate::ir::{Element, Scalar};
@@ -329,6 +329,8 @@ pub struct Loop {
     pub finite: bool,
     /// So many rounds may pass before an emitter looks whether the launch has to end; nothing where it need not look.
     pub look: Option<u32>,
+    /// Seldom comes to run, so it is not made longer to be faster.
+    pub rare: bool,
 }
 
 /// The counter of a loop: `from`, `from + step`, … while less than `to`; never wraps.
