@@ -8,9 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use vyre::Buffer;
 
+use crate::cuda::Foreign;
 use crate::element::Element;
 use crate::error::{raised, refused};
-use crate::lent::Lent;
+use crate::lent::{Lent, has_buffer};
+
+/// Start, end and step along one axis.
+type AxisRange = (usize, usize, usize);
 
 /// How often a wait looks whether the user has pressed Ctrl-C.
 pub(crate) const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
@@ -68,6 +72,29 @@ impl Array {
     pub(crate) fn elements(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// The elements from one position to another along each axis, in steps; `None` where they have no size of a number.
+    fn part(&self, py: Python<'_>, ranges: &[AxisRange], shape: Vec<usize>) -> PyResult<Option<Array>> {
+        let (buffer, own) = (self.value(py), &self.shape[..]);
+        let made = py.detach(|| match self.kind.size() {
+            1 => part::<u8>(buffer, own, ranges).map(Some),
+            2 => part::<u16>(buffer, own, ranges).map(Some),
+            4 => part::<u32>(buffer, own, ranges).map(Some),
+            8 => part::<u64>(buffer, own, ranges).map(Some),
+            _ => Ok(None),
+        });
+        let made = made.map_err(|error| raised(py, &error))?;
+        Ok(made.map(|buffer| Array::new(buffer, self.kind.share(py), shape)))
+    }
+}
+
+fn part<T: vyre::Element>(buffer: Buffer, shape: &[usize], ranges: &[AxisRange]) -> Result<Buffer, vyre::Error> {
+    let array = buffer.into_array::<T>()?.shaped(shape)?;
+    let mut view = array.view();
+    for (axis, &(start, end, step)) in ranges.iter().enumerate() {
+        view = view.slice_axis(axis, start..end, step)?;
+    }
+    Ok(view.to_array()?.into_buffer())
 }
 
 /// An array of zeros, which take no memory until they are used.
@@ -80,9 +107,18 @@ pub(crate) fn zeros(py: Python<'_>, shape: Vec<usize>, dtype: &Bound<'_, PyAny>)
     Ok(Array::new(crate::engine(py)?.buffer(bytes as u64), kind, shape))
 }
 
-/// An array with the contents of a NumPy array, or of anything with the buffer protocol or DLPack. They are copied before this returns.
+/// An array with the contents of a NumPy array, or of anything with the buffer protocol or DLPack. They are copied before this returns;
+/// those of a CUDA tensor on the device, before whatever comes next on the producer's stream.
 #[pyfunction]
 pub(crate) fn from_host(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Array> {
+    if !has_buffer(object)
+        && let Some(foreign) = Foreign::of("the array", object, false)?
+    {
+        let engine = crate::engine(py)?;
+        let wrapped = foreign.wrap(py, &engine).map_err(|error| raised(py, &error))?;
+        let buffer = py.detach(|| wrapped.into_copy()).map_err(|error| raised(py, &error))?;
+        return Ok(Array::new(buffer, Kind::Number(foreign.element.clone()), foreign.shape.clone()));
+    }
     let lent = Lent::new("the array", object, false)?;
     let kind = match &lent.element {
         Some(element) => Kind::Number(element.clone()),
@@ -232,9 +268,25 @@ impl Array {
         py.detach(|| self.lock().write(unsafe { slice.read() })).map_err(|error| raised(py, &error))
     }
 
-    /// A part of the contents, as NumPy gives it.
-    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.numpy(py)?.get_item(key)
+    /// A part, made where the elements are; a single element as a number. Keys that are more than indices and slices that go forwards are
+    /// looked up by NumPy.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, array) = (slf.py(), slf.get());
+        let found = py.import("vyre._parts")?.call_method1("resolved", (key, array.shape(py)?))?;
+        let parts: Option<(Vec<AxisRange>, Vec<usize>)> = found.extract()?;
+        if let Some((ranges, shape)) = parts
+            && let Some(part) = array.part(py, &ranges, shape)?
+        {
+            return match part.shape.is_empty() {
+                true => part.numpy(py)?.get_item(PyTuple::empty(py)),
+                false => Ok(Bound::new(py, part)?.into_any()),
+            };
+        }
+        let found = array.numpy(py)?.get_item(key)?;
+        match found.getattr("ndim")?.extract::<usize>()? {
+            0 => Ok(found),
+            _ => Ok(Bound::new(py, from_host(py, &found)?)?.into_any()),
+        }
     }
 
     /// Writes a part, as NumPy does.

@@ -32,6 +32,12 @@ fn type_named(name: &str) -> PyResult<DataType> {
     Element::named(name).map(|element| element.ty).ok_or_else(|| unknown(name))
 }
 
+impl Term {
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl Term {
     /// The value of an array as it is now.

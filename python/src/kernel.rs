@@ -12,10 +12,11 @@ use vyre::specialization::SpecValue;
 use vyre::{Buffer, DataType, DispatchConfig, Engine, Go, ImportOptions, Program};
 
 use crate::array::{Array, Kind, kind_of};
+use crate::cuda::{Foreign, Wrapped};
 use crate::element::Element;
 use crate::error::{raised, refused};
 use crate::launch::{Launch, limit};
-use crate::lent::{Lent, Slice};
+use crate::lent::{Lent, Slice, has_buffer};
 
 /// One buffer of a kernel, in binding order.
 struct Slot {
@@ -38,7 +39,7 @@ pub(crate) struct Kernel {
     device: Option<String>,
     grid: Option<[u32; 3]>,
     /// The kernel on the engine of this process.
-    ready: Mutex<Option<(u32, vyre::Kernel)>>,
+    ready: Mutex<Option<(u32, Engine, vyre::Kernel)>>,
 }
 
 /// What is bound to a buffer.
@@ -49,6 +50,8 @@ enum Given {
     Written(Py<Array>),
     /// Memory of the host for the time of the call.
     Lent(Lent, bool),
+    /// Memory of another library on a CUDA device, and whether it is written.
+    Foreign(Foreign, bool),
     /// The bytes of a number or a struct.
     Bytes(Vec<u8>),
     /// A result that the call makes; its size is known when all others are.
@@ -81,20 +84,20 @@ impl Kernel {
 
     /// The kernel on the engine of this process.
     fn ready(&self, py: Python<'_>) -> PyResult<(Engine, vyre::Kernel)> {
-        let engine = crate::engine(py)?;
-        let process = std::process::id();
+        let process = crate::process::number();
         let mut ready = self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((owner, kernel)) = &*ready
+        if let Some((owner, engine, kernel)) = &*ready
             && *owner == process
         {
-            return Ok((engine, kernel.clone()));
+            return Ok((engine.clone(), kernel.clone()));
         }
+        let engine = crate::engine(py)?;
         let made = engine.kernel_with(&self.program, &self.config).and_then(|kernel| match &self.device {
             Some(device) => kernel.on(device),
             None => Ok(kernel),
         });
         let kernel = made.map_err(|error| raised(py, &error))?;
-        std::mem::forget(ready.replace((process, kernel.clone())));
+        std::mem::forget(ready.replace((process, engine.clone(), kernel.clone())));
         Ok((engine, kernel))
     }
 
@@ -140,6 +143,12 @@ impl Kernel {
         if !writes && object.hasattr("__vyre_array__")? {
             return self.given(slot, &object.call_method0("__vyre_array__")?, owned);
         }
+        if !has_buffer(object)
+            && let Some(foreign) = Foreign::of(&slot.name, object, writes)?
+        {
+            self.check(py, slot, &Kind::Number(foreign.element.clone()), foreign.shape.last().copied())?;
+            return Ok(Given::Foreign(foreign, writes));
+        }
         if owned && writes {
             return Err(refused(
                 py,
@@ -158,7 +167,6 @@ impl Kernel {
 
     /// Refuses elements that are not those of a buffer.
     fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, last: Option<usize>) -> PyResult<()> {
-        let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(element, _)| element);
         match kind {
             Kind::Number(element) if slot.is_struct => Err(refused(
                 py,
@@ -166,8 +174,14 @@ impl Kernel {
                 &format!("Make an array with `dtype=kernel.dtype({:?})`.", slot.name),
             )),
             Kind::Number(element) => {
-                let wanted = Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
-                if element.ty != scalar {
+                let is_same = match slot.ty.as_vector() {
+                    Some((scalar, _)) => element.ty == scalar,
+                    None => element.ty == slot.ty,
+                };
+                if !is_same {
+                    let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(scalar, _)| scalar);
+                    let wanted =
+                        Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
                     return Err(refused(
                         py,
                         format!("buffer `{}` holds {wanted}, but an array of {} was given", slot.name, element.name),
@@ -219,9 +233,9 @@ impl Kernel {
             return Ok(Some(bytes.extract()?));
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            let wanted: usize = self.dtype_of(py, slot)?.getattr("itemsize")?.extract()?;
-            let given = bytes.as_bytes().len();
-            if given != wanted {
+            let (wanted, given) = (self.element_bytes(slot), bytes.as_bytes().len());
+            if wanted != Some(given) {
+                let wanted = wanted.map_or_else(|| "no fixed number of".to_owned(), |wanted| wanted.to_string());
                 let message = format!("`{}` has {wanted} bytes, but {given} were given", slot.name);
                 return Err(refused(py, message, "Pack the value as `kernel.dtype(name)` says."));
             }
@@ -235,6 +249,17 @@ impl Kernel {
         let Some(element) = Element::of(&slot.ty) else { return Ok(None) };
         let number = py.import("numpy")?.getattr(element.name)?.call1((object,))?;
         Ok(Some(number.call_method0("tobytes")?.extract()?))
+    }
+
+    /// Bytes of one of a buffer's elements, where they have a fixed size.
+    fn element_bytes(&self, slot: &Slot) -> Option<usize> {
+        match &slot.ty {
+            DataType::Handle(id) => match self.program.types().get(id.0 as usize)? {
+                TypeDef::Struct { size, .. } => Some(*size as usize),
+                TypeDef::Array { .. } => None,
+            },
+            other => Some(other.bits()? as usize / 8),
+        }
     }
 
     /// NumPy's type of a buffer's elements.
@@ -305,6 +330,7 @@ impl Kernel {
                 Given::Value(buffer) => buffer.bytes(),
                 Given::Written(array) => array.get().lock().bytes(),
                 Given::Lent(lent, _) => lent.bytes() as u64,
+                Given::Foreign(foreign, _) => foreign.bytes() as u64,
                 Given::Bytes(bytes) => bytes.len() as u64,
                 Given::Open => continue,
             };
@@ -362,78 +388,124 @@ impl Kernel {
         let (engine, kernel) = this.ready(py)?;
         let made = this.open_results(py, &engine, &mut given)?;
         check_overlaps(py, &this.slots, &given)?;
-        // From here on without the interpreter's lock: what is lent, and handles of arrays.
-        enum Part<'a> {
-            Value(&'a Buffer),
-            Written(&'a Array),
-            Read(Slice),
-            Write(Slice),
-            Bytes(&'a [u8]),
+        let mut foreign: Vec<Wrapped> = Vec::new();
+        // Where a tensor of another library is bound, the work is done where it lies.
+        let mut device: Option<&str> = None;
+        for given in &given {
+            if let Given::Foreign(memory, _) = given {
+                foreign.push(memory.wrap(py, &engine).map_err(|error| raised(py, &error))?);
+                device = device.or(Some(&memory.device)).filter(|_| this.device.is_none());
+            }
         }
-        let mut parts: Vec<(&str, Part<'_>)> = Vec::new();
-        for (slot, given) in this.slots.iter().zip(&given) {
-            let part = match given {
-                Given::Value(buffer) => Part::Value(buffer),
-                Given::Written(array) => Part::Written(array.get()),
-                Given::Lent(lent, true) => Part::Write(lent.slice()),
-                Given::Lent(lent, false) => Part::Read(lent.slice()),
-                Given::Bytes(bytes) => Part::Bytes(bytes),
-                Given::Open => continue,
-            };
-            parts.push((&slot.name, part));
-        }
-        let grid = this.grid;
-        // A call on memory of the host waits for its work, and Ctrl-C ends that.
-        let interrupted: Arc<Mutex<Option<PyErr>>> = Arc::default();
-        let seen = interrupted.clone();
-        let launched = py.detach(move || {
-            // Everybody takes the arrays of a launch in the same order, so that no two wait for each other.
-            let mut written: Vec<&Array> = parts
-                .iter()
-                .filter_map(|(_, part)| if let Part::Written(array) = part { Some(*array) } else { None })
-                .collect();
-            written.sort_by_key(|array| std::ptr::from_ref(*array).addr());
-            let mut guards: Vec<(&Array, _)> = written.into_iter().map(|array| (array, array.lock())).collect();
-            let mut call = kernel.call().cancellable();
-            if parts.iter().any(|(_, part)| matches!(part, Part::Read(_) | Part::Write(_))) {
-                call = call.stop_when(move || {
-                    let raised = Python::attach(|py| py.check_signals().err());
-                    let is_raised = raised.is_some();
-                    *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = raised;
-                    is_raised
-                });
-            }
-            if let Some(grid) = grid {
-                call = call.grid(grid);
-            }
-            let mut locked: Vec<(&Array, Option<&mut Buffer>)> =
-                guards.iter_mut().map(|(array, guard)| (*array, Some(&mut **guard))).collect();
-            for (name, part) in &parts {
-                call = match part {
-                    Part::Value(buffer) => call.bind(name, *buffer),
-                    Part::Written(array) => {
-                        let found = locked.iter_mut().find(|(known, _)| std::ptr::eq(*known, *array));
-                        match found.and_then(|(_, buffer)| buffer.take()) {
-                            Some(buffer) => call.bind(name, buffer),
-                            None => call,
-                        }
-                    }
-                    #[allow(unsafe_code)]
-                    // SAFETY: a launch with memory of the caller returns when the work is over, and `given` lives longer.
-                    Part::Read(slice) => call.bytes(name, unsafe { slice.read() }),
-                    #[allow(unsafe_code)]
-                    // SAFETY: as above; no two of them overlap.
-                    Part::Write(slice) => call.bytes_mut(name, unsafe { slice.write() }),
-                    Part::Bytes(bytes) => call.value_bytes(name, bytes),
-                };
-            }
-            call.launch()
+        let parts: Vec<(&str, Part<'_>)> = this
+            .slots
+            .iter()
+            .zip(&given)
+            .filter_map(|(slot, given)| Some((slot.name.as_str(), Part::of(given)?)))
+            .collect();
+        let interrupted: Interrupted = Arc::default();
+        let (grid, seen) = (this.grid, interrupted.clone());
+        let launched = py.detach(|| {
+            let launched = launch(&kernel, grid, device, &parts, &mut foreign, seen);
+            // Whatever became of it, what comes next on their streams comes after it.
+            let given_back = foreign.into_iter().map(Wrapped::give_back).fold(Ok(()), Result::and);
+            launched.and_then(|launch| given_back.map(|()| launch))
         });
         if let Some(raised) = interrupted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
             return Err(raised);
         }
         Ok((launched.map_err(|error| raised(py, &error))?, made))
     }
+}
+
+/// What Ctrl-C raised while a call waited.
+type Interrupted = Arc<Mutex<Option<PyErr>>>;
+
+/// What is bound, without the interpreter's lock: what is lent, and handles of arrays.
+enum Part<'a> {
+    Value(&'a Buffer),
+    Written(&'a Array),
+    Read(Slice),
+    Write(Slice),
+    /// The next one of another library, and whether it is written.
+    Foreign(bool),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Part<'a> {
+    fn of(given: &'a Given) -> Option<Part<'a>> {
+        Some(match given {
+            Given::Value(buffer) => Part::Value(buffer),
+            Given::Written(array) => Part::Written(array.get()),
+            Given::Lent(lent, true) => Part::Write(lent.slice()),
+            Given::Lent(lent, false) => Part::Read(lent.slice()),
+            Given::Foreign(_, writes) => Part::Foreign(*writes),
+            Given::Bytes(bytes) => Part::Bytes(bytes),
+            Given::Open => return None,
+        })
+    }
+}
+
+/// Binds and launches. What the parts were made of lives until the call is over.
+fn launch(
+    kernel: &vyre::Kernel,
+    grid: Option<[u32; 3]>,
+    device: Option<&str>,
+    parts: &[(&str, Part<'_>)],
+    foreign: &mut [Wrapped],
+    interrupted: Interrupted,
+) -> Result<vyre::Launch, vyre::Error> {
+    // Everybody takes the arrays of a launch in the same order, so that no two wait for each other.
+    let mut written: Vec<&Array> = parts
+        .iter()
+        .filter_map(|(_, part)| if let Part::Written(array) = part { Some(*array) } else { None })
+        .collect();
+    written.sort_by_key(|array| std::ptr::from_ref(*array).addr());
+    let mut guards: Vec<(&Array, _)> = written.into_iter().map(|array| (array, array.lock())).collect();
+    let mut locked: Vec<(&Array, Option<&mut Buffer>)> =
+        guards.iter_mut().map(|(array, guard)| (*array, Some(&mut **guard))).collect();
+    let mut foreign = foreign.iter_mut();
+    let mut call = kernel.call().cancellable();
+    // A call on memory of the host waits for its work, and Ctrl-C ends that.
+    if parts.iter().any(|(_, part)| matches!(part, Part::Read(_) | Part::Write(_))) {
+        call = call.stop_when(move || {
+            let raised = Python::attach(|py| py.check_signals().err());
+            let is_raised = raised.is_some();
+            *interrupted.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = raised;
+            is_raised
+        });
+    }
+    if let Some(grid) = grid {
+        call = call.grid(grid);
+    }
+    if let Some(device) = device {
+        call = call.on(device);
+    }
+    for (name, part) in parts {
+        call = match part {
+            Part::Value(buffer) => call.bind(name, *buffer),
+            Part::Written(array) => {
+                let found = locked.iter_mut().find(|(known, _)| std::ptr::eq(*known, *array));
+                match found.and_then(|(_, buffer)| buffer.take()) {
+                    Some(buffer) => call.bind(name, buffer),
+                    None => call,
+                }
+            }
+            #[allow(unsafe_code)]
+            // SAFETY: a launch with memory of the caller returns when the work is over, and what lends it lives longer.
+            Part::Read(slice) => call.bytes(name, unsafe { slice.read() }),
+            #[allow(unsafe_code)]
+            // SAFETY: as above; no two of them overlap.
+            Part::Write(slice) => call.bytes_mut(name, unsafe { slice.write() }),
+            Part::Foreign(writes) => match (foreign.next(), writes) {
+                (Some(memory), true) => call.bind(name, &mut memory.buffer),
+                (Some(memory), false) => call.bind(name, &memory.buffer),
+                (None, _) => call,
+            },
+            Part::Bytes(bytes) => call.value_bytes(name, bytes),
+        };
+    }
+    call.launch()
 }
 
 /// Refuses memory that is written and bound a second time.
@@ -444,6 +516,9 @@ fn check_overlaps(py: Python<'_>, slots: &[Slot], given: &[Given]) -> PyResult<(
                 (Given::Written(a), Given::Written(b)) => a.is(b),
                 (Given::Lent(a, a_written), Given::Lent(b, b_written)) => {
                     (*a_written || *b_written) && a.slice().overlaps(b.slice())
+                }
+                (Given::Foreign(a, a_written), Given::Foreign(b, b_written)) => {
+                    (*a_written || *b_written) && a.overlaps(b)
                 }
                 _ => false,
             };
@@ -668,6 +743,10 @@ impl Kernel {
                 #[allow(unsafe_code)]
                 // SAFETY: `given` lives until this returns.
                 Given::Lent(lent, _) => unsafe { lent.slice().read() }.to_vec(),
+                Given::Foreign(memory, _) => {
+                    let wrapped = memory.wrap(py, &crate::engine(py)?).map_err(|error| raised(py, &error))?;
+                    read(&py.detach(|| wrapped.into_copy()).map_err(|error| raised(py, &error))?)?
+                }
                 Given::Bytes(bytes) => bytes.clone(),
                 Given::Open => Vec::new(),
             });

@@ -20,7 +20,14 @@ impl Lent {
     /// first, unless they are to be written.
     pub(crate) fn new(name: &str, object: &Bound<'_, PyAny>, write: bool) -> PyResult<Lent> {
         let py = object.py();
-        let object = as_buffer(object, name, write)?;
+        let mut object = as_buffer(object, name, write)?;
+        let has_no_axes =
+            object.getattr_opt("ndim")?.is_some_and(|axes| axes.extract().is_ok_and(|axes: u32| axes == 0));
+        if has_no_axes {
+            // The same memory with an axis, without which the protocol's wrapper can't be made.
+            let array = py.import("numpy")?.call_method1("asarray", (&object,))?;
+            object = array.call_method1("reshape", (1,))?;
+        }
         let mut buffer = PyUntypedBuffer::get(&object).map_err(|problem| {
             let message = format!("the memory of `{name}` can't be used: {}", problem.value(py));
             refused(py, message, "Convert it first, for example with `x.astype(numpy.float32)`.")
@@ -54,7 +61,7 @@ impl Lent {
                 "Convert it first, for example with `x.astype(numpy.float32)`.",
             ));
         }
-        let shape = buffer.shape().to_vec();
+        let shape = if has_no_axes { Vec::new() } else { buffer.shape().to_vec() };
         Ok(Lent { buffer, element, shape })
     }
 
@@ -108,11 +115,16 @@ impl Slice {
     }
 }
 
+/// Whether an object has the buffer protocol.
+pub(crate) fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive.
+    unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
+}
+
 /// An object with the buffer protocol for one that may have another way to its memory.
 fn as_buffer<'py>(object: &Bound<'py, PyAny>, name: &str, write: bool) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
-    // SAFETY: the object is alive.
-    if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
+    if has_buffer(object) {
         return Ok(object.clone());
     }
     let numpy = py.import("numpy")?;
@@ -122,8 +134,8 @@ fn as_buffer<'py>(object: &Bound<'py, PyAny>, name: &str, write: bool) -> PyResu
         if device.0 != CPU {
             return Err(refused(
                 py,
-                format!("`{name}` lives on a device, and memory of other libraries there can't be bound yet"),
-                "Bring it to the host first, or make it an array of vyre: `vyre.array(x.cpu())`.",
+                format!("`{name}` lives on a device of kind {}, which is neither the host nor CUDA", device.0),
+                "Bring it to the host first: `x.cpu()`.",
             ));
         }
         return numpy.call_method1("from_dlpack", (object,));

@@ -4,12 +4,15 @@
 //! memory that is lent for a call, and the interpreter's lock, which is never held while work is compiled or waited for.
 
 mod array;
+mod cuda;
 mod element;
 mod error;
 mod expression;
 mod kernel;
 mod launch;
 mod lent;
+mod ops;
+mod process;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,7 +31,7 @@ static ENGINE: Mutex<Option<(u32, Engine)>> = Mutex::new(None);
 /// The engine of this process; a forked child gets one of its own.
 fn engine(py: Python<'_>) -> PyResult<Engine> {
     let mut held = ENGINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let process = std::process::id();
+    let process = process::number();
     if let Some((owner, engine)) = &*held
         && *owner == process
     {
@@ -123,6 +126,7 @@ fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(metrics, module)?)?;
     module.add_function(wrap_pyfunction!(export_pack, module)?)?;
     module.add_function(wrap_pyfunction!(import_pack, module)?)?;
+    module.add_function(wrap_pyfunction!(ops::op, module)?)?;
     module.add_function(wrap_pyfunction!(array::zeros, module)?)?;
     module.add_function(wrap_pyfunction!(array::from_host, module)?)?;
     Ok(())

@@ -19,11 +19,25 @@ class OnADevice:
 
     shape = (4,)
 
+    def __init__(self, kind):
+        self.kind = kind
+
     def __dlpack__(self, **options):
-        raise AssertionError("its memory must not be asked for")
+        if self.kind != 2:
+            raise AssertionError("its memory must not be asked for")
+        return "no capsule"
 
     def __dlpack_device__(self):
-        return (2, 0)
+        return (self.kind, 0)
+
+
+class OnCuda:
+    """An array that says of its memory what can't be."""
+
+    shape, ndim = (4,), 1
+
+    def __init__(self, **said):
+        self.__cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3, "stream": 1, **said}
 
 
 @pytest.mark.parametrize(
@@ -51,8 +65,23 @@ def test_elements_of_another_type(squares, values):
 
 def test_memory_that_is_elsewhere_or_gone(squares):
     out = np.zeros(4, np.float32)
-    with pytest.raises(vyre.errors.InvalidUse, match="lives on a device"):
-        squares(OnADevice(), out)
+    for kind, said in [(10, "of kind 10, which is neither"), (2, "it gives no capsule")]:
+        with pytest.raises(vyre.errors.InvalidUse, match=said):
+            squares(OnADevice(kind), out)
+    for said, told in [
+        ({"typestr": "<c8"}, "no elements of type <c8"),
+        ({"typestr": ">f4"}, "no elements of type >f4"),
+        ({"data": (4100, False)}, "within a block of 16 bytes"),
+        ({"strides": (8,)}, "do not lie one behind another"),
+        ({"shape": (1 << 40, 1 << 40)}, "more bytes than can be counted"),
+    ]:
+        with pytest.raises(vyre.errors.InvalidUse, match=told):
+            squares(OnCuda(**said), out)
+    with pytest.raises(vyre.errors.InvalidUse, match="read-only"):
+        squares(out, OnCuda(data=(4096, True)))
+    # There is no such memory, or no such device at all.
+    with pytest.raises(vyre.VyreError):
+        squares(OnCuda(), out)
     view = memoryview(bytearray(16)).cast("f")
     squares(view, out)
     assert out.tolist() == [1] * 4

@@ -68,11 +68,6 @@ class Expression:
     def __len__(self) -> int:
         return len(self.eval())
 
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ValueError("the truth of an array with several elements is not clear; compute it with NumPy: numpy.all(x)")
-        return bool(self.numpy().item())
-
     def astype(self, dtype: Any) -> Expression:
         """The value in another type: floats are cut off and saturate, and NaN gives 0."""
         import numpy
@@ -222,6 +217,17 @@ def _absolute(self: Any) -> Expression:
     return math("abs", self)
 
 
+def _item(self: Any) -> Any:
+    """The one element, as a number of Python."""
+    return self.numpy().item()
+
+
+def _truth(self: Any) -> bool:
+    if self.size != 1:
+        raise ValueError("the truth of an array with several elements is not clear; say x.any() or x.all()")
+    return bool(_item(self))
+
+
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "and": "&", "or": "|",
           "xor": "^", "lshift": "<<", "rshift": ">>"}  # fmt: skip
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -237,6 +243,10 @@ def _install(kind: Any) -> None:
     kind.__neg__ = _negative
     kind.__invert__ = _inverted
     kind.__abs__ = _absolute
+    kind.item = _item
+    kind.__bool__ = _truth
+    kind.__float__ = lambda self: float(_item(self))
+    kind.__int__ = lambda self: int(_item(self))
     kind.__array_ufunc__ = None
     # Comparing makes an expression, so they are told apart by what they are.
     kind.__hash__ = object.__hash__

@@ -22,7 +22,14 @@ pub(crate) fn read(place: &Place<'_>) -> Result<Vec<u8>, Diagnostic> {
     let read = if place.is_standard() { until(io::stdin().lock(), room()) } else { open(path) };
     read.map_err(|error| {
         let what = if place.is_standard() { "standard input".to_owned() } else { format!("`{}`", place.path) };
-        Diagnostic::new(&codes::command::CANT_READ, format!("{what} can't be read: {error}"))
+        let problem = Diagnostic::new(&codes::command::CANT_READ, format!("{what} can't be read: {error}"));
+        match error.kind() {
+            // It is there and may be read, but nobody writes it, or it has no end, or there is no room for it.
+            io::ErrorKind::Other => problem.with_fix(
+                "Give something that ends, such as a part of it: `head -c 1M FILE | vyre run … --in NAME=raw:-`.",
+            ),
+            _ => problem,
+        }
     })
 }
 

@@ -110,6 +110,18 @@ impl Reading<'_> {
         given.map_or((None, &[]), |given| (given.whole, &given.members))
     }
 
+    /// How many bytes an input will have, before it is made: those of generators are known, and of other open inputs none are counted.
+    pub(crate) fn expected_bytes(&self, buffer: &BufferDecl) -> u64 {
+        let Some(layout) = Layout::of(self.source.program.types(), &buffer.ty) else { return 0 };
+        if let Count::Fixed(count) = buffer.count {
+            return u64::from(count) * layout.size as u64;
+        }
+        let ty = &layout.fields[0].ty;
+        let bytes = self.given(buffer.name.as_str()).0.and_then(|from| data::generated_bytes(from, ty));
+        let elements = bytes.unwrap_or(0) / (data::width(ty) * layout.fields.len()) as u64;
+        elements.saturating_mul(layout.size as u64)
+    }
+
     /// The bytes of an array, and its shape where it has one.
     pub(crate) fn input(
         &self,

@@ -38,6 +38,42 @@ struct Input {
     bytes: Option<Vec<u8>>,
 }
 
+/// Bytes of all buffers, in binding order, from those of the inputs.
+fn buffer_sizes(program: &Program, inputs: &[u64], config: &DispatchConfig) -> Result<Vec<u64>, Diagnostic> {
+    // Only sizes are wanted, whatever the number of invocations.
+    let mut config = config.clone();
+    config.grid_override = Some([1; 3]);
+    Ok(plan_of(program, inputs, &vec![None; inputs.len()], &config)?.buffer_bytes)
+}
+
+fn plan_of(
+    program: &Program,
+    input_bytes: &[u64],
+    contents: &[Option<&[u8]>],
+    config: &DispatchConfig,
+) -> Result<launch::LaunchPlan, Diagnostic> {
+    let elements: Vec<(Name, u64)> =
+        config.output_elements.iter().map(|(name, elements)| (Name::from(name), *elements)).collect();
+    let request = launch::LaunchRequest {
+        input_bytes,
+        output_elements: &elements,
+        specialization: Some(&config.specialization.resolve(program)?),
+        workgroup: config.workgroup_override,
+        contents,
+        domain: config.domain_override,
+        grid: config.grid_override,
+    };
+    launch::plan(program, &request)
+}
+
+/// All buffers are in the host's memory twice, once as the device's; so many bytes of that are taken already.
+fn room_for_all(sizes: &[u64], taken: u64) -> Result<(), Diagnostic> {
+    let buffers = sizes.iter().fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
+    memory::room_for(buffers.saturating_mul(2).saturating_sub(taken)).map_err(|problem| {
+        Diagnostic::new(&codes::command::NO_ROOM, format!("the kernel's buffers are too large: {problem}"))
+    })
+}
+
 /// A buffer that is there before a pass runs.
 pub(crate) struct Known {
     pub(crate) name: String,
@@ -77,6 +113,13 @@ impl Job {
         let mut held: Vec<Option<Input>> =
             buffers.iter().map(|buffer| size(buffer).map(|size| Input { size, bytes: None })).collect();
         let missing = |at: usize, held: &[Option<Input>]| buffers[at].kind.is_input() && held[at].is_none();
+        // What takes long to make is not made for nothing.
+        let expected = buffers.iter().filter(|buffer| buffer.kind.is_input());
+        let expected: Vec<u64> =
+            expected.map(|buffer| size(buffer).unwrap_or(reading.expected_bytes(buffer))).collect();
+        if let Ok(sizes) = buffer_sizes(&source.program, &expected, &config) {
+            room_for_all(&sizes, 0)?;
+        }
         let progress = Progress::new("reading inputs", None);
         for (at, buffer) in buffers.iter().enumerate() {
             if missing(at, &held) && !is_parameter(buffer) {
@@ -128,6 +171,7 @@ impl Job {
         job.check_lengths()?;
         job.domain_from_shape()?;
         job.check_workgroup(launch.force)?;
+        job.check_asked(launch);
         Ok(job)
     }
 
@@ -173,42 +217,23 @@ impl Job {
         Err(self.source.declaration(problem, buffer.name.as_str()))
     }
 
-    /// What a run takes is estimated first: inputs and results are in the host's memory twice, once as the device's.
+    /// What a run takes is estimated first.
     fn check_memory(&self) -> Result<(), Diagnostic> {
-        let inputs: u64 = self.inputs.iter().map(|input| input.size).sum();
-        let buffers = self.sizes()?.iter().fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
         // The inputs are there already.
-        let needed = buffers.saturating_mul(2).saturating_sub(inputs);
-        memory::room_for(needed).map_err(|problem| {
-            Diagnostic::new(&codes::command::NO_ROOM, format!("the kernel's buffers are too large: {problem}"))
-        })
+        room_for_all(&self.sizes()?, self.inputs.iter().map(|input| input.size).sum())
     }
 
     /// Bytes of all buffers, in binding order.
     pub(crate) fn sizes(&self) -> Result<Vec<u64>, Diagnostic> {
-        // Only sizes are wanted, whatever the number of invocations.
-        let mut config = self.config.clone();
-        config.grid_override = Some([1; 3]);
-        Ok(self.plan_as(&config, false)?.buffer_bytes)
+        let inputs: Vec<u64> = self.inputs.iter().map(|input| input.size).collect();
+        buffer_sizes(&self.source.program, &inputs, &self.config)
     }
 
     fn plan_as(&self, config: &DispatchConfig, look: bool) -> Result<launch::LaunchPlan, Diagnostic> {
-        let program = &self.source.program;
         let sizes: Vec<u64> = self.inputs.iter().map(|input| input.size).collect();
         let contents: Vec<Option<&[u8]>> =
             self.inputs.iter().map(|input| input.bytes.as_deref().filter(|_| look)).collect();
-        let elements: Vec<(Name, u64)> =
-            config.output_elements.iter().map(|(name, elements)| (Name::from(name), *elements)).collect();
-        let request = launch::LaunchRequest {
-            input_bytes: &sizes,
-            output_elements: &elements,
-            specialization: Some(&config.specialization.resolve(program)?),
-            workgroup: config.workgroup_override,
-            contents: &contents,
-            domain: config.domain_override,
-            grid: config.grid_override,
-        };
-        launch::plan(program, &request)
+        plan_of(&self.source.program, &sizes, &contents, config)
     }
 
     /// How it is launched, before a backend has its say.
@@ -255,6 +280,29 @@ impl Job {
             self.config.domain_override = Some(domain);
         }
         Ok(())
+    }
+
+    /// Fewer invocations were asked for than the kernel itself says that there are.
+    fn check_asked(&mut self, launch: &Launch) {
+        let option = match (launch.grid, launch.domain) {
+            (Some(_), _) => "--grid",
+            (_, Some(_)) => "--domain",
+            _ => return,
+        };
+        let mut own = self.config.clone();
+        (own.grid_override, own.domain_override) = (None, None);
+        let (Ok(asked), Ok(own)) = (self.plan(), self.plan_as(&own, true)) else { return };
+        let runs: [u64; 3] =
+            std::array::from_fn(|axis| u64::from(asked.grid[axis]) * u64::from(asked.workgroup_size[axis]));
+        if own.proven && (0..3).any(|axis| runs[axis] < own.domain[axis]) {
+            let [runs, all] = [&runs, &own.domain].map(crate::launch::product);
+            let message =
+                format!("`{option}` runs {runs} of the {all} invocations that the kernel is for ({})", own.origin);
+            let fix = format!("Leave `{option}` out, unless a part is what you want.");
+            let mut warning = Diagnostic::new(&codes::ir::LAUNCH_PARTIAL, message).with_fix(fix);
+            warning.severity = Severity::Warning;
+            self.warnings.push(warning);
+        }
     }
 
     /// Another workgroup size must give the same results.

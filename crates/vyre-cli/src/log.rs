@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
-use vyre::{Diagnostic, codes};
+use vyre::{Diagnostic, Severity, codes};
 
 use crate::report::time;
 
@@ -25,9 +25,11 @@ pub(crate) fn start(verbose: u8) -> Result<(), Diagnostic> {
         "trace" => LevelFilter::TRACE,
         word => {
             let message = format!("`VYRE_LOG` is `{word}`; the words are off, warn, info, debug and trace");
-            return Err(
-                Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix("Use one of them, or unset it.")
-            );
+            let mut problem =
+                Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix("Use one of them, or unset it.");
+            // The command does what it was asked for all the same.
+            problem.severity = Severity::Warning;
+            return Err(problem);
         }
     };
     let flag = match verbose {

@@ -37,7 +37,7 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
                 .with_fix(format!("Say what it is: --in {name}=FILE.npy, or --in {name}=1,2,3."))
                 .into());
         };
-        let want = if name == "positions" { Some(DataType::U32) } else { wanted(args)? };
+        let want = if matches!(name, "positions" | "offsets") { Some(DataType::U32) } else { wanted(args)? };
         terms.push(term(&engine, name, from, want, args.cast)?);
     }
     let results = op.run(&terms, &parameters)?;

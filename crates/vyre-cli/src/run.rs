@@ -76,10 +76,7 @@ pub(crate) fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     outbox.deliver()?;
     let mut report = json!({ "results": described, "launch": launched.json() });
     if args.check {
-        text.push(match job.source.program.math() {
-            Math::Exact => "check: the reference interpreter agrees".to_owned(),
-            Math::Fast => "check: as near to the reference interpreter as fast arithmetic promises".to_owned(),
-        });
+        text.push(agreed(job.source.program.math()));
         report["check"] = json!("agrees");
     }
     if args.repeat.is_some() {
@@ -152,6 +149,15 @@ pub(crate) fn prepare(engine: &Engine, job: &Job, backend: &str) -> Result<Prepa
             engine.prepare_on(name, &job.source.program, &job.config)?
         }
     })
+}
+
+/// That a check found nothing wrong.
+pub(crate) fn agreed(math: Math) -> String {
+    let words = match math {
+        Math::Exact => "check: the reference interpreter agrees",
+        Math::Fast => "check: as near to the reference interpreter as fast arithmetic promises",
+    };
+    words.to_owned()
 }
 
 /// Refuses files that would overwrite each other; true when the data of a result goes to standard output.
@@ -229,23 +235,28 @@ fn check_against_reference(engine: &Engine, job: &Job, results: &[Vec<u8>]) -> R
     Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)))
 }
 
+/// How many steps of evaluations with deviations are done in a second, about.
+pub(crate) const STEPS_PER_SECOND: f64 = 5.0e6;
+
+/// What it means that an evaluation with deviations came to the end of its steps.
+pub(crate) fn spread_too_long(problem: Diagnostic) -> Diagnostic {
+    if problem.code.id != codes::kernel::BUDGET.id {
+        return problem;
+    }
+    let message =
+        "finding out how far apart results of fast arithmetic may lie would take too long, so nothing is checked";
+    Diagnostic::new(&codes::command::CHECK_TOO_LONG, message)
+}
+
 /// Compares results of fast arithmetic with the exact ones, by how far evaluations with deviations that WGSL allows lie apart.
 fn check_nearness(job: &Job, expected: &[Vec<u8>], results: &[Vec<u8>], limit: Duration) -> Result<(), Failure> {
-    const STEPS_PER_SECOND: f64 = 5.0e6;
     let _progress = Progress::new("checking: how far apart the results may lie", None);
     let valid = job.source.validate()?;
     let inputs = job.inputs();
     let plan = vyre::plan(&valid, &inputs, &job.config)?;
     let specialization = job.config.specialization.resolve(&valid)?;
     let budget = (limit.as_secs_f64() * STEPS_PER_SECOND) as u64;
-    let spread = vyre::near::spread(&valid, &plan, &specialization, &inputs, budget).map_err(|problem| {
-        if problem.code.id != codes::kernel::BUDGET.id {
-            return problem;
-        }
-        let message =
-            "finding out how far apart results of fast arithmetic may lie would take too long, so nothing is checked";
-        Diagnostic::new(&codes::command::CHECK_TOO_LONG, message)
-    })?;
+    let spread = vyre::near::spread(&valid, &plan, &specialization, &inputs, budget).map_err(spread_too_long)?;
     let Some(beyond) = spread.first_beyond(&valid, expected, results) else { return Ok(()) };
     let place = differing(job, (beyond.result, beyond.byte), expected, results);
     let place = place.unwrap_or_else(|| format!("{} instead of {}", beyond.actual, beyond.expected));

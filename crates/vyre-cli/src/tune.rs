@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde_json::json;
 use vyre::ir::{BufferKind, Count};
 use vyre::tuner::{Candidate, Decision, Space, Verdict};
-use vyre::{Diagnostic, Engine, Go, codes};
+use vyre::{Diagnostic, Engine, Go, Severity, codes};
 
 use crate::args::{Inputs, Kernel, Tune};
 use crate::job::{Job, constant};
 use crate::plot;
 use crate::progress::Progress;
-use crate::report::{Failure, Output, quantiles, split, time};
+use crate::report::{Failure, Output, count, quantiles, split, time};
 use crate::run::known_backend;
 use crate::source::OpenSource;
 use crate::tune_row::Row;
@@ -49,7 +49,8 @@ pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
         }
         Ok((job, tuned)) => show(args, &job, &tuned, output),
         // That the machine can't tell is an answer, too.
-        Err(Failure::Diagnostics(problems)) if is_noise(&problems) => {
+        Err(Failure::Diagnostics(mut problems)) if is_noise(&problems) => {
+            problems.iter_mut().for_each(|problem| problem.severity = Severity::Warning);
             output.problems(&problems);
             match output.json {
                 true => output.print_json(&json!({ "verdict": Verdict::Noisy })),
@@ -254,8 +255,10 @@ fn show(args: &Tune, job: &Job, tuned: &Tuned, output: &Output) -> Result<(), Fa
         Verdict::Tie | Verdict::Noisy => "kept, because none is clearly faster,",
     };
     text.push(format!(
-        "{backend}: {} is {verdict} of {} launches ({} timings)",
-        decision.candidate, evidence.candidates, evidence.samples
+        "{backend}: {} is {verdict} of {} ({})",
+        decision.candidate,
+        count(evidence.candidates as u64, "launch"),
+        count(evidence.samples as u64, "timing")
     ));
     if !decision.subject.proven {
         text.push(
@@ -265,9 +268,11 @@ fn show(args: &Tune, job: &Job, tuned: &Tuned, output: &Output) -> Result<(), Fa
         );
     }
     // The same numbers as beside the bars; the interval is of neighbouring runs, which what disturbs the machine disturbs alike.
-    if let (Some(chosen), Some(default)) = (median_of(Some(&decision.candidate)), median_of(own.as_ref())) {
+    if let (Some(chosen), Some(default)) = (median_of(Some(&decision.candidate)), median_of(own.as_ref()))
+        && Some(&decision.candidate) != own.as_ref()
+    {
         let mut line = format!("{} against {} for the kernel's own launch", time(chosen), time(default));
-        if Some(&decision.candidate) != own.as_ref() && default > 0.0 {
+        if default > 0.0 {
             line += &format!(
                 ": {:+.1}% (in neighbouring runs between {:+.1}% and {:+.1}%, 19 times of 20)",
                 100.0 * (chosen / default - 1.0),
@@ -278,27 +283,35 @@ fn show(args: &Tune, job: &Job, tuned: &Tuned, output: &Output) -> Result<(), Fa
         text.push(line);
     }
     if evidence.candidates == 1 {
-        let launch = &args.kernel.launch;
-        let freedom = job.config.specialization.resolve(&job.source.program).ok().and_then(|constants| {
-            let program = job.source.program.validate().ok()?;
-            vyre::launch::freedom(&program, Some(&constants)).ok()
-        });
-        let depends = freedom
-            .map_or_else(String::new, |freedom| format!("the results depend on the workgroup: {}.", freedom.why));
-        let why = match (launch.workgroup, launch.grid, job.config.grid_override) {
-            (Some(_), ..) => "`--workgroup` fixes it. Leave that out.",
-            (_, Some(_), _) => {
-                "`--grid` fixes it. Leave that out, or let the kernel say how much there is to do: a function `vyre_domain`."
-            }
-            (.., Some(_)) => {
-                "the grid follows from a shape. A function `vyre_domain` in the kernel says how much there is to do instead."
-            }
-            _ => &depends,
-        };
-        text.push(format!("There was nothing to compare: {why}"));
+        text.push(format!("There was nothing to compare: {}", why_alone(args, job)));
     }
     text.extend(evidence.rejected.iter().map(|reason| format!("rejected {reason}")));
     output.print(&text.join("\n"))
+}
+
+/// Why a kernel has a single launch, and what would give it more.
+fn why_alone(args: &Tune, job: &Job) -> String {
+    let launch = &args.kernel.launch;
+    let why = match (launch.workgroup, launch.grid, job.config.grid_override) {
+        (Some(_), ..) => "`--workgroup` fixes it. Leave that out.",
+        (_, Some(_), _) => {
+            "`--grid` fixes it. Leave that out, or let the kernel say how much there is to do: a function `vyre_domain`."
+        }
+        (.., Some(_)) => {
+            "the grid follows from a shape. A function `vyre_domain` in the kernel says how much there is to do instead."
+        }
+        _ => {
+            let freedom = job.config.specialization.resolve(&job.source.program).ok().and_then(|constants| {
+                let program = job.source.program.validate().ok()?;
+                vyre::launch::freedom(&program, Some(&constants)).ok()
+            });
+            let depends = |freedom: std::sync::Arc<vyre::launch::Freedom>| {
+                format!("the results depend on the workgroup: {}.", freedom.why)
+            };
+            return freedom.map_or_else(String::new, depends);
+        }
+    };
+    why.to_owned()
 }
 
 /// What may be tuned besides the workgroup: the constants of `--vary`, and those that the kernel's text declares to be tunable.

@@ -169,6 +169,25 @@ fn sizes_that_are_no_sizes() {
     home.refused(&["route", DOUBLE, "--in", "a=iota:N", "--backend", "cpu"], 1, &["V1705", "bench"]);
 }
 
+/// What a run needs is known before its inputs are made.
+#[cfg(unix)]
+#[test]
+fn more_memory_than_there_is_is_refused_at_once() {
+    let home = Home::new();
+    let kernel = home.file("k.wgsl", FOUR.replace(", 4>", ">"));
+    let started = std::time::Instant::now();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 8000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_vyre"), "run"])
+        .arg(kernel)
+        .args(["--in", "a=random:f32:1e9"])
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("V1714") && said.contains("16.0 GB of memory"), "{said}");
+    assert!(started.elapsed().as_secs() < 20, "it made the numbers first: {:?}", started.elapsed());
+}
+
 #[test]
 fn names_that_nobody_has_come_with_the_nearest() {
     let home = Home::new();

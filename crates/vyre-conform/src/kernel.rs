@@ -1,6 +1,6 @@
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch};
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::{self, Approximations, Interpret, Options, Passes};
+use vyre_foundation::kernel::{self, Approximations, Interpret, Options, Passes, Unrolling};
 
 /// The optimiser as a backend: lowers a program with the given passes, checks the kernel form, and evaluates it plainly.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +54,8 @@ impl VyreBackend for KernelBackend {
             passes: self.passes,
             expand_math: self.expand_math,
             approximations: self.approximations,
+            one_test: true,
+            unrolling: Unrolling::FAR,
             rounds_together: 4,
             ..Options::default()
         };

@@ -10,7 +10,7 @@ use vyre_driver::backend::{
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::{self, Approximations, Kernel, Options, Passes};
+use vyre_foundation::kernel::{self, Kernel, Options};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::api::{Api, Attribute, CudaError};
@@ -123,16 +123,12 @@ impl CudaBackend {
     fn lower(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Kernel, BackendError> {
         let kernel = kernel::lower(
             program,
-            &Options {
+            &ptx::lowering(Options {
                 specialization: options.specialization.clone(),
                 workgroup_size: options.workgroup_size,
-                passes: Passes::all(),
-                expand_math: true,
-                approximations: Approximations::Instructions,
-                rounds_together: ptx::ROUNDS_TOGETHER,
                 interruptible: options.interruptible,
                 ..Options::default()
-            },
+            }),
         )?;
         self.capabilities.check(&kernel)?;
         Ok(kernel)
@@ -322,7 +318,8 @@ impl VyreBackend for CudaBackend {
         let pipeline = launch::pipeline_of(pipeline, device, self.id)?;
         let (mut params, ready) = launch::bind(pipeline, launch.bindings, device, self.id)?;
         device.with(|| {
-            let turn = device.begin(&launch.order, ready)?;
+            let mut turn = device.begin_launch(&launch.order, ready)?;
+            let keeps = turn.keeps(device, !launch.timed && !pipeline.code.interruptible)?;
             let stream = turn.queue.stream;
             let (mut events, mut stop) = (None, None);
             if launch.timed {
@@ -353,10 +350,15 @@ impl VyreBackend for CudaBackend {
             let words =
                 Words { mark: turn.word(), number: ticket.number - 1, stop: stop.unwrap_or(device.stops.never) };
             launch::for_each_part(pipeline, &mut params, launch.grid, words, |part, params| {
-                api.launch(part, params, stream)?;
-                turn.is_marked_by(ticket);
+                if keeps {
+                    turn.keep(ticket, part, params);
+                } else {
+                    api.launch(part, params, stream)?;
+                    turn.is_marked_by(ticket);
+                }
                 Ok::<_, CudaError>(())
             })?;
+            turn.send_if_full()?;
             if let Some([_, end]) = events {
                 api.record(end, stream)?;
             }
@@ -376,7 +378,7 @@ impl VyreBackend for CudaBackend {
     }
 
     fn is_over(&self, ticket: Ticket) -> bool {
-        self.device.ledger.is_over(ticket) || self.device.is_over_on_device(ticket)
+        self.device.ledger.is_over(ticket) || self.device.is_seen_over(ticket)
     }
 
     fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<Option<Completion>, BackendError> {

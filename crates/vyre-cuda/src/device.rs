@@ -10,6 +10,7 @@ use vyre_driver::backend::{Ledger, Step, Ticket};
 use vyre_spec::{Diagnostic, codes};
 
 use crate::api::{Api, CudaError, DevicePointer, Handle, Words};
+use crate::batch::Sender;
 use crate::memory::Memory;
 use crate::queue::{QUEUES, Queue};
 use crate::staging::Lanes;
@@ -57,6 +58,7 @@ pub(crate) struct Device {
     pub(crate) memory: Memory,
     pub(crate) stops: Stops,
     pub(crate) lanes: Lanes,
+    pub(crate) sender: Sender,
     parked: Mutex<Vec<Parked>>,
     pub(crate) opened: Instant,
     /// When the driver was last asked how the context is, in nanoseconds since it was opened.
@@ -95,6 +97,7 @@ impl Device {
             memory: Memory::open(api, number, keep)?,
             stops: Stops::open(api, number)?,
             lanes: Lanes::open(api)?,
+            sender: Sender::default(),
             parked: Mutex::default(),
             opened: Instant::now(),
             asked: AtomicU64::new(0),
@@ -178,10 +181,12 @@ impl Device {
     pub(crate) fn sweep(&self) {
         let idle = (0..QUEUES)
             .all(|queue| self.ledger.submitted(queue).is_ok_and(|number| self.words.load(queue as usize) >= number));
+        // The driver may wait for all that runs before it unloads a module, and idle graphs may still name what is in it.
+        let has_modules = locked(&self.parked).iter().any(|parked| matches!(parked.left, Leftover::Module(_)));
+        let unloads = idle && has_modules && self.drop_graphs();
         let over = |parked: &mut Parked| {
             let mut until = parked.until.iter().enumerate();
-            // The driver may wait for all that runs before it unloads a module.
-            let may_go = idle || !matches!(parked.left, Leftover::Module(_));
+            let may_go = unloads || !matches!(parked.left, Leftover::Module(_));
             may_go && until.all(|(queue, &number)| self.words.load(queue) >= number)
         };
         // Giving one back may park others, so the lock is not held meanwhile.

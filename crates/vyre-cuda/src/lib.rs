@@ -29,6 +29,7 @@
 #[allow(unsafe_code)]
 mod api;
 mod backend;
+mod batch;
 mod capabilities;
 mod device;
 mod interop;

@@ -6,14 +6,15 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{Ledger, Order, Ticket};
 use vyre_spec::codes;
 
-use crate::api::{Api, CudaError, DevicePointer, Handle};
+use crate::api::{Api, CudaError, DevicePointer, Handle, KernelLaunch};
+use crate::batch::Batch;
 use crate::device::{Device, Failure, describe, locked};
 use crate::ring::Ring;
 use crate::stop::Stops;
@@ -32,8 +33,13 @@ pub(crate) struct Queue {
     covered: AtomicU64,
     /// Somebody has asked in passing about this number.
     asked: AtomicU64,
-    /// What the word was when submitting last looked. The device writes the word at every launch, so looking is slow.
+    /// What the word was when somebody last looked. The device writes the word at every launch, so each look is a miss of the cache
+    /// that takes about as long as all else that the host does for a launch.
     seen: AtomicU64,
+    /// Questions in passing, of which few look.
+    questions: AtomicU64,
+    /// Not 0 while launches are kept; another number each time that begins.
+    keeping: AtomicU64,
     pub(crate) live: Mutex<Live>,
 }
 
@@ -42,6 +48,8 @@ struct Submission {
     waits_for: [u64; QUEUES as usize + 1],
     /// Where small uploads wait for their turn.
     ring: Ring,
+    /// Launches that have their numbers and are not on the stream yet.
+    batch: Batch,
 }
 
 /// Launches about which there is something to do when they are over, in order.
@@ -82,10 +90,16 @@ impl Queue {
     pub(crate) fn open(api: &Api) -> Result<Queue, CudaError> {
         Ok(Queue {
             stream: api.create_stream(false)?,
-            submission: Mutex::new(Submission { waits_for: [0; QUEUES as usize + 1], ring: Ring::open(api)? }),
+            submission: Mutex::new(Submission {
+                waits_for: [0; QUEUES as usize + 1],
+                ring: Ring::open(api)?,
+                batch: Batch::default(),
+            }),
             covered: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             seen: AtomicU64::new(0),
+            questions: AtomicU64::new(0),
+            keeping: AtomicU64::new(0),
             live: Mutex::default(),
         })
     }
@@ -93,7 +107,10 @@ impl Queue {
     pub(crate) fn close(&self, api: &Api) -> Result<(), CudaError> {
         let events = std::mem::take(&mut locked(&self.live).idle_events);
         events.into_iter().flatten().try_for_each(|event| api.destroy_event(event))?;
-        locked(&self.submission).ring.close(api)?;
+        let mut submission = locked(&self.submission);
+        submission.batch.drop_graphs(api)?;
+        submission.ring.close(api)?;
+        drop(submission);
         api.destroy_stream(self.stream)
     }
 
@@ -126,6 +143,39 @@ impl Turn<'_> {
     /// in use even when only half of it gets there.
     pub(crate) fn ticket(&self) -> Result<Ticket, BackendError> {
         self.device.ledger.submit(self.index)
+    }
+
+    /// Puts on the stream what is kept for it.
+    pub(crate) fn send(&mut self) -> Result<(), Failure> {
+        if !self.submission.batch.is_empty() {
+            self.queue.keeping.store(0, Ordering::Release);
+            let last = self.submission.batch.send(self.device, self.index, self.queue.stream)?;
+            // Each says at its start that what is before it is over.
+            self.queue.covered.fetch_max(last.saturating_sub(1), Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Whether the launch that comes now is kept for a while; if not, those that are go first.
+    pub(crate) fn keeps(&mut self, device: &Arc<Device>, may_be: bool) -> Result<bool, Failure> {
+        let keeps = self.submission.batch.keeps_next() && may_be;
+        if keeps && self.submission.batch.is_empty() {
+            let Some(number) = device.sender.watch(device) else { return Ok(false) };
+            self.queue.keeping.store(number, Ordering::Release);
+        }
+        if !keeps {
+            self.send()?;
+        }
+        Ok(keeps)
+    }
+
+    pub(crate) fn keep(&mut self, ticket: Ticket, launch: &KernelLaunch, params: &[u64]) {
+        self.submission.batch.keep(ticket.number, *launch, params);
+    }
+
+    /// Sends what is kept where it is enough.
+    pub(crate) fn send_if_full(&mut self) -> Result<(), Failure> {
+        if self.submission.batch.is_full() { self.send() } else { Ok(()) }
     }
 
     /// Puts a small upload on the stream. It may have to wait for room first; then it says for what.
@@ -189,8 +239,34 @@ impl Device {
         self.words.load(ticket.queue as usize) >= ticket.number
     }
 
+    /// It is known to be over, from when somebody last looked. A launch asks this of everything that it comes after, so only one
+    /// question in so many looks at the word.
+    pub(crate) fn is_seen_over(&self, ticket: Ticket) -> bool {
+        const LOOK_EVERY: u64 = 32;
+        let Some(queue) = self.queues.get(ticket.queue as usize) else { return false };
+        if queue.seen.load(Ordering::Acquire) >= ticket.number {
+            return true;
+        }
+        // Not counted exactly when two threads ask at once, which no answer depends on.
+        let questions = queue.questions.load(Ordering::Relaxed);
+        queue.questions.store(questions.wrapping_add(1), Ordering::Relaxed);
+        if !questions.is_multiple_of(LOOK_EVERY) {
+            return false;
+        }
+        let seen = self.words.load(ticket.queue as usize);
+        queue.seen.fetch_max(seen, Ordering::AcqRel).max(seen) >= ticket.number
+    }
+
     /// Waits for a place on a queue, and lets what comes now wait for what `order` names and for memory to be ready.
     pub(crate) fn begin(&self, order: &Order<'_>, memory_ready: u64) -> Result<Turn<'_>, Failure> {
+        let mut turn = self.begin_launch(order, memory_ready)?;
+        turn.submission.batch.is_asked();
+        turn.send()?;
+        Ok(turn)
+    }
+
+    /// [`Device::begin`] for a launch that may be kept: see [`Turn::keeps`].
+    pub(crate) fn begin_launch(&self, order: &Order<'_>, memory_ready: u64) -> Result<Turn<'_>, Failure> {
         let submitted = self.ledger.submitted(order.queue)?;
         for &ticket in order.after {
             // Covered before our own queue is locked: nobody holds two.
@@ -202,7 +278,7 @@ impl Device {
         let queue = &self.queues[order.queue as usize];
         if submitted >= queue.seen.load(Ordering::Relaxed) + IN_FLIGHT {
             let seen = self.words.load(order.queue as usize);
-            queue.seen.store(seen, Ordering::Relaxed);
+            queue.seen.fetch_max(seen, Ordering::AcqRel);
             if submitted >= seen + IN_FLIGHT {
                 let early = Ticket { queue: order.queue, number: submitted + 1 - IN_FLIGHT };
                 self.wait_on_host(early, order.deadline)?;
@@ -216,6 +292,7 @@ impl Device {
         for (word, number) in after.chain([(memory, memory_ready)]) {
             if turn.submission.waits_for[word] < number && self.words.load(word) < number {
                 // Whoever asks about what is before must not have to wait for this too.
+                turn.send()?;
                 turn.mark()?;
                 self.api.wait_value(self.words.address(word), number, queue.stream)?;
                 turn.submission.waits_for[word] = number;
@@ -236,9 +313,36 @@ impl Device {
         if queue.covered.load(Ordering::Acquire) < ticket.number
             && let Some(submission) = lock()
         {
-            Turn { device: self, queue, index: ticket.queue, submission, waits: false }.mark()?;
+            let mut turn = Turn { device: self, queue, index: ticket.queue, submission, waits: false };
+            turn.submission.batch.is_asked();
+            turn.send()?;
+            // One that was just sent may tell it.
+            if queue.covered.load(Ordering::Acquire) < ticket.number {
+                turn.mark()?;
+            }
         }
         Ok(())
+    }
+
+    /// Sends what queues have kept since they were last looked at, when `seen` was what they kept.
+    pub(crate) fn send_kept(&self, seen: &mut [u64; QUEUES as usize]) -> Result<(), Failure> {
+        for ((index, queue), seen) in (0..).zip(&self.queues).zip(seen) {
+            let keeping = queue.keeping.load(Ordering::Acquire);
+            if keeping != 0 && keeping == *seen {
+                let submission = locked(&queue.submission);
+                Turn { device: self, queue, index, submission, waits: false }.send()?;
+            }
+            *seen = keeping;
+        }
+        Ok(())
+    }
+
+    /// Gives the graphs of launches in a row up, while nothing runs; false where somebody is about to launch.
+    pub(crate) fn drop_graphs(&self) -> bool {
+        self.queues.iter().all(|queue| {
+            let Ok(mut submission) = queue.submission.try_lock() else { return false };
+            submission.batch.is_empty() && self.with(|| Ok(submission.batch.drop_graphs(self.api)?)).is_ok()
+        })
     }
 
     /// Takes note of what is over on a queue.

@@ -47,10 +47,23 @@ struct Segment {
 /// Steps of the longest segment: launching another takes the device as long as a few steps.
 const LONGEST_SEGMENT: usize = 256;
 
-/// The steps of each segment, as many in each.
+/// Steps of the shortest segment at the end of a long recording.
+const SHORTEST_SEGMENT: usize = 48;
+
+/// The steps of each segment. Where all nodes are changed the device waits for the host, and at the end the host for the device's work on
+/// the last segment; so a long recording ends in shorter ones.
 fn segments(steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let length = steps.div_ceil(steps.div_ceil(LONGEST_SEGMENT).max(1)).max(1);
-    (0..steps).step_by(length).map(move |first| first..steps.min(first + length))
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let left = steps - first;
+        let length = match left {
+            _ if steps <= LONGEST_SEGMENT || left <= 2 * SHORTEST_SEGMENT => left,
+            _ => (left / 2).min(LONGEST_SEGMENT),
+        };
+        let range = first..first + length;
+        first += length;
+        (length > 0).then_some(range)
+    })
 }
 
 /// What a node of a step does.

@@ -13,9 +13,9 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use vyre_conform::{Case, Expectation, GenOptions, Rules, Subgroups, generate, tests};
-use vyre_cuda::ptx::{Ptx, Target, emit};
+use vyre_cuda::ptx::{Ptx, Target, emit, lowering};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, MatrixKind, Node, Program};
-use vyre_foundation::kernel::{self, Approximations, Features, Options, Passes};
+use vyre_foundation::kernel::{self, Features, Options};
 use vyre_spec::{Diagnostic, codes};
 use vyre_wgsl::{ImportOptions, import};
 
@@ -81,15 +81,11 @@ fn number(name: &str, default: u64) -> u64 {
 /// `None` where the device lacks what the program needs, and the emitter says so.
 fn ptx_of(case: &Case, target: Target) -> Result<Option<Ptx>, Diagnostic> {
     let valid = case.program.validate().map_err(|problems| problems[0].clone())?;
-    let options = Options {
+    let options = lowering(Options {
         specialization: case.specialization.clone(),
-        passes: Passes::all(),
-        expand_math: true,
-        approximations: Approximations::Instructions,
-        rounds_together: vyre_cuda::ptx::ROUNDS_TOGETHER,
         interruptible: target.interruptible,
         ..Options::default()
-    };
+    });
     let kernel = kernel::lower(&valid, &options)?;
     let emitted = emit(&kernel, target);
     if kernel.features.contains(Features::MATRIX) && target.sm < vyre_cuda::ptx::TENSOR_CORES {

@@ -10,7 +10,7 @@ use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite}
 use vyre_cuda::CudaBackend;
 use vyre_driver::backend::{Binding, CompileOptions, Launch, Order};
 use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, MathOp, Node, Program};
 use vyre_spec::codes;
 
 type Test = fn(&CudaBackend) -> Result<(), Failed>;
@@ -26,10 +26,12 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 12] = [
         ("conformance suite", conformance),
         ("random programs", random),
         ("random functions", random_functions),
+        ("random programs in fast arithmetic", random_fast),
+        ("functions of every number", every_number),
         ("random programs with timeouts", random_interruptible),
         ("workgroups run together", together),
         ("foreign memory is wrapped", wrapped),
@@ -80,6 +82,82 @@ fn random(backend: &CudaBackend) -> Result<(), Failed> {
 
 fn random_functions(backend: &CudaBackend) -> Result<(), Failed> {
     random_with(backend, 4, &GenOptions { math: true, ..GenOptions::default() })
+}
+
+fn random_fast(backend: &CudaBackend) -> Result<(), Failed> {
+    random_with(backend, 2, &GenOptions::fast())
+}
+
+/// f32 functions of all 2³² arguments against the same functions of f64, rounded: how many units in the last place they are apart.
+fn every_number(backend: &CudaBackend) -> Result<(), Failed> {
+    let functions = [
+        (MathOp::InverseSqrt, 0),
+        (MathOp::Exp, 2),
+        (MathOp::Exp2, 2),
+        (MathOp::Log, 2),
+        (MathOp::Log2, 2),
+        (MathOp::Tanh, 4),
+        (MathOp::Sin, 4),
+        (MathOp::Cos, 4),
+    ];
+    for (op, most) in functions {
+        let worst = worst_of_all(backend, op)?;
+        println!("{op:?}: {} units at {:e}", worst >> 32, f32::from_bits(worst as u32));
+        expect(worst >> 32 <= most, || format!("{op:?} is {} units off", worst >> 32))?;
+    }
+    Ok(())
+}
+
+/// The greatest distance, and above it in a word the argument's bits.
+fn worst_of_all(backend: &CudaBackend, op: MathOp) -> Result<u64, Failed> {
+    const ROUNDS: u32 = 1 << 10;
+    let var = |name: &str| Expr::var(name);
+    // Neighbouring floats are neighbouring integers; zeros are one.
+    let place = |bits: &str| {
+        let size = (var(bits) & Expr::u32(0x7fff_ffff)).cast(DataType::I32);
+        Expr::select(var(bits).lt(Expr::u32(1 << 31)), size.clone(), Expr::i32(0) - size)
+    };
+    let is_nan = |bits: &str| (var(bits) & Expr::u32(0x7fff_ffff)).gt(Expr::u32(0x7f80_0000));
+    let exact = match op {
+        // f64 sines are good to 2³⁰ only; the f32 ones have a way of their own beyond, which other tests hold.
+        MathOp::Sin | MathOp::Cos => Expr::select(
+            var("x").abs().lt(Expr::f32(1e9)),
+            Expr::math(op, vec![var("x").cast(DataType::F64)]),
+            Expr::math(op, vec![var("x")]).cast(DataType::F64),
+        ),
+        _ => Expr::math(op, vec![var("x").cast(DataType::F64)]),
+    };
+    let body = vec![
+        Node::let_bind("bits", var("first") + var("i")),
+        Node::let_bind("x", var("bits").bit_cast(DataType::F32)),
+        Node::let_bind("near", Expr::math(op, vec![var("x")]).bit_cast(DataType::U32)),
+        Node::let_bind("right", exact.cast(DataType::F32).bit_cast(DataType::U32)),
+        Node::let_bind("apart", (place("near") - place("right")).abs().cast(DataType::U64)),
+        Node::let_bind(
+            "error",
+            Expr::select(
+                is_nan("near") | is_nan("right"),
+                Expr::select(is_nan("near").ne(is_nan("right")), Expr::u64(u64::from(u32::MAX)), Expr::u64(0)),
+                var("apart"),
+            ),
+        ),
+        Node::assign("worst", var("worst").max((var("error") << 32u32) | var("bits").cast(DataType::U64))),
+    ];
+    let program = Program::wrapped(
+        vec![BufferDecl::read_write("worst_of_all", 0, DataType::U64)],
+        [256, 1, 1],
+        vec![
+            Node::let_bind("first", Expr::global_id(0) * Expr::u32(ROUNDS)),
+            Node::var("worst", DataType::U64, Expr::u64(0)),
+            Node::For { var: "i".into(), from: Expr::u32(0), to: Expr::u32(ROUNDS), step: 1, body },
+            Node::atomic(AtomicOp::Max, "worst_of_all", Expr::u32(0), var("worst")),
+        ],
+    );
+    let mut config = DispatchConfig::default();
+    config.grid_override = Some([(1 << 22) / 256, 1, 1]);
+    let results = backend.dispatch(&program, &[vec![0; 8]], &config)?;
+    let bytes = results.first().and_then(|bytes| bytes.first_chunk()).ok_or("no result")?;
+    Ok(u64::from_le_bytes(*bytes))
 }
 
 fn random_interruptible(backend: &CudaBackend) -> Result<(), Failed> {

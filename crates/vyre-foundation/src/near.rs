@@ -6,7 +6,7 @@
 use vyre_spec::Diagnostic;
 
 use crate::ValidProgram;
-use crate::ir::{Count, DataType, Program, Specialization, TypeDef, layout_of};
+use crate::ir::{Count, DataType, Math, Program, Specialization, TypeDef, layout_of};
 use crate::kernel::{self, Interpret, Noise, Options, Passes, eval};
 use crate::launch::{LaunchPlan, shape_of};
 
@@ -31,38 +31,94 @@ pub fn spread(
     inputs: &[&[u8]],
     budget: u64,
 ) -> Result<Spread, Diagnostic> {
-    let options = Options {
-        specialization: specialization.clone(),
-        workgroup_size: Some(plan.workgroup_size),
-        passes: Passes::none(),
-        ..Options::default()
-    };
-    let kernel = kernel::lower(program, &options)?;
     let kinds: Vec<_> = program.binding_order().iter().map(|&at| program.buffers()[at].kind).collect();
-    let evaluate = |run: u32| -> Result<(Vec<Vec<u8>>, bool), Diagnostic> {
-        let mut given = inputs.iter();
-        let sizes = kinds.iter().zip(&plan.buffer_bytes);
-        let mut buffers: Vec<Vec<u8>> = sizes
-            .map(|(kind, &bytes)| match kind.is_input() {
-                true => given.next().map(|input| input.to_vec()).unwrap_or_default(),
-                false => vec![0; bytes as usize],
-            })
-            .collect();
-        let how = Interpret { grid: plan.grid, subgroup_size: 32, budget, noise: Some(Noise(run)) };
-        kernel::interpret(&kernel, &mut buffers, &how)?;
-        let results = kinds.iter().zip(buffers).filter(|(kind, _)| kind.is_result()).map(|(_, bytes)| bytes);
-        Ok((results.collect(), kernel::met_nonfinite()))
-    };
-    let runs = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..RUNS).map(|run| scope.spawn(move || evaluate(run))).collect();
-        let ended = threads.into_iter().map(|thread| match thread.join() {
-            Ok(results) => results,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        ended.collect::<Result<Vec<_>, _>>()
-    })?;
-    let met_nonfinite = runs.iter().any(|(_, met)| *met);
-    Ok(Spread { runs: runs.into_iter().map(|(results, _)| results).collect(), met_nonfinite })
+    let mut given = inputs.iter();
+    let sizes = kinds.iter().zip(&plan.buffer_bytes);
+    let buffers: Vec<Vec<u8>> = sizes
+        .map(|(kind, &bytes)| match kind.is_input() {
+            true => given.next().map(|input| input.to_vec()).unwrap_or_default(),
+            false => vec![0; bytes as usize],
+        })
+        .collect();
+    let mut evaluations = Evaluations::new(buffers);
+    let all: Vec<usize> = (0..kinds.len()).collect();
+    evaluations.run(program, plan, specialization, &all, budget)?;
+    Ok(evaluations.spread(program, &all))
+}
+
+/// Several evaluations side by side, each with deviations of its own, on buffers that programs may share.
+pub struct Evaluations {
+    /// For each evaluation all buffers.
+    buffers: Vec<Vec<Vec<u8>>>,
+    met_nonfinite: bool,
+    launches: u32,
+}
+
+impl Evaluations {
+    /// All begin with the same buffers.
+    pub fn new(buffers: Vec<Vec<u8>>) -> Evaluations {
+        Evaluations { buffers: vec![buffers; RUNS as usize], met_nonfinite: false, launches: 0 }
+    }
+
+    /// Runs a program in each; `slots` says which buffer is bound where, in binding order. One with exact arithmetic does not deviate.
+    pub fn run(
+        &mut self,
+        program: &ValidProgram,
+        plan: &LaunchPlan,
+        specialization: &Specialization,
+        slots: &[usize],
+        budget: u64,
+    ) -> Result<(), Diagnostic> {
+        let options = Options {
+            specialization: specialization.clone(),
+            workgroup_size: Some(plan.workgroup_size),
+            passes: Passes::none(),
+            ..Options::default()
+        };
+        let kernel = &kernel::lower(program, &options)?;
+        let deviates = program.math() == Math::Fast;
+        let launches = self.launches;
+        self.launches += 1;
+        let evaluate = move |run: u32, all: &mut Vec<Vec<u8>>| -> Result<bool, Diagnostic> {
+            let mut bound: Vec<Vec<u8>> = slots.iter().map(|&slot| all[slot].clone()).collect();
+            // The first deviate the same way in every launch, too, so that errors add up; the others anew.
+            let noise = Noise(if run < 4 { run } else { launches.wrapping_mul(RUNS).wrapping_add(run) });
+            let how = Interpret { grid: plan.grid, subgroup_size: 32, budget, noise: deviates.then_some(noise) };
+            kernel::interpret(kernel, &mut bound, &how)?;
+            for ((&slot, bytes), index) in slots.iter().zip(bound).zip(program.binding_order()) {
+                if program.buffers()[index].kind.is_result() {
+                    all[slot] = bytes;
+                }
+            }
+            Ok(kernel::met_nonfinite())
+        };
+        let met = std::thread::scope(|scope| {
+            let runs = self.buffers.iter_mut().zip(0..);
+            let threads: Vec<_> = runs.map(|(all, run)| scope.spawn(move || evaluate(run, all))).collect();
+            let ended = threads.into_iter().map(|thread| match thread.join() {
+                Ok(met) => met,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ended.collect::<Result<Vec<bool>, _>>()
+        })?;
+        self.met_nonfinite |= met.contains(&true);
+        Ok(())
+    }
+
+    /// Exchanges two buffers in each.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        self.buffers.iter_mut().for_each(|all| all.swap(a, b));
+    }
+
+    /// How far apart they are in a program's results now.
+    pub fn spread(&self, program: &Program, slots: &[usize]) -> Spread {
+        let order = program.binding_order();
+        let results = |all: &Vec<Vec<u8>>| {
+            let written = order.iter().zip(slots).filter(|(index, _)| program.buffers()[**index].kind.is_result());
+            written.map(|(_, &slot)| all[slot].clone()).collect()
+        };
+        Spread { runs: self.buffers.iter().map(results).collect(), met_nonfinite: self.met_nonfinite }
+    }
 }
 
 /// A number in a result that lies further off than it may.

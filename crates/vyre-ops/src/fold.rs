@@ -129,4 +129,27 @@ impl Fold {
             kind => format!("{}({a}, {b})", if kind.finds_least() { "min" } else { "max" }),
         }
     }
+
+    /// Puts the values of `tile`, one for each of so many invocations, together by halves; `tile[0]` holds the result after a barrier. For
+    /// kinds without an index. Within a subgroup of 32 there is nothing to wait for.
+    pub(crate) fn halves(&self, text: &mut String, lanes: usize, subgroups: bool) {
+        let mut half = lanes / 2;
+        while half > 0 && !(subgroups && half < 32) {
+            let combined = self.combined("tile[l]", &format!("tile[l + {half}]"));
+            let _ = writeln!(text, "if l < {half} {{\ntile[l] = {combined};\n}}\nbarrier;");
+            half /= 2;
+        }
+        if half == 0 {
+            return;
+        }
+        let name = format!("half_of_{}", text.len());
+        let _ = writeln!(text, "var {name}: {} = tile[l];", self.ty);
+        while half > 0 {
+            let other = format!("{name}_{half}");
+            let combined = self.combined(&name, &other);
+            let _ = writeln!(text, "let {other} = subgroup.shuffle_down({name}, {half});\n{name} = {combined};");
+            half /= 2;
+        }
+        let _ = writeln!(text, "if l == 0 {{\ntile[0] = {name};\n}}\nbarrier;");
+    }
 }

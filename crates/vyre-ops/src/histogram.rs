@@ -1,19 +1,23 @@
 //! How often each number occurs.
 
+mod bytes;
+
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, grid, misfit, mistyped, room};
 use crate::output::Output;
 
 /// Counts of up to so many bins are kept in workgroup memory.
 const LOCAL_BINS: usize = 2048;
 const LANES: usize = 256;
 const ITEMS: usize = 8;
-/// Elements of a workgroup, in rounds of all its invocations.
+/// A workgroup takes so many rounds of all its invocations at least, so that it counts more than it tells.
 const ROUNDS: usize = 8;
+/// More workgroups than this keep no device busier.
+const MOST_GROUPS: usize = 2048;
 
 /// How many elements are 0, 1 and so on up to the number of bins; others are not counted.
 pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
@@ -22,21 +26,26 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     }
     let fused = Fused::new(&[term])?;
     let engine = fused.engine().clone();
-    let mut counts = room(&engine, &DataType::U32, bins);
     let elements = fused.elements();
     if elements > u32::MAX as usize || bins > MOST {
         return Err(misfit(format!("{bins} counts of {elements} elements are more than u32 can count")));
     }
+    let mut counts = room(&engine, &DataType::U32, bins);
     if elements == 0 || bins == 0 {
         return Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] });
+    }
+    let traits = Traits::of(&engine);
+    if traits.is_gpu && bins <= bytes::MOST_BINS && traits.memory >= bytes::MEMORY {
+        return bytes::histogram(&fused, bins);
     }
     let local = (bins <= LOCAL_BINS).then_some(bins);
     let (lines, values) = fused.lines("i", "");
     let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
-    let kernel = engine.kernel_from(&key, || Ok(vyre::text::parse(&source(&fused, local))?))?;
+    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, local)))?;
     for part in fused.parts(1)? {
-        let groups = part.len().div_ceil(LANES * ITEMS * ROUNDS);
-        let sizes = [part.len() as u32, bins as u32, groups as u32];
+        let rounds = part.len().div_ceil(LANES * ITEMS * MOST_GROUPS).max(ROUNDS);
+        let groups = part.len().div_ceil(LANES * ITEMS * rounds);
+        let sizes = [part.len(), bins, groups, rounds].map(|size| size as u32);
         let call = fused.bind(kernel.call(), part).value("sizes", &sizes).bind("counts", &mut counts);
         call.grid(grid(groups)).launch()?;
     }
@@ -53,7 +62,7 @@ fn source(fused: &Fused, local: Option<usize>) -> String {
     let _ = write!(
         text,
         "workgroup_size [{LANES}, 1, 1];\nentry histogram {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet bins = sizes[1];\n{}\
-         if group < sizes[2] {{\nfor r in 0..{ROUNDS} {{\nlet start = (group * {ROUNDS} + r) * {} + l;\n",
+         if group < sizes[2] {{\nfor r in 0..sizes[3] {{\nlet start = (group * sizes[3] + r) * {} + l;\n",
         fused.uniform_lines(),
         LANES * ITEMS
     );

@@ -19,6 +19,11 @@ pub(crate) fn grid(groups: usize) -> [u32; 3] {
 /// The number of the workgroup in a [`grid`].
 pub(crate) const GROUP: &str = "let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;\n";
 
+/// A kernel in the text form.
+pub(crate) fn parsed(text: &str) -> Result<vyre::ir::Program, Error> {
+    Ok(vyre::text::parse(text)?)
+}
+
 /// Bytes of an element.
 pub(crate) fn size_of(ty: &DataType) -> u64 {
     u64::from(ty.bits().unwrap_or(32) / 8)
@@ -63,17 +68,48 @@ pub(crate) fn is_float(ty: &DataType) -> bool {
     matches!(ty, DataType::F16 | DataType::F32 | DataType::F64)
 }
 
-/// Work will probably run on a device that keeps thousands of invocations going at once. Kernels give the same either way; this chooses
-/// the form that suits. `VYRE_OPS_FORM=wide` or `deep` decides it, for comparisons.
-pub(crate) fn is_gpu(engine: &Engine) -> bool {
-    use vyre::backend::DeviceKind;
-    if let Ok(form) = std::env::var("VYRE_OPS_FORM") {
-        return form == "wide";
+/// What the devices of an engine have in common. Kernels give the same either way; this chooses the form that suits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    /// Work will probably run on a device that keeps thousands of invocations going at once.
+    pub(crate) is_gpu: bool,
+    /// A workgroup that has begun goes on while others wait for it, on every device.
+    pub(crate) waits: bool,
+    /// Every device has subgroups of 32.
+    pub(crate) subgroups: bool,
+    /// Bytes of workgroup memory that every device has.
+    pub(crate) memory: u64,
+}
+
+impl Traits {
+    /// `VYRE_OPS_FORM` decides otherwise, for comparisons: of `wide` or `deep`, `passes` and `alone`, those that it names.
+    pub(crate) fn of(engine: &Engine) -> Traits {
+        use vyre::backend::DeviceKind;
+        let mut traits = Traits { is_gpu: false, waits: true, subgroups: true, memory: u64::MAX };
+        for id in engine.backend_ids() {
+            // The interpreter has what a kernel needs.
+            let Ok(backend) = engine.backend(id.as_str()) else { continue };
+            if id.as_str() == "reference" {
+                continue;
+            }
+            let able = backend.capabilities();
+            traits.is_gpu |= matches!(able.kind, DeviceKind::Discrete | DeviceKind::Integrated);
+            // Threads of a processor are scheduled in turn, and NVIDIA promises it for the blocks of a grid that have begun.
+            traits.waits &= able.kind == DeviceKind::Cpu || id.as_str().starts_with("cuda");
+            traits.subgroups &= able.subgroup_sizes == Some([32, 32]);
+            traits.memory = traits.memory.min(able.limits.max_workgroup_memory);
+        }
+        if let Ok(form) = std::env::var("VYRE_OPS_FORM") {
+            let says = |word: &str| form.split(',').any(|own| own == word);
+            traits.is_gpu = says("wide") || traits.is_gpu && !says("deep");
+            traits.waits &= !says("passes");
+            traits.subgroups &= !says("alone");
+        }
+        traits
     }
-    let is = |id: &vyre::BackendId| {
-        engine
-            .backend(id.as_str())
-            .is_ok_and(|backend| matches!(backend.capabilities().kind, DeviceKind::Discrete | DeviceKind::Integrated))
-    };
-    engine.backend_ids().iter().any(is)
+
+    /// Subgroups where they are faster than workgroup memory.
+    pub(crate) fn subgroups_on_gpu(self) -> bool {
+        self.is_gpu && self.subgroups
+    }
 }

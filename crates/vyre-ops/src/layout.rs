@@ -5,12 +5,20 @@ use std::fmt::Write;
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, mistyped, room, size_of};
 use crate::output::Output;
 
-/// Rows and columns of a tile that is turned in workgroup memory, and how many rows are moved at once.
-const TILE: usize = 32;
-const ROWS: usize = 8;
+/// Invocations that turn a tile in workgroup memory.
+const LANES: usize = 256;
+
+/// Rows and columns of a tile: on GPUs, where they have the memory, each invocation has many elements under way.
+fn tile_side(engine: &vyre::Engine, ty: &DataType) -> usize {
+    let traits = Traits::of(engine);
+    match traits.is_gpu && traits.memory >= 64 * 65 * size_of(ty) {
+        true => 64,
+        false => 32,
+    }
+}
 
 /// Swaps the last two axes.
 pub(crate) fn transpose(term: &Term) -> Result<Output, Error> {
@@ -47,13 +55,15 @@ pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
         let turns = axes >= 2 && order[..axes - 2].iter().copied().eq(0..axes - 2) && order[axes - 1] == axes - 2;
         if turns {
             let (rows, columns) = (own[axes - 2], own[axes - 1]);
-            let kernel =
-                engine.kernel_from(&format!("transpose {told}"), || Ok(vyre::text::parse(&turned(&fused, &ty))?))?;
-            let tiles = [rows.div_ceil(TILE), columns.div_ceil(TILE)];
+            let side = tile_side(&engine, &ty);
+            let kernel = engine.kernel_from(&format!("transpose {side} {told}"), || {
+                crate::launch::parsed(&turned(&fused, &ty, side))
+            })?;
+            let tiles = [rows.div_ceil(side), columns.div_ceil(side)];
             let groups = elements / (rows * columns) * tiles[0] * tiles[1];
             let sizes = [rows, columns, tiles[0], tiles[1], groups].map(|size| size as u32);
             let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("out", &mut out);
-            call.grid(grid(groups)).launch()?;
+            call.grid(grid(groups)).overwrites().launch()?;
         } else {
             let place = placed(&own, order, &shape);
             let kernel = engine.kernel_from(&format!("permute {place} {told}"), || {
@@ -67,9 +77,9 @@ pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
                     fused.uniform_lines(),
                     values[0]
                 );
-                Ok(vyre::text::parse(&text)?)
+                crate::launch::parsed(&text)
             })?;
-            fused.bind(kernel.call(), 0..elements).bind("out", &mut out).launch()?;
+            fused.bind(kernel.call(), 0..elements).bind("out", &mut out).overwrites().launch()?;
         }
     }
     Ok(Output { buffer: out, ty, shape })
@@ -96,39 +106,40 @@ fn placed(own: &[usize], order: &[usize], shape: &[usize]) -> String {
     if terms.is_empty() { "i".to_owned() } else { terms.join(" + ") }
 }
 
-fn turned(fused: &Fused, ty: &DataType) -> String {
+fn turned(fused: &Fused, ty: &DataType, side: usize) -> String {
     let at = fused.bindings();
     let mut text = fused.declarations(0);
     // A column more than there is keeps the lanes on different banks when they go down.
     let _ = write!(
         text,
-        "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{}] @0;\nworkgroup_size [{}, 1, 1];\nentry transpose {{\n{GROUP}\
-         let rows = sizes[0];\nlet columns = sizes[1];\n{}if group < sizes[4] {{\nlet l = local_index;\nlet x = l % {TILE};\nlet y = l / {TILE};\n\
-         let per_matrix = sizes[2] * sizes[3];\nlet start = group / per_matrix * rows * columns;\nlet down = group % per_matrix / sizes[3] * {TILE};\n\
-         let across = group % sizes[3] * {TILE};\n",
+        "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry transpose {{\n{GROUP}\
+         let rows = sizes[0];\nlet columns = sizes[1];\n{}if group < sizes[4] {{\nlet l = local_index;\nlet x = l % {side};\nlet y = l / {side};\n\
+         let per_matrix = sizes[2] * sizes[3];\nlet start = group / per_matrix * rows * columns;\nlet down = group % per_matrix / sizes[3] * {side};\n\
+         let across = group % sizes[3] * {side};\n",
         at + 1,
-        TILE * (TILE + 1),
-        TILE * ROWS,
+        side * (side + 1),
         fused.uniform_lines()
     );
-    for k in 0..TILE / ROWS {
-        let r = k * ROWS;
+    // So many rows are moved at once.
+    let step = LANES / side;
+    for k in 0..side / step {
+        let r = k * step;
         let (lines, values) = fused.lines(&format!("from{k}"), &format!("_{k}"));
         let _ = writeln!(
             text,
             "let from{k} = start + (down + y + {r}) * columns + across + x;\nif (down + y + {r} < rows) & (across + x < columns) {{\n{lines}\
              tile[(y + {r}) * {} + x] = {};\n}}",
-            TILE + 1,
+            side + 1,
             values[0]
         );
     }
     text.push_str("barrier;\n");
-    for k in 0..TILE / ROWS {
-        let r = k * ROWS;
+    for k in 0..side / step {
+        let r = k * step;
         let _ = writeln!(
             text,
             "if (across + y + {r} < columns) & (down + x < rows) {{\nout[start + (across + y + {r}) * rows + down + x] = tile[x * {} + y + {r}];\n}}",
-            TILE + 1
+            side + 1
         );
     }
     text.push_str("}\n}\n");
@@ -179,9 +190,10 @@ pub(crate) fn gather(source: &Term, positions: &Term) -> Result<Output, Error> {
                 at + 1,
                 fused.uniform_lines()
             );
-            Ok(vyre::text::parse(&text)?)
+            crate::launch::parsed(&text)
         })?;
-        fused.bind(kernel.call(), 0..fused.elements()).bind("source", &buffer).bind("out", &mut out).launch()?;
+        let call = fused.bind(kernel.call(), 0..fused.elements()).bind("source", &buffer).bind("out", &mut out);
+        call.overwrites().launch()?;
     }
     Ok(Output { buffer: out, ty, shape })
 }
@@ -195,16 +207,15 @@ pub(crate) fn scatter(base: &Term, positions: &Term, values: &Term, add: bool) -
     if extents(values)? != expected || stored(values) != ty {
         return Err(misfit(format!("values of {:?} were given for {expected:?}", extents(values)?)));
     }
-    if add && !matches!(ty, DataType::U32 | DataType::I32) {
-        return Err(mistyped(format!(
-            "sums that are scattered are of u32 and i32, not of {ty}, whose order would show"
-        )));
-    }
     let engine = engine(base)?;
     let elements: usize = expected.iter().product();
     let shape = extents(base)?;
     if elements.max(shape.iter().product()) > MOST {
         return Err(misfit(format!("{elements} elements are more than are moved at once, which is {MOST}")));
+    }
+    // Only sums that have no order can be added as they come.
+    if add && !matches!(ty, DataType::U32 | DataType::I32) {
+        return crate::segments::scatter_sums(base, positions, values);
     }
     // Written while others hold the same elements, it becomes a value of its own.
     let mut out = base.evaluate()?;

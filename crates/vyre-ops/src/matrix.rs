@@ -2,12 +2,14 @@
 //!
 //! **Order.** Each element is a chain of `fma(a, b, sum)` from 0 over ascending `k`, whatever the kernel's form, so it is the same everywhere.
 
+mod tiles;
+
 use std::fmt::Write;
 
 use vyre::expression::Term;
 use vyre::{DataType, Engine, Error};
 
-use crate::launch::{GROUP, MOST, engine, extents, grid, is_gpu, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, mistyped, room};
 use crate::output::Output;
 
 /// Which factors are given transposed: `[.., k, m]` instead of `[.., m, k]`, and `[.., n, k]` instead of `[.., k, n]`.
@@ -19,10 +21,6 @@ pub struct Transposed {
     pub b: bool,
 }
 
-/// Rows, columns and depth of a workgroup's tile on devices with many invocations, and what each invocation makes of it.
-const TILE: usize = 128;
-const DEPTH: usize = 8;
-const PART: usize = 8;
 /// Columns side by side in vectors and rows in registers, on processors.
 const LANES: usize = 32;
 const ROWS: usize = 10;
@@ -55,21 +53,21 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         return Ok(Output { buffer: out, ty, shape });
     }
     let (a, b) = (a.evaluate()?, b.evaluate()?);
-    let wide = is_gpu(&engine);
-    let (kernel, groups) = if wide {
-        let kernel = tiles(&engine, &ty, transposed)?;
-        (kernel, batches * m.div_ceil(TILE) * n.div_ceil(TILE))
+    let (kernel, groups) = if Traits::of(&engine).is_gpu {
+        let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
+        let kernel = tiles::kernel(&engine, &ty, transposed, cut)?;
+        (kernel, batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile))
     } else {
         let kernel = lanes(&engine, &ty, transposed)?;
         (kernel, batches * m.div_ceil(ROWS) * n.div_ceil(LANES))
     };
     let sizes = [m, n, k, groups].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
-    call.grid(grid(groups)).launch()?;
+    call.grid(grid(groups)).overwrites().launch()?;
     Ok(Output { buffer: out, ty, shape })
 }
 
-fn head(ty: &DataType) -> String {
+fn head(ty: &str) -> String {
     format!("read a: {ty} @0;\nread b: {ty} @1;\nread sizes: u32 @2;\noutput out: {ty} @3;\n")
 }
 
@@ -96,7 +94,7 @@ fn begin(rows: usize, columns: usize) -> String {
 /// Columns in vectors: each invocation makes some rows of one column.
 fn lanes(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre::Kernel, Error> {
     engine.kernel_from(&format!("matmul lanes {ty} {transposed:?}"), || {
-        let mut text = head(ty);
+        let mut text = head(&ty.to_string());
         // Tiles go down a column first, so that the part of `b` that they share stays in the cache.
         let _ = write!(
             text,
@@ -120,75 +118,6 @@ fn lanes(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre:
             let _ = writeln!(text, "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = sum{r};\n}}");
         }
         text.push_str("}\n}\n}\n");
-        Ok(vyre::text::parse(&text)?)
-    })
-}
-
-/// Tiles in workgroup memory: each invocation makes 8 x 8 elements in registers.
-fn tiles(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre::Kernel, Error> {
-    engine.kernel_from(&format!("matmul tiles {ty} {transposed:?}"), || {
-        const INVOCATIONS: usize = TILE / PART * (TILE / PART);
-        const FETCHED: usize = TILE * DEPTH / INVOCATIONS;
-        let mut text = head(ty);
-        let _ = write!(
-            text,
-            "workgroup left: {ty}[{t}] @0;\nworkgroup right: {ty}[{t}] @0;\nworkgroup_size [{INVOCATIONS}, 1, 1];\nentry matmul {{\n{}\
-             let row = tile / tiles_across * {TILE};\nlet column = tile % tiles_across * {TILE};\nlet down = l / {s};\nlet across = l % {s};\n",
-            begin(TILE, TILE),
-            t = TILE * DEPTH,
-            s = TILE / PART
-        );
-        for i in 0..PART {
-            for j in 0..PART {
-                let _ = writeln!(text, "var sum{i}_{j}: {ty};");
-            }
-        }
-        let _ = writeln!(text, "for k in 0..depth step {DEPTH} {{");
-        for f in 0..FETCHED {
-            // Neighbours in the workgroup fetch neighbours in memory, whichever way the matrix lies.
-            let (row, k_a) = match transposed.a {
-                true => (format!("(l + {}) % {TILE}", f * INVOCATIONS), format!("(l + {}) / {TILE}", f * INVOCATIONS)),
-                false => (format!("(l + {}) / {DEPTH}", f * INVOCATIONS), format!("(l + {}) % {DEPTH}", f * INVOCATIONS)),
-            };
-            let (column, k_b) = match transposed.b {
-                false => (format!("(l + {}) % {TILE}", f * INVOCATIONS), format!("(l + {}) / {TILE}", f * INVOCATIONS)),
-                true => (format!("(l + {}) / {DEPTH}", f * INVOCATIONS), format!("(l + {}) % {DEPTH}", f * INVOCATIONS)),
-            };
-            let zero = if *ty == DataType::F64 { "0.0f64" } else { "0.0" };
-            let _ = writeln!(
-                text,
-                "let ra{f} = {row};\nlet ka{f} = {k_a};\nlet cb{f} = {column};\nlet kb{f} = {k_b};\n\
-                 left[ka{f} * {TILE} + ra{f}] = select((row + ra{f} < m) & (k + ka{f} < depth), a[{}], {zero});\n\
-                 right[kb{f} * {TILE} + cb{f}] = select((column + cb{f} < n) & (k + kb{f} < depth), b[{}], {zero});",
-                place_a(transposed, &format!("(row + ra{f})"), &format!("(k + ka{f})")),
-                place_b(transposed, &format!("(k + kb{f})"), &format!("(column + cb{f})"))
-            );
-        }
-        let _ = writeln!(text, "barrier;\nfor d in 0..{DEPTH} {{");
-        for i in 0..PART {
-            // Sixteen apart, so that lanes read from different banks and write side by side.
-            let s = TILE / PART;
-            let _ = writeln!(text, "let a{i} = left[d * {TILE} + down + {}];\nlet b{i} = right[d * {TILE} + across + {}];", i * s, i * s);
-        }
-        for i in 0..PART {
-            for j in 0..PART {
-                let _ = writeln!(text, "sum{i}_{j} = fma(a{i}, b{j}, sum{i}_{j});");
-            }
-        }
-        text.push_str("}\nbarrier;\n}\n");
-        for i in 0..PART {
-            let s = TILE / PART;
-            let _ = writeln!(text, "let row{i} = row + down + {};\nlet column{i} = column + across + {};", i * s, i * s);
-        }
-        for i in 0..PART {
-            for j in 0..PART {
-                let _ = writeln!(
-                    text,
-                    "if (row{i} < m) & (column{j} < n) {{\nout[out_start + row{i} * n + column{j}] = sum{i}_{j};\n}}"
-                );
-            }
-        }
-        text.push_str("}\n}\n");
-        Ok(vyre::text::parse(&text)?)
+        crate::launch::parsed(&text)
     })
 }

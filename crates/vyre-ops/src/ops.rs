@@ -7,9 +7,12 @@ use crate::launch::misfit;
 use crate::layout;
 use crate::matrix::{Transposed, matmul};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
-use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, top_k, truth, variance};
+use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
+use crate::search::{bounds, merge};
+use crate::segments::reduce_segments;
 use crate::select::{self, Counted};
 use crate::sort;
+use crate::top::top_k;
 
 /// Ops on arrays and expressions. See the [crate](crate) for an example.
 ///
@@ -268,9 +271,39 @@ pub trait Ops<T: Number> {
         layout::scatter(&self.to_term(), &positions.to_term(), &values.to_term(), false)?.typed()
     }
 
-    /// This with values added at the positions along the first axis; of u32 and i32, whose sums have no order.
+    /// This with values added at the positions along the first axis. Floats are added in a fixed order, which takes a sort.
     fn scatter_add(&self, positions: &impl Ops<u32>, values: &impl Ops<T>) -> Result<Array<T>, Error> {
         layout::scatter(&self.to_term(), &positions.to_term(), &values.to_term(), true)?.typed()
+    }
+
+    /// For each value how many elements of this, which is sorted, are smaller: where the first that is not smaller is.
+    fn lower_bound(&self, values: &impl Ops<T>) -> Result<Array<u32>, Error> {
+        bounds(&self.to_term(), &values.to_term(), false)?.typed()
+    }
+
+    /// For each value how many elements of this, which is sorted, are not larger: where the first larger one is.
+    fn upper_bound(&self, values: &impl Ops<T>) -> Result<Array<u32>, Error> {
+        bounds(&self.to_term(), &values.to_term(), true)?.typed()
+    }
+
+    /// The elements of this and another array, both sorted, as one that is; of equal ones those of this come first.
+    fn merge(&self, other: &impl Ops<T>) -> Result<Array<T>, Error> {
+        merge(&self.to_term(), &other.to_term())?.typed()
+    }
+
+    /// The sums of segments along the first axis: segment `j` goes from `offsets[j]` to `offsets[j + 1]`.
+    fn segment_sum(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
+        reduce_segments(&self.to_term(), &offsets.to_term(), Kind::Sum)?.typed()
+    }
+
+    /// The smallest elements of segments; see [`segment_sum`](Ops::segment_sum).
+    fn segment_min(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
+        reduce_segments(&self.to_term(), &offsets.to_term(), Kind::Min)?.typed()
+    }
+
+    /// The largest elements of segments; see [`segment_sum`](Ops::segment_sum).
+    fn segment_max(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
+        reduce_segments(&self.to_term(), &offsets.to_term(), Kind::Max)?.typed()
     }
 
     /// The one element, on the host.

@@ -70,7 +70,7 @@ impl Random {
             let sizes = [self.seed as u32, (self.seed >> 32) as u32, array as u32, (array >> 32) as u32];
             let groups = elements.div_ceil(4).div_ceil(64);
             let call = kernel.value("sizes", &sizes).bind("out", &mut out);
-            call.grid(crate::launch::grid(groups)).launch()?;
+            call.grid(crate::launch::grid(groups)).overwrites().launch()?;
         }
         Ok(Output { buffer: out, ty: ty.clone(), shape: shape.extents().to_vec() })
     }

@@ -105,10 +105,12 @@ impl Job<'_> {
                 _ => self.across_rows(&fused, baked[0], first),
             };
             let source = self.source(&fused, &types, finish, few, &body);
-            Ok(vyre::text::parse(&source)?)
+            crate::launch::parsed(&source)
         })?;
         let count = self.count_bits();
-        for Part { positions, along, outer, first_result, base } in pass.parts(&fused)? {
+        let all = pass.parts(&fused)?;
+        let parts = all.len();
+        for Part { positions, along, outer, first_result, base } in all {
             let blocks = along.div_ceil(BLOCK).max(1);
             let groups = match few {
                 true => (outer * inner).div_ceil(COLUMNS),
@@ -121,7 +123,11 @@ impl Job<'_> {
             for (at, buffer) in buffers.iter_mut().enumerate() {
                 call = call.bind(["out", "out_index"][at], buffer);
             }
-            call.launch()?;
+            // Several launches write parts of the result each.
+            match parts {
+                1 => call.overwrites().launch()?,
+                _ => call.launch()?,
+            };
         }
         if last {
             return Ok(buffers);

@@ -176,27 +176,107 @@ pub(crate) fn reduce(x: &Plain, axis: Option<usize>, fold: Fold) -> Plain {
     }
 }
 
-pub(crate) fn scan(x: &Plain, inclusive: bool) -> Plain {
+pub(crate) fn scan(x: &Plain, axis: Option<usize>, inclusive: bool) -> Plain {
+    let (_, lines) = lines(&x.shape, axis);
     match &x.numbers {
         Numbers::Whole(all) => {
-            let mut sum = 0;
-            let each = |&number: &i128| {
-                let before = sum;
-                sum = wrapped(&x.ty, sum + number);
-                if inclusive { sum } else { before }
-            };
-            Plain::whole(x.ty.clone(), x.shape.clone(), all.iter().map(each).collect())
+            let mut sums = vec![0; all.len()];
+            for line in &lines {
+                let mut sum = 0;
+                for &at in line {
+                    let before = sum;
+                    sum = wrapped(&x.ty, sum + all[at]);
+                    sums[at] = if inclusive { sum } else { before };
+                }
+            }
+            Plain::whole(x.ty.clone(), x.shape.clone(), sums)
         }
         Numbers::Float(all) => {
-            let mut sum = 0.0;
-            let each = |&number: &f64| {
-                let before = sum;
-                sum += number;
-                if inclusive { sum } else { before }
-            };
-            Plain::float(x.ty.clone(), x.shape.clone(), all.iter().map(each).collect())
+            let mut sums = vec![0.0; all.len()];
+            for line in &lines {
+                let mut sum = 0.0;
+                for &at in line {
+                    let before = sum;
+                    sum += all[at];
+                    sums[at] = if inclusive { sum } else { before };
+                }
+            }
+            Plain::float(x.ty.clone(), x.shape.clone(), sums)
         }
     }
+}
+
+/// The rows along the first axis, from one to another.
+fn part(x: &Plain, rows: std::ops::Range<usize>) -> Plain {
+    let row: usize = x.shape[1..].iter().product();
+    let mut shape = x.shape.clone();
+    shape[0] = rows.len();
+    x.picked(shape, &(rows.start * row..rows.end * row).map(Some).collect::<Vec<_>>())
+}
+
+/// One array behind the other along the first axis.
+fn joined(parts: Vec<Plain>, ty: &DataType, shape: Vec<usize>) -> Plain {
+    let (mut whole, mut float, mut is_float) = (Vec::new(), Vec::new(), false);
+    for part in parts {
+        match part.numbers {
+            Numbers::Whole(all) => whole.extend(all),
+            Numbers::Float(all) => {
+                float.extend(all);
+                is_float = true;
+            }
+        }
+    }
+    match is_float || crate::launch::is_float(ty) {
+        true => Plain::float(ty.clone(), shape, float),
+        false => Plain::whole(ty.clone(), shape, whole),
+    }
+}
+
+fn whole(x: &Plain) -> Vec<usize> {
+    match &x.numbers {
+        Numbers::Whole(all) => all.iter().map(|&at| usize::try_from(at).unwrap_or(usize::MAX)).collect(),
+        Numbers::Float(_) => Vec::new(),
+    }
+}
+
+pub(crate) fn segments(x: &Plain, offsets: &Plain, fold: Fold) -> Plain {
+    let bounds: Vec<usize> = whole(offsets).into_iter().map(|at| at.min(x.shape[0])).collect();
+    let mut shape = x.shape.clone();
+    shape[0] = bounds.len().saturating_sub(1);
+    let one = |pair: &[usize]| reduce(&part(x, pair[0]..pair[1].max(pair[0])), Some(0), fold);
+    joined(bounds.windows(2).map(one).collect(), &x.ty, shape)
+}
+
+pub(crate) fn scatter_add(x: &Plain, positions: &Plain, values: &Plain) -> Plain {
+    let row: usize = x.shape[1..].iter().product();
+    let mut result = x.clone();
+    for (from, to) in whole(positions).into_iter().enumerate().filter(|&(_, to)| to < x.shape[0]) {
+        for k in 0..row {
+            match (&mut result.numbers, &values.numbers) {
+                (Numbers::Whole(all), Numbers::Whole(more)) => {
+                    all[to * row + k] = wrapped(&x.ty, all[to * row + k] + more[from * row + k]);
+                }
+                (Numbers::Float(all), Numbers::Float(more)) => all[to * row + k] += more[from * row + k],
+                _ => {}
+            }
+        }
+    }
+    result
+}
+
+pub(crate) fn merge(a: &Plain, b: &Plain) -> Plain {
+    let both = vec![a.len() + b.len()];
+    sort(&joined(vec![a.clone(), b.clone()], &a.ty, both), false)
+}
+
+pub(crate) fn bounds(sorted: &Plain, x: &Plain, upper: bool) -> Plain {
+    let is_before = |a: std::cmp::Ordering| a.is_lt() || upper && a.is_eq();
+    let count = |at: usize| match (&sorted.numbers, &x.numbers) {
+        (Numbers::Whole(all), Numbers::Whole(x)) => all.iter().filter(|own| is_before((**own).cmp(&x[at]))).count(),
+        (Numbers::Float(all), Numbers::Float(x)) => all.iter().filter(|own| is_before(own.total_cmp(&x[at]))).count(),
+        _ => 0,
+    };
+    Plain::whole(DataType::U32, x.shape.clone(), (0..x.len()).map(|at| count(at) as i128).collect())
 }
 
 fn order(x: &Plain, descending: bool) -> Vec<usize> {

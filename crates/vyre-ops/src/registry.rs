@@ -10,8 +10,11 @@ use crate::matrix::{Transposed, matmul};
 use crate::output::Output;
 use crate::reference::{self, Plain};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
-use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, top_k, truth, variance};
+use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
+use crate::search::{bounds, merge};
+use crate::segments::reduce_segments;
 use crate::select;
+use crate::top::top_k;
 
 /// An op: its name, what it takes, how it runs on arrays of any type, and what it means in plain Rust.
 pub struct Op {
@@ -182,10 +185,10 @@ static OPS: &[Op] = &[
         ["x"],
         Numbers,
         ["y"],
-        [],
+        [Axis],
         each,
-        |x, _| Ok(vec![scanned(&x[0], None, Kind::Sum, true)?]),
-        |x, _| vec![reference::scan(&x[0], true)]
+        |x, p| Ok(vec![scanned(&x[0], p.axis, Kind::Sum, true)?]),
+        |x, p| vec![reference::scan(&x[0], p.axis, true)]
     ),
     op!(
         "exclusive_sum",
@@ -193,10 +196,10 @@ static OPS: &[Op] = &[
         ["x"],
         Numbers,
         ["y"],
-        [],
+        [Axis],
         each,
-        |x, _| Ok(vec![scanned(&x[0], None, Kind::Sum, false)?]),
-        |x, _| vec![reference::scan(&x[0], false)]
+        |x, p| Ok(vec![scanned(&x[0], p.axis, Kind::Sum, false)?]),
+        |x, p| vec![reference::scan(&x[0], p.axis, false)]
     ),
     op!(
         "sort",
@@ -318,6 +321,72 @@ static OPS: &[Op] = &[
         |_| 0,
         |x, _| Ok(vec![layout::gather(&x[0], &x[1])?]),
         |x, _| vec![reference::gather(&x[0], &x[1])]
+    ),
+    op!(
+        "scatter_add",
+        "x with values added to the rows that positions name",
+        ["x", "positions", "values"],
+        Keys,
+        ["y"],
+        [],
+        |shapes| each(&shapes[2..]),
+        |x, _| Ok(vec![layout::scatter(&x[0], &x[1], &x[2], true)?]),
+        |x, _| vec![reference::scatter_add(&x[0], &x[1], &x[2])]
+    ),
+    op!(
+        "lower_bound",
+        "how many elements of what is sorted are smaller than each of x",
+        ["sorted", "x"],
+        Keys,
+        ["positions"],
+        [],
+        |shapes| each(&shapes[1..]),
+        |x, _| Ok(vec![bounds(&x[0], &x[1], false)?]),
+        |x, _| vec![reference::bounds(&x[0], &x[1], false)]
+    ),
+    op!(
+        "upper_bound",
+        "how many elements of what is sorted are not larger than each of x",
+        ["sorted", "x"],
+        Keys,
+        ["positions"],
+        [],
+        |shapes| each(&shapes[1..]),
+        |x, _| Ok(vec![bounds(&x[0], &x[1], true)?]),
+        |x, _| vec![reference::bounds(&x[0], &x[1], true)]
+    ),
+    op!(
+        "merge",
+        "the elements of two sorted arrays, sorted",
+        ["a", "b"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![merge(&x[0], &x[1])?]),
+        |x, _| vec![reference::merge(&x[0], &x[1])]
+    ),
+    op!(
+        "segment_sum",
+        "the sums of segments, which go from one offset to the next",
+        ["x", "offsets"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![reduce_segments(&x[0], &x[1], Kind::Sum)?]),
+        |x, _| vec![reference::segments(&x[0], &x[1], reference::Fold::Sum)]
+    ),
+    op!(
+        "segment_max",
+        "the largest elements of segments, which go from one offset to the next",
+        ["x", "offsets"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![reduce_segments(&x[0], &x[1], Kind::Max)?]),
+        |x, _| vec![reference::segments(&x[0], &x[1], reference::Fold::Max)]
     ),
     op!(
         "matmul",

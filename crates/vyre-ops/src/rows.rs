@@ -1,4 +1,5 @@
-//! What is done to each row by itself: softmax and norms. A workgroup takes a row, which stays in the cache while it goes over it again.
+//! What is done to each row by itself: softmax and norms. A workgroup takes a row and keeps it in registers where they have room for it;
+//! longer ones stay in the cache while it goes over them again.
 //!
 //! **Order.** As for reductions, with as many columns as the workgroup has invocations: 32, 64, 128 or 256, a quarter of the row's length.
 
@@ -8,10 +9,10 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, extents, grid, is_float, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, extents, grid, is_float, misfit, mistyped, room};
 
-/// Reductions of a row, each of which may use those before it, and what is written for each element. `VALUE` is the element, `COUNT` the
-/// length, and reductions go by their names.
+/// Reductions of a row, each of which may use those before it, and what is written for each element. `VALUE` is the element, `LAST` what the
+/// last reduction made of it, `COUNT` the length, and reductions go by their names.
 pub(crate) struct Rows<'a> {
     pub(crate) name: &'a str,
     /// Name, kind, what is put together, and what becomes of it (`#`).
@@ -21,8 +22,8 @@ pub(crate) struct Rows<'a> {
 
 pub(crate) const SOFTMAX: Rows<'_> = Rows {
     name: "softmax",
-    folds: &[("most", Kind::Max, "VALUE", "#"), ("sum", Kind::Sum, "exp(VALUE - most)", "#")],
-    write: "exp(VALUE - most) / sum",
+    folds: &[("most", Kind::Max, "VALUE", "#"), ("scale", Kind::Sum, "exp(VALUE - most)", "1.0TY / #")],
+    write: "LAST * scale",
 };
 
 pub(crate) const LOG_SOFTMAX: Rows<'_> = Rows {
@@ -46,7 +47,10 @@ pub(crate) const RMS_NORM: Rows<'_> = Rows {
     write: "VALUE * scale",
 };
 
+/// Elements of a long row that an invocation fetches at once.
 const AT_ONCE: usize = 4;
+/// Elements of a row that an invocation keeps.
+const MOST_KEPT: usize = 32;
 
 impl Rows<'_> {
     /// Along the last axis.
@@ -70,8 +74,11 @@ impl Rows<'_> {
         let rows = elements / along;
         let lanes = (along / 4).next_power_of_two().clamp(32, 256);
         let (lines, values) = fused.lines("i", "");
-        let key = format!("{} {lanes}\n{}{}{lines}{values:?}", self.name, fused.declarations(0), fused.uniform_lines());
-        let kernel = engine.kernel_from(&key, || Ok(vyre::text::parse(&self.source(&fused, &ty, lanes))?))?;
+        let kept = Some(along.div_ceil(lanes)).filter(|&kept| kept <= MOST_KEPT);
+        let form = Form { lanes, kept, subgroups: Traits::of(&engine).subgroups_on_gpu() };
+        let declarations = fused.declarations(0);
+        let key = format!("{} {form:?}\n{declarations}{}{lines}{values:?}", self.name, fused.uniform_lines());
+        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(&fused, &ty, form)))?;
         let words = |value: f64| match ty {
             DataType::F64 => [value.to_bits() as u32, (value.to_bits() >> 32) as u32],
             _ => [(value as f32).to_bits(), 0],
@@ -79,11 +86,12 @@ impl Rows<'_> {
         let (count, epsilon) = (words(along as f64), words(epsilon));
         let sizes = [along as u32, rows as u32, count[0], count[1], epsilon[0], epsilon[1]];
         let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("out", &mut out);
-        call.grid(grid(rows)).launch()?;
+        call.grid(grid(rows)).overwrites().launch()?;
         Ok(out)
     }
 
-    fn source(&self, fused: &Fused, ty: &DataType, lanes: usize) -> String {
+    fn source(&self, fused: &Fused, ty: &DataType, form: Form) -> String {
+        let Form { lanes, kept, .. } = form;
         let at = fused.bindings();
         let mut text = fused.declarations(0);
         let word = |at: usize| match ty {
@@ -101,17 +109,32 @@ impl Rows<'_> {
             word(4),
             fused.uniform_lines()
         );
-        let suffix = if *ty == DataType::F64 { "f64" } else { "" };
-        let over = |text: &mut String, each: &dyn Fn(&str, &str) -> String| {
-            let _ = writeln!(text, "for r in 0..n step {} {{", lanes * AT_ONCE);
-            for k in 0..AT_ONCE {
-                let _ = writeln!(text, "let a{k} = r + {} + l;\nlet at{k} = start + a{k};", k * lanes);
+        if let Some(kept) = kept {
+            for k in 0..kept {
+                let _ = writeln!(text, "let a{k} = {} + l;\nlet at{k} = start + a{k};", k * lanes);
                 let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
-                text.push_str(&lines);
-                let _ = writeln!(text, "{}", each(&k.to_string(), &values[0]));
+                let _ = writeln!(text, "{lines}let own{k} = {};", values[0]);
             }
-            text.push_str("}\n");
+        }
+        // What is done with each element: at once where it was kept, else going over the row again.
+        let over = |text: &mut String, each: &dyn Fn(&str, &str) -> String| match kept {
+            Some(kept) => {
+                for k in 0..kept {
+                    let _ = writeln!(text, "{}", each(&k.to_string(), &format!("own{k}")));
+                }
+            }
+            None => {
+                let _ = writeln!(text, "for r in 0..n step {} {{", lanes * AT_ONCE);
+                for k in 0..AT_ONCE {
+                    let _ = writeln!(text, "let a{k} = r + {} + l;\nlet at{k} = start + a{k};", k * lanes);
+                    let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
+                    text.push_str(&lines);
+                    let _ = writeln!(text, "{}", each(&k.to_string(), &values[0]));
+                }
+                text.push_str("}\n");
+            }
         };
+        let suffix = if *ty == DataType::F64 { "f64" } else { "" };
         for (name, kind, value, finish) in self.folds {
             let fold = Fold { kind: *kind, ty: ty.clone() };
             let neutral = fold.neutral();
@@ -120,24 +143,35 @@ impl Rows<'_> {
             over(&mut text, &|k, element| {
                 let value = value.replace("VALUE", element);
                 format!(
-                    "let g{k} = select(a{k} < n, {value}, {neutral});\n{own} = {};",
-                    fold.combined(&own, &format!("g{k}"))
+                    "let {name}{k} = {value};\nlet {name}_in{k} = select(a{k} < n, {name}{k}, {neutral});\n{own} = {};",
+                    fold.combined(&own, &format!("{name}_in{k}"))
                 )
             });
             let _ = writeln!(text, "tile[l] = {own};\nbarrier;");
-            let mut half = lanes / 2;
-            while half > 0 {
-                let combined = fold.combined("tile[l]", &format!("tile[l + {half}]"));
-                let _ = writeln!(text, "if l < {half} {{\ntile[l] = {combined};\n}}\nbarrier;");
-                half /= 2;
-            }
+            fold.halves(&mut text, lanes, form.subgroups);
             let finish = finish.replace('#', "tile[0]").replace("COUNT", "count").replace("EPSILON", "epsilon");
             let _ = writeln!(text, "let {name} = {};\nbarrier;", finish.replace("TY", suffix));
         }
         over(&mut text, &|k, element| {
-            format!("if a{k} < n {{\nout[at{k}] = {};\n}}", self.write.replace("VALUE", element))
+            let last = match (kept, self.folds.last()) {
+                (Some(_), Some((name, ..))) => format!("{name}{k}"),
+                (_, Some((_, _, value, _))) => value.replace("VALUE", element),
+                (_, None) => element.to_owned(),
+            };
+            let written = self.write.replace("LAST", &last).replace("VALUE", element);
+            format!("if a{k} < n {{\nout[at{k}] = {written};\n}}")
         });
         text.push_str("}\n}\n");
         text
     }
+}
+
+/// How the kernel is written.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    lanes: usize,
+    /// Elements that each invocation keeps, where a row fits.
+    kept: Option<usize>,
+    /// The last halves are put together within a subgroup.
+    subgroups: bool,
 }

@@ -5,7 +5,8 @@ use vyre::ir::{BinaryOp, Literal};
 use vyre::{DataType, Error};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{engine, extents, is_float, misfit, mistyped, room, split};
+use crate::launch::{extents, is_float, misfit, mistyped, split};
+use crate::layout;
 use crate::output::Output;
 use crate::reduce::{Finish, reduce};
 use crate::rows::Rows;
@@ -85,8 +86,15 @@ pub(crate) fn scanned(term: &Term, axis: Option<usize>, kind: Kind, inclusive: b
         Some(axis) => split(&extents, axis)?,
         None => [1, extents.iter().product(), 1],
     };
-    if inner > 1 {
-        return Err(misfit("scans go along the last axis; transpose first"));
+    if let (Some(axis), true) = (axis, inner > 1) {
+        // Elements along the axis are brought side by side, and back.
+        let mut order: Vec<usize> = (0..extents.len()).filter(|&other| other != axis).collect();
+        order.push(axis);
+        let moved = layout::permute(term, &order)?;
+        let done = scanned(&moved.term(), Some(extents.len() - 1), kind, inclusive)?;
+        let back: Vec<usize> =
+            (0..extents.len()).map(|at| order.iter().position(|&own| own == at).unwrap_or(at)).collect();
+        return layout::permute(&done.term(), &back);
     }
     let ty = term.data_type();
     let each = match (kind, ty) {
@@ -103,6 +111,7 @@ pub(crate) fn scanned(term: &Term, axis: Option<usize>, kind: Kind, inclusive: b
         outputs: &[("out", ty.clone(), extents.iter().product())],
         each: &each,
         end: "",
+        covers: true,
     };
     Ok(Output { buffer: scan.run()?.swap_remove(0), ty: ty.clone(), shape: extents })
 }
@@ -111,30 +120,6 @@ pub(crate) fn sorted(term: &Term, descending: bool) -> Result<Output, Error> {
     let length = extents(term)?.iter().product();
     let (buffer, _) = sort::sort(term, None, descending)?;
     Ok(Output { buffer, ty: term.data_type().clone(), shape: vec![length] })
-}
-
-/// The largest elements and their positions.
-pub(crate) fn top_k(term: &Term, count: usize) -> Result<[Output; 2], Error> {
-    let [values, positions] = sort::sorted_positions(term, true)?;
-    Ok([front(&values, count)?, front(&positions, count)?])
-}
-
-/// The first elements as an array of their own.
-fn front(all: &Output, count: usize) -> Result<Output, Error> {
-    let ty = &all.ty;
-    let engine = engine(&all.term())?;
-    if all.shape[0] < count {
-        return Err(misfit(format!("{count} elements were asked of {}", all.shape[0])));
-    }
-    let mut buffer = room(&engine, ty, count);
-    if count > 0 {
-        let source = format!(
-            "read x: {ty} @0;\noutput out: {ty} @1;\nworkgroup_size [64, 1, 1];\ndomain [len(out), 1, 1];\nentry front {{\nlet i = global_id.x;\n\
-             if i < len(out) {{\nout[i] = x[i];\n}}\n}}\n"
-        );
-        engine.kernel_of_text(&source)?.bind("x", &all.buffer).bind("out", &mut buffer).launch()?;
-    }
-    Ok(Output { buffer, ty: ty.clone(), shape: vec![count] })
 }
 
 pub(crate) fn rows(term: &Term, rows: &Rows<'_>, epsilon: f64) -> Result<Output, Error> {

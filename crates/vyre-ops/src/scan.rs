@@ -1,21 +1,25 @@
 //! Scans, and what puts elements where a scan of flags says.
 //!
-//! **Order.** A row is cut into chunks of whole tiles of 2048 elements. The value of a chunk is put together as reductions are: 256 columns,
-//! then halves. Chunk values are scanned by the same rule. Within a tile each run of 8 elements is put together from first to last, the 256
-//! runs by doubling distances (1, 2, 4 …), and an element's result is (everything before the tile, then the runs before its own), then its run
-//! up to it. How many tiles a chunk has depends on the length of the row alone.
+//! **Order.** A row is cut into chunks of one to four tiles; a tile is a run of 8 elements for each of 32 to 256 lanes. Runs are put together
+//! from first to last, 32 neighbouring runs by doubling distances (1, 2, 4, 8, 16), and then first to last: these groups to tiles, tiles to
+//! chunks and chunks to rows. An element's result is what is before its chunk, then before its tile, its group and its run, each of which was
+//! put together by itself, and then its run up to it. Lanes and tiles depend on the length of the row alone.
+//!
+//! Where workgroups make progress while others wait, a scan goes over the elements once: each workgroup takes the next chunk, tells its
+//! value, and adds up what the chunks before it told (decoupled look-back; Merrill and Garland, 2016), from the nearest that knows everything
+//! before it and in order, so that floats are added as everywhere. Elsewhere it takes three passes.
 
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
-use vyre::{Buffer, DataType, Engine, Error, Kernel, Shape};
+use vyre::{Buffer, DataType, Engine, Error, Kernel};
 
 use crate::fold::Fold;
-use crate::launch::{GROUP, MOST, grid, misfit, room};
+use crate::launch::{GROUP, MOST, Traits, grid, misfit, room};
 
-const LANES: usize = 256;
 const ITEMS: usize = 8;
-const TILE: usize = LANES * ITEMS;
+const LANES: usize = 256;
+const SUBGROUP: usize = 32;
 
 /// A scan along rows and what is done with each element's prefix.
 pub(crate) struct Scan<'a> {
@@ -32,11 +36,52 @@ pub(crate) struct Scan<'a> {
     pub(crate) each: &'a str,
     /// What is done once for each row with `TOTAL`, by one invocation.
     pub(crate) end: &'a str,
+    /// Every element of the results is written.
+    pub(crate) covers: bool,
 }
 
-/// Tiles of a chunk: many chunks keep every core of a device busy, few are scanned soon.
-fn tiles_of(along: usize) -> usize {
-    (along / TILE / 2048).clamp(1, 64)
+/// How rows are cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    lanes: usize,
+    /// Tiles of a chunk.
+    tiles: usize,
+}
+
+impl Cut {
+    fn of(along: usize, terms: usize) -> Cut {
+        let lanes = along.div_ceil(ITEMS).next_power_of_two().clamp(SUBGROUP, LANES);
+        // Whole numbers, whose sums have no order, need the room that several expressions take.
+        let most = if terms > 1 { 2 } else { 4 };
+        Cut { lanes, tiles: along.div_ceil(lanes * ITEMS).clamp(1, most) }
+    }
+
+    fn tile(self) -> usize {
+        self.lanes * ITEMS
+    }
+
+    fn chunk(self) -> usize {
+        self.tile() * self.tiles
+    }
+}
+
+/// How a workgroup comes to know what is before its chunk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Before {
+    /// A row is one chunk.
+    Nothing,
+    /// From the chunks before it, as they are done.
+    LookBack,
+    /// From an earlier pass.
+    Offsets,
+}
+
+/// The ways that kernels may be written here.
+struct Form {
+    cut: Cut,
+    subgroups: bool,
+    /// Banks of workgroup memory count.
+    padded: bool,
 }
 
 impl Scan<'_> {
@@ -55,188 +100,360 @@ impl Scan<'_> {
         }
         let along = self.along.max(1);
         let rows = elements / along;
-        let tiles = tiles_of(along);
-        let chunks = along.div_ceil(tiles * TILE);
-        let sizes = [along, chunks, tiles, rows * chunks].map(|size| size as u32);
-        let offsets = match chunks {
-            1 => None,
-            _ => Some(self.offsets(&fused, &engine, rows, chunks, &sizes)?),
+        let traits = Traits::of(&engine);
+        let cut = Cut::of(along, self.terms.len());
+        let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu };
+        let chunks = along.div_ceil(cut.chunk());
+        let sizes = [along, chunks, rows * chunks].map(|size| size as u32);
+        let before = match chunks {
+            1 => Before::Nothing,
+            // Few threads would rather read twice than wait for each other.
+            _ if traits.is_gpu && traits.waits && self.is_word() => Before::LookBack,
+            _ => Before::Offsets,
         };
-        let kernel = self.kernel(&fused, &engine, offsets.is_some())?;
+        let mut known = match before {
+            Before::Nothing => None,
+            // The first word counts the chunks that were taken.
+            Before::LookBack => Some(room(&engine, &DataType::U64, rows * chunks + 1)),
+            Before::Offsets => Some(self.offsets(&fused, &form, &engine, rows, chunks, &sizes)?),
+        };
+        let kernel = self.kernel(&fused, &form, &engine, before)?;
         let mut call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).grid(grid(rows * chunks));
-        if let Some(offsets) = &offsets {
-            call = call.bind("offsets", offsets);
+        match (before, &mut known) {
+            (Before::LookBack, Some(states)) => call = call.bind("states", states),
+            (_, Some(offsets)) => call = call.bind("offsets", &*offsets),
+            _ => {}
         }
         for ((name, ..), buffer) in self.outputs.iter().zip(&mut outputs) {
             call = call.bind(name, buffer);
         }
+        if self.covers {
+            call = call.overwrites();
+        }
         call.launch()?;
         Ok(outputs)
+    }
+
+    /// Values that fit into a word, beside which another says what it is.
+    fn is_word(&self) -> bool {
+        matches!(self.fold.ty, DataType::U32 | DataType::I32 | DataType::F32)
     }
 
     /// For each chunk everything before it in its row.
     fn offsets(
         &self,
         fused: &Fused,
+        form: &Form,
         engine: &Engine,
         rows: usize,
         chunks: usize,
-        sizes: &[u32; 4],
+        sizes: &[u32; 3],
     ) -> Result<Buffer, Error> {
-        let mut totals = room(engine, &self.fold.ty, rows * chunks);
-        let kernel = self.totals_kernel(fused, engine)?;
+        let ty = &self.fold.ty;
+        let mut totals = room(engine, ty, rows * chunks);
+        let kernel = self.totals_kernel(fused, form, engine)?;
         fused
             .bind(kernel.call(), 0..fused.elements())
             .value("sizes", sizes)
             .bind("totals", &mut totals)
             .grid(grid(rows * chunks))
+            .overwrites()
             .launch()?;
-        let term = Term::array(totals, self.fold.ty.clone(), Shape::from([rows, chunks]));
-        let scan = Scan {
-            fold: self.fold.clone(),
-            inclusive: false,
-            terms: &[&term],
-            along: chunks,
-            outputs: &[("out", self.fold.ty.clone(), rows * chunks)],
-            each: "out[AT] = PREFIX;",
-            end: "",
-        };
-        Ok(scan.run()?.swap_remove(0))
+        // One invocation puts the values of a row's chunks together, which the others fetch and store.
+        let source = format!(
+            "read totals: {ty} @0;\nread sizes: u32 @1;\noutput offsets: {ty} @2;\nworkgroup values: {ty}[{LANES}] @0;\nworkgroup_size [{LANES}, 1, 1];\n\
+             entry chain_chunks {{\n{GROUP}let l = local_index;\nlet chunks = sizes[0];\nif group < sizes[1] {{\nvar sum: {ty} = {};\n\
+             for r in 0..chunks step {LANES} {{\nlet own = r + l;\nlet at = group * chunks + own;\nvalues[l] = totals[at];\nbarrier;\nif l == 0 {{\n\
+             for j in 0..{LANES} {{\nlet value = values[j];\nvalues[j] = sum;\nsum = {};\n}}\n}}\nbarrier;\nif own < chunks {{\noffsets[at] = values[l];\n}}\nbarrier;\n\
+             }}\n}}\n}}\n",
+            self.fold.neutral(),
+            self.fold.combined("sum", "value")
+        );
+        let mut offsets = room(engine, ty, rows * chunks);
+        engine
+            .kernel_of_text(&source)?
+            .bind("totals", &totals)
+            .value("sizes", &[chunks as u32, rows as u32])
+            .bind("offsets", &mut offsets)
+            .grid(grid(rows))
+            .overwrites()
+            .launch()?;
+        Ok(offsets)
     }
 
-    fn key(&self, what: &str, fused: &Fused) -> String {
+    fn key(&self, what: &str, fused: &Fused, form: &Form) -> String {
         let (lines, values) = fused.lines("i", "");
         let Scan { fold, inclusive, outputs, each, end, .. } = self;
         let types: Vec<&DataType> = outputs.iter().map(|(_, ty, _)| ty).collect();
         let declarations = fused.declarations(0);
+        let Form { cut, subgroups, padded } = form;
         format!(
-            "scan {what} {:?} {inclusive} {types:?} {each} {end}\n{declarations}{}{lines}{values:?}",
+            "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded}\n{declarations}{}{lines}{values:?}",
             fold.kind,
             fused.uniform_lines()
         )
     }
 
-    /// Where a workgroup is: row, chunk, first element along the row.
-    fn begin(&self, fused: &Fused) -> String {
-        format!(
-            "{GROUP}let l = local_index;\nlet n = sizes[0];\nlet chunks = sizes[1];\n{}if group < sizes[3] {{\nlet row = group / chunks;\n\
-             let start = group % chunks * sizes[2] * {TILE};\n",
-            fused.uniform_lines()
-        )
-    }
-
-    fn totals_kernel(&self, fused: &Fused, engine: &Engine) -> Result<Kernel, Error> {
-        engine.kernel_from(&self.key("totals", fused), || {
-            let Fold { ty, .. } = &self.fold;
-            let neutral = self.fold.neutral();
+    fn totals_kernel(&self, fused: &Fused, form: &Form, engine: &Engine) -> Result<Kernel, Error> {
+        engine.kernel_from(&self.key("totals", fused, form), || {
             let at = fused.bindings();
             let mut text = fused.declarations(0);
             let _ = write!(
                 text,
-                "read sizes: u32 @{at};\noutput totals: {ty} @{};\nworkgroup tile: {ty}[{LANES}] @0;\nworkgroup_size [{LANES}, 1, 1];\n\
-                 entry scan_totals {{\n{}var sum: {ty} = {neutral};\nlet end = min(n, start + sizes[2] * {TILE});\n\
-                 let rounds = (end - start + {}) / {TILE};\nfor r in 0..rounds {{\n",
+                "read sizes: u32 @{at};\noutput totals: {} @{};\n{}",
+                self.fold.ty,
                 at + 1,
-                self.begin(fused),
-                TILE - 1
+                self.memory(form)
             );
-            for k in 0..ITEMS {
-                let _ = writeln!(text, "let a{k} = start + r * {TILE} + {} + l;\nlet at{k} = row * n + a{k};", k * LANES);
-                let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
-                let _ = writeln!(text, "{lines}let g{k} = select(a{k} < end, {}, {neutral});", values[0]);
-                let _ = writeln!(text, "sum = {};", self.fold.combined("sum", &format!("g{k}")));
-            }
-            text.push_str("}\ntile[l] = sum;\nbarrier;\n");
-            let mut half = LANES / 2;
-            while half > 0 {
-                let combined = self.fold.combined("tile[l]", &format!("tile[l + {half}]"));
-                let _ = writeln!(text, "if l < {half} {{\ntile[l] = {combined};\n}}\nbarrier;");
-                half /= 2;
-            }
-            text.push_str("if l == 0 {\ntotals[group] = tile[0];\n}\n}\n}\n");
-            Ok(vyre::text::parse(&text)?)
+            let _ = write!(text, "entry scan_totals {{\n{GROUP}{}", self.begin(fused, form));
+            self.chunk(&mut text, fused, form);
+            text.push_str("if l == 0 {\ntotals[group] = chunk_value;\n}\n}\n}\n");
+            crate::launch::parsed(&text)
         })
     }
 
-    fn kernel(&self, fused: &Fused, engine: &Engine, has_offsets: bool) -> Result<Kernel, Error> {
-        let what = if has_offsets { "chunks" } else { "one" };
-        engine.kernel_from(&self.key(what, fused), || {
-            let Fold { ty, .. } = &self.fold;
-            let neutral = self.fold.neutral();
+    fn kernel(&self, fused: &Fused, form: &Form, engine: &Engine, before: Before) -> Result<Kernel, Error> {
+        engine.kernel_from(&self.key(&format!("{before:?}"), fused, form), || {
+            let ty = &self.fold.ty;
             let mut at = fused.bindings();
             let mut text = fused.declarations(0);
             let _ = writeln!(text, "read sizes: u32 @{at};");
-            if has_offsets {
-                at += 1;
-                let _ = writeln!(text, "read offsets: {ty} @{at};");
+            match before {
+                Before::Nothing => {}
+                Before::LookBack => {
+                    at += 1;
+                    let _ = writeln!(text, "read_write states: u64 @{at};");
+                }
+                Before::Offsets => {
+                    at += 1;
+                    let _ = writeln!(text, "read offsets: {ty} @{at};");
+                }
             }
             for (name, ty, _) in self.outputs {
                 at += 1;
-                let _ = writeln!(text, "output {name}: {ty} @{at};");
+                let kind = if self.each.contains(&format!("atomic.add({name}[")) { "read_write" } else { "output" };
+                let _ = writeln!(text, "{kind} {name}: {ty} @{at};");
             }
-            // One element of padding in 32 keeps the lanes on different banks.
-            let padded = TILE + TILE / 32;
-            let pad = |index: String| format!("({index}) + ({index}) / 32");
-            let _ = write!(
-                text,
-                "workgroup tile: {ty}[{padded}] @0;\nworkgroup runs: {ty}[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry scan {{\n{}\
-                 var carry: {ty} = {};\nlet rounds = min(sizes[2], (n - start + {}) / {TILE});\nfor r in 0..rounds {{\n",
-                2 * LANES,
-                self.begin(fused),
-                if has_offsets { "offsets[group]" } else { &neutral },
-                TILE - 1
-            );
+            text.push_str(&self.memory(form));
+            let neutral = self.fold.neutral();
+            match before {
+                Before::LookBack => {
+                    // Chunks are taken in their order, so that all before one have been begun when it waits for them.
+                    let _ = write!(
+                        text,
+                        "workgroup window: {ty}[{LANES}] @0;\nworkgroup nearest: u32[1] @0;\nworkgroup carried: {ty}[1] @0;\nworkgroup ticket: u32[1] @0;\n\
+                         entry scan {{\nif local_index == 0 {{\nlet taken = atomic.add(states[0], 1u64);\nticket[0] = cast<u32>(taken);\n}}\nbarrier;\n\
+                         let group = ticket[0];\nbarrier;\n"
+                    );
+                }
+                _ => {
+                    let _ = write!(text, "entry scan {{\n{GROUP}");
+                }
+            }
+            text.push_str(&self.begin(fused, form));
+            self.chunk(&mut text, fused, form);
+            match before {
+                Before::Nothing => {
+                    let _ = writeln!(text, "let carry = {neutral};");
+                }
+                Before::Offsets => text.push_str("let carry = offsets[group];\n"),
+                Before::LookBack => self.look_back(&mut text),
+            }
+            self.store(&mut text, fused, form);
+            if !self.end.is_empty() {
+                let end = self.end.replace("TOTAL", &format!("({})", self.fold.combined("carry", "chunk_value")));
+                let _ = writeln!(text, "if (l == 0) & (chunk + 1 == sizes[1]) {{\n{end}\n}}");
+            }
+            text.push_str("}\n}\n");
+            crate::launch::parsed(&text)
+        })
+    }
+
+    /// Workgroup memory and size.
+    fn memory(&self, form: &Form) -> String {
+        let Cut { lanes, tiles } = form.cut;
+        let ty = &self.fold.ty;
+        let tile = form.cut.tile();
+        let padded = if form.padded { tile + tile / 32 } else { tile };
+        let runs = if form.subgroups { String::new() } else { format!("workgroup runs: {ty}[{}] @0;\n", 2 * lanes) };
+        format!(
+            "workgroup tile: {ty}[{padded}] @0;\nworkgroup groups: {ty}[{}] @0;\n{runs}workgroup_size [{lanes}, 1, 1];\n",
+            tiles * lanes / SUBGROUP
+        )
+    }
+
+    /// Where a workgroup is: row, chunk, first element along the row.
+    fn begin(&self, fused: &Fused, form: &Form) -> String {
+        format!(
+            "let l = local_index;\nlet lane = l % {SUBGROUP};\nlet n = sizes[0];\n{}if group < sizes[2] {{\nlet row = group / sizes[1];\n\
+             let chunk = group % sizes[1];\nlet start = chunk * {};\n",
+            fused.uniform_lines(),
+            form.cut.chunk()
+        )
+    }
+
+    /// Puts a chunk together: `s{t}_{k}` are the runs up to each element, `r{t}` the runs before in the group, `g{t}` the groups before in the
+    /// tile, `q{t}` the tiles before in the chunk, `chunk_value` all of it.
+    fn chunk(&self, text: &mut String, fused: &Fused, form: &Form) {
+        let Cut { lanes, tiles } = form.cut;
+        let groups = lanes / SUBGROUP;
+        let ty = &self.fold.ty;
+        let neutral = self.fold.neutral();
+        for t in 0..tiles {
             for k in 0..ITEMS {
-                let _ = writeln!(text, "let a{k} = start + r * {TILE} + {} + l;\nlet at{k} = row * n + a{k};", k * LANES);
-                let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
-                let place = pad(format!("l + {}", k * LANES));
-                let _ = writeln!(text, "{lines}tile[{place}] = select(a{k} < n, {}, {neutral});", values[0]);
+                let _ = writeln!(
+                    text,
+                    "let a{t}_{k} = start + {} + l;\nlet at{t}_{k} = row * n + a{t}_{k};",
+                    t * form.cut.tile() + k * lanes
+                );
+                let (lines, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
+                let _ = writeln!(text, "{lines}let e{t}_{k} = select(a{t}_{k} < n, {}, {neutral});", values[0]);
+            }
+        }
+        for t in 0..tiles {
+            for k in 0..ITEMS {
+                let _ = writeln!(text, "tile[{}] = e{t}_{k};", form.place(&format!("l + {}", k * lanes)));
             }
             text.push_str("barrier;\n");
             for k in 0..ITEMS {
-                let own = format!("tile[{}]", pad(format!("l * {ITEMS} + {k}")));
-                let value = if k == 0 { own } else { self.fold.combined(&format!("s{}_own", k - 1), &own) };
-                let _ = writeln!(text, "let s{k}_own = {value};");
+                let own = format!("tile[{}]", form.place(&format!("l * {ITEMS} + {k}")));
+                let value = if k == 0 { own } else { self.fold.combined(&format!("s{t}_{}", k - 1), &own) };
+                let _ = writeln!(text, "let s{t}_{k} = {value};");
             }
-            let _ = writeln!(text, "runs[l] = s{}_own;\nbarrier;", ITEMS - 1);
-            let (mut distance, mut from, mut to) = (1, 0, LANES);
-            while distance < LANES {
-                let combined = self.fold.combined(&format!("runs[l + {from} - {distance}]"), &format!("runs[l + {from}]"));
+            let last = format!("s{t}_{}", ITEMS - 1);
+            if form.subgroups {
+                let _ = writeln!(text, "var sum{t}: {ty} = {last};");
+                for distance in [1, 2, 4, 8, 16] {
+                    let both = self.fold.combined(&format!("up{t}_{distance}"), &format!("sum{t}"));
+                    let _ = writeln!(
+                        text,
+                        "let up{t}_{distance} = subgroup.shuffle_up(sum{t}, {distance});\nsum{t} = select(lane >= {distance}, {both}, sum{t});"
+                    );
+                }
                 let _ = writeln!(
                     text,
-                    "if l >= {distance} {{\nruns[l + {to}] = {combined};\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;"
+                    "let up{t} = subgroup.shuffle_up(sum{t}, 1);\nlet r{t} = select(lane > 0, up{t}, {neutral});"
                 );
-                distance *= 2;
-                std::mem::swap(&mut from, &mut to);
+            } else {
+                let (mut from, mut to) = (0, lanes);
+                let _ = writeln!(text, "runs[l] = {last};\nbarrier;");
+                for distance in [1, 2, 4, 8, 16] {
+                    let both =
+                        self.fold.combined(&format!("runs[l + {from} - {distance}]"), &format!("runs[l + {from}]"));
+                    let _ = writeln!(
+                        text,
+                        "if lane >= {distance} {{\nruns[l + {to}] = {both};\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;"
+                    );
+                    std::mem::swap(&mut from, &mut to);
+                }
+                let _ = writeln!(
+                    text,
+                    "let sum{t} = runs[l + {from}];\nvar r{t}: {ty} = {neutral};\nif lane > 0 {{\nr{t} = runs[l + {from} - 1];\n}}"
+                );
             }
-            let before = self.fold.combined("carry", &format!("runs[l + {from} - 1]"));
-            let _ = writeln!(text, "var before: {ty} = carry;\nif l > 0 {{\nbefore = {before};\n}}");
+            let _ = writeln!(
+                text,
+                "if lane == {} {{\ngroups[{} + l / {SUBGROUP}] = sum{t};\n}}\nbarrier;",
+                SUBGROUP - 1,
+                t * groups
+            );
+        }
+        for t in 0..tiles {
+            let _ = writeln!(text, "var g{t}: {ty} = {neutral};\nvar tile{t}: {ty} = {neutral};");
+            for w in 0..groups {
+                let _ = writeln!(text, "if l / {SUBGROUP} == {w} {{\ng{t} = tile{t};\n}}\ntile{t} = {};", {
+                    self.fold.combined(&format!("tile{t}"), &format!("groups[{}]", t * groups + w))
+                });
+            }
+            let before = if t == 0 {
+                neutral.clone()
+            } else {
+                self.fold.combined(&format!("q{}", t - 1), &format!("tile{}", t - 1))
+            };
+            let _ = writeln!(text, "let q{t} = {before};");
+        }
+        let last = tiles - 1;
+        let all = if last == 0 {
+            "tile0".to_owned()
+        } else {
+            self.fold.combined(&format!("q{last}"), &format!("tile{last}"))
+        };
+        let _ = writeln!(text, "let chunk_value = {all};");
+    }
+
+    /// `carry` becomes what the chunks before this one in its row are together.
+    fn look_back(&self, text: &mut String) {
+        const AT_ONCE: usize = 8;
+        let Fold { ty, .. } = &self.fold;
+        let neutral = self.fold.neutral();
+        let packed = |known: &str, value: &str| {
+            let bits = if *ty == DataType::U32 { value.to_owned() } else { format!("bitcast<u32>({value})") };
+            format!("(cast<u64>({known}) << 32) | cast<u64>({bits})")
+        };
+        let word = "cast<u32>(told & 4294967295u64)";
+        let value = if *ty == DataType::U32 { word.to_owned() } else { format!("bitcast<{ty}>({word})") };
+        // Each invocation waits for one chunk to tell its own value (1) or that of everything up to it (2); the farthest has to tell the latter.
+        let _ = write!(
+            text,
+            "if l == 0 {{\natomic.store(states[group + 1], {});\n}}\nvar told: u64 = 0u64;\nlet back = {LANES} - l;\nif back <= chunk {{\nloop {{\n\
+             let seen = atomic.load(states[group + 1 - back]);\ntold = seen;\nif (seen >> 32) > select(l == 0, 1u64, 0u64) {{\nbreak;\n}}\n}}\n}}\n\
+             window[l] = {value};\nif (told >> 32) == 2u64 {{\natomic.max(nearest[0], l);\n}}\nbarrier;\nif l == 0 {{\nvar sum: {ty} = {neutral};\nif chunk > 0 {{\n\
+             let first = nearest[0];\nfor j in first / {AT_ONCE} * {AT_ONCE}..{LANES} step {AT_ONCE} {{\n",
+            packed("select(chunk == 0, 2, 1)", "chunk_value")
+        );
+        for u in 0..AT_ONCE {
+            let _ = writeln!(text, "let w{u} = select(j + {u} >= first, window[j + {u}], {neutral});");
+        }
+        for u in 0..AT_ONCE {
+            let _ = writeln!(text, "sum = {};", self.fold.combined("sum", &format!("w{u}")));
+        }
+        let _ = write!(
+            text,
+            "}}\nlet all = {};\natomic.store(states[group + 1], {});\n}}\ncarried[0] = sum;\n}}\nbarrier;\nlet carry = carried[0];\n",
+            self.fold.combined("sum", "chunk_value"),
+            packed("2", "all")
+        );
+    }
+
+    /// Gives each position its prefix.
+    fn store(&self, text: &mut String, fused: &Fused, form: &Form) {
+        let Cut { lanes, tiles } = form.cut;
+        let fold = &self.fold;
+        for t in 0..tiles {
+            let _ = writeln!(text, "let b{t}_0 = {};", fold.combined("carry", &format!("q{t}")));
+            let _ = writeln!(text, "let b{t}_1 = {};", fold.combined(&format!("b{t}_0"), &format!("g{t}")));
+            let _ = writeln!(text, "let before{t} = {};", fold.combined(&format!("b{t}_1"), &format!("r{t}")));
             for k in 0..ITEMS {
                 let value = match (self.inclusive, k) {
-                    (true, _) => self.fold.combined("before", &format!("s{k}_own")),
-                    (false, 0) => "before".to_owned(),
-                    (false, _) => self.fold.combined("before", &format!("s{}_own", k - 1)),
+                    (true, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{k}")),
+                    (false, 0) => format!("before{t}"),
+                    (false, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{}", k - 1)),
                 };
-                let _ = writeln!(text, "tile[{}] = {value};", pad(format!("l * {ITEMS} + {k}")));
+                let _ = writeln!(text, "tile[{}] = {value};", form.place(&format!("l * {ITEMS} + {k}")));
             }
-            let total = self.fold.combined("carry", &format!("runs[{}]", from + LANES - 1));
-            let _ = writeln!(text, "let total = {total};\nbarrier;\ncarry = total;");
+            text.push_str("barrier;\n");
             for k in 0..ITEMS {
-                let (_, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
-                let mut each = self.each.replace("PREFIX", &format!("p{k}")).replace("AT", &format!("at{k}"));
+                let (_, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
+                let mut each = self.each.replace("PREFIX", &format!("p{t}_{k}")).replace("AT", &format!("at{t}_{k}"));
                 for (at, value) in values.iter().enumerate() {
                     each = each.replace(&format!("VALUE{at}"), value);
                 }
-                let place = pad(format!("l + {}", k * LANES));
-                let _ = writeln!(text, "if a{k} < n {{\nlet p{k} = tile[{place}];\n{each}\n}}");
+                let place = form.place(&format!("l + {}", k * lanes));
+                let _ = writeln!(text, "if a{t}_{k} < n {{\nlet p{t}_{k} = tile[{place}];\n{each}\n}}");
             }
-            text.push_str("barrier;\n}\n");
-            if !self.end.is_empty() {
-                let end = self.end.replace("TOTAL", "carry");
-                let _ = writeln!(text, "if (l == 0) & (group % chunks + 1 == chunks) {{\n{end}\n}}");
+            if t + 1 < tiles {
+                text.push_str("barrier;\n");
             }
-            text.push_str("}\n}\n");
-            Ok(vyre::text::parse(&text)?)
-        })
+        }
+    }
+}
+
+impl Form {
+    /// One element of padding in 32 keeps the lanes on different banks.
+    fn place(&self, index: &str) -> String {
+        match self.padded {
+            true => format!("({index}) + ({index}) / 32"),
+            false => index.to_owned(),
+        }
     }
 }

@@ -67,6 +67,8 @@ fn moved(flags: &Term, value: &Term, each: &str) -> Result<[Output; 2], Error> {
         outputs: &[("out", value.data_type().clone(), length), ("count", DataType::U32, 1)],
         each,
         end: "count[0] = TOTAL;",
+        // What is behind the last one that is kept is zero.
+        covers: false,
     };
     let mut results = scan.run()?;
     let count = Output { buffer: results.swap_remove(1), ty: DataType::U32, shape: Vec::new() };
@@ -100,6 +102,7 @@ pub(crate) fn partition(value: &Term, mask: &Term) -> Result<[Output; 2], Error>
         outputs: &[("out", value.data_type().clone(), length), ("count", DataType::U32, 1)],
         each: "out[select(VALUE0 != 0, PREFIX, VALUE2 - PREFIX)] = VALUE1;",
         end: "count[0] = TOTAL;",
+        covers: true,
     };
     let mut results = scan.run()?;
     let count = Output { buffer: results.swap_remove(1), ty: DataType::U32, shape: Vec::new() };

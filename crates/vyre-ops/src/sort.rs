@@ -1,8 +1,8 @@
 //! Radix sort of keys, alone or with values, stable, in both directions.
 //!
 //! Keys become unsigned numbers of the same order. For each digit, the lowest first: the digits of each block are counted, counts are scanned
-//! digit by digit, and each block puts its keys where they belong, those of one digit side by side. Floats are ordered by their bits: −NaN,
-//! −∞ … −0, 0 … ∞, NaN.
+//! digit by digit, and each block puts its keys where they belong, those of one digit side by side. Where workgroups may wait for each other,
+//! [`onesweep`](crate::onesweep) does it in one pass a digit. Floats are ordered by their bits: −NaN, −∞ … −0, 0 … ∞, NaN.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, engine, extents, grid, is_gpu, misfit, room};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, room, size_of};
+use crate::onesweep::{self, Sweep};
 use crate::output::Output;
 use crate::scan::Scan;
 
@@ -40,12 +41,16 @@ pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Resu
     {
         return Err(misfit(format!("values of another number were given for {length} keys")));
     }
+    let traits = Traits::of(&engine);
+    if length > 1 && traits.is_gpu && traits.waits && traits.subgroups && traits.memory >= onesweep::MEMORY {
+        return swept(&engine, keys, values, descending, length);
+    }
     let coded = encoded(keys, descending)?;
     let mut keys_now = coded.evaluate()?;
     let mut values_now = values.map(Term::evaluate).transpose()?;
     let ty = coded.data_type().clone();
     if length > 1 {
-        let cut = if is_gpu(&engine) { WIDE } else { DEEP };
+        let cut = if traits.is_gpu { WIDE } else { DEEP };
         let value_type = values.map(|values| values.data_type().clone());
         let sorter = Sorter { engine: &engine, cut, length, ty: ty.clone(), value_type };
         let bits = ty.bits().unwrap_or(32) as usize;
@@ -55,6 +60,36 @@ pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Resu
     }
     let sorted = Term::array(keys_now, ty, Shape::from(length));
     Ok((decoded(&sorted, keys.data_type(), descending).evaluate()?, values_now))
+}
+
+/// The same in one pass a digit, which turns the bits of keys on its first and last way.
+fn swept(
+    engine: &Engine,
+    keys: &Term,
+    values: Option<&Term>,
+    descending: bool,
+    length: usize,
+) -> Result<(Buffer, Option<Buffer>), Error> {
+    let (ty, top) = unsigned(keys.data_type())?;
+    let literal = |value: u64| if ty == DataType::U64 { format!("{value}u64") } else { (value as u32).to_string() };
+    let (top, most) = (literal(top), literal(u64::MAX));
+    let (encode, decode) = match keys.data_type() {
+        DataType::U32 | DataType::U64 => ("KEY".to_owned(), "KEY".to_owned()),
+        DataType::I32 | DataType::I64 => (format!("(KEY ^ {top})"), format!("(KEY ^ {top})")),
+        _ => (
+            format!("(KEY ^ select(KEY >= {top}, {most}, {top}))"),
+            format!("(KEY ^ select(KEY >= {top}, {top}, {most}))"),
+        ),
+    };
+    let (encode, decode) = match descending {
+        true => (format!("({encode} ^ {most})"), decode.replace("KEY", &format!("(KEY ^ {most})"))),
+        false => (encode, decode),
+    };
+    let value_type = values.map(|values| values.data_type().clone());
+    let bytes = size_of(&ty) + value_type.as_ref().map_or(0, size_of);
+    let cut = onesweep::Cut::of(bytes as usize);
+    let sweep = Sweep { engine, cut, length, ty, value_type, encode: &encode, decode: &decode };
+    sweep.run(keys.evaluate()?, values.map(Term::evaluate).transpose()?)
 }
 
 /// The positions of the elements in sorted order, and the elements.
@@ -85,7 +120,7 @@ fn number(ty: &DataType, value: u64) -> Term {
 }
 
 /// Keys as unsigned numbers of the same order.
-fn encoded(keys: &Term, descending: bool) -> Result<Term, Error> {
+pub(crate) fn encoded(keys: &Term, descending: bool) -> Result<Term, Error> {
     use vyre::ir::{BinaryOp, UnaryOp};
     let (ty, top) = unsigned(keys.data_type())?;
     let bits = if *keys.data_type() == ty { keys.clone() } else { keys.bit_cast(&ty) };
@@ -101,7 +136,8 @@ fn encoded(keys: &Term, descending: bool) -> Result<Term, Error> {
     Ok(if descending { coded.unary(UnaryOp::Not) } else { coded })
 }
 
-fn decoded(coded: &Term, ty: &DataType, descending: bool) -> Term {
+/// Keys as they were before they were [`encoded`].
+pub(crate) fn decoded(coded: &Term, ty: &DataType, descending: bool) -> Term {
     use vyre::ir::{BinaryOp, UnaryOp};
     let coded = if descending { coded.unary(UnaryOp::Not) } else { coded.clone() };
     let unsigned = coded.data_type().clone();
@@ -135,11 +171,12 @@ impl Sorter<'_> {
         let mut counts = room(self.engine, &DataType::U32, blocks << bits);
         let key = format!("sort count {} {lanes} {bits} {items}", self.ty);
         self.engine
-            .kernel_from(&key, || Ok(vyre::text::parse(&self.count_source())?))?
+            .kernel_from(&key, || crate::launch::parsed(&self.count_source()))?
             .bind("keys", &keys)
             .value("sizes", &sizes)
             .bind("counts", &mut counts)
             .grid(grid(blocks))
+            .overwrites()
             .launch()?;
         let counts = Term::array(counts, DataType::U32, Shape::from(blocks << bits));
         let scan = Scan {
@@ -150,18 +187,19 @@ impl Sorter<'_> {
             outputs: &[("out", DataType::U32, blocks << bits)],
             each: "out[AT] = PREFIX;",
             end: "",
+            covers: true,
         };
         let starts = scan.run()?.swap_remove(0);
         let mut sorted = room(self.engine, &self.ty, self.length);
         let mut moved = self.value_type.as_ref().map(|ty| room(self.engine, ty, self.length));
         let key = format!("sort move {} {lanes} {bits} {items} {:?}", self.ty, self.value_type);
-        let kernel = self.engine.kernel_from(&key, || Ok(vyre::text::parse(&self.move_source())?))?;
+        let kernel = self.engine.kernel_from(&key, || crate::launch::parsed(&self.move_source()))?;
         let mut call =
             kernel.bind("keys", &keys).value("sizes", &sizes).bind("starts", &starts).bind("out", &mut sorted);
         if let (Some(values), Some(moved)) = (&values, &mut moved) {
             call = call.bind("values", values).bind("out_values", moved);
         }
-        call.grid(grid(blocks)).launch()?;
+        call.grid(grid(blocks)).overwrites().launch()?;
         Ok((sorted, moved))
     }
 

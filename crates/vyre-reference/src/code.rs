@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use vyre_foundation::ir::{AtomicOp, BinaryOp, Builtin, Literal, MathOp, MatrixKind, SubgroupOp, UnaryOp};
-use vyre_foundation::kernel::Element;
+use vyre_foundation::ir::{AtomicOp, BinaryOp, Builtin, Element, Literal, MathOp, MatrixKind, SubgroupOp, UnaryOp};
 
 use crate::types::Type;
 use crate::value::Value;

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use vyre_foundation::ir::Literal;
-use vyre_foundation::kernel::Element;
+use vyre_foundation::ir::{Element, Literal};
 
 use crate::stored;
 use crate::types::Type;

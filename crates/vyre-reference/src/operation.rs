@@ -7,8 +7,7 @@
 //! of `+ − × ÷ sqrt` for f16 and f32 too: f64 has more than twice their digits and two more, so the second rounding can't meet
 //! a tie that the first one made.
 
-use vyre_foundation::ir::{AtomicOp, BinaryOp, DataType, Literal, MathOp, SubgroupOp, UnaryOp};
-use vyre_foundation::kernel::Element;
+use vyre_foundation::ir::{AtomicOp, BinaryOp, DataType, Element, Literal, MathOp, SubgroupOp, UnaryOp};
 
 use crate::function::{self, Float};
 use crate::stored;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use vyre_foundation::ir::{self, Builtin, Case, DataType, Literal, MATRIX_LANES, Name, Node, Program};
-use vyre_foundation::kernel::Element;
+use vyre_foundation::ir::{self, Builtin, Case, DataType, Element, Literal, MATRIX_LANES, Name, Node, Program};
 use vyre_foundation::launch::{Constants, check_matrix_workgroup};
 use vyre_spec::{Diagnostic, codes};
 

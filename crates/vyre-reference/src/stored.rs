@@ -6,8 +6,7 @@
 //! NF4 zero.
 
 use half::f16;
-use vyre_foundation::ir::Literal;
-use vyre_foundation::kernel::Element;
+use vyre_foundation::ir::{Element, Literal};
 
 /// The value with these bits (the low ones, as many as the element has).
 pub(crate) fn decode(element: Element, bits: u64) -> Literal {

@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use vyre_foundation::ir::{BufferDecl, BufferKind, Count, DataType, Literal, Program, TypeDef};
-use vyre_foundation::kernel::{Element, Scalar};
+use vyre_foundation::ir::{BufferDecl, BufferKind, Count, DataType, Element, Literal, Program, Scalar, TypeDef};
 use vyre_foundation::launch::Constants;
 use vyre_spec::{Diagnostic, codes};
 

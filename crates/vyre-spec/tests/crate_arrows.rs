@@ -31,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("vyre-cli", &["vyre", "vyre-ops"]),
-    ("vyre-python", &["vyre"]),
+    ("vyre-python", &["vyre", "vyre-ops"]),
     ("vyre-kernel-board", &["vyre"]),
     ("vyre-conform", &["vyre-spec", "vyre-foundation", "vyre-reference", "vyre-wgsl", "vyre-driver"]),
 ];

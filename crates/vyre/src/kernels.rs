@@ -74,18 +74,24 @@ impl Kernel {
     }
 
     /// A launch without anything bound yet.
+    #[inline]
     pub fn call(&self) -> Call<'_> {
-        let args = self.core.slots.iter().map(|_| Arg::Unbound).collect();
+        let mut args = SmallVec::new();
+        for _ in &self.core.slots {
+            args.push(Arg::Unbound);
+        }
         let request = Request { interruptible: self.core.config.timeout.is_some(), ..Request::default() };
         Call { kernel: self, args, request, wrong: None }
     }
 
     /// A launch with an array bound to one of the kernel's buffers, by name.
+    #[inline]
     pub fn bind<'a>(&'a self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
         self.call().bind(name, value)
     }
 
     /// A launch with a value for one of the kernel's uniform or small read-only buffers, by name.
+    #[inline]
     pub fn value<'a, T: Element>(&'a self, name: &str, value: &T) -> Call<'a> {
         self.call().value(name, value)
     }
@@ -193,38 +199,50 @@ scalars!(u32, i32, f32, u64, i64, f64);
 
 impl<'a> Call<'a> {
     /// Binds an array, a part of one, or a number to one of the kernel's buffers, by name. What the kernel writes is bound as `&mut`.
+    #[inline]
     pub fn bind(mut self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
         let Bound { arg, ty, size, wrong } = value.into_bound();
         if let Some(wrong) = wrong {
             self.wrong.get_or_insert(wrong);
             return self;
         }
-        self.put(name, arg, ty.as_ref(), size)
+        self.bind_arg(name, arg, ty.as_ref(), size);
+        self
     }
 
     /// Gives a uniform or small read-only buffer its contents.
-    pub fn value<T: Element>(self, name: &str, value: &T) -> Call<'a> {
+    #[inline]
+    pub fn value<T: Element>(mut self, name: &str, value: &T) -> Call<'a> {
         let bytes = ValueBytes::from_slice(bytemuck::bytes_of(value));
-        self.put(name, Arg::Value(bytes), T::data_type().as_ref(), size_of::<T>())
+        self.bind_arg(name, Arg::Value(bytes), T::data_type().as_ref(), size_of::<T>());
+        self
     }
 
     /// Gives a uniform or small read-only buffer its contents as bytes.
-    pub fn value_bytes(self, name: &str, bytes: &[u8]) -> Call<'a> {
-        self.put(name, Arg::Value(ValueBytes::from_slice(bytes)), None, 1)
+    pub fn value_bytes(mut self, name: &str, bytes: &[u8]) -> Call<'a> {
+        self.bind_arg(name, Arg::Value(ValueBytes::from_slice(bytes)), None, 1);
+        self
     }
 
     /// Binds the caller's memory to a buffer that the kernel only reads. A launch with memory of the caller waits for the work, and where
     /// the processor does it, nothing is copied.
-    pub fn bytes(self, name: &str, bytes: &'a [u8]) -> Call<'a> {
-        self.put(name, Arg::Bytes(bytes), None, 1)
+    pub fn bytes(mut self, name: &str, bytes: &'a [u8]) -> Call<'a> {
+        self.bind_arg(name, Arg::Bytes(bytes), None, 1);
+        self
     }
 
     /// Binds the caller's memory to a buffer that the kernel writes; see [`Call::bytes`].
-    pub fn bytes_mut(self, name: &str, bytes: &'a mut [u8]) -> Call<'a> {
-        self.put(name, Arg::Into(bytes), None, 1)
+    pub fn bytes_mut(mut self, name: &str, bytes: &'a mut [u8]) -> Call<'a> {
+        self.bind_arg(name, Arg::Into(bytes), None, 1);
+        self
     }
 
     pub(crate) fn put(mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) -> Call<'a> {
+        self.bind_arg(name, arg, ty, size);
+        self
+    }
+
+    fn bind_arg(&mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) {
         let checked = self.kernel.core.slot(name).and_then(|slot| {
             self.kernel.core.check_arg(slot, &arg, ty, size)?;
             match self.args[slot] {
@@ -241,16 +259,24 @@ impl<'a> Call<'a> {
                 self.wrong.get_or_insert(error);
             }
         }
-        self
     }
 
     /// Workgroups per axis, instead of those that follow from the arrays.
+    #[inline]
     pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
         self.request.grid = Some(grid);
         self
     }
 
+    /// The launch writes every element of the buffers that it only writes, so nothing of them has to be cleared before. The caller
+    /// answers for that: an element that is left out holds anything.
+    pub fn overwrites(mut self) -> Call<'a> {
+        self.request.overwrites = true;
+        self
+    }
+
     /// Invocations per axis, instead of those that follow from the arrays; rounded up to whole workgroups of whatever size.
+    #[inline]
     pub fn domain(mut self, domain: [u64; 3]) -> Call<'a> {
         self.request.domain = Some(domain);
         self
@@ -321,6 +347,7 @@ impl<'a> Call<'a> {
     }
 
     /// A name for messages and traces.
+    #[inline]
     pub fn label(mut self, label: &str) -> Call<'a> {
         self.request.label = Some(label.into());
         self
@@ -328,6 +355,7 @@ impl<'a> Call<'a> {
 
     /// Queues the launch and returns at once, as far as everything is where it is needed. An error means that nothing was launched and no
     /// array has changed.
+    #[inline]
     pub fn launch(mut self) -> Result<Launch, Error> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
@@ -341,7 +369,7 @@ impl<'a> Call<'a> {
         }
         let inner = &self.kernel.engine.inner;
         let job = inner.launch(core, &mut self.args, &self.request)?;
-        Ok(Launch::new(inner.clone(), job))
+        Ok(Launch::new(job))
     }
 
     /// Launches and waits.

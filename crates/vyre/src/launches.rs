@@ -5,14 +5,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::engine::Inner;
 use crate::runtime::{Job, WhenDone};
 
 /// A launch that is under way. Dropping it lets the work go on; an error that nobody was told of becomes a notice of the engine.
 ///
 /// It is a [`Future`] that any executor can run.
 pub struct Launch {
-    engine: Arc<Inner>,
     /// `None` where the work was done when the call returned.
     job: Option<Arc<Job>>,
     /// Other pieces of it, which are over when that one is.
@@ -20,13 +18,13 @@ pub struct Launch {
 }
 
 impl Launch {
-    pub(crate) fn new(engine: Arc<Inner>, job: Option<Arc<Job>>) -> Launch {
-        Launch { engine, job, others: Vec::new() }
+    pub(crate) fn new(job: Option<Arc<Job>>) -> Launch {
+        Launch { job, others: Vec::new() }
     }
 
     /// Several pieces of work, of which one is the last.
-    pub(crate) fn of_many(engine: Arc<Inner>, others: Vec<Arc<Job>>, last: Arc<Job>) -> Launch {
-        Launch { engine, job: Some(last), others }
+    pub(crate) fn of_many(others: Vec<Arc<Job>>, last: Arc<Job>) -> Launch {
+        Launch { job: Some(last), others }
     }
 
     /// It is over, well or not.
@@ -59,7 +57,7 @@ impl Launch {
     /// Calls a function when it is over, on a thread of the engine, or at once.
     pub fn on_done(&self, call: impl FnOnce(Result<(), Error>) + Send + 'static) -> Result<(), Error> {
         match &self.job {
-            Some(job) => self.engine.watcher.when_done(job, WhenDone::Call(Box::new(call))),
+            Some(job) => job.device.watcher.when_done(job, WhenDone::Call(Box::new(call))),
             None => {
                 call(Ok(()));
                 Ok(())
@@ -82,7 +80,7 @@ impl Future for Launch {
         if let Some(outcome) = job.poll() {
             return Poll::Ready(outcome);
         }
-        match self.engine.watcher.when_done(job, WhenDone::Wake(context.waker().clone())) {
+        match job.device.watcher.when_done(job, WhenDone::Wake(context.waker().clone())) {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }

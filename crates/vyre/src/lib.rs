@@ -84,9 +84,7 @@ pub fn to_spirv(program: &ValidProgram, options: &kernel::Options) -> Result<Vec
 /// The PTX text that the CUDA backend makes of a program, for a device of this compute capability (90 is 9.0).
 #[cfg(feature = "cuda")]
 pub fn to_ptx(program: &ValidProgram, options: &kernel::Options, capability: u32) -> Result<String, Diagnostic> {
-    let approximations = kernel::Approximations::Instructions;
-    let rounds_together = vyre_cuda::ptx::ROUNDS_TOGETHER;
-    let options = kernel::Options { expand_math: true, approximations, rounds_together, ..options.clone() };
+    let options = vyre_cuda::ptx::lowering(options.clone());
     let target = vyre_cuda::ptx::Target { sm: capability, interruptible: false };
     Ok(vyre_cuda::ptx::emit(&kernel::lower(program, &options)?, target)?.text)
 }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from .._vyre import Kernel, Launch
+from .._vyre import Array, Kernel, Launch
 from ..errors import KernelError, VyreError
 from .interpret import Checked, run
 from .source import Source
@@ -64,6 +64,10 @@ class PythonKernel:
                 else "i" * parameter.type.ndim * (parameter.type.ndim > 1)
             )
         self._layout = struct.Struct(f"={layout}") if "vy_args" in used else None
+        # Arrays and nothing else, in the order of the kernel's buffers: a call of them goes straight there.
+        self._plain = [p.type.ndim for p in parameters if isinstance(p.type, ArrayType)]
+        if native.buffers != [safe(p.name) for p in parameters]:
+            self._plain = []
         if function is not None:
             self.__doc__ = function.__doc__ or self.__doc__
             self.__wrapped__ = function
@@ -132,6 +136,15 @@ class PythonKernel:
         return tuple(given)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        if not named and len(args) == len(self._plain):
+            for argument, ndim in zip(args, self._plain, strict=True):
+                if argument.__class__ is not Array or argument.ndim != ndim:
+                    break
+            else:
+                try:
+                    return self._native(*args)
+                except VyreError as error:
+                    raise self._shown(error) from None
         bound, by_name = self._bound(args, named)
         try:
             return self._native(*bound, **by_name)

@@ -17,7 +17,7 @@ pub(crate) const WORDS: [&str; 4] = ["iota", "zeros", "ones", "random"];
 pub(crate) fn generate(text: &str, want: Option<&DataType>) -> Option<Result<Contents, Diagnostic>> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
     let made = match word {
-        _ if WORDS.contains(&word) => series(word, rest, want),
+        _ if WORDS.contains(&word) => Series::new(word, rest, want).and_then(Series::make),
         _ if looks_like_list(text) && text.split(',').all(|item| item.trim().parse::<Number>().is_ok()) => {
             let numbers: Vec<Number> = text.split(',').filter_map(|item| item.trim().parse().ok()).collect();
             let shape = vec![numbers.len()];
@@ -38,54 +38,84 @@ pub(crate) fn looks_like_list(text: &str) -> bool {
             .any(|word| text.split(',').next().is_some_and(|first| first.eq_ignore_ascii_case(word)))
 }
 
-fn series(word: &str, rest: &str, want: Option<&DataType>) -> Result<Contents, String> {
-    let mut shape = None;
-    let mut ty = want.cloned();
-    let mut seed = 0u64;
-    let (mut low, mut high) = (0.0f64, 1.0f64);
-    for part in rest.split(':').filter(|part| !part.is_empty()) {
-        if let Some((key, value)) = part.split_once('=') {
-            let number =
-                || value.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or(format!("`{value}` is not a number"));
-            match key {
-                "seed" => seed = value.parse().map_err(|_| format!("`{value}` is not a whole number"))?,
-                "low" => low = number()?,
-                "high" => high = number()?,
-                _ => return Err(format!("`{key}` is not one of seed, low, high")),
+/// How many bytes a generator would make, without making them; `None` where `text` is none, or a wrong one.
+pub(crate) fn generated_bytes(text: &str, want: &DataType) -> Option<u64> {
+    let (word, rest) = text.split_once(':')?;
+    let series = WORDS.contains(&word).then(|| Series::new(word, rest, Some(want)))?.ok()?;
+    (series.ty == *want).then(|| series.bytes())
+}
+
+/// Numbers that follow from a few words.
+struct Series<'a> {
+    word: &'a str,
+    shape: Vec<usize>,
+    count: usize,
+    ty: DataType,
+    bits: usize,
+    seed: u64,
+    low: f64,
+    high: f64,
+}
+
+impl<'a> Series<'a> {
+    fn new(word: &'a str, rest: &str, want: Option<&DataType>) -> Result<Series<'a>, String> {
+        let mut shape = None;
+        let mut ty = want.cloned();
+        let mut seed = 0u64;
+        let (mut low, mut high) = (0.0f64, 1.0f64);
+        for part in rest.split(':').filter(|part| !part.is_empty()) {
+            if let Some((key, value)) = part.split_once('=') {
+                let number =
+                    || value.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or(format!("`{value}` is not a number"));
+                match key {
+                    "seed" => seed = value.parse().map_err(|_| format!("`{value}` is not a whole number"))?,
+                    "low" => low = number()?,
+                    "high" => high = number()?,
+                    _ => return Err(format!("`{key}` is not one of seed, low, high")),
+                }
+            } else if let Some(named) = type_named(part) {
+                ty = Some(named);
+            } else {
+                shape = Some(part.split('x').map(size).collect::<Result<Vec<usize>, String>>()?);
             }
-        } else if let Some(named) = type_named(part) {
-            ty = Some(named);
-        } else {
-            shape = Some(part.split('x').map(size).collect::<Result<Vec<usize>, String>>()?);
         }
+        let shape = shape.ok_or(format!("a size is missing, as in `{word}:1024` or `{word}:64x64`"))?;
+        let count = shape.iter().try_fold(1usize, |product, &axis| product.checked_mul(axis));
+        let count = count.filter(|&count| count as f64 <= MAX_ELEMENTS).ok_or("the size is over 4e9 elements")?;
+        let ty = ty.ok_or(format!("numbers of which type? Write it, as in `{word}:f32:1024`"))?;
+        let bits = ty.bits().ok_or(format!("elements of {ty} can't be made"))? as usize;
+        Ok(Series { word, shape, count, ty, bits, seed, low, high })
     }
-    let shape = shape.ok_or(format!("a size is missing, as in `{word}:1024` or `{word}:64x64`"))?;
-    let count = shape.iter().try_fold(1usize, |product, &axis| product.checked_mul(axis));
-    let count = count.filter(|&count| count as f64 <= MAX_ELEMENTS).ok_or("the size is over 4e9 elements")?;
-    let ty = ty.ok_or(format!("numbers of which type? Write it, as in `{word}:f32:1024`"))?;
-    let bits = ty.bits().ok_or(format!("elements of {ty} can't be made"))? as usize;
-    memory::room_for(count as u64 * bits as u64 / 8)?;
-    if word == "zeros" {
-        let bytes = vec![0; (count * bits).div_ceil(8)];
-        let numbers = if is_number(&ty) { Numbers::Plain(ty, bytes) } else { Numbers::Raw(bytes) };
-        return Ok(Contents { numbers, shape, names: Vec::new() });
+
+    fn bytes(&self) -> u64 {
+        (self.count as u64 * self.bits as u64).div_ceil(8)
     }
-    let mut bytes = Vec::with_capacity(count * width(&ty));
-    let mut random = SplitMix(seed);
-    let is_float = matches!(ty, DataType::F16 | DataType::BF16 | DataType::F32 | DataType::F64);
-    // Floats are rounded, and counters wrap around.
-    let fit = Fit::Cast;
-    for at in 0..count {
-        let number = match word {
-            "iota" if is_float => Number::Whole(at as i128),
-            "iota" => Number::Whole(wrap(at as u64, &ty)),
-            "ones" => Number::Whole(1),
-            _ if is_float => Number::Real(low + (high - low) * random.unit()),
-            _ => Number::Whole(wrap(random.next(), &ty)),
-        };
-        bytes.extend_from_slice(&number.bits(&ty, fit)?.to_le_bytes()[..width(&ty)]);
+
+    fn make(self) -> Result<Contents, String> {
+        memory::room_for(self.bytes())?;
+        let Series { word, shape, count, ty, low, high, .. } = self;
+        if word == "zeros" {
+            let bytes = vec![0; (count * self.bits).div_ceil(8)];
+            let numbers = if is_number(&ty) { Numbers::Plain(ty, bytes) } else { Numbers::Raw(bytes) };
+            return Ok(Contents { numbers, shape, names: Vec::new() });
+        }
+        let mut bytes = Vec::with_capacity(count * width(&ty));
+        let mut random = SplitMix(self.seed);
+        let is_float = matches!(ty, DataType::F16 | DataType::BF16 | DataType::F32 | DataType::F64);
+        // Floats are rounded, and counters wrap around.
+        let fit = Fit::Cast;
+        for at in 0..count {
+            let number = match word {
+                "iota" if is_float => Number::Whole(at as i128),
+                "iota" => Number::Whole(wrap(at as u64, &ty)),
+                "ones" => Number::Whole(1),
+                _ if is_float => Number::Real(low + (high - low) * random.unit()),
+                _ => Number::Whole(wrap(random.next(), &ty)),
+            };
+            bytes.extend_from_slice(&number.bits(&ty, fit)?.to_le_bytes()[..width(&ty)]);
+        }
+        Ok(Contents::plain(ty, shape, bytes))
     }
-    Ok(Contents::plain(ty, shape, bytes))
 }
 
 /// Brings a counter or random word into the range of an integer type.

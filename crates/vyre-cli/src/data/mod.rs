@@ -16,7 +16,7 @@ use std::path::Path;
 use vyre::{DataType, Diagnostic, codes};
 
 pub(crate) use contents::{Contents, Filled, Misfit, Numbers, fill};
-pub(crate) use generate::size;
+pub(crate) use generate::{generated_bytes, size};
 pub(crate) use layout::Layout;
 pub(crate) use number::{Fit, Number, width};
 pub(crate) use place::{Format, Place};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use vyre::ir::Math;
+use vyre::near::Evaluations;
 use vyre::{Diagnostic, Engine, Explanation, codes};
 
 use super::{Pass, Pipeline, Running, Spec};
@@ -17,7 +18,9 @@ use crate::files::{self, Outbox};
 use crate::launch::Launched;
 use crate::progress::Progress;
 use crate::report::{Failure, Output, count, split, time};
-use crate::run::{CHECKED_FOR, ULPS, beside, describe, differing, say, too_long};
+use crate::run::{
+    CHECKED_FOR, STEPS_PER_SECOND, ULPS, agreed, beside, describe, differing, say, spread_too_long, too_long,
+};
 
 /// So many steps are queued before the first of them is waited for.
 const AHEAD: usize = 8;
@@ -79,7 +82,7 @@ pub(crate) fn run(args: &Run, mut spec: Spec, output: &Output) -> Result<(), Fai
         "results": described, "passes": passes, "steps": pipeline.steps, "frames": frames, "time_ns": ns,
     });
     if args.check {
-        text.push("check: the reference interpreter agrees".to_owned());
+        text.push(agreed(if pipeline.passes.iter().any(is_fast) { Math::Fast } else { Math::Exact }));
         report["check"] = json!("agrees");
     }
     if args.explain {
@@ -174,13 +177,6 @@ impl Running<'_> {
 
     /// Compares what is in the buffers with what the reference interpreter has there after as many steps.
     fn check(&self, engine: &Engine) -> Result<(), Failure> {
-        let mut programs = self.pipeline.passes.iter().map(|pass| &pass.job.source.program);
-        if programs.any(|program| program.math() == Math::Fast) {
-            let message = "`--check` of a pipeline compares exact arithmetic, and a pass has fast arithmetic";
-            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
-                .with_fix("Check it with `--math exact`, or check each kernel by itself.")
-                .into());
-        }
         let started = Instant::now();
         let limit = self.pipeline.passes.iter().find_map(|pass| pass.job.config.timeout).unwrap_or(CHECKED_FOR);
         let mut reference = self.pipeline.start(engine, "reference")?;
@@ -202,6 +198,10 @@ impl Running<'_> {
             progress.step();
         }
         drop(progress);
+        let evaluations = match self.pipeline.passes.iter().any(is_fast) {
+            true => Some(self.evaluations(limit.saturating_sub(started.elapsed()))?),
+            false => None,
+        };
         for pass in &self.pipeline.passes {
             let program = &pass.job.source.program;
             let order = program.binding_order();
@@ -212,18 +212,63 @@ impl Running<'_> {
                 slots.iter().map(|&slot| from.buffers[slot].to_vec()).collect::<Result<Vec<_>, _>>()
             };
             let (expected, results) = (read(&reference)?, read(self)?);
-            if let Some(first) = vyre::routing::first_difference(program, Some(ULPS), &expected, &results) {
-                let found = first.place.and_then(|place| differing(&pass.job, place, &expected, &results));
-                let message = format!(
-                    "the reference disagrees after the pass `{}`: {}",
-                    program.name(),
+            let found = match &evaluations {
+                Some(evaluations) => beyond(pass, evaluations, &expected, &results),
+                None => vyre::routing::first_difference(program, Some(ULPS), &expected, &results).map(|first| {
+                    let found = first.place.and_then(|place| differing(&pass.job, place, &expected, &results));
                     found.unwrap_or(first.message)
-                );
+                }),
+            };
+            if let Some(found) = found {
+                let message = format!("the reference disagrees after the pass `{}`: {found}", program.name());
                 return Err(Failure::Difference(Diagnostic::new(&codes::command::DIFFERENCE, message)));
             }
         }
         Ok(())
     }
+
+    /// The same steps several times, with deviations that WGSL allows in fast arithmetic: how far they lie apart says how far results may.
+    fn evaluations(&self, limit: Duration) -> Result<Evaluations, Failure> {
+        let pipeline = self.pipeline;
+        let mut buffers = Vec::new();
+        for (at, slot) in pipeline.slots.iter().enumerate() {
+            let (job, declared) = pipeline.first(at);
+            let bytes = job.input(declared.name.as_str());
+            buffers.push(bytes.map_or_else(|| vec![0; slot.size as usize], <[u8]>::to_vec));
+        }
+        let mut evaluations = Evaluations::new(buffers);
+        let launches = f64::from(pipeline.steps) * pipeline.passes.len() as f64;
+        let budget = (limit.as_secs_f64() * STEPS_PER_SECOND / launches) as u64;
+        let progress = Progress::new("checking: how far apart the results may lie", Some(pipeline.steps.into()));
+        for _ in 0..pipeline.steps {
+            for pass in &pipeline.passes {
+                let valid = pass.job.source.validate()?;
+                let (plan, constants) = (pass.job.plan()?, pass.job.config.specialization.resolve(&valid)?);
+                evaluations.run(&valid, &plan, &constants, &pass.slots, budget).map_err(spread_too_long)?;
+            }
+            for &[a, b] in &pipeline.swaps {
+                evaluations.swap(a, b);
+            }
+            progress.step();
+        }
+        Ok(evaluations)
+    }
+}
+
+fn is_fast(pass: &Pass) -> bool {
+    pass.job.source.program.math() == Math::Fast
+}
+
+/// The first number of a pass's results that lies further off than fast arithmetic may.
+fn beyond(pass: &Pass, evaluations: &Evaluations, expected: &[Vec<u8>], results: &[Vec<u8>]) -> Option<String> {
+    let program = &pass.job.source.program;
+    let beyond = evaluations.spread(program, &pass.slots).first_beyond(program, expected, results)?;
+    let place = differing(&pass.job, (beyond.result, beyond.byte), expected, results);
+    Some(format!(
+        "{}, and {:e} off is allowed in fast arithmetic",
+        place.unwrap_or_else(|| format!("{} instead of {}", beyond.actual, beyond.expected)),
+        beyond.allowed
+    ))
 }
 
 /// Where results go.

@@ -49,6 +49,11 @@ fn what_a_launch_leaves_out_is_said() {
     let done = home.done("run k.wgsl --in a=iota:1000 --shape out=10");
     assert!(done.said.contains("warning[V0199]") && done.said.contains("only 10 of the 1000"), "{}", done.said);
     assert!(!home.done("run k.wgsl --in a=iota:1000").said.contains("V0199"));
+    // So is what was asked for, where that is less than the kernel is for.
+    let done = home.done("run k.wgsl --in a=iota:1000 --grid 3");
+    assert!(done.said.contains("`--grid` runs 192 of the 1000 invocations"), "{}", done.said);
+    assert!(home.done("run k.wgsl --in a=iota:1000 --domain 900").said.contains("`--domain` runs 960 of the 1000"));
+    assert!(!home.done("run k.wgsl --in a=iota:1000 --grid 16").said.contains("V0199"));
 }
 
 #[test]

@@ -27,6 +27,24 @@ fn buffers_take_turns() {
     assert_eq!(home.numbers("next.bin"), (1..101).collect::<Vec<u32>>());
 }
 
+/// Errors add up over steps, and how far they may is found out by evaluating all of them.
+#[test]
+fn fast_passes_are_checked_too() {
+    let home = Home::new();
+    home.file(
+        "step.wgsl",
+        "@group(0) @binding(0) var<storage, read> now: array<f32>;
+         @group(0) @binding(1) var<storage, read_write> next: array<f32>;
+         @compute @workgroup_size(64) fn add(@builtin(global_invocation_id) id: vec3<u32>) {
+             if id.x < arrayLength(&now) { next[id.x] = sin(now[id.x]) / 3.0 + sqrt(now[id.x] * 1.7 + 0.3); }
+         }",
+    );
+    let run = "run step.wgsl --in now=random:f32:200 --swap now,next --steps 6 --check";
+    let fast = home.done(&format!("{run} --math fast"));
+    assert!(fast.out.contains("as near to the reference interpreter"), "{}", fast.out);
+    assert!(home.done(run).out.contains("the reference interpreter agrees"));
+}
+
 #[test]
 fn passes_come_from_flags_or_a_file() {
     let home = Home::new();

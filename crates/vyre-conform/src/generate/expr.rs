@@ -4,7 +4,7 @@ use vyre_foundation::ir::{Access, BinaryOp, Builtin, DataType, Expr, MathOp, Sub
 use vyre_foundation::kernel::{Scalar, Type};
 
 use super::value::data_type;
-use super::{Element, Floats, Generator, LocalType, Phase, Role, StructInfo, Subgroups};
+use super::{Element, Floats, Generator, Local, LocalType, Phase, Role, StructInfo, Subgroups};
 
 impl Generator {
     /// An expression of this type, at most `depth` operations deep (a few more for guards).
@@ -444,7 +444,8 @@ impl Generator {
                 let scalar = self.rng.pick(&[Scalar::U64, Scalar::I64]);
                 return self.leaf(scalar.into());
             }
-            4 | 5 => Expr::var("id"),
+            4 => Expr::var("id"),
+            5 => self.even_index(),
             _ => {
                 let value = self.leaf(Scalar::U32.into());
                 Expr::binary(BinaryOp::Rem, value, Expr::u32(length.max(1)))
@@ -454,6 +455,33 @@ impl Generator {
             0 => index.cast(DataType::I32),
             1 if self.options.int64 => index.cast(DataType::U64),
             _ => index,
+        }
+    }
+
+    /// An index that grows evenly with the counter of a loop, where there is one, and leaves the buffer at times.
+    fn even_index(&mut self) -> Expr {
+        let counted = |local: &&Local| {
+            !local.mutable
+                && matches!(local.ty, LocalType::Value(ty) if ty == Scalar::U32.into())
+                && local
+                    .name
+                    .as_str()
+                    .strip_prefix('i')
+                    .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let Some(counter) = self.locals.iter().rev().find(counted).map(|local| Expr::var(&local.name)) else {
+            return Expr::var("id");
+        };
+        let growth = match self.rng.below(4) {
+            0 => counter * Expr::u32(self.rng.range(2, 5)),
+            1 => counter * self.leaf(Scalar::U32.into()),
+            _ => counter,
+        };
+        match self.rng.below(4) {
+            0 => growth,
+            1 => growth + self.leaf(Scalar::U32.into()),
+            2 => Expr::var("id") + growth - Expr::u32(2),
+            _ => Expr::var("id") + growth,
         }
     }
 

@@ -316,6 +316,12 @@ impl Generator {
                 let to = Expr::binary(BinaryOp::Rem, self.expr(Scalar::U32.into(), 2), Expr::u32(6));
                 (Scalar::U32, Expr::u32(self.rng.below(3)), to, step)
             }
+            6 if !self.in_function => {
+                // Over more than the workgroup has invocations; of the same length for all of them, or of one more for some.
+                let size = self.workgroup[0];
+                let to = size * step + if self.rng.chance(1, 3) { 1 } else { 0 };
+                (Scalar::U32, Expr::local_id(0), Expr::u32(to), size)
+            }
             _ => (Scalar::U32, Expr::u32(self.rng.below(3)), Expr::u32(self.rng.below(7)), step),
         }
     }
@@ -334,13 +340,18 @@ impl Generator {
         Node::For { var, from, to, step, body }
     }
 
-    /// A loop that ends because a counter of its own grows in every round.
+    /// A loop that ends because a counter of its own grows in every round, by one or by its own size, or is halved.
     fn general_loop(&mut self) -> Vec<Node> {
         let counter = self.fresh("c");
-        let limit = Expr::u32(self.rng.range(1, 5));
-        let grow = Node::assign(&counter, Expr::var(&counter) + Expr::u32(1));
-        let done = Expr::var(&counter).ge(limit);
-        let declare = Node::var(&counter, DataType::U32, Expr::u32(0));
+        let rounds = self.rng.range(1, 5);
+        let now = || Expr::var(&counter);
+        let (first, next, done) = match rounds {
+            4 => (1, now() << 1u32, now().ge(Expr::u32(12))),
+            5 => (18, now() >> 1u32, now().eq(Expr::u32(0))),
+            _ => (0, now() + Expr::u32(1), now().ge(Expr::u32(rounds))),
+        };
+        let grow = Node::assign(&counter, next);
+        let declare = Node::var(&counter, DataType::U32, Expr::u32(first));
         let scope = self.locals.len();
         self.locals.push(Local { name: counter.clone(), ty: LocalType::Value(Scalar::U32.into()), mutable: false });
         let may_leave = std::mem::replace(&mut self.may_leave, true);

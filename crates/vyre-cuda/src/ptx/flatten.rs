@@ -89,7 +89,7 @@ fn goes_on(block: &Block) -> Option<bool> {
 mod tests {
     use vyre_conform::{Case, Expectation, GenOptions, Rules, generate, run_reference, tests};
     use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
-    use vyre_foundation::kernel::{Interpret, Options, Passes, interpret, lower, verify};
+    use vyre_foundation::kernel::{Approximations, Interpret, Options, interpret, lower, verify};
     use vyre_foundation::launch::{LaunchRequest, plan};
 
     use super::*;
@@ -97,13 +97,10 @@ mod tests {
     /// Runs the kernel without its branches, where it can do without, and compares with the reference.
     fn check(name: &str, case: &Case) -> bool {
         let program = case.program.validate().expect("valid");
-        let options = Options {
-            specialization: case.specialization.clone(),
-            passes: Passes::all(),
-            expand_math: true,
-            rounds_together: crate::ptx::ROUNDS_TOGETHER,
-            ..Options::default()
-        };
+        let lowering = crate::ptx::lowering(Options::default());
+        // The interpreter has no rough instructions.
+        let approximations = Approximations::Polynomials;
+        let options = Options { specialization: case.specialization.clone(), approximations, ..lowering };
         let Some(flat) = flatten(&lower(&program, &options).expect("lowers")) else { return false };
         verify(&flat).unwrap_or_else(|problem| panic!("{name}: {problem}\n{flat}"));
         let input_bytes: Vec<u64> = case.inputs.iter().map(|input| input.len() as u64).collect();

@@ -3,7 +3,9 @@
 //! Every value of the kernel is one virtual register; ptxas assigns the real ones. Values that leave a block are moved into the
 //! registers of the results. Out-of-bounds accesses are predicated, never branched around.
 
+mod bytes;
 mod flatten;
+mod floats;
 mod memory;
 mod narrow;
 mod neighbours;
@@ -15,7 +17,9 @@ use std::ffi::CStr;
 use std::fmt::Write;
 
 use vyre_foundation::ir::{Builtin, Literal};
-use vyre_foundation::kernel::{Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{
+    Approximations, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Scalar, Unrolling, Value,
+};
 use vyre_spec::{Diagnostic, codes};
 
 use self::neighbours::Step;
@@ -24,7 +28,19 @@ use self::neighbours::Step;
 pub const TENSOR_CORES: u32 = 80;
 
 /// Rounds of a loop over memory whose loads should be under way together.
-pub const ROUNDS_TOGETHER: u32 = 4;
+const ROUNDS_TOGETHER: u32 = 4;
+
+/// What a kernel is lowered with before [`emit`].
+pub fn lowering(options: Options) -> Options {
+    Options {
+        expand_math: true,
+        approximations: Approximations::Instructions,
+        one_test: true,
+        unrolling: Unrolling::FAR,
+        rounds_together: ROUNDS_TOGETHER,
+        ..options
+    }
+}
 
 /// What the text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +71,7 @@ const MOST_STEPS_TOGETHER: usize = 40;
 /// Shared memory that needs no opt-in.
 const STATIC_SHARED: u32 = 48 * 1024;
 
-/// Writes a kernel that was lowered with `expand_math`.
+/// Writes a kernel that was lowered with [`lowering`].
 ///
 /// Parameters of the entry, in order: for each buffer its address and its number of elements (`u64` each), and that number again
 /// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then an address, or zero,
@@ -120,7 +136,10 @@ impl<'k> Emitter<'k> {
             wide: vec![[0; 4]; kernel.values.len() * copies as usize],
             loops: Vec::new(),
             constants: HashMap::new(),
+            float_constants: HashMap::new(),
             powers: neighbours::powers(kernel),
+            dots: bytes::dots(kernel),
+            never_small: floats::never_small(kernel),
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
@@ -209,8 +228,13 @@ struct Emitter<'k> {
     loops: Vec<LoopLabels<'k>>,
     /// 32-bit integer constants by value.
     constants: HashMap<Value, i64>,
+    float_constants: HashMap<Value, f32>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
+    /// Sums of products of bytes.
+    dots: HashMap<Value, bytes::Dot>,
+    /// Floats that are never subnormal.
+    never_small: Vec<bool>,
     /// How to address each shared memory.
     shared_base: Vec<String>,
     dynamic_shared: u32,
@@ -498,6 +522,9 @@ impl<'k> Emitter<'k> {
             line!(self, "mov.u32 {left}, {rounds}");
         }
         self.place(head);
+        if body.rare {
+            self.out.push_str("\t.pragma \"nounroll\";\n");
+        }
         self.loops.push(LoopLabels { params: &body.params, results: &body.results, next, exit });
         self.block(&body.body, &Exit::Loop)?;
         self.loops.pop();
@@ -646,6 +673,7 @@ impl<'k> Emitter<'k> {
         match op {
             Op::Const(Literal::U32(number)) => _ = self.constants.insert(value, i64::from(*number)),
             Op::Const(Literal::I32(number)) => _ = self.constants.insert(value, i64::from(*number)),
+            Op::Const(Literal::F32(number)) => _ = self.float_constants.insert(value, *number),
             _ => {}
         }
         match op {

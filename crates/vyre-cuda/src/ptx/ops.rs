@@ -2,11 +2,15 @@
 
 use std::fmt::Write;
 
-use vyre_foundation::ir::Literal;
+use vyre_foundation::ir::{Literal, Math};
 use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 use vyre_spec::Diagnostic;
 
+use super::bytes::Dot;
 use super::{Emitter, bits_suffix, line, malformed, not_expanded, suffix};
+
+/// The oldest compute capability with minima that keep NaN.
+const NAN_MINIMUM: u32 = 80;
 
 /// Integers whose sign does not matter.
 fn unsigned(scalar: Scalar) -> &'static str {
@@ -31,11 +35,22 @@ impl Emitter<'_> {
             Op::Const(literal) => self.constant(&into, literal),
             Op::Unary(op, operand) => {
                 let (from, of) = (self.reg(*operand), self.scalar(*operand));
-                self.unary(*op, of, &into, &from)?;
+                if *op == Unary::RoughInverseSqrt && self.takes_no_subnormals(*operand) {
+                    line!(self, "rsqrt.approx.ftz.{} {into}, {from}", suffix(of));
+                } else {
+                    self.unary(*op, of, &into, &from)?;
+                }
             }
             Op::Binary(op, left, right) => {
                 let (a, b, of) = (self.reg(*left), self.reg(*right), self.scalar(*left));
-                if *op == Binary::Sub && self.constants.get(left) == Some(&0) {
+                if let Some((dot, more)) = self.dot(*op, value, *left, *right) {
+                    let words = dot.words.map(|word| self.reg(word));
+                    let more = more.map_or("0".to_owned(), |more| self.reg(more));
+                    let ty = if dot.signed { "s32" } else { "u32" };
+                    line!(self, "dp4a.{ty}.{ty} {into}, {}, {}, {more}", words[0], words[1]);
+                } else if let Some(minimum) = self.one_minimum(*op, *left, *right) {
+                    line!(self, "{minimum} {into}, {a}, {b}");
+                } else if *op == Binary::Sub && self.constants.get(left) == Some(&0) {
                     self.negate(&into, &b);
                 } else {
                     self.binary(*op, of, &into, &a, &b)?;
@@ -94,6 +109,44 @@ impl Emitter<'_> {
         }
     }
 
+    /// A sum of products of bytes, and what is added to it.
+    fn dot(&self, op: Binary, value: Value, left: Value, right: Value) -> Option<(Dot, Option<Value>)> {
+        if op != Binary::Add {
+            return None;
+        }
+        if let Some(dot) = self.dots.get(&value) {
+            return Some((*dot, None));
+        }
+        let of = |value: Value| self.dots.get(&value).copied();
+        of(right).map(|dot| (dot, Some(left))).or_else(|| of(left).map(|dot| (dot, Some(right))))
+    }
+
+    /// Whether the operand of an instruction may be taken for zero where it is subnormal: in fast arithmetic, or because it never is.
+    fn takes_no_subnormals(&self, value: Value) -> bool {
+        self.scalar(value) == Scalar::F32 && (self.kernel.math == Math::Fast || self.never_small[value.index()])
+    }
+
+    /// The instruction for a minimum or maximum of f32 that gives what the IR's choice gives: the second operand where it is less
+    /// (or more), else the first.
+    ///
+    /// One operand is a number other than zero, so that no zeros of different signs meet. Where the first is, a NaN gives way to it, as
+    /// the plain instruction has it; where the second is, a NaN stays. Fast arithmetic does not tell zeros apart and has no NaN.
+    fn one_minimum(&self, op: Binary, left: Value, right: Value) -> Option<String> {
+        let name = match op {
+            Binary::Min => "min",
+            Binary::Max => "max",
+            _ => return None,
+        };
+        if self.scalar(left) != Scalar::F32 {
+            return None;
+        }
+        let settles = |value: Value| self.float_constants.get(&value).is_some_and(|c| !c.is_nan() && *c != 0.0);
+        if self.kernel.math == Math::Fast || settles(left) {
+            return Some(format!("{name}.f32"));
+        }
+        (settles(right) && self.target.sm >= NAN_MINIMUM).then(|| format!("{name}.NaN.f32"))
+    }
+
     /// Computes an f16 operation in f32; exact for all that round once more to the same result.
     fn through_f32(
         &mut self,
@@ -122,7 +175,7 @@ impl Emitter<'_> {
             Unary::Neg => self.negate(into, from),
             Unary::Not => line!(self, "not.{} {into}, {from}", untyped(scalar)),
             Unary::Abs if scalar == Scalar::F16 => line!(self, "and.b16 {into}, {from}, 0x7fff"),
-            Unary::Abs if scalar == Scalar::F32 => {
+            Unary::Abs if scalar == Scalar::F32 && self.kernel.math == Math::Exact => {
                 // Not `abs`: ptxas takes its result for a number, and so gets comparisons with NaN wrong.
                 let word = self.temp("%r");
                 line!(self, "mov.b32 {word}, {from}");
@@ -412,8 +465,11 @@ impl Emitter<'_> {
                     self.cast(Scalar::F32, b, into, &wide);
                     return;
                 }
-                let ordered = self.temp("%p");
                 line!(self, "cvt.rzi.{target}.{source} {into}, {from}");
+                if a == Scalar::F32 && b.bits() == 32 {
+                    return; // gives 0 for NaN by itself
+                }
+                let ordered = self.temp("%p");
                 line!(self, "setp.num.{source} {ordered}, {from}, {from}");
                 line!(self, "selp.{} {into}, {into}, 0, {ordered}", bits_suffix(b));
             }

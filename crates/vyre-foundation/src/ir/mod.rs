@@ -3,6 +3,7 @@
 mod buffer;
 mod builder;
 
+mod element;
 mod expr;
 mod literal;
 mod matrix;
@@ -18,6 +19,7 @@ pub use buffer::{BufferDecl, BufferKind, Count};
 pub use builder::{
     Array, Body, Buffer, Constant, Field, FunctionHandle, Operand, Place, ProgramBuilder, Struct, Switch, Value, Var,
 };
+pub use element::{Element, Scalar};
 pub use expr::{Access, BinaryOp, Builtin, Expr, MathOp, SubgroupOp, UnaryOp};
 pub use literal::Literal;
 pub use matrix::{MATRIX_COLUMNS, MATRIX_LANES, MATRIX_ROWS, MatrixKind};

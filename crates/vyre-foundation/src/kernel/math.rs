@@ -226,13 +226,12 @@ impl Expand {
         let (one, half) = (self.c(x, -1.0), self.c(x, -0.5));
         let d = self.fma(high, y, one);
         let d = self.fma(low, y, d);
+        // Not a number where the rough value is zero or infinite; with two it stays what it is.
+        let two = self.c(x, 2.0);
+        let d = self.bin(Binary::Min, two, d);
         let slope = self.fma_c(d, 0.375, half);
         let step = self.mul(y, d);
-        let better = self.fma(step, slope, y);
-        // Not a number where the rough value is zero or infinite.
-        let infinity = self.c(x, f64::INFINITY);
-        let finite = self.lt(better, infinity);
-        self.select(finite, better, y)
+        self.fma(step, slope, y)
     }
 
     /// `c0 + c1·x + c2·x² + …`
@@ -381,17 +380,28 @@ impl Expand {
 
     // f32.
 
-    /// `y · 2ⁿ` in two steps, so that neither power overflows and the result is rounded once.
-    fn scale32(&mut self, y: Value, n: Value) -> Value {
+    /// The nearest whole number to `x · factor`, and a word whose last bits are those of that number. Adding 1.5·2²³ leaves no room for a
+    /// fraction; good for less than 2²² either way.
+    fn whole32(&mut self, x: Value, factor: f64) -> (Value, Value) {
+        const NO_FRACTION: f64 = 12_582_912.0;
+        let shift = self.c(x, NO_FRACTION);
+        let word = if factor == 1.0 { self.add(x, shift) } else { self.fma_c(x, factor, shift) };
+        let whole = self.sub(word, shift);
+        (whole, self.bits(word, Scalar::I32))
+    }
+
+    /// `y · 2ⁿ` in two steps, so that neither power overflows and the result is rounded once. The last bits of the word are those of n.
+    fn scale32(&mut self, y: Value, word: Value) -> Value {
         let one = self.i(Scalar::U32, 1);
-        let first = self.bin(Binary::Shr, n, one);
-        let second = self.bin(Binary::Sub, n, first);
+        let first = self.bin(Binary::Shr, word, one);
+        let second = self.bin(Binary::Sub, word, first);
         let mut y = y;
         for part in [first, second] {
-            let bias = self.i(Scalar::I32, 127);
-            let exponent = self.bin(Binary::Add, part, bias);
+            // The rest of the word is shifted out.
             let count = self.i(Scalar::U32, 23);
-            let bits = self.bin(Binary::Shl, exponent, count);
+            let exponent = self.bin(Binary::Shl, part, count);
+            let one = self.i(Scalar::I32, 0x3f80_0000);
+            let bits = self.bin(Binary::Add, exponent, one);
             let power = self.bits(bits, Scalar::F32);
             y = self.mul(y, power);
         }
@@ -399,30 +409,28 @@ impl Expand {
     }
 
     fn exp32(&mut self, x: Value) -> Value {
-        let low = self.c(x, -105.0);
+        // Fewer bits than an f32 has, so that the products with whole numbers are exact.
+        const LN2_HIGH: f64 = 0.693_145_751_953_125;
+        let low = self.c(x, -104.0);
         let x = self.bin(Binary::Max, x, low);
-        let high = self.c(x, 90.0);
+        let high = self.c(x, 89.0);
         let x = self.bin(Binary::Min, x, high);
-        let n = self.mul_c(x, LOG2_E);
-        let n = self.un(Unary::Round, n);
-        let ln2 = f64::from(LN_2 as f32);
-        let r = self.fma_c(n, -ln2, x);
-        let r = self.fma_c(n, -(LN_2 - ln2), r);
-        let q = self.poly(
+        let (n, word) = self.whole32(x, LOG2_E);
+        let r = self.fma_c(n, -LN2_HIGH, x);
+        let r = self.fma_c(n, LN2_HIGH - LN_2, r);
+        let p = self.poly(
             r,
             &[
-                0.49999993055324443,
-                0.16666514845050492,
-                0.04166845594308711,
-                0.008369412052013494,
-                0.001381316609139481,
+                1.0,
+                1.0,
+                0.4999999343742152,
+                0.16666520477760244,
+                0.041668389859150744,
+                0.008368735561001421,
+                0.0013814559855205174,
             ],
         );
-        let square = self.mul(r, r);
-        let p = self.fma(square, q, r);
-        let p = self.add_c(p, 1.0);
-        let n = self.cast(n, Scalar::I32);
-        self.scale32(p, n)
+        self.scale32(p, word)
     }
 
     fn exp2_32(&mut self, x: Value) -> Value {
@@ -430,7 +438,7 @@ impl Expand {
         let x = self.bin(Binary::Max, x, low);
         let high = self.c(x, 129.0);
         let x = self.bin(Binary::Min, x, high);
-        let n = self.un(Unary::Round, x);
+        let (n, word) = self.whole32(x, 1.0);
         let r = self.sub(x, n);
         let q = self.poly(
             r,
@@ -445,8 +453,7 @@ impl Expand {
         );
         let one = self.c(x, 1.0);
         let p = self.fma(q, r, one);
-        let n = self.cast(n, Scalar::I32);
-        self.scale32(p, n)
+        self.scale32(p, word)
     }
 
     /// `x = 2ᵉ · (1 + f)` with f between −1/3 and 1/3; e is a float.
@@ -633,40 +640,33 @@ impl Expand {
         (r, q)
     }
 
-    /// Runs `large` where the argument is beyond what three parts of π/2 can reduce, else takes what is given.
+    /// Reduces otherwise where the argument is beyond what three parts of π/2 can reduce, else takes what is given.
     fn where_large(&mut self, x: Value, limit: f64, near: [Value; 2], ty: Scalar) -> (Value, Value) {
         let a = self.abs(x);
         let near_enough = self.lt_c(a, limit);
-        // Infinity and NaN have nothing to reduce.
-        let infinity = self.c(x, f64::INFINITY);
-        let finite = self.lt(a, infinity);
-        let far = self.un(Unary::Not, near_enough);
-        let large = self.bin(Binary::And, far, finite);
+        let large = self.un(Unary::Not, near_enough);
         self.blocks.push(Vec::new());
         let (r, q) = self.reduce_large32(x);
         let r = self.cast(r, ty);
+        // Infinity and NaN have nothing to reduce: x − x is NaN for them, and zero else.
+        let difference = self.sub(x, x);
+        let difference = self.cast(difference, ty);
+        let r = self.add(r, difference);
         let then = Block { insts: self.blocks.pop().unwrap_or_default(), end: End::Yield(vec![r, q]) };
         let otherwise = Block { insts: Vec::new(), end: End::Yield(near.to_vec()) };
         let results = vec![self.value(ty), self.value(Scalar::I32)];
         let (r, q) = (results[0], results[1]);
         self.push(Inst::If { cond: large, then: Box::new(then), otherwise: Box::new(otherwise), results });
-        // x − x is NaN for infinity.
-        let difference = self.sub(x, x);
-        let difference = self.cast(difference, ty);
-        let nan = self.add(r, difference);
-        let r = self.select(finite, r, nan);
         (r, q)
     }
 
     fn sin_cos32(&mut self, x: Value, cosine: bool) -> Value {
         const HIGH: f64 = 1.570_796_370_506_286_6;
         const MIDDLE: f64 = -4.371_138_828_673_793e-8;
-        let q = self.mul_c(x, FRAC_2_PI);
-        let q = self.un(Unary::Round, q);
+        let (q, turns) = self.whole32(x, FRAC_2_PI);
         let r = self.fma_c(q, -HIGH, x);
         let r = self.fma_c(q, -MIDDLE, r);
         let r = self.fma_c(q, 1.715_124_510_075_637_3e-15, r);
-        let turns = self.cast(q, Scalar::I32);
         let (r, turns) = self.where_large(x, 32768.0, [r, turns], Scalar::F32);
         let z = self.mul(r, r);
         let s =

@@ -240,6 +240,7 @@ impl Expand {
             results,
             finite: false,
             look: None,
+            rare: false,
         })));
         let insts = self.blocks.pop().unwrap_or_default();
         match guard {

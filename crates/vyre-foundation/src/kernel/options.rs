@@ -20,6 +20,10 @@ pub struct Options {
     pub narrow: Narrow,
     /// How many scalars of private arrays become values: about as many as there are registers.
     pub array_values: u32,
+    /// Accesses of a loop are tested once before it, and the loop is there with and without guards.
+    pub one_test: bool,
+    /// How far loops with a known number of rounds are unrolled.
+    pub unrolling: Unrolling,
     /// How many rounds of a loop over memory are taken at once; one leaves loops as they are.
     pub rounds_together: u32,
     /// Loops look whether the launch has to end, counted ones too.
@@ -36,9 +40,36 @@ impl Default for Options {
             approximations: Approximations::default(),
             narrow: Narrow::default(),
             array_values: GPU_REGISTERS,
+            one_test: false,
+            unrolling: Unrolling::default(),
             rounds_together: 1,
             interruptible: false,
         }
+    }
+}
+
+/// How far loops with a known number of rounds are unrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unrolling {
+    /// Rounds of one loop.
+    pub rounds: u32,
+    /// Steps of all rounds of one loop.
+    pub steps: u32,
+    /// Steps that a kernel may gain: a long one gains little from more, and every later stage pays for them.
+    pub growth: u32,
+    /// Also loops with barriers, loops that may be left early, and loops that don't count but have constants of their own, such as
+    /// `step <<= 1u`. Of a nest, inner loops come first where it does not fit as a whole.
+    pub any_form: bool,
+}
+
+impl Unrolling {
+    /// For devices that hide latency by having many loads under way, and whose branches are dear.
+    pub const FAR: Unrolling = Unrolling { rounds: 64, steps: 2048, growth: 6144, any_form: true };
+}
+
+impl Default for Unrolling {
+    fn default() -> Self {
+        Unrolling { rounds: 16, steps: 256, growth: 1024, any_form: false }
     }
 }
 
@@ -104,7 +135,10 @@ impl Passes {
     /// Several rounds of loops over memory at once.
     pub const BATCH: Passes = Passes(1 << 12);
 
-    const NAMES: [(&'static str, Passes); 13] = [
+    /// Loops without the guards that one test before them settles.
+    pub const VERSIONS: Passes = Passes(1 << 13);
+
+    const NAMES: [(&'static str, Passes); 14] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -118,6 +152,7 @@ impl Passes {
         ("clears", Passes::CLEARS),
         ("contract", Passes::CONTRACT),
         ("batch", Passes::BATCH),
+        ("versions", Passes::VERSIONS),
     ];
 
     /// Every pass.

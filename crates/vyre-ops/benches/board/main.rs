@@ -21,7 +21,8 @@ struct Work<'a> {
     /// The least bytes that it has to move, or operations.
     bytes: f64,
     operations: f64,
-    ours: Box<dyn FnMut() + 'a>,
+    /// Launches it, and waits for the result when told to.
+    ours: Box<dyn FnMut(bool) + 'a>,
     peer: Option<Box<dyn FnMut() + 'a>>,
 }
 
@@ -36,7 +37,7 @@ impl<'a> Works<'a> {
         name: &str,
         bytes: usize,
         operations: f64,
-        ours: Box<dyn FnMut() + 'a>,
+        ours: Box<dyn FnMut(bool) + 'a>,
         peer: Option<Box<dyn FnMut() + 'a>>,
     ) {
         let peer = peer.filter(|_| self.with_peers);
@@ -59,15 +60,26 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-fn measure(work: &mut Work<'_>) -> Row {
+/// Milliseconds of a run, as the mean of several that are launched one after the other before the last is waited for.
+fn timed(run: &mut dyn FnMut(bool), runs: u32) -> f64 {
+    let started = Instant::now();
+    for run_number in 1..=runs {
+        run(run_number == runs);
+    }
+    started.elapsed().as_secs_f64() * 1e3 / f64::from(runs)
+}
+
+/// Without a peer that runs in this process, short works are launched in batches, as the peers in `peers.py` are: what is measured is the device.
+fn measure(work: &mut Work<'_>, in_batches: bool) -> Row {
     let (mut ours, mut peers) = (Vec::new(), Vec::new());
+    let mut runs = 1;
     for round in 0..=ROUNDS {
-        let timed = |run: &mut dyn FnMut()| {
-            let started = Instant::now();
-            run();
-            started.elapsed().as_secs_f64() * 1e3
-        };
-        let (own, other) = (timed(&mut *work.ours), work.peer.as_mut().map(|peer| timed(&mut **peer)));
+        let own = timed(&mut *work.ours, runs);
+        let other = work.peer.as_mut().map(|peer| timed(&mut |_| peer(), 1));
+        if round == 0 && in_batches {
+            let again = timed(&mut *work.ours, 1);
+            runs = (8.0 / again).clamp(1.0, 16.0) as u32;
+        }
         // The first round compiles and touches memory.
         if round > 0 {
             ours.push(own);
@@ -131,8 +143,18 @@ fn main() {
     let right = engine.from_shape([matrix, matrix], &y[..matrix * matrix]).expect("right");
     let places: Vec<u32> = k.iter().map(|key| key % n as u32).collect();
     let places_here = engine.array(&places).expect("places");
-    let done = |result: Result<Array<f32>, vyre::Error>| result.and_then(|array| array.wait()).expect("it runs");
-    let done_words = |result: Result<Array<u32>, vyre::Error>| result.and_then(|array| array.wait()).expect("it runs");
+    let done = |result: Result<Array<f32>, vyre::Error>, wait: bool| {
+        let array = result.expect("it runs");
+        if wait {
+            array.wait().expect("it runs");
+        }
+    };
+    let done_words = |result: Result<Array<u32>, vyre::Error>, wait: bool| {
+        let array = result.expect("it runs");
+        if wait {
+            array.wait().expect("it runs");
+        }
+    };
     let mut out = vec![0.0f32; n];
     let out = std::cell::RefCell::new(&mut out);
     let (sorted, spare) = (std::cell::RefCell::new(Vec::new()), std::cell::RefCell::new(Vec::new()));
@@ -145,114 +167,123 @@ fn main() {
         "copy",
         8 * n,
         0.0,
-        Box::new(|| done((&a + 0.0).eval())),
+        Box::new(|wait| done((&a + 0.0).eval(), wait)),
         Some(Box::new(|| peers::copy(&x, &mut out.borrow_mut()))),
     );
     works.add(
         "map a*b+1",
         12 * n,
         2.0 * n as f64,
-        Box::new(|| done((&a * &b + 1.0).eval())),
+        Box::new(|wait| done((&a * &b + 1.0).eval(), wait)),
         Some(Box::new(|| peers::map(&x, &y, &mut out.borrow_mut()))),
     );
     works.add(
         "sum",
         4 * n,
         n as f64,
-        Box::new(|| done(a.sum())),
+        Box::new(|wait| done(a.sum(), wait)),
         Some(Box::new(|| {
             black_box(peers::sum(&x));
         })),
     );
-    works.add("sum of a*b", 8 * n, 2.0 * n as f64, Box::new(|| done((&a * &b).sum())), None);
+    works.add("sum of a*b", 8 * n, 2.0 * n as f64, Box::new(|wait| done((&a * &b).sum(), wait)), None);
     works.add(
         "argmax",
         4 * n,
         n as f64,
-        Box::new(|| done_words(a.argmax())),
+        Box::new(|wait| done_words(a.argmax(), wait)),
         Some(Box::new(|| {
             black_box(peers::argmax(&x));
         })),
     );
-    works.add("sum of columns", 4 * s, s as f64, Box::new(|| done(table.sum_axis(0))), None);
+    works.add("sum of columns", 4 * s, s as f64, Box::new(|wait| done(table.sum_axis(0), wait)), None);
     works.add(
         "cumsum",
         8 * n,
         n as f64,
-        Box::new(|| done(a.cumsum())),
+        Box::new(|wait| done(a.cumsum(), wait)),
         Some(Box::new(|| peers::cumsum(&x, &mut out.borrow_mut()))),
     );
     works.add(
         "compact",
         6 * n,
         n as f64,
-        Box::new(|| a.compact(&a.lazy().gt(0.0)).and_then(|found| found.elements.wait()).expect("it runs")),
+        Box::new(|wait| done(a.compact(&a.lazy().gt(0.0)).map(|found| found.elements), wait)),
         Some(Box::new(|| peers::compact(&x, &mut kept.borrow_mut()))),
     );
     works.add(
         "histogram, random",
         4 * n,
         n as f64,
-        Box::new(|| done_words(codes_here.histogram(256))),
+        Box::new(|wait| done_words(codes_here.histogram(256), wait)),
         Some(Box::new(|| {
             black_box(peers::histogram(&codes));
         })),
     );
-    works.add("histogram, all equal", 4 * n, n as f64, Box::new(|| done_words(equal_here.histogram(256))), None);
+    works.add(
+        "histogram, all equal",
+        4 * n,
+        n as f64,
+        Box::new(|wait| done_words(equal_here.histogram(256), wait)),
+        None,
+    );
     works.add(
         "sort u32",
         8 * keys,
         keys as f64,
-        Box::new(|| done_words(keys_here.sort())),
+        Box::new(|wait| done_words(keys_here.sort(), wait)),
         Some(Box::new(|| peers::sort(&k, &mut sorted.borrow_mut()))),
     );
-    works.add(
-        "sort u32, radix on one thread",
-        8 * keys,
-        keys as f64,
-        Box::new(|| done_words(keys_here.sort())),
-        Some(Box::new(|| peers::radix_sort(&k, &mut sorted.borrow_mut(), &mut spare.borrow_mut()))),
-    );
+    if with_peers {
+        works.add(
+            "sort u32, radix on one thread",
+            8 * keys,
+            keys as f64,
+            Box::new(|wait| done_words(keys_here.sort(), wait)),
+            Some(Box::new(|| peers::radix_sort(&k, &mut sorted.borrow_mut(), &mut spare.borrow_mut()))),
+        );
+    }
     works.add(
         "sort pairs",
         16 * keys,
         keys as f64,
-        Box::new(|| done_words(keys_here.sort_with(&places_here).map(|pairs| pairs.1))),
+        Box::new(|wait| done_words(keys_here.sort_with(&places_here).map(|pairs| pairs.1), wait)),
         None,
     );
+    works.add("top 64", 4 * n, n as f64, Box::new(|wait| done(a.top_k(64).map(|found| found.0), wait)), None);
     works.add(
         "softmax of rows",
         8 * s,
         4.0 * s as f64,
-        Box::new(|| done(table.softmax())),
+        Box::new(|wait| done(table.softmax(), wait)),
         Some(Box::new(|| peers::softmax(&x[..s], &mut out.borrow_mut()[..s], side))),
     );
     works.add(
         "layer norm",
         8 * s,
         4.0 * s as f64,
-        Box::new(|| done(table.layer_norm(1e-5))),
+        Box::new(|wait| done(table.layer_norm(1e-5), wait)),
         Some(Box::new(|| peers::layer_norm(&x[..s], &mut out.borrow_mut()[..s], side))),
     );
     works.add(
         "transpose",
         8 * s,
         0.0,
-        Box::new(|| done(table.transpose())),
+        Box::new(|wait| done(table.transpose(), wait)),
         Some(Box::new(|| peers::transpose(&x[..s], &mut out.borrow_mut()[..s], side, side))),
     );
     works.add(
         "gather",
         12 * keys,
         0.0,
-        Box::new(|| done(a.gather(&places_here))),
+        Box::new(|wait| done(a.gather(&places_here), wait)),
         Some(Box::new(|| peers::gather(&x, &places, &mut out.borrow_mut()[..keys]))),
     );
     works.add(
         "matmul",
         12 * matrix * matrix,
         flops,
-        Box::new(|| done(left.matmul(&right))),
+        Box::new(|wait| done(left.matmul(&right), wait)),
         Some(Box::new(|| {
             peers::matmul(
                 &x[..matrix * matrix],
@@ -267,7 +298,7 @@ fn main() {
     let mut rows = Vec::new();
     for work in works.list.iter_mut().filter(|work| only.is_empty() || only.iter().any(|name| work.name.contains(name)))
     {
-        let row = measure(work);
+        let row = measure(work, on != "cpu");
         eprintln!("{}: {:.3} ms", row.name, row.ours_ms);
         rows.push(row);
     }

@@ -100,6 +100,31 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             let positions = numbers(random, &DataType::U32, vec![2, size / 2], Some(size.div_ceil(3) + 2));
             vec![numbers(random, ty, rows, None), positions]
         }
+        "scatter_add" => {
+            let rows = size.div_ceil(9);
+            let positions = numbers(random, &DataType::U32, vec![size / 3], Some(rows + 2));
+            vec![numbers(random, ty, vec![rows, 3], None), positions, numbers(random, ty, vec![size / 3, 3], None)]
+        }
+        "lower_bound" | "upper_bound" | "merge" => {
+            // The reference looks at everything for each one.
+            let (sorted, x) = (numbers(random, ty, vec![size.min(3000)], Some(999)), vec![size.min(700)]);
+            let x = numbers(random, ty, x, Some(999));
+            let in_order = |x: &Plain| {
+                vyre_ops::op("sort")
+                    .expect("an op")
+                    .reference(std::slice::from_ref(x), &Parameters::default())
+                    .swap_remove(0)
+            };
+            if op.id == "merge" { vec![in_order(&sorted), in_order(&x)] } else { vec![in_order(&sorted), x] }
+        }
+        "segment_sum" | "segment_max" => {
+            let (mean, row) = [(3, 2), (3, 1), (40, 1), (700, 1)][random.below(4)];
+            let length = size / row;
+            let mut offsets: Vec<i128> = (0..length / mean + 2).map(|_| random.below(length + 1) as i128).collect();
+            offsets.sort_unstable();
+            let offsets = Plain::whole(DataType::U32, vec![offsets.len()], offsets);
+            vec![numbers(random, ty, vec![length, row], None), offsets]
+        }
         "matmul" => {
             let side = side.min(70);
             let (m, k, n) = (side, side + 1, side + 3);

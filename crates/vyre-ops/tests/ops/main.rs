@@ -2,6 +2,7 @@
 //! around 2²⁰ and 2²⁴.
 
 mod every_op;
+mod forms;
 mod matrices;
 mod moves;
 mod reductions;

@@ -105,3 +105,29 @@ fn histograms_of_few_and_many_bins() {
         }
     }
 }
+
+#[test]
+fn the_largest_of_many_are_found() {
+    let mut random = Random(24);
+    for (name, engine) in engines() {
+        let is_slow = name != "cpu" && !name.starts_with("cuda");
+        for (length, counts) in [(32_768, &[1, 64][..]), (100_001, &[64, 2048, 2049, 25_000][..])] {
+            let counts = if is_slow { &counts[..1] } else { counts };
+            let many = random.units(length);
+            let few: Vec<f32> = (0..length).map(|_| [-0.0, 0.0, f32::NAN, -1e30, 3.0][random.below(5)]).collect();
+            for (kind, x) in [("many", many), ("few", few), ("one", vec![-7.5; length])] {
+                let array = engine.array(&x).expect("x");
+                let mut order: Vec<u32> = (0..length as u32).collect();
+                order.sort_by(|&a, &b| x[b as usize].total_cmp(&x[a as usize]).then(a.cmp(&b)));
+                for &count in counts {
+                    let told = format!("{name} {length} {kind} {count}");
+                    let (values, positions) = array.top_k(count).expect("top");
+                    assert!(positions.to_vec().expect("at") == order[..count], "{told}");
+                    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    let expected: Vec<f32> = order[..count].iter().map(|&at| x[at as usize]).collect();
+                    assert!(bits(&values.to_vec().expect("values")) == bits(&expected), "{told}");
+                }
+            }
+        }
+    }
+}

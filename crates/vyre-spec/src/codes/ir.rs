@@ -69,7 +69,7 @@ codes! {
         "Use axis 0, 1 or 2.";
     LAUNCH_UNKNOWN_LENGTH = "V0190", Error,
         "A buffer's length is neither declared nor known from what is bound.",
-        "Declare it with `with_count`, or give its length in the dispatch configuration.";
+        "Give its length: `--shape NAME=SIZE` for the command, `DispatchConfig::output_elements` in Rust; or declare it.";
     LAUNCH_INPUT_COUNT = "V0191", Error,
         "The number of inputs is not the number of read, uniform and read_write buffers.",
         "Pass the bytes of every read, uniform and read_write buffer, in binding order.";
@@ -78,7 +78,7 @@ codes! {
         "Pass exactly the declared number of elements, or whole elements where the length is open.";
     LAUNCH_DOMAIN = "V0193", Error,
         "The launch domain can't be computed or is too large.",
-        "Set `grid_override`, or declare a domain that fits in 2^32-1 workgroups per axis.";
+        "Say how many workgroups run (`--grid` for the command, `grid_override` in Rust), or declare a domain of at most 2^32-1 workgroups per axis.";
     LAUNCH_WORKGROUP = "V0194", Error,
         "The workgroup size is not usable.",
         "Use a size of at least 1 per axis and at most 1024 invocations.";

@@ -192,7 +192,7 @@ impl EngineBuilder {
                 host: HostPool::new(self.host_idle),
                 arrays: Arrays::default(),
                 jobs: Jobs::default(),
-                watcher: Watcher::new(),
+                watcher: Arc::new(Watcher::new()),
                 cores: Mutex::default(),
                 keyed: Mutex::default(),
                 grid_core: OnceLock::new(),

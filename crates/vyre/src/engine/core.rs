@@ -1,7 +1,7 @@
 //! What all launches of one program under one configuration share.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,8 @@ pub(crate) struct Request {
     pub(crate) timeout: Option<Duration>,
     pub(crate) interruptible: bool,
     pub(crate) label: Option<Arc<str>>,
+    /// Every element of what is only written is written.
+    pub(crate) overwrites: bool,
     /// Asked now and then while the call waits for work on the caller's memory; true ends the launch.
     pub(crate) stop: Option<StopWhen>,
 }
@@ -139,6 +141,8 @@ pub(crate) struct Core {
     pub(super) refused: Mutex<Vec<(String, String)>>,
     /// What was launched last, for explanations.
     pub(super) last: Mutex<Option<Arc<Ready>>>,
+    /// The address of that, so that a launch like the one before takes no lock.
+    last_address: AtomicPtr<Ready>,
 }
 
 /// Everything that a steady launch of these sizes on one device needs.
@@ -210,6 +214,7 @@ impl Core {
             in_place: OnceLock::new(),
             refused: Mutex::default(),
             last: Mutex::default(),
+            last_address: AtomicPtr::default(),
         })
     }
 
@@ -249,7 +254,11 @@ impl Core {
         ty: Option<&DataType>,
         size: usize,
     ) -> Result<(), Error> {
-        let Slot { name, access, kind, shape, .. } = &self.slots[slot];
+        let Slot { name, access, kind, shape, ty: declared } = &self.slots[slot];
+        let is_array = matches!(arg, Arg::Write(_)) || (access.writes == Writes::None && matches!(arg, Arg::Read(..)));
+        if is_array && size == shape.stride as usize && ty == Some(declared) {
+            return Ok(());
+        }
         if access.writes != Writes::None && !arg.can_be_written() {
             let message = format!("the kernel writes `{name}`, but it is bound to be read");
             return Err(Diagnostic::new(&codes::engine::READ_ONLY, message)
@@ -295,7 +304,11 @@ impl Core {
 
     /// Bytes of each buffer.
     pub(super) fn sizes(&self, args: &[Arg<'_>]) -> SmallVec<[u64; 8]> {
-        args.iter().map(Arg::bytes).collect()
+        let mut sizes = SmallVec::new();
+        for arg in args {
+            sizes.push(arg.bytes());
+        }
+        sizes
     }
 
     /// What was made ready for such a launch: where the router sent the latest, or on the device that is named.
@@ -324,6 +337,15 @@ impl Core {
         let list = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         for known in list.iter().filter(|known| known.is_for_the_same_work(chosen)) {
             known.routed.store(Arc::ptr_eq(known, chosen), Ordering::Relaxed);
+        }
+    }
+
+    /// Remembers what was launched.
+    pub(super) fn launched(&self, ready: &Arc<Ready>) {
+        let address = Arc::as_ptr(ready).cast_mut();
+        if self.last_address.load(Ordering::Relaxed) != address {
+            *lock(&self.last) = Some(ready.clone());
+            self.last_address.store(address, Ordering::Relaxed);
         }
     }
 
@@ -507,6 +529,12 @@ impl Ready {
             && self.domain_asked == other.domain_asked
             && self.interruptible == other.interruptible
             && self.contents == other.contents
+    }
+
+    /// The storage of a small value that is the same as in the last launch.
+    pub(super) fn known_value(&self, slot: usize, bytes: &ValueBytes) -> Option<Arc<Storage>> {
+        let values = lock(&self.values);
+        values[slot].as_ref().filter(|(known, _)| known == bytes).map(|(_, storage)| storage.clone())
     }
 
     /// The storage of a small value: the one of the last launch where it is the same.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline};
+use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline, Ticket};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::routing::{Load, Timing};
 use vyre_driver::tuner::Mode;
@@ -20,7 +20,7 @@ use super::routes::Work;
 use super::tuning::Asked;
 use super::{Inner, lock};
 use crate::Error;
-use crate::runtime::{Block, Deps, Device, Job, Storage};
+use crate::runtime::{Block, Deps, Device, Held, Job, Storage};
 
 /// The first launches are timed, then one in so many.
 const TIMED_AT_FIRST: u64 = 8;
@@ -32,6 +32,13 @@ enum Attempt {
     Launched(Option<Arc<Job>>),
     /// Data would have to be moved first, so where it should run is to be asked.
     Elsewhere,
+}
+
+/// A launch that a device has, which of the tuner's candidates it is, and how many there were before.
+struct Submitted {
+    ticket: Ticket,
+    pick: Pick,
+    run: u64,
 }
 
 /// Memory of this launch alone.
@@ -185,7 +192,8 @@ impl Inner {
     /// Refuses a launch on something lost.
     fn check_lost(&self, core: &Core, args: &[Arg<'_>], request: &Request) -> Result<(), Error> {
         for (slot, arg) in core.slots.iter().zip(args) {
-            let overwritten = !slot.access.reads && slot.access.writes == Writes::All && request.size_from.is_none();
+            let writes_all = slot.access.writes == Writes::All || request.overwrites;
+            let overwritten = !slot.access.reads && writes_all && request.size_from.is_none();
             match arg {
                 Arg::Read(storage, range) => storage.check_lost(range)?,
                 Arg::Part(storage, range) if !overwritten => storage.check_lost(range)?,
@@ -359,9 +367,12 @@ impl Inner {
         deadline: Option<Instant>,
         may_move: bool,
     ) -> Result<Attempt, Error> {
-        let Some(pipeline) = &ready.pipeline else {
+        if ready.pipeline.is_none() {
             return self.run_on_host(core, ready, args, request, deadline).map(|()| Attempt::Launched(None));
-        };
+        }
+        if let Some(job) = self.launch_steadily(core, ready, args, request, deadline)? {
+            return Ok(Attempt::Launched(Some(job)));
+        }
         let device = &ready.device;
         let mut deps = Deps::until(deadline);
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
@@ -371,7 +382,8 @@ impl Inner {
         let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
         for (at, arg) in args.iter_mut().enumerate() {
             // A launch of which less may run than was planned leaves something as it was.
-            let keep = ready.keep[at] || request.size_from.is_some();
+            let overwritten = request.overwrites && !core.slots[at].access.reads;
+            let keep = ready.keep[at] && !overwritten || request.size_from.is_some();
             let (storage, range, write): (&Arc<Storage>, Range<u64>, bool) = match arg {
                 Arg::Read(storage, range) => (storage, range.clone(), false),
                 Arg::Part(storage, range) => (storage, range.clone(), true),
@@ -442,43 +454,8 @@ impl Inner {
             grid_place = Some(binding);
         }
         check_deadline(deadline)?;
-        let run = ready.runs.fetch_add(1, Ordering::Relaxed);
-        let mut pick =
-            Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY) };
-        if let Some(learning) = &ready.learning
-            && let Ok(mut learning) = learning.try_lock()
-        {
-            let context =
-                Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
-            pick = learning.pick(&context, request.interruptible);
-        }
-        if grid_place.is_some() {
-            // How much runs is not known here, so that its time would tell nothing.
-            pick = Pick { candidate: 0, launch: None, timed: false };
-        }
-        let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
-        let order = Order { queue, after: &deps.after, deadline };
-        let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
-            let launch = Launch { bindings: &bindings, grid, timed, order };
-            match &grid_place {
-                Some(place) => device.backend.submit_indirect(pipeline, &launch, place),
-                None => device.backend.submit(pipeline, &launch),
-            }
-        };
-        let ticket = match &pick.launch {
-            Some((candidate, grid)) => match submit(candidate, *grid, true) {
-                Ok(ticket) => ticket,
-                // A candidate that fails is the tuner's business.
-                Err(error) => {
-                    if let Some(learning) = &ready.learning {
-                        lock(learning).reject(pick.candidate, error.message());
-                    }
-                    (pick.candidate, pick.timed) = (0, false);
-                    submit(pipeline, ready.plan.grid, false)?
-                }
-            },
-            None => submit(pipeline, ready.plan.grid, pick.timed)?,
-        };
+        let Submitted { ticket, pick, run } =
+            self.submit(core, ready, request, &bindings, &deps, grid_place.as_ref())?;
         let parents = std::mem::take(&mut deps.parents);
         let job = self.start_job(device, ticket, request.label.as_ref(), parents);
         if let Some(deadline) = deadline {
@@ -516,8 +493,115 @@ impl Inner {
                 }
             }
         }
-        *lock(&core.last) = Some(ready.clone());
+        core.launched(ready);
         Ok(Attempt::Launched(Some(job)))
+    }
+
+    /// A launch whose arrays are all where it needs them; nothing is moved or copied for it. `None` where that is not so.
+    fn launch_steadily(
+        self: &Arc<Inner>,
+        core: &Core,
+        ready: &Arc<Ready>,
+        args: &[Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Arc<Job>>, Error> {
+        if request.size_from.is_some() {
+            return Ok(None);
+        }
+        let device = &ready.device;
+        let mut values: SmallVec<[Arc<Storage>; 2]> = SmallVec::new();
+        for (at, arg) in args.iter().enumerate() {
+            if let Arg::Value(bytes) = arg {
+                let Some(storage) = ready.known_value(at, bytes) else { return Ok(None) };
+                values.push(storage);
+            }
+        }
+        let mut deps = Deps::until(deadline);
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
+        let mut held = Held::default();
+        let mut values = values.iter();
+        for (arg, &keep) in args.iter().zip(&ready.keep) {
+            let held = match arg {
+                Arg::Read(storage, range) => held.hold(storage, device, range, (true, false), &mut deps),
+                Arg::Part(storage, range) => held.hold(storage, device, range, (keep, true), &mut deps),
+                Arg::Write(storage) if Arc::strong_count(storage) == 1 => {
+                    held.hold(storage, device, &(0..storage.bytes), (keep, true), &mut deps)
+                }
+                Arg::Value(_) => values
+                    .next()
+                    .and_then(|value| held.hold(value, device, &(0..value.bytes), (true, false), &mut deps)),
+                Arg::Write(_) | Arg::Unbound | Arg::Bytes(_) | Arg::Into(_) => None,
+            };
+            match held {
+                Some(binding) if binding.offset.is_multiple_of(alignment) => bindings.push(binding),
+                _ => return Ok(None),
+            }
+        }
+        check_deadline(deadline)?;
+        let Submitted { ticket, pick, run } = self.submit(core, ready, request, &bindings, &deps, None)?;
+        let job = self.start_job(device, ticket, request.label.as_ref(), held.parents());
+        held.launched(&job);
+        if let Some(deadline) = deadline {
+            self.watcher.end_at(deadline, &job)?;
+        }
+        self.note_timing(core, ready, &job, &pick, run, &deps);
+        device.throttle(ticket)?;
+        core.launched(ready);
+        Ok(Some(job))
+    }
+
+    /// Gives a launch to its device, as the tuner wants it.
+    fn submit(
+        self: &Arc<Inner>,
+        core: &Core,
+        ready: &Ready,
+        request: &Request,
+        bindings: &[Binding],
+        deps: &Deps,
+        grid_place: Option<&Binding>,
+    ) -> Result<Submitted, Error> {
+        let device = &ready.device;
+        let Some(pipeline) = &ready.pipeline else { return Err(unmovable()) };
+        let run = ready.runs.fetch_add(1, Ordering::Relaxed);
+        let mut pick =
+            Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY) };
+        if let Some(learning) = &ready.learning
+            && let Ok(mut learning) = learning.try_lock()
+        {
+            let context =
+                Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
+            pick = learning.pick(&context, request.interruptible);
+        }
+        if grid_place.is_some() {
+            // How much runs is not known here, so that its time would tell nothing.
+            pick = Pick { candidate: 0, launch: None, timed: false };
+        }
+        let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
+        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
+        let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
+            let launch = Launch { bindings, grid, timed, order };
+            match grid_place {
+                Some(place) => device.backend.submit_indirect(pipeline, &launch, place),
+                None => device.backend.submit(pipeline, &launch),
+            }
+        };
+        let ticket = match &pick.launch {
+            Some((candidate, grid)) => match submit(candidate, *grid, true) {
+                Ok(ticket) => ticket,
+                // A candidate that fails is the tuner's business.
+                Err(error) => {
+                    if let Some(learning) = &ready.learning {
+                        lock(learning).reject(pick.candidate, error.message());
+                    }
+                    (pick.candidate, pick.timed) = (0, false);
+                    submit(pipeline, ready.plan.grid, false)?
+                }
+            },
+            None => submit(pipeline, ready.plan.grid, pick.timed)?,
+        };
+        Ok(Submitted { ticket, pick, run })
     }
 
     /// A backend without a resident path works on the bytes of the host, while the caller waits.
@@ -577,14 +661,14 @@ impl Inner {
         if ready.runs.fetch_add(1, Ordering::Relaxed) > 0 {
             self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
         }
-        *lock(&core.last) = Some(ready.clone());
+        core.launched(ready);
         Ok(())
     }
 
     pub(crate) fn start_job(
         &self,
         device: &Arc<Device>,
-        ticket: vyre_driver::backend::Ticket,
+        ticket: Ticket,
         label: Option<&Arc<str>>,
         parents: SmallVec<[Arc<Job>; 4]>,
     ) -> Arc<Job> {

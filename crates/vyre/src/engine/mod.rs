@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) host: HostPool,
     pub(crate) arrays: Arrays,
     jobs: Jobs,
-    pub(crate) watcher: Watcher,
+    pub(crate) watcher: Arc<Watcher>,
     /// Programs that `run` has met, by fingerprint and configuration.
     cores: Mutex<HashMap<CoreKey, Arc<Core>>>,
     /// Kernels that are found by a key of their maker's.
@@ -316,6 +316,7 @@ impl Engine {
 /// What was learnt is kept even where nobody calls `flush`.
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.watcher.close();
         for problem in [self.tuning.save(), self.routes.save()].into_iter().filter_map(Result::err) {
             tracing::warn!(code = problem.code.id, "what was learnt can't be kept: {}", problem.message);
         }
@@ -357,7 +358,7 @@ impl Inner {
         if let Some(device) = devices.iter().find(|device| device.id.as_str() == id) {
             return Ok(device.clone());
         }
-        let device = Arc::new(Device::new(backend, devices.len() + 1, self.budget));
+        let device = Arc::new(Device::new(backend, devices.len() + 1, self.budget, &self.watcher));
         devices.push(device.clone());
         Ok(device)
     }

@@ -106,7 +106,7 @@ impl Prepared {
         let request = Request { timeout, interruptible: timeout.is_some(), label, ..Request::default() };
         let inner = &self.engine.inner;
         let job = inner.launch(&self.core, &mut args, &request)?;
-        Ok(Launch::new(inner.clone(), job))
+        Ok(Launch::new(job))
     }
 
     /// Dispatches and waits; the time on the device, where it was measured.

@@ -309,7 +309,8 @@ impl Term {
             let kernel = fused.engine().kernel_of_text(&source)?;
             let bytes = part.start as u64 * size..part.end as u64 * size;
             let call = fused.bind(kernel.call(), part);
-            call.put("out", Arg::Part(&buffer.storage, bytes), None, 1).launch()?;
+            // Every position has its element.
+            call.put("out", Arg::Part(&buffer.storage, bytes), None, 1).overwrites().launch()?;
         }
         // Two threads may both have computed it; either value is right.
         if !matches!(self.0.op, term::Op::Array(_)) {

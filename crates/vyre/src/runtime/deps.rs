@@ -47,10 +47,15 @@ impl Deps {
     }
 
     pub(super) fn come_after(&mut self, device: &Device, job: &Job) {
-        if job.device.id == device.id && !job.is_known_over() {
-            self.after_ticket(job.ticket);
-            self.queue = Some(job.ticket.queue);
+        if std::ptr::eq(&*job.device, device) && !job.is_known_over() {
+            self.come_after_running(job);
         }
+    }
+
+    /// Comes after a job of the same device that is not known to be over.
+    pub(super) fn come_after_running(&mut self, job: &Job) {
+        self.after_ticket(job.ticket);
+        self.queue = Some(job.ticket.queue);
     }
 
     pub(super) fn after_ticket(&mut self, ticket: Ticket) {

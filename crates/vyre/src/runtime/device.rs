@@ -5,6 +5,7 @@ use vyre_driver::VyreBackend;
 use vyre_driver::backend::Ticket;
 use vyre_spec::BackendId;
 
+use super::Watcher;
 use super::memory::Memory;
 use crate::Error;
 
@@ -13,6 +14,8 @@ pub(crate) struct Device {
     pub(crate) id: BackendId,
     pub(crate) backend: Arc<dyn VyreBackend>,
     pub(crate) memory: Memory,
+    /// The engine's threads that wait for work.
+    pub(crate) watcher: Arc<Watcher>,
     /// Where its copies of arrays are among an array's places: [`Device::HOST`] where it works on the host's memory.
     pub(crate) place: usize,
     next_queue: AtomicU32,
@@ -27,7 +30,12 @@ impl Device {
     pub(crate) const HOST: usize = 0;
 
     /// `number` counts from 1 in the order of opening.
-    pub(crate) fn new(backend: Arc<dyn VyreBackend>, number: usize, budget: Option<u64>) -> Device {
+    pub(crate) fn new(
+        backend: Arc<dyn VyreBackend>,
+        number: usize,
+        budget: Option<u64>,
+        watcher: &Arc<Watcher>,
+    ) -> Device {
         let able = backend.capabilities();
         let on_host = !able.resident || able.unified_memory;
         Device {
@@ -35,6 +43,7 @@ impl Device {
             place: if on_host { Device::HOST } else { number },
             memory: Memory::new(backend.clone(), budget),
             backend,
+            watcher: watcher.clone(),
             next_queue: AtomicU32::new(0),
             launches: AtomicU64::new(0),
         }

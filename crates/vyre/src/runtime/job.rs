@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use smallvec::SmallVec;
@@ -25,10 +25,12 @@ pub(crate) struct Job {
     error: OnceLock<Error>,
     device_ns: OnceLock<u64>,
     /// Those whose results it works on and whose fate was not known when it was launched.
-    parents: Mutex<SmallVec<[Arc<Job>; 4]>>,
+    parents: Mutex<Parents>,
     /// Somebody was told of the failure.
     told: AtomicBool,
 }
+
+pub(super) type Parents = SmallVec<[Arc<Job>; 4]>;
 
 const RUNNING: u8 = 0;
 const DONE: u8 = 1;
@@ -39,7 +41,7 @@ const CANCELLED: u8 = 1;
 const LATE: u8 = 2;
 
 impl Job {
-    fn new(device: Arc<Device>, ticket: Ticket, label: Option<Arc<str>>, parents: SmallVec<[Arc<Job>; 4]>) -> Job {
+    fn new(device: Arc<Device>, ticket: Ticket, label: Option<Arc<str>>, parents: Parents) -> Job {
         Job {
             device,
             ticket,
@@ -90,6 +92,11 @@ impl Job {
         self.state.load(Ordering::Acquire) != RUNNING
     }
 
+    /// Somebody has seen that it ended well. Asks no device.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DONE
+    }
+
     /// The device is done with it, whatever came of it.
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) != RUNNING || !matches!(self.device.backend.poll(self.ticket), Ok(None))
@@ -116,27 +123,37 @@ impl Job {
         match outcome {
             Ok(None) => None,
             Ok(Some(completion)) => {
-                let parents: SmallVec<[Arc<Job>; 4]> = lock(&self.parents).clone();
-                settle_ancestors(&parents);
-                for parent in &parents {
-                    match parent.look() {
-                        None => return None,
-                        Some(Err(error)) => return Some(Err(self.fail(error))),
-                        Some(Ok(())) => {}
-                    }
+                let parents = lock(&self.parents);
+                if parents.iter().all(|parent| parent.is_done()) {
+                    drop(parents);
+                } else if let Some(outcome) = self.settle_after(parents) {
+                    return outcome;
                 }
                 if let Some(ns) = completion.device_ns {
                     let _ = self.device_ns.set(ns);
                 }
                 // A thread that settled it meanwhile came to the same answer.
                 let _ = self.state.compare_exchange(RUNNING, DONE, Ordering::AcqRel, Ordering::Acquire);
-                if !parents.is_empty() {
-                    lock(&self.parents).clear();
-                }
+                lock(&self.parents).clear();
                 Some(Ok(()))
             }
             Err(error) => Some(Err(self.fail(self.describe(error)))),
         }
+    }
+
+    /// Settles those that it comes after; what it ends with where that is not for the device to say.
+    fn settle_after(&self, parents: MutexGuard<'_, Parents>) -> Option<Option<Result<(), Error>>> {
+        let known = parents.clone();
+        drop(parents);
+        settle_ancestors(&known);
+        for parent in &known {
+            match parent.look() {
+                None => return Some(None),
+                Some(Err(error)) => return Some(Some(Err(self.fail(error)))),
+                Some(Ok(())) => {}
+            }
+        }
+        None
     }
 
     fn describe(&self, error: BackendError) -> Error {
@@ -230,15 +247,27 @@ impl Jobs {
         device: &Arc<Device>,
         ticket: Ticket,
         label: Option<&Arc<str>>,
-        parents: SmallVec<[Arc<Job>; 4]>,
+        parents: Parents,
         notice: &dyn Fn(Error),
     ) -> Arc<Job> {
         let mut jobs = lock(&self.0);
-        // A job whose last array waits for its next writer stays for long, so a few are looked at.
+        // A job whose last array waits for its next writer stays for long, so a few are looked at; one that runs will still do so next
+        // time, and most behind it, too.
+        let mut running = 0;
         for _ in 0..4 {
             let Some(mut job) = jobs.pop_front() else { break };
+            if !job.is_known_over() {
+                jobs.push_back(job);
+                running += 1;
+                if running == 2 {
+                    break;
+                }
+                continue;
+            }
+            // Seen to be over, it lets go of those before it, which are then used again.
+            let _ = job.look();
             match Arc::get_mut(&mut job) {
-                Some(old) if old.is_known_over() => {
+                Some(old) => {
                     if let Some(error) = old.untold() {
                         notice(error);
                     }
@@ -258,7 +287,7 @@ impl Jobs {
                     jobs.push_back(job.clone());
                     return job;
                 }
-                _ => jobs.push_back(job),
+                None => jobs.push_back(job),
             }
         }
         let job = Arc::new(Job::new(device.clone(), ticket, label.cloned(), parents));

@@ -17,5 +17,5 @@ pub(crate) use memory::Block;
 pub use memory::MemoryUse;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) use storage::Export;
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Held, Storage};
 pub(crate) use watcher::{Watcher, WhenDone};

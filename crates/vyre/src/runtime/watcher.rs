@@ -15,7 +15,7 @@ pub(crate) enum WhenDone {
     Call(Box<dyn FnOnce(Result<(), Error>) + Send>),
 }
 
-/// Each thread is started by the first who needs it and ended with the engine.
+/// Each thread is started by the first who needs it and ends when the engine is gone and nothing is left to watch.
 pub(crate) struct Watcher {
     /// A job that nobody else knows any more needs no end.
     deadlines: Arc<Watched<(Instant, Weak<Job>)>>,
@@ -39,6 +39,12 @@ const LOOK: Duration = Duration::from_millis(4);
 impl Watcher {
     pub(crate) fn new() -> Watcher {
         Watcher { deadlines: Arc::new(Watched::new()), waiting: Arc::new(Watched::new()) }
+    }
+
+    /// The engine is gone: threads end when nothing is left to watch. Who holds a launch may still ask to be told of its end.
+    pub(crate) fn close(&self) {
+        self.deadlines.close();
+        self.waiting.close();
     }
 
     /// Cancels a job at a time.
@@ -88,6 +94,7 @@ fn end_late(watched: &Watched<(Instant, Weak<Job>)>) {
             continue;
         }
         if state.closed && state.list.is_empty() {
+            state.has_thread = false;
             return;
         }
         let nearest = state.list.iter().map(|(at, _)| at.saturating_duration_since(now)).min();
@@ -103,6 +110,7 @@ fn tell_done(watched: &Watched<(Arc<Job>, WhenDone)>) {
         let first = state.list.first().map(|(job, _)| job.clone());
         if done.is_empty() && first.is_none() {
             if state.closed {
+                state.has_thread = false;
                 return;
             }
             state = watched.wait(state, None);
@@ -171,11 +179,4 @@ fn extract<T>(list: &mut Vec<T>, mut fits: impl FnMut(&T) -> bool) -> std::vec::
         }
     }
     taken.into_iter()
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.deadlines.close();
-        self.waiting.close();
-    }
 }

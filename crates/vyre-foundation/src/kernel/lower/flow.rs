@@ -551,7 +551,17 @@ impl<'a> Lower<'a> {
             self.set(slot, result);
         }
         let finite = counter.is_some();
-        self.builder.push(Inst::Loop(Box::new(Loop { counter, params, init, body, results, finite, look: None })));
+        let rare = false;
+        self.builder.push(Inst::Loop(Box::new(Loop {
+            counter,
+            params,
+            init,
+            body,
+            results,
+            finite,
+            look: None,
+            rare,
+        })));
         if !falls {
             return State::left(End::Unreachable);
         }

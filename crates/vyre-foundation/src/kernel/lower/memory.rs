@@ -568,6 +568,7 @@ impl<'a> Lower<'a> {
             results,
             finite: true,
             look: None,
+            rare: false,
         })));
     }
 

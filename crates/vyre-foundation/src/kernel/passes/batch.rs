@@ -107,7 +107,7 @@ impl Batch {
     /// Puts a loop over several rounds each before `inner`, which keeps the rest.
     fn batch(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
         let Some(counter) = inner.counter else { return };
-        if counter.step > 1 << 24 || !self.gains(inner, &counter) {
+        if inner.rare || counter.step > 1 << 24 || !self.gains(inner, &counter) {
             return;
         }
         let ty = self.values[counter.value.index()].ty.scalar;
@@ -145,8 +145,15 @@ impl Batch {
             results: with(&results, reached),
             finite: true,
             look: None,
+            rare: false,
         })));
-        inner.counter = Some(Counter { from: reached, ..counter });
+        let left = match (self.number(counter.from), self.number(counter.to)) {
+            (Some(from), Some(to)) => (to - from + step - 1) / step % i128::from(self.together),
+            _ => 1,
+        };
+        // Nothing is left where all rounds are taken at once.
+        let from = if left == 0 { counter.to } else { reached };
+        inner.counter = Some(Counter { from, ..counter });
         inner.init = results;
     }
 
@@ -294,10 +301,11 @@ mod tests {
 
     #[test]
     fn constant_bounds_too() {
-        for (from, to) in [(0u32, 64u32), (3, 61), (u32::MAX - 40, u32::MAX)] {
+        // Where all rounds are taken at once, no second loop is left.
+        for (from, to, count) in [(0u32, 64u32, 2), (3, 61, 1), (u32::MAX - 40, u32::MAX, 2)] {
             let program = summing(&DataType::U32, Some((Expr::u32(from), Expr::u32(to))), 3);
             let (one, four) = (kernel(&program, 1), kernel(&program, 4));
-            assert_eq!(loops(&four), 2);
+            assert_eq!(loops(&four), count);
             assert_eq!(run(&one, [0, 0]), run(&four, [0, 0]), "{from}..{to}");
         }
     }

@@ -11,6 +11,8 @@ mod rewrite;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod trial;
+mod versions;
 
 use super::{Block, End, Inst, Kernel, Op, Options, Passes, Value};
 use crate::ir::Math;
@@ -20,9 +22,12 @@ use crate::ir::Math;
 pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
     let (passes, array_values) = (options.passes, options.array_values);
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
+        if last && passes.contains(Passes::VERSIONS) && options.one_test {
+            versions::run(kernel);
+        }
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
-        rewrite::run(kernel, round, unrolled, false);
+        rewrite::run(kernel, round, unrolled, options.unrolling, false);
         if arrays {
             arrays::promote(kernel, array_values);
         }
@@ -43,7 +48,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
     if passes.contains(Passes::BATCH) {
         batch::run(kernel, options.rounds_together);
     }
-    rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), true);
+    rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options.unrolling, true);
     if passes.contains(Passes::CONTRACT) && kernel.math == Math::Fast {
         contract::run(kernel);
     }

@@ -170,6 +170,18 @@ impl Ranges<'_> {
                 self.prove(a, p, strict, depth - 1) || self.prove(a, q, strict, depth - 1)
             }
             Some(Op::Select(_, p, q)) => self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1),
+            // What grows without wrapping is at least what it was.
+            Some(Op::Binary(op @ (Binary::Add | Binary::Mul | Binary::Shl), p, q)) if unsigned => {
+                let (least, most) = self.binary(op, self.of(p), self.of(q), self.values[b.index()].ty.scalar);
+                if least < 0 || most > full(self.values[b.index()].ty.scalar).1 {
+                    return false;
+                }
+                match op {
+                    Binary::Add => self.prove(a, p, strict, depth - 1) || self.prove(a, q, strict, depth - 1),
+                    Binary::Mul if self.of(q).0 < 1 => false,
+                    _ => self.prove(a, p, strict, depth - 1),
+                }
+            }
             _ => false,
         }
     }
@@ -348,7 +360,15 @@ impl Ranges<'_> {
             }
         }
         if self.is_integer(value) {
-            let (low, high) = self.range(value, op);
+            let (mut low, high) = self.range(value, op);
+            if let Op::Binary(Binary::Sub, a, b) = *op
+                && low < 0
+                && high >= 0
+                && matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::U64)
+                && self.prove(b, a, false, DEPTH)
+            {
+                low = 0;
+            }
             let all = full(self.values[value.index()].ty.scalar);
             self.bounds[value.index()] = if low >= all.0 && high <= all.1 { (low, high) } else { all };
         }

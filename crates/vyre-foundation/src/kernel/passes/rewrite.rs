@@ -5,25 +5,22 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashTable;
 
+use super::trial::{self, Trial};
 use super::{exits, straight};
-use crate::ir::Literal;
+use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
 use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
 use crate::kernel::{
-    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Passes, Scalar, Type, Unary, Value, ValueInfo, fold,
+    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Passes, Scalar, Type, Unary, Unrolling, Value,
+    ValueInfo, fold,
 };
 
-/// A loop is unrolled up to so many rounds and so many steps in all.
-const UNROLL_ROUNDS: i128 = 16;
-const UNROLL_STEPS: usize = 256;
-/// Unrolling adds up to so many steps to a kernel: a long one gains little from more, and every later stage pays for them.
-const UNROLL_GROWTH: usize = 1024;
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
 
 /// Rewrites a kernel. Loops whose counters are marked in `unrolled` are unrolled whatever their length. In the last walk,
 /// comparisons take the form that costs least.
-pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, last: bool) {
+pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, unrolling: Unrolling, last: bool) {
     let wanted = Passes::FOLD
         .with(Passes::COMMON)
         .with(Passes::STRENGTH)
@@ -69,7 +66,9 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, last
         new_constants: Vec::new(),
         renaming: 0,
         unrolled,
-        budget: UNROLL_GROWTH,
+        unrolling,
+        workgroup_size: kernel.workgroup_size,
+        budget: unrolling.growth as usize,
     };
     let left = rewriter.insts(&kernel.body.insts);
     let end = left.unwrap_or_else(|| rewriter.end(&kernel.body.end));
@@ -195,6 +194,8 @@ pub(super) struct Rewriter {
     renaming: u32,
     /// Counters of loops that must be unrolled.
     unrolled: Vec<bool>,
+    unrolling: Unrolling,
+    workgroup_size: [u32; 3],
     /// Steps that unrolling may still add.
     budget: usize,
 }
@@ -608,8 +609,6 @@ impl Rewriter {
             }
             return None;
         }
-        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
-        exits(&inner.body, &mut continues, &mut breaks);
         let mut steps = 0usize;
         let must = inner.counter.is_some_and(|counter| self.unrolled.get(counter.value.index()) == Some(&true));
         if let (Some(counter), Some(rounds), true) = (counter, rounds, must && straight(&inner.body)) {
@@ -629,13 +628,140 @@ impl Rewriter {
         {
             let one = rounds == 1 && self.on(Passes::BRANCHES);
             let total = steps.saturating_mul(rounds as usize);
-            let unroll =
-                self.on(Passes::UNROLL) && rounds <= UNROLL_ROUNDS && total <= UNROLL_STEPS && total <= self.budget;
+            let unroll = self.on(Passes::UNROLL) && !inner.rare && self.unrolls(&inner.body, rounds, total);
             if one || unroll {
                 self.budget = self.budget.saturating_sub(total);
                 return self.unroll(inner, &counter, rounds, init);
             }
+        } else if self.on(Passes::UNROLL)
+            && self.unrolling.any_form
+            && !inner.rare
+            && let Some(trial) = self.trial(inner, rounds, &init)
+        {
+            let total = steps.saturating_mul(trial.rounds as usize);
+            if self.unrolls(&inner.body, trial.rounds.into(), total) {
+                self.budget = self.budget.saturating_sub(total);
+                return self.unroll_any(inner, counter.as_ref(), trial, init);
+            }
         }
+        self.keep(inner, counter, init)
+    }
+
+    /// Unrolling a loop is within the bounds.
+    fn unrolls(&self, body: &Block, rounds: i128, total: usize) -> bool {
+        let whole = if self.unrolling.any_form { self.weight(body).saturating_mul(rounds as usize) } else { total };
+        rounds <= self.unrolling.rounds.into() && whole <= self.unrolling.steps as usize && total <= self.budget
+    }
+
+    /// Steps of a block with those of the loops in it, as often as they are known to run.
+    fn weight(&self, block: &Block) -> usize {
+        let of = |inst: &Inst| match inst {
+            Inst::If { then, otherwise, .. } => 1 + self.weight(then) + self.weight(otherwise),
+            Inst::Loop(inner) if inner.rare => self.weight(&inner.body),
+            Inst::Loop(inner) => {
+                // Values of the loops around it may still have the constants of another round; that is near enough.
+                let rounds = inner.counter.and_then(|counter| {
+                    self.rounds(&Counter {
+                        from: self.subst[counter.from.index()],
+                        to: self.subst[counter.to.index()],
+                        ..counter
+                    })
+                });
+                self.weight(&inner.body).saturating_mul(rounds.unwrap_or(1).clamp(1, 1 << 20) as usize)
+            }
+            _ => 1,
+        };
+        block.insts.iter().map(of).fold(0, usize::saturating_add)
+    }
+
+    /// What is known of a loop that is more than a body which comes to its end so many times.
+    fn trial(&self, inner: &Loop, rounds: Option<i128>, init: &[Value]) -> Option<Trial> {
+        let has_barrier = {
+            let mut found = false;
+            each_inst(&inner.body, &mut |inst| found |= matches!(inst, Inst::Barrier(_)));
+            found
+        };
+        let trial = match (inner.counter, rounds) {
+            (Some(_), Some(rounds)) => {
+                if trial::continues_early(&inner.body) {
+                    return None;
+                }
+                let left_early = crate::kernel::verify::breaks(&inner.body);
+                Trial { rounds: u32::try_from(rounds).ok()?, left_early }
+            }
+            (Some(_), None) => return None,
+            (None, _) => {
+                if !self.on(Passes::FOLD) || !self.on(Passes::BRANCHES) {
+                    return None;
+                }
+                let init: Vec<Option<Literal>> = init.iter().map(|value| self.literal(*value)).collect();
+                // Nothing to go by.
+                if init.iter().all(Option::is_none) {
+                    return None;
+                }
+                let outside = |value: Value| self.literal(self.subst[value.index()]);
+                trial::rounds(inner, &init, &self.values, outside, self.unrolling.rounds + 1)?
+            }
+        };
+        (!(has_barrier && trial.left_early)).then_some(trial)
+    }
+
+    /// The rounds one after another; where one may leave the loop, in a loop that is run through once.
+    fn unroll_any(&mut self, inner: &Loop, counter: Option<&Counter>, trial: Trial, init: Vec<Value>) -> Option<End> {
+        let mark = trial.left_early.then(|| self.open());
+        let mut carried = init.clone();
+        let mut end = None;
+        self.renaming += 1;
+        for round in 0..trial.rounds {
+            if let Some(counter) = counter {
+                self.subst[counter.value.index()] = self.counted(counter, round.into());
+            }
+            for (param, value) in inner.params.iter().zip(&carried) {
+                self.subst[param.index()] = *value;
+            }
+            let left = self.insts(&inner.body.insts);
+            match left.unwrap_or_else(|| self.end(&inner.body.end)) {
+                End::Continue(values) => carried = values,
+                other => {
+                    end = Some(other);
+                    break;
+                }
+            }
+        }
+        // What was tried ends where it was found to end: the rewriter folds at least as much.
+        let end = match (end, counter) {
+            (Some(end), _) => end,
+            (None, Some(_)) => End::Break(carried),
+            (None, None) => match self.keep(inner, None, carried) {
+                Some(end) => end,
+                None => End::Break(inner.results.iter().map(|result| self.subst[result.index()]).collect()),
+            },
+        };
+        self.renaming -= 1;
+        let Some(mark) = mark else {
+            return match end {
+                End::Break(values) => {
+                    for (result, value) in inner.results.iter().zip(values) {
+                        self.subst[result.index()] = value;
+                    }
+                    None
+                }
+                other => Some(other),
+            };
+        };
+        let body = Block { insts: self.close(&mark), end };
+        let falls = crate::kernel::verify::breaks(&body);
+        let params = inner.params.iter().map(|param| self.new_value(self.values[param.index()].ty)).collect();
+        let results = inner.results.iter().map(|result| self.define(*result)).collect();
+        let once = Loop { counter: None, params, init, body, results, finite: true, look: None, rare: inner.rare };
+        self.push(Inst::Loop(Box::new(once)));
+        (!falls).then_some(End::Unreachable)
+    }
+
+    /// The loop, with its body rewritten.
+    fn keep(&mut self, inner: &Loop, counter: Option<Counter>, init: Vec<Value>) -> Option<End> {
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
         // A carried value that every round passes on unchanged is not carried.
         let invariant: Vec<bool> = (0..inner.params.len())
             .map(|i| {
@@ -700,27 +826,72 @@ impl Rewriter {
                 }
             }
         }
-        let (finite, look) = (inner.finite, inner.look);
-        self.push(Inst::Loop(Box::new(Loop { counter, params, init: new_init, body, results, finite, look })));
+        let (finite, look, rare) = (inner.finite, inner.look, inner.rare);
+        self.push(Inst::Loop(Box::new(Loop { counter, params, init: new_init, body, results, finite, look, rare })));
         (!falls).then_some(End::Unreachable)
     }
 
-    /// How many rounds a counted loop takes, when that is known.
+    /// How many rounds a counted loop takes, when that is known. A loop from an invocation's place in its workgroup has as many for all
+    /// of them where the workgroup divides what it goes over.
     fn rounds(&self, counter: &Counter) -> Option<i128> {
-        let from = fold::integer(&self.literal(counter.from)?)?;
         let to = fold::integer(&self.literal(counter.to)?)?;
         let step = i128::from(counter.step);
-        Some(if from >= to { 0 } else { (to - from + step - 1) / step })
+        let after = |from: i128| if from >= to { 0 } else { (to - from + step - 1) / step };
+        let (least, most) = match self.literal(counter.from) {
+            Some(from) => fold::integer(&from).map(|from| (from, from))?,
+            None if self.unrolling.any_form => self.place_bounds(counter.from, 4)?,
+            None => return None,
+        };
+        (after(least) == after(most)).then(|| after(least))
+    }
+
+    /// The least and the most of a value that is made of constants and of the invocation's place in its workgroup.
+    fn place_bounds(&self, value: Value, depth: u32) -> Option<(i128, i128)> {
+        if self.scalar(value) != Scalar::U32 || depth == 0 {
+            return None;
+        }
+        let of = |value: Value| self.place_bounds(value, depth - 1);
+        let sizes = self.workgroup_size.map(i128::from);
+        let bounds = match self.defs[value.index()].as_ref()? {
+            Op::Const(literal) => fold::integer(literal).map(|known| (known, known))?,
+            Op::Builtin(Builtin::LocalId(axis)) => (0, sizes[usize::from((*axis).min(2))] - 1),
+            Op::Builtin(Builtin::LocalIndex) => (0, sizes.iter().product::<i128>() - 1),
+            Op::Binary(Binary::Add, a, b) => {
+                let (a, b) = (of(*a)?, of(*b)?);
+                (a.0 + b.0, a.1 + b.1)
+            }
+            Op::Binary(Binary::Mul, a, b) => {
+                let (a, b) = (of(*a)?, of(*b)?);
+                (a.0 * b.0, a.1 * b.1)
+            }
+            Op::Binary(Binary::Shl, a, by) => {
+                let (a, by) = (of(*a)?, of(*by)?);
+                if by.1 > 31 {
+                    return None;
+                }
+                (a.0 << by.0, a.1 << by.1)
+            }
+            _ => return None,
+        };
+        (bounds.1 <= u32::MAX.into()).then_some(bounds)
+    }
+
+    /// What the counter is in a round.
+    fn counted(&mut self, counter: &Counter, round: i128) -> Value {
+        let ty = self.scalar(counter.value);
+        let ahead = round * i128::from(counter.step);
+        if let Some(from) = self.literal(counter.from).and_then(|from| fold::integer(&from)) {
+            return self.constant(fold::of_integer(ty, from + ahead));
+        }
+        let ahead = self.constant(fold::of_integer(ty, ahead));
+        self.binary(Binary::Add, counter.from, ahead)
     }
 
     fn unroll(&mut self, inner: &Loop, counter: &Counter, rounds: i128, mut carried: Vec<Value>) -> Option<End> {
-        let ty = self.scalar(counter.value);
-        let from = self.literal(counter.from).and_then(|from| fold::integer(&from))?;
         self.renaming += 1;
         let mut left = None;
         for round in 0..rounds {
-            let value = from + round * i128::from(counter.step);
-            self.subst[counter.value.index()] = self.constant(fold::of_integer(ty, value));
+            self.subst[counter.value.index()] = self.counted(counter, round);
             for (param, value) in inner.params.iter().zip(&carried) {
                 self.subst[param.index()] = *value;
             }

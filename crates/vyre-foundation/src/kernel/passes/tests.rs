@@ -1,5 +1,5 @@
 use crate::ir::{BinaryOp, BufferDecl, DataType, Expr, Node, Program};
-use crate::kernel::{Interpret, Options, Passes, interpret, lower};
+use crate::kernel::{Interpret, Options, Passes, Unrolling, interpret, lower};
 
 fn text(buffers: Vec<BufferDecl>, size: u32, body: Vec<Node>) -> String {
     let program = Program::wrapped(buffers, [size, 1, 1], body);
@@ -277,4 +277,87 @@ fn workgroup_memory_is_cleared_only_where_it_may_be_read_first() {
         body: vec![fill(Expr::var("k"))],
     };
     assert!(!cleared(vec![step, Node::barrier(), read()]));
+}
+
+/// Lowered as for a device that gains from long straight code.
+fn far(program: &Program) -> crate::kernel::Kernel {
+    let options = Options { unrolling: Unrolling::FAR, ..Options::default() };
+    lower(&program.validate().expect("valid"), &options).expect("lowers")
+}
+
+fn loop_while(cond: Expr, body: Vec<Node>, next: Node) -> Node {
+    let leave = Node::if_else(cond, vec![], vec![Node::Break]);
+    Node::Loop { body: [vec![leave], body].concat(), continuing: vec![next], break_if: None }
+}
+
+#[test]
+fn loops_that_double_are_unrolled_with_their_barriers() {
+    let (l, n) = (|| Expr::local_id(0), || Expr::var("n"));
+    let left = Expr::select(l().ge(n()), Expr::load("s", l() - n()), Expr::f32(0.0));
+    let step = vec![
+        Node::let_bind("left", left),
+        Node::barrier(),
+        Node::store("s", l(), Expr::load("s", l()) + Expr::var("left")),
+        Node::barrier(),
+    ];
+    let scan = vec![
+        Node::store("s", l(), l().cast(DataType::F32)),
+        Node::barrier(),
+        Node::var("n", DataType::U32, Expr::u32(1)),
+        loop_while(n().lt(Expr::u32(64)), step, Node::assign("n", n() << Expr::u32(1))),
+        Node::store("out", l(), Expr::load("s", l())),
+    ];
+    let program = Program::wrapped(shared(), [64, 1, 1], scan);
+    let kernel = far(&program);
+    let text = kernel.to_string();
+    assert!(!text.contains("loop") && !text.contains("for %"), "{text}");
+    assert_eq!(text.matches("barrier").count(), 13, "{text}");
+    let mut buffers = [vec![0; 256]];
+    let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+    interpret(&kernel, &mut buffers, &how).expect("runs");
+    let sums: Vec<f32> = buffers[0].chunks(4).map(|b| f32::from_le_bytes(b.try_into().expect("four"))).collect();
+    assert_eq!(sums, (0..64).map(|i| (i * (i + 1) / 2) as f32).collect::<Vec<_>>());
+}
+
+#[test]
+fn loops_from_the_place_in_the_workgroup_have_as_many_rounds_for_all() {
+    let add = |to: u32| {
+        let sum = Node::assign("x", Expr::var("x") + Expr::load("s", Expr::var("k")));
+        let body = Node::For { var: "k".into(), from: Expr::local_id(0), to: Expr::u32(to), step: 16, body: vec![sum] };
+        let begin = Node::var("x", DataType::F32, Expr::f32(0.0));
+        let end = Node::store("out", Expr::local_id(0), Expr::var("x"));
+        far(&Program::wrapped(shared(), [16, 1, 1], vec![begin, body, end])).to_string()
+    };
+    let (even, odd) = (add(64), add(63));
+    assert!(!even.contains("for %") && even.matches("load f32").count() == 4 && guards(&even) == 0, "{even}");
+    assert!(odd.contains("for %"), "{odd}");
+}
+
+#[test]
+fn loops_that_are_left_early_are_unrolled_in_a_loop_of_one_round() {
+    let find = vec![
+        Node::var("at", DataType::U32, Expr::u32(99)),
+        Node::for_range(
+            "k",
+            Expr::u32(0),
+            Expr::u32(8),
+            vec![Node::if_then(
+                Expr::load("a", Expr::var("k")).eq(Expr::f32(7.0)),
+                vec![Node::assign("at", Expr::var("k")), Node::Break],
+            )],
+        ),
+        Node::store("a", Expr::u32(0), Expr::var("at").cast(DataType::F32)),
+    ];
+    let program = Program::wrapped(data(), [1, 1, 1], find);
+    let kernel = far(&program);
+    let text = kernel.to_string();
+    assert!(!text.contains("for %") && text.matches("load f32").count() == 8, "{text}");
+    for place in [0, 3, 7, 8] {
+        let words: Vec<f32> = (0..9).map(|i| if i >= place { 7.0 } else { 1.0 }).collect();
+        let mut buffers = [words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()];
+        let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+        interpret(&kernel, &mut buffers, &how).expect("runs");
+        let found = f32::from_le_bytes(buffers[0][..4].try_into().expect("four"));
+        assert_eq!(found, if place < 8 { place as f32 } else { 99.0 });
+    }
 }

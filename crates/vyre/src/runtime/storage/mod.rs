@@ -5,6 +5,7 @@
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod export;
+mod held;
 mod moves;
 mod state;
 
@@ -14,11 +15,12 @@ use std::time::Instant;
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) use export::Export;
+pub(crate) use held::Held;
 use smallvec::SmallVec;
 use vyre_driver::backend::{Binding, Buffer, HostMemory, Ticket};
 use vyre_spec::{Diagnostic, codes};
 
-use self::state::{PlaceMemory, Segment, State, remember};
+use self::state::{PlaceMemory, Segment, State};
 use super::deps::{Deps, late};
 use super::host::HostBytes;
 use super::{Block, Device, Job};
@@ -224,27 +226,7 @@ impl Storage {
 
     /// Remembers what was launched on a range.
     pub(crate) fn launched(&self, job: &Arc<Job>, range: &Range<u64>, write: bool) {
-        let mut state = self.lock();
-        let place = job.device.place;
-        if let Some(Some(place)) = state.places.get_mut(place) {
-            remember(&mut place.users, job);
-        }
-        if write {
-            state.split(range);
-            for index in state.indices(range) {
-                let segment = &mut state.segments[index];
-                segment.valid = 1 << place;
-                segment.zero = false;
-                segment.lost = None;
-                segment.readers.clear();
-                segment.writer = Some(job.clone());
-            }
-            state.join();
-        } else {
-            for index in state.indices(range) {
-                remember(&mut state.segments[index].readers, job);
-            }
-        }
+        self.lock().launched(job, range, write);
     }
 
     /// What a host backend computed, which is there already.

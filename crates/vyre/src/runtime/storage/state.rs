@@ -147,6 +147,31 @@ impl State {
         self.places[place] = Some(Place { memory, users: SmallVec::new(), moved: None });
     }
 
+    /// Remembers what was launched on a range.
+    pub(super) fn launched(&mut self, job: &Arc<Job>, range: &Range<u64>, write: bool) {
+        let place = job.device.place;
+        if let Some(Some(place)) = self.places.get_mut(place) {
+            remember(&mut place.users, job);
+        }
+        if write
+            && let [segment] = &mut self.segments[..]
+            && segment.start == range.start
+            && segment.end == range.end
+        {
+            segment.written_by(job);
+        } else if write {
+            self.split(range);
+            for index in self.indices(range) {
+                self.segments[index].written_by(job);
+            }
+            self.join();
+        } else {
+            for index in self.indices(range) {
+                remember(&mut self.segments[index].readers, job);
+            }
+        }
+    }
+
     pub(super) fn has_place(&self, place: usize) -> bool {
         self.places.get(place).is_some_and(Option::is_some)
     }
@@ -192,6 +217,16 @@ impl State {
     }
 }
 
+impl Segment {
+    fn written_by(&mut self, job: &Arc<Job>) {
+        self.valid = 1 << job.device.place;
+        self.zero = false;
+        self.lost = None;
+        self.readers.clear();
+        self.writer = Some(job.clone());
+    }
+}
+
 impl Place {
     /// Gives memory back; what work under way uses stays until that is over.
     pub(super) fn give_back(self, engine: &Inner) {
@@ -210,8 +245,8 @@ impl Place {
 }
 
 /// Keeps the latest job of each queue.
-pub(super) fn remember(jobs: &mut SmallVec<[Arc<Job>; 2]>, job: &Arc<Job>) {
-    let same = |known: &Arc<Job>| known.ticket.queue == job.ticket.queue && known.device.id == job.device.id;
+fn remember(jobs: &mut SmallVec<[Arc<Job>; 2]>, job: &Arc<Job>) {
+    let same = |known: &Arc<Job>| known.ticket.queue == job.ticket.queue && Arc::ptr_eq(&known.device, &job.device);
     match jobs.iter_mut().find(|known| same(known)) {
         Some(known) => *known = job.clone(),
         None => {

@@ -1,0 +1,217 @@
+//! Products of matrices on devices with many invocations: tiles in workgroup memory, two of them in turn, and parts of them in registers.
+
+use std::fmt::Write;
+
+use vyre::{DataType, Engine, Error, Kernel};
+
+use super::{Transposed, begin, head, place_a, place_b};
+
+/// Invocations of a workgroup.
+const LANES: usize = 256;
+/// Rows and columns that an invocation has side by side; its parts are so wide, half a tile apart.
+const SIDE: usize = 4;
+
+/// How a kernel is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Rows and columns of a workgroup's tile.
+    pub(super) tile: usize,
+    /// Steps of `k` that it holds.
+    pub(super) depth: usize,
+    /// Four elements that lie side by side are fetched and stored at once; every row has a multiple of four.
+    pub(super) vectors: bool,
+}
+
+impl Cut {
+    pub(super) fn of(ty: &DataType, [m, n, k]: [usize; 3], transposed: Transposed) -> Cut {
+        let widths = [if transposed.a { m } else { k }, if transposed.b { k } else { n }, n];
+        let tile = if *ty == DataType::F64 { 64 } else { 128 };
+        Cut { tile, depth: 8, vectors: *ty == DataType::F32 && widths.iter().all(|width| width.is_multiple_of(4)) }
+    }
+
+    /// Parts of an invocation along one side.
+    fn parts(self) -> usize {
+        self.tile / (16 * SIDE)
+    }
+}
+
+pub(super) fn kernel(engine: &Engine, ty: &DataType, transposed: Transposed, cut: Cut) -> Result<Kernel, Error> {
+    let key = format!("matmul tiles {ty} {transposed:?} {cut:?}");
+    engine.kernel_from(&key, || crate::launch::parsed(&source(ty, transposed, cut)))
+}
+
+fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
+    let tile = cut.tile;
+    // Four more than there are keep the lanes on different banks and rows at multiples of four.
+    let row = tile + 4;
+    let mut text = match cut.vectors {
+        true => head(&format!("vec<{ty}, 4>")),
+        false => head(&ty.to_string()),
+    };
+    let fetches = Fetches::new(ty, transposed, cut);
+    for (tile, factor) in [("left", &fetches.a), ("right", &fetches.b)] {
+        for half in 0..2 {
+            let _ = match factor.is_wide {
+                true => writeln!(text, "workgroup {tile}{half}: vec<{ty}, 4>[{}] @0;", cut.depth * row / 4),
+                false => writeln!(text, "workgroup {tile}{half}: {ty}[{}] @0;", cut.depth * row),
+            };
+        }
+    }
+    // The lanes of a subgroup lie 8 across and 4 down, so that they read few different elements.
+    let _ = write!(
+        text,
+        "workgroup_size [{LANES}, 1, 1];\nentry matmul {{\n{}let row = tile / tiles_across * {tile};\nlet column = tile % tiles_across * {tile};\n\
+         let across = l / 32 % 2 * 8 + l % 8;\nlet down = l / 64 * 4 + l % 32 / 8;\n",
+        begin(tile, tile)
+    );
+    let side = cut.parts() * SIDE;
+    for i in 0..side {
+        for j in 0..side {
+            let _ = writeln!(text, "var sum{i}_{j}: {ty};");
+        }
+    }
+    fetches.fetch(&mut text, "first", "0");
+    fetches.keep(&mut text, "first", 0);
+    let _ = writeln!(text, "barrier;\nfor k in 0..depth step {} {{", 2 * cut.depth);
+    for half in 0..2 {
+        let name = format!("next{half}");
+        fetches.fetch(&mut text, &name, &format!("k + {}", (half + 1) * cut.depth));
+        for d in 0..cut.depth {
+            for (factor, own, from) in [(&fetches.a, "down", "left"), (&fetches.b, "across", "right")] {
+                let name = factor.name;
+                for part in 0..cut.parts() {
+                    let at = d * row + part * (tile / cut.parts());
+                    if factor.is_wide {
+                        let _ = writeln!(text, "let {name}{half}_{d}_part{part} = {from}{half}[{own} + {}];", at / 4);
+                    }
+                    for (i, lane) in VECTOR.iter().enumerate() {
+                        let value = match factor.is_wide {
+                            true => format!("{name}{half}_{d}_part{part}.{lane}"),
+                            false => format!("{from}{half}[{own} * {SIDE} + {}]", at + i),
+                        };
+                        let _ = writeln!(text, "let {name}{half}_{d}_{} = {value};", part * SIDE + i);
+                    }
+                }
+            }
+            for i in 0..side {
+                for j in 0..side {
+                    let _ = writeln!(text, "sum{i}_{j} = fma(a{half}_{d}_{i}, b{half}_{d}_{j}, sum{i}_{j});");
+                }
+            }
+        }
+        fetches.keep(&mut text, &name, 1 - half);
+        text.push_str("barrier;\n");
+    }
+    text.push_str("}\n");
+    for i in 0..side {
+        let from = i / SIDE * (tile / cut.parts()) + i % SIDE;
+        let _ = writeln!(
+            text,
+            "let row{i} = row + down * {SIDE} + {from};\nlet column{i} = column + across * {SIDE} + {from};"
+        );
+    }
+    for i in 0..side {
+        for j in (0..side).step_by(if cut.vectors { SIDE } else { 1 }) {
+            let (place, value) = match cut.vectors {
+                true => (
+                    format!("(out_start + row{i} * n + column{j}) / 4"),
+                    format!("vec<{ty}, 4>(sum{i}_{j}, sum{i}_{}, sum{i}_{}, sum{i}_{})", j + 1, j + 2, j + 3),
+                ),
+                false => (format!("out_start + row{i} * n + column{j}"), format!("sum{i}_{j}")),
+            };
+            let _ = writeln!(text, "if (row{i} < m) & (column{j} < n) {{\nout[{place}] = {value};\n}}");
+        }
+    }
+    text.push_str("}\n}\n");
+    text
+}
+
+const VECTOR: [&str; 4] = ["x", "y", "z", "w"];
+
+/// What an invocation fetches of the tiles of both factors.
+struct Fetches {
+    ty: DataType,
+    transposed: Transposed,
+    cut: Cut,
+    /// Elements at once, and how many times.
+    width: usize,
+    times: usize,
+    a: Factor,
+    b: Factor,
+}
+
+struct Factor {
+    name: &'static str,
+    /// Neighbours in memory are neighbours along `k`.
+    along_depth: bool,
+    /// The tile holds vectors.
+    is_wide: bool,
+}
+
+impl Fetches {
+    fn new(ty: &DataType, transposed: Transposed, cut: Cut) -> Fetches {
+        let width = if cut.vectors { 4 } else { 1 };
+        let factor = |name, along_depth| Factor { name, along_depth, is_wide: cut.vectors && !along_depth };
+        let (a, b) = (factor("a", !transposed.a), factor("b", transposed.b));
+        Fetches { ty: ty.clone(), transposed, cut, width, times: cut.tile * cut.depth / LANES / width, a, b }
+    }
+
+    /// Where a fetch of an invocation is in a tile: along the tile and in depth. Neighbours in the workgroup fetch neighbours in memory.
+    fn places(&self, time: usize, factor: &Factor) -> (String, String) {
+        let own = format!("(l + {})", time * LANES);
+        match factor.along_depth {
+            true => {
+                let per_row = self.cut.depth / self.width;
+                (format!("{own} / {per_row}"), format!("{own} % {per_row} * {}", self.width))
+            }
+            false => {
+                let per_row = self.cut.tile / self.width;
+                (format!("{own} % {per_row} * {}", self.width), format!("{own} / {per_row}"))
+            }
+        }
+    }
+
+    /// Fetches the tiles from a step of `k` on into `NAME_a…` and `NAME_b…`; zeros outside.
+    fn fetch(&self, text: &mut String, name: &str, k: &str) {
+        let zero = match (self.cut.vectors, &self.ty) {
+            (true, ty) => format!("vec<{ty}, 4>(0.0, 0.0, 0.0, 0.0)"),
+            (false, DataType::F64) => "0.0f64".to_owned(),
+            _ => "0.0".to_owned(),
+        };
+        let divided = |place: String| if self.cut.vectors { format!("({place}) / 4") } else { place };
+        for time in 0..self.times {
+            let (along, depth) = self.places(time, &self.a);
+            let place = divided(place_a(self.transposed, &format!("(row + {along})"), &format!("({k} + {depth})")));
+            let _ = writeln!(
+                text,
+                "let {name}_a{time} = select((row + {along} < m) & ({k} + {depth} < depth), a[{place}], {zero});"
+            );
+            let (along, depth) = self.places(time, &self.b);
+            let place = divided(place_b(self.transposed, &format!("({k} + {depth})"), &format!("(column + {along})")));
+            let _ = writeln!(
+                text,
+                "let {name}_b{time} = select((column + {along} < n) & ({k} + {depth} < depth), b[{place}], {zero});"
+            );
+        }
+    }
+
+    /// Puts what was fetched into one of the two tiles.
+    fn keep(&self, text: &mut String, name: &str, half: usize) {
+        let row = self.cut.tile + 4;
+        for time in 0..self.times {
+            for (factor, tile) in [(&self.a, "left"), (&self.b, "right")] {
+                let (along, depth) = self.places(time, factor);
+                let value = format!("{name}_{}{time}", factor.name);
+                if factor.is_wide {
+                    let along = format!("(l + {}) % {}", time * LANES, self.cut.tile / 4);
+                    let _ = writeln!(text, "{tile}{half}[({depth}) * {} + {along}] = {value};", row / 4);
+                    continue;
+                }
+                for (part, lane) in VECTOR.iter().enumerate().take(self.width) {
+                    let value = if self.cut.vectors { format!("{value}.{lane}") } else { value.clone() };
+                    let _ = writeln!(text, "{tile}{half}[({depth} + {part}) * {row} + {along}] = {value};");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Reductions of segments of any lengths, and sums that are scattered in a fixed order.
+//!
+//! **Order.** Element `i` of a segment belongs to column `i mod c`. Each column is put together from its first element to its last, and columns
+//! by halves. There are 256 columns where segments have 512 elements or more on the average, else 32 where they have 8 or more, else one; where
+//! elements are rows themselves, one.
+
+use std::fmt::Write;
+
+use vyre::expression::{Fused, Term};
+use vyre::ir::BinaryOp;
+use vyre::{DataType, Error, Shape};
+
+use crate::fold::{Fold, Kind};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, mistyped, room};
+use crate::layout::gather;
+use crate::output::Output;
+use crate::search::bounds;
+use crate::sort;
+
+/// Puts elements along the first axis together: segment `j` goes from `offsets[j]` to `offsets[j + 1]`.
+pub(crate) fn reduce_segments(term: &Term, offsets: &Term, kind: Kind) -> Result<Output, Error> {
+    if *offsets.data_type() != DataType::U32 {
+        return Err(mistyped(format!("offsets are u32, not {}", offsets.data_type())));
+    }
+    let own = extents(term)?;
+    let [bounds] = extents(offsets)?[..] else { return Err(misfit("offsets have one axis")) };
+    let Some((&length, row)) = own.split_first() else { return Err(misfit("a number has no segments")) };
+    let segments = bounds.saturating_sub(1);
+    let inner: usize = row.iter().product();
+    let mut shape = vec![segments];
+    shape.extend(row);
+    let ty = term.data_type().clone();
+    if ty == DataType::F16 {
+        return Err(mistyped("segments of f16 are not put together; cast them first"));
+    }
+    let engine = engine(term)?;
+    let mut out = room(&engine, &ty, segments * inner);
+    if (length * inner).max(segments * inner) > MOST {
+        return Err(misfit(format!("{} elements are more than are taken at once, which is {MOST}", length * inner)));
+    }
+    if segments * inner > 0 {
+        let fold = Fold { kind, ty: ty.clone() };
+        let columns = match length / segments {
+            _ if inner > 1 => 1,
+            0..8 => 1,
+            8..512 => 32,
+            _ => 256,
+        };
+        // Nothing is loaded where there is nothing.
+        let zero = Term::scalar(vyre::ir::Literal::zero(&ty).unwrap_or(vyre::ir::Literal::U32(0)));
+        let empty = zero.broadcast(&engine, Shape::from([1usize]));
+        let fused = Fused::new(&[if length == 0 { &empty } else { term }])?;
+        let offsets = offsets.evaluate()?;
+        let subgroups = Traits::of(&engine).subgroups_on_gpu();
+        let (lines, values) = fused.lines("i", "");
+        let declarations = fused.declarations(0);
+        let key = format!(
+            "segments {kind:?} {columns} {subgroups}\n{declarations}{}{lines}{values:?}",
+            fused.uniform_lines()
+        );
+        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, &fold, columns, subgroups)))?;
+        let groups = if columns == 1 { (segments * inner).div_ceil(64) } else { segments };
+        let sizes = [length, segments, inner].map(|size| size as u32);
+        let call = fused.bind(kernel.call(), 0..fused.elements()).bind("offsets", &offsets).value("sizes", &sizes);
+        call.bind("out", &mut out).grid(grid(groups)).overwrites().launch()?;
+    }
+    Ok(Output { buffer: out, ty, shape })
+}
+
+fn source(fused: &Fused, fold: &Fold, columns: usize, subgroups: bool) -> String {
+    let Fold { ty, .. } = fold;
+    let at = fused.bindings();
+    let lanes = if columns == 1 { 64 } else { columns };
+    let mut text = fused.declarations(0);
+    let _ = writeln!(text, "read offsets: u32 @{at};\nread sizes: u32 @{};\noutput out: {ty} @{};", at + 1, at + 2);
+    if columns > 1 {
+        let _ = writeln!(text, "workgroup tile: {ty}[{columns}] @0;");
+    }
+    // The neutral element of float sums is -0; the sum of nothing is 0.
+    let finish = match (fold.kind, ty) {
+        (Kind::Sum, DataType::F64) => " + 0.0f64",
+        (Kind::Sum, DataType::F32) => " + 0.0",
+        _ => "",
+    };
+    let _ = write!(
+        text,
+        "workgroup_size [{lanes}, 1, 1];\nentry reduce_segments {{\n{GROUP}let l = local_index;\n{}",
+        fused.uniform_lines()
+    );
+    let (lines, values) = fused.lines("place", "");
+    let combined = fold.combined("sum", &values[0]);
+    let neutral = fold.neutral();
+    let bounds = "let first = offsets[segment];\nlet end = min(offsets[segment + 1], sizes[0]);\n";
+    let _ = match columns {
+        1 => write!(
+            text,
+            "let own = group * {lanes} + l;\nif own < sizes[1] * sizes[2] {{\nlet segment = own / sizes[2];\n{bounds}var sum: {ty} = {neutral};\n\
+             for i in first..end {{\nlet place = i * sizes[2] + own % sizes[2];\n{lines}sum = {combined};\n}}\nout[own] = sum{finish};\n}}\n}}\n"
+        ),
+        _ => {
+            let mut halves = String::new();
+            fold.halves(&mut halves, columns, subgroups);
+            write!(
+                text,
+                "if group < sizes[1] {{\nlet segment = group;\n{bounds}var sum: {ty} = {neutral};\nfor place in first + l..end step {columns} {{\n\
+                 {lines}sum = {combined};\n}}\ntile[l] = sum;\nbarrier;\n{halves}if l == 0 {{\nout[segment] = tile[0]{finish};\n}}\n}}\n}}\n"
+            )
+        }
+    };
+    text
+}
+
+/// `base` with the sums of all values that go to each of its rows, in the order of the values.
+pub(crate) fn scatter_sums(base: &Term, positions: &Term, values: &Term) -> Result<Output, Error> {
+    let shape = extents(base)?;
+    let count: usize = extents(positions)?.iter().product();
+    let engine = engine(base)?;
+    let flat = Term::array(positions.evaluate()?, DataType::U32, count.into());
+    let (sorted, order) = sort::sort(&flat, Some(&Term::positions(&engine, count.into())), false)?;
+    let order = order.ok_or_else(|| misfit("values were given"))?;
+    let sorted = Term::array(sorted, DataType::U32, count.into());
+    let rows = shape.first().copied().unwrap_or(0);
+    let offsets = bounds(&sorted, &Term::positions(&engine, Shape::from(rows + 1)), false)?;
+    let mut row = vec![count];
+    row.extend(&shape[1..]);
+    let values = Term::array(values.evaluate()?, values.data_type().clone(), (&row[..]).into());
+    let moved = gather(&values, &Term::array(order, DataType::U32, count.into()))?;
+    let sums = reduce_segments(&moved.term(), &offsets.term(), Kind::Sum)?;
+    let buffer = base.binary(BinaryOp::Add, &sums.term()).evaluate()?;
+    Ok(Output { buffer, ty: base.data_type().clone(), shape })
+}

@@ -1,0 +1,126 @@
+//! Arrays that are where a launch needs them already, which is how nearly every launch finds them.
+
+use std::ops::Range;
+use std::sync::{Arc, MutexGuard};
+
+use smallvec::SmallVec;
+use vyre_driver::backend::Binding;
+
+use super::Storage;
+use super::state::State;
+use crate::runtime::{Deps, Device, Job};
+
+/// The arrays of one launch, kept where they are until the launch is noted on them. Each is locked once or twice, and never while
+/// another is waited for.
+#[derive(Default)]
+pub(crate) struct Held<'a>(SmallVec<[HeldArray<'a>; 8]>);
+
+enum HeldArray<'a> {
+    /// Others may read it at the same time, so it is pinned and not locked.
+    Read(&'a Storage, Range<u64>),
+    /// All of it, of which the launch has the only handle; `keep` where the launch works on what is there.
+    Write { state: MutexGuard<'a, State>, keep: bool },
+}
+
+impl<'a> Held<'a> {
+    /// Holds a range on a device, to be read, or all of an array, to be written. `None` where something has to be done or waited for
+    /// first, or is to be told; [`Storage::prepare`] does that.
+    pub(crate) fn hold(
+        &mut self,
+        storage: &'a Storage,
+        device: &Arc<Device>,
+        range: &Range<u64>,
+        (keep, write): (bool, bool),
+        deps: &mut Deps,
+    ) -> Option<Binding> {
+        let mut state = storage.state.try_lock().ok()?;
+        let place = device.place;
+        let [segment] = &state.segments[..] else { return None };
+        let is_there = segment.valid & 1 << place != 0 && segment.lost.is_none();
+        if !is_there || (write && *range != (0..storage.bytes)) {
+            return None;
+        }
+        if let Some(writer) = &segment.writer {
+            if writer.is_known_over() {
+                writer.is_good().then_some(())?;
+            } else {
+                Arc::ptr_eq(&writer.device, device).then_some(())?;
+                deps.come_after_running(writer);
+            }
+        }
+        if write {
+            for reader in &segment.readers {
+                if reader.device.place == place && !reader.is_known_over() {
+                    Arc::ptr_eq(&reader.device, device).then_some(())?;
+                    deps.come_after_running(reader);
+                }
+            }
+        }
+        if let Some(moved) = state.places[place].as_ref()?.moved
+            && place != Device::HOST
+            && !device.backend.is_over(moved)
+        {
+            deps.after_ticket(moved);
+        }
+        let binding = state.binding(device, range).ok()?;
+        state.used = storage.engine.tick();
+        if write {
+            self.0.push(HeldArray::Write { state, keep });
+        } else {
+            state.pinned += 1;
+            self.0.push(HeldArray::Read(storage, range.clone()));
+        }
+        Some(binding)
+    }
+
+    /// Those whose results the launch works on and of whom nobody knows yet how they end. To be asked once, and followed by
+    /// [`Held::launched`].
+    pub(crate) fn parents(&mut self) -> SmallVec<[Arc<Job>; 4]> {
+        let mut parents = SmallVec::new();
+        for held in &mut self.0 {
+            match held {
+                HeldArray::Read(storage, range) => {
+                    let state = storage.lock();
+                    for segment in state.within(range) {
+                        if let Some(writer) = segment.writer.as_ref().filter(|writer| !writer.is_done()) {
+                            parents.push(writer.clone());
+                        }
+                    }
+                }
+                HeldArray::Write { state, keep } => {
+                    if let Some(replaced) = state.segments[0].writer.take_if(|writer| *keep && !writer.is_done()) {
+                        parents.push(replaced);
+                    }
+                }
+            }
+        }
+        parents
+    }
+
+    /// Notes what was launched.
+    pub(crate) fn launched(mut self, job: &Arc<Job>) {
+        for held in self.0.drain(..) {
+            match held {
+                HeldArray::Read(storage, range) => {
+                    let mut state = storage.lock();
+                    state.pinned -= 1;
+                    state.launched(job, &range, false);
+                }
+                HeldArray::Write { mut state, .. } => {
+                    let whole = 0..state.segments[0].end;
+                    state.launched(job, &whole, true);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for held in self.0.drain(..) {
+            if let HeldArray::Read(storage, _) = held {
+                storage.unpin();
+            }
+        }
+    }
+}
