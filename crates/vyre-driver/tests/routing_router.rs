@@ -253,7 +253,7 @@ fn what_was_learnt_outlives_the_process() {
 
     let mut again = two();
     again.load(&path).unwrap();
-    for n in [1, 1_000, 100_000] {
+    for n in [1, 1 << 10, 1 << 17] {
         let mut before = router.explain("op", &Load::on_host(n, 64));
         // How well this process predicts is its own experience.
         before.options.iter_mut().for_each(|option| option.unseen_error = None);

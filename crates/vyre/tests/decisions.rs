@@ -122,14 +122,14 @@ fn a_launch_that_has_lastingly_become_slow_is_learnt_anew_and_that_is_told() {
     let told = || engine.take_notices().into_iter().filter(|notice| notice.code.id == "V1016").collect::<Vec<_>>();
     run(200);
     assert_eq!(used(), [256, 1, 1]);
-    run(3_000);
+    run(1_300);
     assert!(told().is_empty(), "nothing has changed");
     device.is_hot.store(true, std::sync::atomic::Ordering::Relaxed);
-    run(2_000);
+    run(1_500);
     assert_eq!(used(), [128, 1, 1], "{}", prepared.explain());
     let [notice] = &told()[..] else { panic!("told once") };
     assert!(notice.message.contains("longer") && notice.message.contains("128 instead of 256"), "{}", notice.message);
-    run(3_000);
+    run(1_300);
     assert!(told().is_empty() && used() == [128, 1, 1], "it does not go to and fro");
     engine.flush().unwrap();
     assert_eq!(engine.decisions().find("double").unwrap()[0].decision.candidate.workgroup_size, [128, 1, 1]);
