@@ -115,7 +115,7 @@ pub(crate) fn from_host(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<A
         && let Some(foreign) = Foreign::of("the array", object, false)?
     {
         let engine = crate::engine(py)?;
-        let wrapped = foreign.wrap(py, &engine).map_err(|error| raised(py, &error))?;
+        let wrapped = foreign.wrap(py, &engine, false).map_err(|error| raised(py, &error))?;
         let buffer = py.detach(|| wrapped.into_copy()).map_err(|error| raised(py, &error))?;
         return Ok(Array::new(buffer, Kind::Number(foreign.element.clone()), foreign.shape.clone()));
     }

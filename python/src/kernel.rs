@@ -25,6 +25,8 @@ struct Slot {
     ty: DataType,
     shape: BufferShape,
     is_struct: bool,
+    /// How many axes its arrays have, where a function says so.
+    axes: Option<usize>,
 }
 
 /// A compute kernel: a program, the values of its constants, and how it is to be launched. It does not change; methods give new ones.
@@ -66,6 +68,7 @@ impl Kernel {
             ty: slot.ty.clone(),
             shape: slot.shape,
             is_struct: slot.is_struct,
+            axes: slot.axes,
         });
         let mut kernel = Kernel {
             source: self.source.clone(),
@@ -130,7 +133,7 @@ impl Kernel {
         let writes = slot.kind.is_result();
         if let Ok(array) = object.cast::<Array>() {
             let held = array.get();
-            self.check(py, slot, &held.kind, held.shape.last().copied())?;
+            self.check(py, slot, &held.kind, &held.shape)?;
             return Ok(match writes {
                 true => Given::Written(array.clone().unbind()),
                 false => Given::Value(held.value(py)),
@@ -146,7 +149,7 @@ impl Kernel {
         if !has_buffer(object)
             && let Some(foreign) = Foreign::of(&slot.name, object, writes)?
         {
-            self.check(py, slot, &Kind::Number(foreign.element.clone()), foreign.shape.last().copied())?;
+            self.check(py, slot, &Kind::Number(foreign.element.clone()), &foreign.shape)?;
             return Ok(Given::Foreign(foreign, writes));
         }
         if owned && writes {
@@ -161,12 +164,19 @@ impl Kernel {
             Some(element) => Kind::Number(element.clone()),
             None => kind_of(&object.getattr("dtype")?)?,
         };
-        self.check(py, slot, &kind, lent.shape.last().copied())?;
+        self.check(py, slot, &kind, &lent.shape)?;
         Ok(Given::Lent(lent, writes))
     }
 
     /// Refuses elements that are not those of a buffer.
-    fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, last: Option<usize>) -> PyResult<()> {
+    fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, shape: &[usize]) -> PyResult<()> {
+        if let Some(axes) = slot.axes
+            && axes != shape.len()
+        {
+            let shape = PyTuple::new(py, shape)?.repr()?;
+            let message = format!("`{}` has {axes} axes, and an array of shape {shape} was given", slot.name);
+            return Err(PyTypeError::new_err(message));
+        }
         match kind {
             Kind::Number(element) if slot.is_struct => Err(refused(
                 py,
@@ -189,7 +199,7 @@ impl Kernel {
                     ));
                 }
                 if let Some((_, 3)) = slot.ty.as_vector()
-                    && last != Some(4)
+                    && shape.last() != Some(&4)
                 {
                     return Err(refused(
                         py,
@@ -280,7 +290,7 @@ impl Kernel {
                 format!("`{}` has {} buffers, but {} were given", self.program.name(), self.slots.len(), args.len());
             return Err(PyTypeError::new_err(message));
         }
-        for (at, object) in args.iter().enumerate() {
+        for (at, object) in args.iter().enumerate().filter(|(_, object)| !object.is_none()) {
             given[at] = Some(self.given(&self.slots[at], &object, owned)?);
         }
         let mut config: Option<DispatchConfig> = None;
@@ -391,11 +401,12 @@ impl Kernel {
         let mut foreign: Vec<Wrapped> = Vec::new();
         // Where a tensor of another library is bound, the work is done where it lies.
         let mut device: Option<&str> = None;
-        for given in &given {
-            if let Given::Foreign(memory, _) = given {
-                foreign.push(memory.wrap(py, &engine).map_err(|error| raised(py, &error))?);
-                device = device.or(Some(&memory.device)).filter(|_| this.device.is_none());
-            }
+        let memories =
+            || given.iter().filter_map(|given| if let Given::Foreign(memory, _) = given { Some(memory) } else { None });
+        for (at, memory) in memories().enumerate() {
+            let follows = this.device.is_none() && memories().take(at).any(|before| memory.is_beside(before));
+            foreign.push(memory.wrap(py, &engine, follows).map_err(|error| raised(py, &error))?);
+            device = device.or(Some(&memory.device)).filter(|_| this.device.is_none());
         }
         let parts: Vec<(&str, Part<'_>)> = this
             .slots
@@ -617,6 +628,7 @@ impl Kernel {
                 ty: buffer.ty.clone(),
                 shape: shape_of(&program, index).map_err(|problem| raised(py, &problem.into()))?,
                 is_struct: matches!(buffer.ty, DataType::Handle(_)),
+                axes: None,
             });
         }
         Ok(Kernel {
@@ -657,6 +669,14 @@ impl Kernel {
         let grid = axes(&extents)?;
         self.with(|kernel| {
             kernel.grid = Some(grid);
+            Ok(())
+        })
+    }
+
+    /// The kernel whose buffers take arrays with so many axes, by name.
+    fn _with_axes(&self, axes: std::collections::BTreeMap<String, usize>) -> PyResult<Kernel> {
+        self.with(|kernel| {
+            kernel.slots.iter_mut().for_each(|slot| slot.axes = axes.get(&slot.name).copied());
             Ok(())
         })
     }
@@ -744,7 +764,7 @@ impl Kernel {
                 // SAFETY: `given` lives until this returns.
                 Given::Lent(lent, _) => unsafe { lent.slice().read() }.to_vec(),
                 Given::Foreign(memory, _) => {
-                    let wrapped = memory.wrap(py, &crate::engine(py)?).map_err(|error| raised(py, &error))?;
+                    let wrapped = memory.wrap(py, &crate::engine(py)?, false).map_err(|error| raised(py, &error))?;
                     read(&py.detach(|| wrapped.into_copy()).map_err(|error| raised(py, &error))?)?
                 }
                 Given::Bytes(bytes) => bytes.clone(),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from .._vyre import Array, Kernel, Launch
+from .._vyre import Kernel, Launch
 from ..errors import KernelError, VyreError
 from .interpret import Checked, run
 from .source import Source
@@ -42,7 +42,7 @@ class PythonKernel:
         module: str,
         function: Callable[..., Any] | None,
     ) -> None:
-        self._native = native
+        self._native = native._with_axes({safe(p.name): p.type.ndim for p in parameters if isinstance(p.type, ArrayType)})
         self._parameters = parameters
         self._origins = origins
         self._barriers = barriers
@@ -65,9 +65,7 @@ class PythonKernel:
             )
         self._layout = struct.Struct(f"={layout}") if "vy_args" in used else None
         # Arrays and nothing else, in the order of the kernel's buffers: a call of them goes straight there.
-        self._plain = [p.type.ndim for p in parameters if isinstance(p.type, ArrayType)]
-        if native.buffers != [safe(p.name) for p in parameters]:
-            self._plain = []
+        self._plain = len(parameters) if native.buffers == [safe(p.name) for p in parameters] else -1
         if function is not None:
             self.__doc__ = function.__doc__ or self.__doc__
             self.__wrapped__ = function
@@ -136,15 +134,11 @@ class PythonKernel:
         return tuple(given)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        if not named and len(args) == len(self._plain):
-            for argument, ndim in zip(args, self._plain, strict=True):
-                if argument.__class__ is not Array or argument.ndim != ndim:
-                    break
-            else:
-                try:
-                    return self._native(*args)
-                except VyreError as error:
-                    raise self._shown(error) from None
+        if len(args) == self._plain and not named:
+            try:
+                return self._native(*args)
+            except VyreError as error:
+                raise self._shown(error) from None
         bound, by_name = self._bound(args, named)
         try:
             return self._native(*bound, **by_name)
