@@ -49,10 +49,8 @@ struct Cut {
 }
 
 impl Cut {
-    fn of(along: usize, terms: usize) -> Cut {
+    fn of(along: usize, most: usize) -> Cut {
         let lanes = along.div_ceil(ITEMS).next_power_of_two().clamp(SUBGROUP, LANES);
-        // Whole numbers, whose sums have no order, need the room that several expressions take.
-        let most = if terms > 1 { 2 } else { 4 };
         Cut { lanes, tiles: along.div_ceil(lanes * ITEMS).clamp(1, most) }
     }
 
@@ -82,6 +80,8 @@ struct Form {
     subgroups: bool,
     /// Banks of workgroup memory count.
     padded: bool,
+    /// The whole chunk stays in workgroup memory, which leaves registers to other workgroups.
+    kept: bool,
 }
 
 impl Scan<'_> {
@@ -101,8 +101,10 @@ impl Scan<'_> {
         let along = self.along.max(1);
         let rows = elements / along;
         let traits = Traits::of(&engine);
-        let cut = Cut::of(along, self.terms.len());
-        let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu };
+        let kept = traits.is_gpu && traits.memory >= 48 << 10;
+        // Several expressions need registers. They stand beside sums of whole numbers, which have no order.
+        let cut = Cut::of(along, if self.terms.len() > 1 && !kept { 2 } else { 4 });
+        let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu, kept };
         let chunks = along.div_ceil(cut.chunk());
         let sizes = [along, chunks, rows * chunks].map(|size| size as u32);
         let before = match chunks {
@@ -186,9 +188,9 @@ impl Scan<'_> {
         let Scan { fold, inclusive, outputs, each, end, .. } = self;
         let types: Vec<&DataType> = outputs.iter().map(|(_, ty, _)| ty).collect();
         let declarations = fused.declarations(0);
-        let Form { cut, subgroups, padded } = form;
+        let Form { cut, subgroups, padded, kept } = form;
         format!(
-            "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded}\n{declarations}{}{lines}{values:?}",
+            "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded} {kept}\n{declarations}{}{lines}{values:?}",
             fold.kind,
             fused.uniform_lines()
         )
@@ -259,6 +261,9 @@ impl Scan<'_> {
                 Before::Offsets => text.push_str("let carry = offsets[group];\n"),
                 Before::LookBack => self.look_back(&mut text),
             }
+            // Read again, the number costs less than the registers that would keep what follows from it all the while.
+            let group = if before == Before::LookBack { "ticket[0]" } else { "group" };
+            let _ = write!(text, "let group_again = {group};\n{}", self.position(form, "group_again", "_again"));
             self.store(&mut text, fused, form);
             if !self.end.is_empty() {
                 let end = self.end.replace("TOTAL", &format!("({})", self.fold.combined("carry", "chunk_value")));
@@ -274,7 +279,7 @@ impl Scan<'_> {
         let Cut { lanes, tiles } = form.cut;
         let ty = &self.fold.ty;
         let tile = form.cut.tile();
-        let padded = if form.padded { tile + tile / 32 } else { tile };
+        let padded = if form.padded { tile + tile / 32 } else { tile } * if form.kept { tiles } else { 1 };
         let runs = if form.subgroups { String::new() } else { format!("workgroup runs: {ty}[{}] @0;\n", 2 * lanes) };
         format!(
             "workgroup tile: {ty}[{padded}] @0;\nworkgroup groups: {ty}[{}] @0;\n{runs}workgroup_size [{lanes}, 1, 1];\n",
@@ -285,9 +290,19 @@ impl Scan<'_> {
     /// Where a workgroup is: row, chunk, first element along the row.
     fn begin(&self, fused: &Fused, form: &Form) -> String {
         format!(
-            "let l = local_index;\nlet lane = l % {SUBGROUP};\nlet n = sizes[0];\n{}if group < sizes[2] {{\nlet row = group / sizes[1];\n\
-             let chunk = group % sizes[1];\nlet start = chunk * {};\n",
+            "let l = local_index;\nlet lane = l % {SUBGROUP};\nlet n = sizes[0];\n{}if group < sizes[2] {{\n\
+             let chunk = group % sizes[1];\n{}{}",
             fused.uniform_lines(),
+            self.position(form, "group", ""),
+            form.places()
+        )
+    }
+
+    /// Where the first element of an invocation is, and how many are behind it in its row.
+    fn position(&self, form: &Form, group: &str, suffix: &str) -> String {
+        format!(
+            "let start{suffix} = {group} % sizes[1] * {} + l;\nlet place{suffix} = {group} / sizes[1] * n + start{suffix};\n\
+             let left{suffix} = n - min(n, start{suffix});\n",
             form.cut.chunk()
         )
     }
@@ -301,24 +316,38 @@ impl Scan<'_> {
         let neutral = self.fold.neutral();
         for t in 0..tiles {
             for k in 0..ITEMS {
+                let ahead = t * form.cut.tile() + k * lanes;
+                let (lines, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
                 let _ = writeln!(
                     text,
-                    "let a{t}_{k} = start + {} + l;\nlet at{t}_{k} = row * n + a{t}_{k};",
-                    t * form.cut.tile() + k * lanes
+                    "let at{t}_{k} = place + {ahead};\n{lines}let e{t}_{k} = select({ahead} < left, {}, {neutral});",
+                    values[0]
                 );
-                let (lines, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
-                let _ = writeln!(text, "{lines}let e{t}_{k} = select(a{t}_{k} < n, {}, {neutral});", values[0]);
             }
         }
-        for t in 0..tiles {
+        let fill = |text: &mut String, t: usize| {
             for k in 0..ITEMS {
-                let _ = writeln!(text, "tile[{}] = e{t}_{k};", form.place(&format!("l + {}", k * lanes)));
+                let _ = writeln!(text, "tile[{}] = e{t}_{k};", form.across(t, k));
             }
+        };
+        if form.kept {
+            (0..tiles).for_each(|t| fill(text, t));
             text.push_str("barrier;\n");
+        }
+        for t in 0..tiles {
+            if !form.kept {
+                fill(text, t);
+                text.push_str("barrier;\n");
+            }
             for k in 0..ITEMS {
-                let own = format!("tile[{}]", form.place(&format!("l * {ITEMS} + {k}")));
+                let own = format!("tile[{}]", form.along(t, k));
                 let value = if k == 0 { own } else { self.fold.combined(&format!("s{t}_{}", k - 1), &own) };
                 let _ = writeln!(text, "let s{t}_{k} = {value};");
+            }
+            if form.kept {
+                for k in 1..ITEMS {
+                    let _ = writeln!(text, "tile[{}] = s{t}_{k};", form.along(t, k));
+                }
             }
             let last = format!("s{t}_{}", ITEMS - 1);
             if form.subgroups {
@@ -351,12 +380,11 @@ impl Scan<'_> {
                     "let sum{t} = runs[l + {from}];\nvar r{t}: {ty} = {neutral};\nif lane > 0 {{\nr{t} = runs[l + {from} - 1];\n}}"
                 );
             }
-            let _ = writeln!(
-                text,
-                "if lane == {} {{\ngroups[{} + l / {SUBGROUP}] = sum{t};\n}}\nbarrier;",
-                SUBGROUP - 1,
-                t * groups
-            );
+            let _ =
+                writeln!(text, "if lane == {} {{\ngroups[{} + l / {SUBGROUP}] = sum{t};\n}}", SUBGROUP - 1, t * groups);
+            if !form.kept || !form.subgroups || t + 1 == tiles {
+                text.push_str("barrier;\n");
+            }
         }
         for t in 0..tiles {
             let _ = writeln!(text, "var g{t}: {ty} = {neutral};\nvar tile{t}: {ty} = {neutral};");
@@ -417,43 +445,88 @@ impl Scan<'_> {
 
     /// Gives each position its prefix.
     fn store(&self, text: &mut String, fused: &Fused, form: &Form) {
-        let Cut { lanes, tiles } = form.cut;
+        let tiles = form.cut.tiles;
         let fold = &self.fold;
         for t in 0..tiles {
             let _ = writeln!(text, "let b{t}_0 = {};", fold.combined("carry", &format!("q{t}")));
             let _ = writeln!(text, "let b{t}_1 = {};", fold.combined(&format!("b{t}_0"), &format!("g{t}")));
             let _ = writeln!(text, "let before{t} = {};", fold.combined(&format!("b{t}_1"), &format!("r{t}")));
+            if form.kept {
+                for k in 0..ITEMS {
+                    let _ = writeln!(text, "let u{t}_{k} = tile[{}];", form.along(t, k));
+                }
+            }
+            let own = if form.kept { "u" } else { "s" };
             for k in 0..ITEMS {
                 let value = match (self.inclusive, k) {
-                    (true, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{k}")),
+                    (true, _) => fold.combined(&format!("before{t}"), &format!("{own}{t}_{k}")),
                     (false, 0) => format!("before{t}"),
-                    (false, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{}", k - 1)),
+                    (false, _) => fold.combined(&format!("before{t}"), &format!("{own}{t}_{}", k - 1)),
                 };
-                let _ = writeln!(text, "tile[{}] = {value};", form.place(&format!("l * {ITEMS} + {k}")));
+                let _ = writeln!(text, "tile[{}] = {value};", form.along(t, k));
+            }
+            if form.kept {
+                continue;
             }
             text.push_str("barrier;\n");
-            for k in 0..ITEMS {
-                let (_, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
-                let mut each = self.each.replace("PREFIX", &format!("p{t}_{k}")).replace("AT", &format!("at{t}_{k}"));
-                for (at, value) in values.iter().enumerate() {
-                    each = each.replace(&format!("VALUE{at}"), value);
-                }
-                let place = form.place(&format!("l + {}", k * lanes));
-                let _ = writeln!(text, "if a{t}_{k} < n {{\nlet p{t}_{k} = tile[{place}];\n{each}\n}}");
-            }
+            self.give(text, fused, form, t);
             if t + 1 < tiles {
                 text.push_str("barrier;\n");
             }
+        }
+        if form.kept {
+            text.push_str("barrier;\n");
+            (0..tiles).for_each(|t| self.give(text, fused, form, t));
+        }
+    }
+
+    /// What is done at the positions of a tile.
+    fn give(&self, text: &mut String, fused: &Fused, form: &Form, t: usize) {
+        for k in 0..ITEMS {
+            let ahead = t * form.cut.tile() + k * form.cut.lanes;
+            let at = format!("place_again + {ahead}");
+            // Elements that are needed again are in the cache.
+            let (mut lines, mut values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
+            match form.kept && self.each.contains("VALUE") {
+                true => (lines, values) = fused.lines(&format!("({at})"), &format!("_{t}_{k}_again")),
+                false => lines.clear(),
+            }
+            let mut each = self.each.replace("PREFIX", &format!("p{t}_{k}")).replace("AT", &at);
+            for (at, value) in values.iter().enumerate() {
+                each = each.replace(&format!("VALUE{at}"), value);
+            }
+            let place = form.across(t, k);
+            let _ = writeln!(text, "{lines}if {ahead} < left_again {{\nlet p{t}_{k} = tile[{place}];\n{each}\n}}");
         }
     }
 }
 
 impl Form {
-    /// One element of padding in 32 keeps the lanes on different banks.
-    fn place(&self, index: &str) -> String {
+    /// Where the elements of a tile are in workgroup memory: one of padding in 32 keeps the lanes on different banks.
+    fn places(&self) -> &'static str {
         match self.padded {
-            true => format!("({index}) + ({index}) / 32"),
-            false => index.to_owned(),
+            true => "let across = l + l / 32;\nlet along = l * 8 + l / 4;\n",
+            false => "let across = l;\nlet along = l * 8;\n",
+        }
+    }
+
+    /// The element of a tile that is so many rows of lanes behind that of the lane.
+    fn across(&self, t: usize, k: usize) -> String {
+        let ahead = k * self.cut.lanes;
+        format!("across + {}", self.first(t) + if self.padded { ahead + ahead / 32 } else { ahead })
+    }
+
+    /// An element of the lane's run in a tile.
+    fn along(&self, t: usize, k: usize) -> String {
+        format!("along + {}", self.first(t) + k)
+    }
+
+    /// Where a tile begins.
+    fn first(&self, t: usize) -> usize {
+        let tile = self.cut.tile();
+        match self.kept {
+            true => t * if self.padded { tile + tile / 32 } else { tile },
+            false => 0,
         }
     }
 }

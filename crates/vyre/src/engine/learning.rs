@@ -10,6 +10,7 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::LaunchPlan;
 
 use super::Inner;
+use super::timings::Live;
 use super::tuning::{Asked, with_launch};
 
 /// A launch: pipeline and grid.
@@ -114,7 +115,7 @@ impl Learning {
         (backend, program, config): (&Arc<dyn VyreBackend>, &ValidProgram, &DispatchConfig),
         candidate: usize,
         ns: u64,
-    ) -> Option<(Compiled, Decision)> {
+    ) -> Option<(Compiled, Decision, Option<Live>)> {
         self.tuner.observe(candidate, ns);
         let Turn::Use(candidate) = self.tuner.turn() else { return None };
         let outcome = self.tuner.outcome()?;
@@ -123,7 +124,8 @@ impl Learning {
         let decision = Decision::new(asked.subject(true), &self.candidates, &outcome, asked.measured(Source::Learnt));
         engine.metrics.add(Counter::TuningDecisions, 1);
         engine.tuning.decided(&asked, decision.clone());
-        Some((launch.clone(), decision))
+        let live = engine.tuning.watch(&asked, &decision);
+        Some((launch.clone(), decision, live))
     }
 
     /// The launch of a candidate, if it is compiled; else it is compiled beside the caller.
