@@ -142,15 +142,15 @@ impl Kernel {
         if !writes && let Some(bytes) = self.number(slot, object)? {
             return Ok(Given::Bytes(bytes));
         }
-        // An expression, whose value is computed now.
-        if !writes && object.hasattr("__vyre_array__")? {
-            return self.given(slot, &object.call_method0("__vyre_array__")?, owned);
-        }
         if !has_buffer(object)
             && let Some(foreign) = Foreign::of(&slot.name, object, writes)?
         {
             self.check(py, slot, &Kind::Number(foreign.element.clone()), &foreign.shape)?;
             return Ok(Given::Foreign(foreign, writes));
+        }
+        // An expression, whose value is computed now.
+        if !writes && object.hasattr("__vyre_array__")? {
+            return self.given(slot, &object.call_method0("__vyre_array__")?, owned);
         }
         if owned && writes {
             return Err(refused(
