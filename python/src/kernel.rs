@@ -16,7 +16,7 @@ use crate::cuda::{Foreign, Wrapped};
 use crate::element::Element;
 use crate::error::{raised, refused};
 use crate::launch::{Launch, limit};
-use crate::lent::{Lent, Slice, has_buffer};
+use crate::lent::{Lent, Slice, lies_on_host};
 
 /// One buffer of a kernel, in binding order.
 struct Slot {
@@ -142,7 +142,7 @@ impl Kernel {
         if !writes && let Some(bytes) = self.number(slot, object)? {
             return Ok(Given::Bytes(bytes));
         }
-        if !has_buffer(object)
+        if !lies_on_host(object)
             && let Some(foreign) = Foreign::of(&slot.name, object, writes)?
         {
             self.check(py, slot, &Kind::Number(foreign.element.clone()), &foreign.shape)?;

@@ -98,7 +98,9 @@ impl Learning {
         };
         match self.launch(candidate, context, interruptible) {
             Some(launch) if candidate > 0 => Pick { candidate, launch: Some(launch), timed: true },
-            _ => Pick { candidate: 0, launch: None, timed: true },
+            Some(_) => Pick { candidate: 0, launch: None, timed: true },
+            // Dispatches that only pass the time until it is compiled tell nothing, and don't count against those that are to be tried.
+            None => Pick { candidate: 0, launch: None, timed: false },
         }
     }
 
