@@ -342,9 +342,11 @@ def main():
     ]  # fmt: skip
     try:
         others, cuda = numba_kernels()
-    except ImportError:
+        flag = torch.zeros(256, device="cuda")
+        cuda.jit(lambda a: None)[1, 1](cuda.as_cuda_array(flag))
+    except Exception as problem:
         others, cuda = {}, None
-        print("Numba's CUDA is not here: skipped")
+        print(f"Numba's CUDA can't be used here ({problem}): skipped")
     print(f"{'kernel':10} {'vyre':>10} {'Triton':>10} {'Numba':>10}  Triton/vyre  Numba/vyre")
     for name, ours, theirs, tensors, right in cases:
         times = []

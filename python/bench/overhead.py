@@ -64,6 +64,7 @@ def main(device):
         where = "cuda" if device.startswith("cuda") else "cpu"
         t, to = torch.ones(256, device=where), torch.zeros(256, device=where)
         finish = torch.cuda.synchronize if where == "cuda" else lambda: None
+        rows.append((f"vyre, torch's tensors on {where}", microseconds(lambda: one(t, to), finish)))
         rows.append((f"torch on {where}", microseconds(lambda: torch.add(t, 1.0, out=to), finish)))
         try:
             if where == "cuda":

@@ -11,7 +11,7 @@ use vyre::Buffer;
 use crate::cuda::Foreign;
 use crate::element::Element;
 use crate::error::{raised, refused};
-use crate::lent::{Lent, has_buffer};
+use crate::lent::{Lent, lies_on_host};
 
 /// Start, end and step along one axis.
 type AxisRange = (usize, usize, usize);
@@ -111,11 +111,11 @@ pub(crate) fn zeros(py: Python<'_>, shape: Vec<usize>, dtype: &Bound<'_, PyAny>)
 /// those of a CUDA tensor on the device, before whatever comes next on the producer's stream.
 #[pyfunction]
 pub(crate) fn from_host(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Array> {
-    if !has_buffer(object)
+    if !lies_on_host(object)
         && let Some(foreign) = Foreign::of("the array", object, false)?
     {
         let engine = crate::engine(py)?;
-        let wrapped = foreign.wrap(py, &engine).map_err(|error| raised(py, &error))?;
+        let wrapped = foreign.wrap(py, &engine, false).map_err(|error| raised(py, &error))?;
         let buffer = py.detach(|| wrapped.into_copy()).map_err(|error| raised(py, &error))?;
         return Ok(Array::new(buffer, Kind::Number(foreign.element.clone()), foreign.shape.clone()));
     }

@@ -4,6 +4,7 @@
 
 use std::ffi::CStr;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use vyre::dlpack::{DL_CUDA, DLManagedTensor, DLTensor};
@@ -42,6 +43,9 @@ impl Foreign {
                 "Leave the result out, or pass an array of vyre.",
             ));
         }
+        if library == "torch" {
+            return Foreign::of_torch(name, object);
+        }
         let interface = match object.getattr("__cuda_array_interface__") {
             Ok(interface) => Some(interface),
             Err(problem) if problem.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => None,
@@ -54,16 +58,42 @@ impl Foreign {
             Some(interface) => Some(Foreign::of_interface(name, object, &interface, library, write)?),
             None => Foreign::of_dlpack(name, object)?,
         };
-        if let Some(foreign) = &foreign
-            && !foreign.pointer.is_multiple_of(ALIGNMENT)
-        {
+        Ok(foreign)
+    }
+
+    /// A tensor of torch, asked by its own methods, which are quicker than the interface.
+    fn of_torch(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Option<Foreign>> {
+        let py = object.py();
+        if !object.getattr(intern!(py, "is_cuda"))?.extract::<bool>()? {
+            return Ok(None);
+        }
+        if object.getattr(intern!(py, "requires_grad"))?.extract()? {
             return Err(refused(
                 py,
-                format!("`{name}` begins within a block of {ALIGNMENT} bytes, where kernels can't bind it"),
-                "Pass a copy, as `x.clone()` or `x.copy()` makes it.",
+                format!("`{name}` requires grad, and what a kernel does has none"),
+                "Pass `x.detach()`.",
             ));
         }
-        Ok(foreign)
+        if !object.call_method0(intern!(py, "is_contiguous"))?.extract::<bool>()? {
+            return Err(not_contiguous(py, name));
+        }
+        let dtype = object.getattr(intern!(py, "dtype"))?.str()?;
+        let dtype = dtype.to_str()?;
+        let element = dtype.strip_prefix("torch.").and_then(Element::named);
+        let element = element.ok_or_else(|| no_elements(py, name, dtype))?;
+        let shape: Vec<usize> = object.getattr(intern!(py, "shape"))?.extract()?;
+        let pointer: u64 = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
+        let device: i32 = object.call_method0(intern!(py, "get_device"))?.extract()?;
+        let torch = py.import(intern!(py, "torch"))?;
+        let core = torch.getattr(intern!(py, "_C"))?;
+        let stream = match core.getattr_opt(intern!(py, "_cuda_getCurrentRawStream"))? {
+            Some(current) => current.call1((device,))?.extract()?,
+            None => {
+                let cuda = torch.getattr(intern!(py, "cuda"))?;
+                cuda.call_method1("current_stream", (device,))?.getattr("cuda_stream")?.extract()?
+            }
+        };
+        Foreign::new(py, name, element, shape, device, pointer, Some(stream), object.clone().unbind()).map(Some)
     }
 
     fn of_interface(
@@ -95,11 +125,16 @@ impl Foreign {
         let stream = match interface.get_item("stream")? {
             Some(stream) if stream.is_none() => None,
             Some(stream) => Some(stream.extract()?),
-            None => Some(current_stream(object, library)?),
+            None => {
+                // JAX has streams of its own, and says when an array is there.
+                if object.hasattr("block_until_ready")? {
+                    object.call_method0("block_until_ready")?;
+                }
+                Some(LEGACY)
+            }
         };
         let device = match library {
             // The interface does not tell; the object does.
-            "torch" => object.getattr("device")?.getattr("index")?.extract::<Option<i32>>()?.unwrap_or(0),
             "cupy" => object.getattr("device")?.getattr("id")?.extract()?,
             _ => dlpack_device(object)?.map_or(0, |(_, number)| number),
         };
@@ -150,6 +185,16 @@ impl Foreign {
     ) -> PyResult<Foreign> {
         let bytes = shape.iter().try_fold(element.size, |bytes, extent| bytes.checked_mul(*extent));
         let bytes = bytes.ok_or_else(|| broken(py, name, "it has more bytes than can be counted"))?;
+        if bytes > 0 && pointer == 0 {
+            return Err(broken(py, name, "its memory was given back"));
+        }
+        if !pointer.is_multiple_of(ALIGNMENT) {
+            return Err(refused(
+                py,
+                format!("`{name}` begins within a block of {ALIGNMENT} bytes, where kernels can't bind it"),
+                "Pass a copy, as `x.clone()` or `x.copy()` makes it.",
+            ));
+        }
         let device = if device == 0 { "cuda".to_owned() } else { format!("cuda:{device}") };
         Ok(Foreign { element, shape, device, pointer, bytes, stream, owner })
     }
@@ -163,18 +208,25 @@ impl Foreign {
         self.device == other.device && self.pointer < end(other) && other.pointer < end(self)
     }
 
-    /// The memory as a buffer of an engine, without a copy.
-    pub(crate) fn wrap(&self, py: Python<'_>, engine: &Engine) -> Result<Wrapped, Error> {
+    /// It comes from the same stream as another one.
+    pub(crate) fn is_beside(&self, other: &Foreign) -> bool {
+        self.device == other.device && self.stream == other.stream && other.bytes > 0
+    }
+
+    /// The memory as a buffer of an engine, without a copy. With `follows` it goes into one launch with another of the same stream, which
+    /// waits for the stream and lets the stream wait, so that this one need not.
+    pub(crate) fn wrap(&self, py: Python<'_>, engine: &Engine, follows: bool) -> Result<Wrapped, Error> {
         if self.bytes == 0 {
             return Ok(Wrapped { buffer: engine.buffer(0), device: None, stream: LEGACY });
         }
-        let memory =
-            CudaMemory { pointer: self.pointer, stream: self.stream, owner: Box::new(self.owner.clone_ref(py)) };
+        let stream = self.stream.filter(|_| !follows);
+        let memory = CudaMemory { pointer: self.pointer, stream, owner: Box::new(self.owner.clone_ref(py)) };
         let (device, bytes) = (self.device.clone(), self.bytes);
         // SAFETY: the object says that so many bytes are there and keeps them while it is held; who lends a tensor to a call does not use it
         // meanwhile but on its stream. The stream is the producer's current one on its primary context, as its library says.
         let array = py.detach(|| unsafe { engine.wrap_cuda::<u8>(&device, memory, bytes) })?;
-        Ok(Wrapped { buffer: array.into_buffer(), device: Some(device), stream: self.stream.unwrap_or(LEGACY) })
+        let device = Some(device).filter(|_| !follows);
+        Ok(Wrapped { buffer: array.into_buffer(), device, stream: self.stream.unwrap_or(LEGACY) })
     }
 }
 
@@ -184,6 +236,7 @@ const ALIGNMENT: u64 = 16;
 /// Foreign memory as a buffer.
 pub(crate) struct Wrapped {
     pub(crate) buffer: Buffer,
+    /// Where it is given back; `None` where that is done with another one.
     device: Option<String>,
     stream: usize,
 }
@@ -216,33 +269,23 @@ fn dlpack_device(object: &Bound<'_, PyAny>) -> PyResult<Option<(i32, i32)>> {
     Ok(Some((number_of(kind)?, number_of(number)?)))
 }
 
-/// The stream that an object's library puts work on now.
-fn current_stream(object: &Bound<'_, PyAny>, library: &str) -> PyResult<usize> {
-    let py = object.py();
-    if library == "torch" {
-        let cuda = py.import("torch")?.getattr("cuda")?;
-        return cuda.call_method1("current_stream", (object.getattr("device")?,))?.getattr("cuda_stream")?.extract();
-    }
-    // JAX has streams of its own, and says when an array is there.
-    if object.hasattr("block_until_ready")? {
-        object.call_method0("block_until_ready")?;
-    }
-    Ok(LEGACY)
-}
-
 fn check_strides(py: Python<'_>, name: &str, shape: &[usize], strides: &[i64], size: i64) -> PyResult<()> {
     let mut expected = size;
     for (&extent, &stride) in shape.iter().zip(strides).rev() {
         if extent > 1 && stride != expected && !shape.contains(&0) {
-            return Err(refused(
-                py,
-                format!("the elements of `{name}` do not lie one behind another, and it is on a device"),
-                "Pass a contiguous one: `x.contiguous()`, or `cupy.ascontiguousarray(x)`.",
-            ));
+            return Err(not_contiguous(py, name));
         }
         expected = expected.saturating_mul(extent as i64);
     }
     Ok(())
+}
+
+fn not_contiguous(py: Python<'_>, name: &str) -> PyErr {
+    refused(
+        py,
+        format!("the elements of `{name}` do not lie one behind another, and it is on a device"),
+        "Pass a contiguous one: `x.contiguous()`, or `cupy.ascontiguousarray(x)`.",
+    )
 }
 
 /// The type of a `typestr`, such as `<f4`.

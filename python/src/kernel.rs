@@ -16,7 +16,7 @@ use crate::cuda::{Foreign, Wrapped};
 use crate::element::Element;
 use crate::error::{raised, refused};
 use crate::launch::{Launch, limit};
-use crate::lent::{Lent, Slice, has_buffer};
+use crate::lent::{Lent, Slice, lies_on_host};
 
 /// One buffer of a kernel, in binding order.
 struct Slot {
@@ -25,6 +25,8 @@ struct Slot {
     ty: DataType,
     shape: BufferShape,
     is_struct: bool,
+    /// How many axes its arrays have, where a function says so.
+    axes: Option<usize>,
 }
 
 /// A compute kernel: a program, the values of its constants, and how it is to be launched. It does not change; methods give new ones.
@@ -39,7 +41,7 @@ pub(crate) struct Kernel {
     device: Option<String>,
     grid: Option<[u32; 3]>,
     /// The kernel on the engine of this process.
-    ready: Mutex<Option<(u32, vyre::Kernel)>>,
+    ready: Mutex<Option<(u32, Engine, vyre::Kernel)>>,
 }
 
 /// What is bound to a buffer.
@@ -66,6 +68,7 @@ impl Kernel {
             ty: slot.ty.clone(),
             shape: slot.shape,
             is_struct: slot.is_struct,
+            axes: slot.axes,
         });
         let mut kernel = Kernel {
             source: self.source.clone(),
@@ -84,20 +87,20 @@ impl Kernel {
 
     /// The kernel on the engine of this process.
     fn ready(&self, py: Python<'_>) -> PyResult<(Engine, vyre::Kernel)> {
-        let engine = crate::engine(py)?;
-        let process = std::process::id();
+        let process = crate::process::number();
         let mut ready = self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((owner, kernel)) = &*ready
+        if let Some((owner, engine, kernel)) = &*ready
             && *owner == process
         {
-            return Ok((engine, kernel.clone()));
+            return Ok((engine.clone(), kernel.clone()));
         }
+        let engine = crate::engine(py)?;
         let made = engine.kernel_with(&self.program, &self.config).and_then(|kernel| match &self.device {
             Some(device) => kernel.on(device),
             None => Ok(kernel),
         });
         let kernel = made.map_err(|error| raised(py, &error))?;
-        std::mem::forget(ready.replace((process, kernel.clone())));
+        std::mem::forget(ready.replace((process, engine.clone(), kernel.clone())));
         Ok((engine, kernel))
     }
 
@@ -130,7 +133,7 @@ impl Kernel {
         let writes = slot.kind.is_result();
         if let Ok(array) = object.cast::<Array>() {
             let held = array.get();
-            self.check(py, slot, &held.kind, held.shape.last().copied())?;
+            self.check(py, slot, &held.kind, &held.shape)?;
             return Ok(match writes {
                 true => Given::Written(array.clone().unbind()),
                 false => Given::Value(held.value(py)),
@@ -139,15 +142,15 @@ impl Kernel {
         if !writes && let Some(bytes) = self.number(slot, object)? {
             return Ok(Given::Bytes(bytes));
         }
+        if !lies_on_host(object)
+            && let Some(foreign) = Foreign::of(&slot.name, object, writes)?
+        {
+            self.check(py, slot, &Kind::Number(foreign.element.clone()), &foreign.shape)?;
+            return Ok(Given::Foreign(foreign, writes));
+        }
         // An expression, whose value is computed now.
         if !writes && object.hasattr("__vyre_array__")? {
             return self.given(slot, &object.call_method0("__vyre_array__")?, owned);
-        }
-        if !has_buffer(object)
-            && let Some(foreign) = Foreign::of(&slot.name, object, writes)?
-        {
-            self.check(py, slot, &Kind::Number(foreign.element.clone()), foreign.shape.last().copied())?;
-            return Ok(Given::Foreign(foreign, writes));
         }
         if owned && writes {
             return Err(refused(
@@ -161,13 +164,19 @@ impl Kernel {
             Some(element) => Kind::Number(element.clone()),
             None => kind_of(&object.getattr("dtype")?)?,
         };
-        self.check(py, slot, &kind, lent.shape.last().copied())?;
+        self.check(py, slot, &kind, &lent.shape)?;
         Ok(Given::Lent(lent, writes))
     }
 
     /// Refuses elements that are not those of a buffer.
-    fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, last: Option<usize>) -> PyResult<()> {
-        let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(element, _)| element);
+    fn check(&self, py: Python<'_>, slot: &Slot, kind: &Kind, shape: &[usize]) -> PyResult<()> {
+        if let Some(axes) = slot.axes
+            && axes != shape.len()
+        {
+            let shape = PyTuple::new(py, shape)?.repr()?;
+            let message = format!("`{}` has {axes} axes, and an array of shape {shape} was given", slot.name);
+            return Err(PyTypeError::new_err(message));
+        }
         match kind {
             Kind::Number(element) if slot.is_struct => Err(refused(
                 py,
@@ -175,8 +184,14 @@ impl Kernel {
                 &format!("Make an array with `dtype=kernel.dtype({:?})`.", slot.name),
             )),
             Kind::Number(element) => {
-                let wanted = Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
-                if element.ty != scalar {
+                let is_same = match slot.ty.as_vector() {
+                    Some((scalar, _)) => element.ty == scalar,
+                    None => element.ty == slot.ty,
+                };
+                if !is_same {
+                    let scalar = slot.ty.as_vector().map_or_else(|| slot.ty.clone(), |(scalar, _)| scalar);
+                    let wanted =
+                        Element::of(&scalar).map_or_else(|| scalar.to_string(), |element| element.name.to_owned());
                     return Err(refused(
                         py,
                         format!("buffer `{}` holds {wanted}, but an array of {} was given", slot.name, element.name),
@@ -184,7 +199,7 @@ impl Kernel {
                     ));
                 }
                 if let Some((_, 3)) = slot.ty.as_vector()
-                    && last != Some(4)
+                    && shape.last() != Some(&4)
                 {
                     return Err(refused(
                         py,
@@ -228,9 +243,9 @@ impl Kernel {
             return Ok(Some(bytes.extract()?));
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            let wanted: usize = self.dtype_of(py, slot)?.getattr("itemsize")?.extract()?;
-            let given = bytes.as_bytes().len();
-            if given != wanted {
+            let (wanted, given) = (self.element_bytes(slot), bytes.as_bytes().len());
+            if wanted != Some(given) {
+                let wanted = wanted.map_or_else(|| "no fixed number of".to_owned(), |wanted| wanted.to_string());
                 let message = format!("`{}` has {wanted} bytes, but {given} were given", slot.name);
                 return Err(refused(py, message, "Pack the value as `kernel.dtype(name)` says."));
             }
@@ -244,6 +259,17 @@ impl Kernel {
         let Some(element) = Element::of(&slot.ty) else { return Ok(None) };
         let number = py.import("numpy")?.getattr(element.name)?.call1((object,))?;
         Ok(Some(number.call_method0("tobytes")?.extract()?))
+    }
+
+    /// Bytes of one of a buffer's elements, where they have a fixed size.
+    fn element_bytes(&self, slot: &Slot) -> Option<usize> {
+        match &slot.ty {
+            DataType::Handle(id) => match self.program.types().get(id.0 as usize)? {
+                TypeDef::Struct { size, .. } => Some(*size as usize),
+                TypeDef::Array { .. } => None,
+            },
+            other => Some(other.bits()? as usize / 8),
+        }
     }
 
     /// NumPy's type of a buffer's elements.
@@ -264,7 +290,7 @@ impl Kernel {
                 format!("`{}` has {} buffers, but {} were given", self.program.name(), self.slots.len(), args.len());
             return Err(PyTypeError::new_err(message));
         }
-        for (at, object) in args.iter().enumerate() {
+        for (at, object) in args.iter().enumerate().filter(|(_, object)| !object.is_none()) {
             given[at] = Some(self.given(&self.slots[at], &object, owned)?);
         }
         let mut config: Option<DispatchConfig> = None;
@@ -375,11 +401,12 @@ impl Kernel {
         let mut foreign: Vec<Wrapped> = Vec::new();
         // Where a tensor of another library is bound, the work is done where it lies.
         let mut device: Option<&str> = None;
-        for given in &given {
-            if let Given::Foreign(memory, _) = given {
-                foreign.push(memory.wrap(py, &engine).map_err(|error| raised(py, &error))?);
-                device = device.or(Some(&memory.device)).filter(|_| this.device.is_none());
-            }
+        let memories =
+            || given.iter().filter_map(|given| if let Given::Foreign(memory, _) = given { Some(memory) } else { None });
+        for (at, memory) in memories().enumerate() {
+            let follows = this.device.is_none() && memories().take(at).any(|before| memory.is_beside(before));
+            foreign.push(memory.wrap(py, &engine, follows).map_err(|error| raised(py, &error))?);
+            device = device.or(Some(&memory.device)).filter(|_| this.device.is_none());
         }
         let parts: Vec<(&str, Part<'_>)> = this
             .slots
@@ -601,6 +628,7 @@ impl Kernel {
                 ty: buffer.ty.clone(),
                 shape: shape_of(&program, index).map_err(|problem| raised(py, &problem.into()))?,
                 is_struct: matches!(buffer.ty, DataType::Handle(_)),
+                axes: None,
             });
         }
         Ok(Kernel {
@@ -641,6 +669,14 @@ impl Kernel {
         let grid = axes(&extents)?;
         self.with(|kernel| {
             kernel.grid = Some(grid);
+            Ok(())
+        })
+    }
+
+    /// The kernel whose buffers take arrays with so many axes, by name.
+    fn _with_axes(&self, axes: std::collections::BTreeMap<String, usize>) -> PyResult<Kernel> {
+        self.with(|kernel| {
+            kernel.slots.iter_mut().for_each(|slot| slot.axes = axes.get(&slot.name).copied());
             Ok(())
         })
     }
@@ -728,7 +764,7 @@ impl Kernel {
                 // SAFETY: `given` lives until this returns.
                 Given::Lent(lent, _) => unsafe { lent.slice().read() }.to_vec(),
                 Given::Foreign(memory, _) => {
-                    let wrapped = memory.wrap(py, &crate::engine(py)?).map_err(|error| raised(py, &error))?;
+                    let wrapped = memory.wrap(py, &crate::engine(py)?, false).map_err(|error| raised(py, &error))?;
                     read(&py.detach(|| wrapped.into_copy()).map_err(|error| raised(py, &error))?)?
                 }
                 Given::Bytes(bytes) => bytes.clone(),

@@ -116,9 +116,21 @@ impl Slice {
 }
 
 /// Whether an object has the buffer protocol.
-pub(crate) fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
+fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive.
     unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
+}
+
+/// Whether an object's memory is the host's and reached by the buffer protocol. Arrays of CuPy and JAX have that protocol too, and refuse
+/// it where they are on a device.
+pub(crate) fn lies_on_host(object: &Bound<'_, PyAny>) -> bool {
+    const CPU: i32 = 1;
+    let device = |ask: Bound<'_, PyAny>| ask.call0().and_then(|device| device.extract::<(i32, i32)>());
+    has_buffer(object)
+        && match object.getattr(pyo3::intern!(object.py(), "__dlpack_device__")) {
+            Ok(ask) => device(ask).map_or(true, |device| device.0 == CPU),
+            Err(_) => true,
+        }
 }
 
 /// An object with the buffer protocol for one that may have another way to its memory.

@@ -12,6 +12,7 @@ mod kernel;
 mod launch;
 mod lent;
 mod ops;
+mod process;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -30,7 +31,7 @@ static ENGINE: Mutex<Option<(u32, Engine)>> = Mutex::new(None);
 /// The engine of this process; a forked child gets one of its own.
 fn engine(py: Python<'_>) -> PyResult<Engine> {
     let mut held = ENGINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let process = std::process::id();
+    let process = process::number();
     if let Some((owner, engine)) = &*held
         && *owner == process
     {

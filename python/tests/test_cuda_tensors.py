@@ -1,9 +1,14 @@
 """Tensors of other libraries on a CUDA device: worked on where they lie, in the order of their streams."""
 
+import os
+
 import numpy as np
 import pytest
 
 import vyre
+
+# Else JAX takes most of the device's memory for itself.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.cuda.is_available():
@@ -111,6 +116,7 @@ def test_other_libraries(x):
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     a, out = cupy.arange(N, dtype=cupy.float32), cupy.zeros(N, cupy.float32)
     scale(a, out)
+    cupy.cuda.runtime.deviceSynchronize()
     before, place = moved(), out.data.ptr
     with cupy.cuda.Stream(non_blocking=True):
         a += 1

@@ -29,7 +29,7 @@ def run_block(text, name, line, scope):
     exec(compile(text, name, "exec"), scope)
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "python/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "python/README.md"])
 def test_pages(page):
     scope = {"__name__": "page"}
     ran = 0

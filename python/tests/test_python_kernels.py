@@ -425,3 +425,18 @@ def test_names_of_wgsl_and_values_before_assignment():
     a, b = np.arange(5, dtype=np.float32), np.full(5, 7, np.float32)
     out = run(swap, a, b, np.zeros((5, 2), np.float32))
     np.testing.assert_array_equal(out, np.stack([b, a % 2], 1))
+
+
+def test_names_that_wgsl_keeps_for_itself():
+    @vyre.kernel
+    def double(__a: vyre.f32[:], vy_: vyre.f32[:], let: vyre.f32[:]):
+        i = vyre.grid(1)
+        if i < __a.size:
+            var = __a[i]
+            for _ in range(3):
+                var = var * 2.0
+            let[i] = var + vy_[i]
+
+    out = np.zeros(4, np.float32)
+    double.on("cpu")(np.ones(4, np.float32), np.ones(4, np.float32), out)
+    assert out.tolist() == [9] * 4

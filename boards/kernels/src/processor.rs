@@ -2,15 +2,18 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_long, c_void};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libloading::{Library, Symbol};
-use vyre::ir::Math;
+use vyre::ir::{Count, DataType, Math};
 use vyre::{Engine, Prepared};
 
 use crate::report::{Row, Times};
 use crate::works::{Buffer, Work, near};
 use crate::{Asked, Outcome};
+
+/// How long threads that look for work need to give up.
+const QUIET: Duration = Duration::from_millis(20);
 
 type Twin = unsafe extern "C" fn(*const *mut c_void, c_long);
 
@@ -23,6 +26,13 @@ fn bytes(words: &[u32]) -> Vec<u8> {
 
 fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+}
+
+/// Words of an element of a result: a number, or a vector of two or four.
+fn words_of(ty: &DataType) -> u64 {
+    let (element, count) = ty.as_vector().unwrap_or((ty.clone(), 1));
+    let bytes = if element == DataType::F16 { 2 } else { 4 };
+    (u64::from(count) * bytes).div_ceil(4)
 }
 
 /// Runs, and says how long it took: in time that passes, or in time of all threads.
@@ -55,8 +65,15 @@ fn row(engine: &Engine, work: &Work, asked: &Asked, machine: &str) -> Outcome<Ro
     let contents: Vec<Vec<u32>> = buffers.iter().map(Buffer::contents).collect();
     let prepared = |math: Math| -> Outcome<Prepared> {
         let program = work.program(math)?;
-        let prepared = engine.prepare_on("cpu", &program, &work.config(n))?;
         let is_input = |name: &str| program.buffer(name).is_some_and(|buffer| buffer.kind.is_input());
+        let mut config = work.config(n);
+        // A result need not be as long as what is read.
+        for buffer in buffers.iter().filter(|buffer| !is_input(buffer.name)) {
+            if let Some(decl) = program.buffer(buffer.name).filter(|decl| decl.count == Count::Runtime) {
+                config.output_elements.insert(buffer.name.to_owned(), buffer.words as u64 / words_of(&decl.ty));
+            }
+        }
+        let prepared = engine.prepare_on("cpu", &program, &config)?;
         for (buffer, contents) in buffers.iter().zip(&contents).filter(|(buffer, _)| is_input(buffer.name)) {
             prepared.set(buffer.name, &bytes(contents))?;
         }
@@ -96,6 +113,8 @@ fn row(engine: &Engine, work: &Work, asked: &Asked, machine: &str) -> Outcome<Ro
         // Another order each round, so that nobody always comes after the same.
         for turn in 0..times.len() {
             let which = (turn * 3 + round) % times.len();
+            // OpenMP's threads look for work for a while after a loop, and would be in the way of whoever comes next.
+            std::thread::sleep(QUIET);
             let seconds = timed(asked.busy, &mut || {
                 match ours.get(which) {
                     Some((_, prepared)) => _ = prepared.run()?,

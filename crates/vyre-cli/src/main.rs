@@ -27,6 +27,7 @@ mod run;
 mod shapes;
 mod source;
 mod tune;
+mod tune_row;
 
 use std::process::ExitCode;
 

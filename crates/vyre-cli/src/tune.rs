@@ -14,6 +14,7 @@ use crate::progress::Progress;
 use crate::report::{Failure, Output, count, quantiles, split, time};
 use crate::run::known_backend;
 use crate::source::OpenSource;
+use crate::tune_row::Row;
 
 /// The most bars that are drawn.
 const SHOWN: usize = 16;
@@ -39,6 +40,13 @@ pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
     output.problems(&engine.take_notices());
     kept?;
     match tuned {
+        Ok((job, tuned)) if args.exhaustive.is_some() => {
+            let row = Row::new(&engine, args, &args.kernel, &job, tuned)?;
+            match output.json {
+                true => output.print_json(&row.json()),
+                false => output.print(&format!("{}\n{}", Row::heading(true), row.text(job.source.program.name()))),
+            }
+        }
         Ok((job, tuned)) => show(args, &job, &tuned, output),
         // That the machine can't tell is an answer, too.
         Err(Failure::Diagnostics(mut problems)) if is_noise(&problems) => {
@@ -58,9 +66,9 @@ fn is_noise(problems: &[Diagnostic]) -> bool {
 }
 
 /// What came of tuning one kernel.
-struct Tuned {
-    backend: String,
-    decision: Decision,
+pub(crate) struct Tuned {
+    pub(crate) backend: String,
+    pub(crate) decision: Decision,
     samples: Vec<(Candidate, Vec<f64>)>,
 }
 
@@ -135,7 +143,7 @@ fn tune_folder(args: &Tune, output: &Output) -> Result<(), Failure> {
     }
     let engine = Engine::open()?;
     let mut rows: Vec<serde_json::Value> = Vec::new();
-    let mut text = Vec::new();
+    let mut text = vec![Row::heading(args.exhaustive.is_some())];
     let mut stopped = None;
     for (at, path) in files.iter().enumerate() {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -146,21 +154,12 @@ fn tune_folder(args: &Tune, output: &Output) -> Result<(), Failure> {
         // Whatever happens later, this one is kept.
         engine.flush()?;
         match tuned {
-            Ok((_, Tuned { backend, decision, .. })) => {
-                let evidence = &decision.evidence;
-                text.push(format!(
-                    "{name:<24} {backend:<8} {:<20} {:+.1}% of {} launches, {} timings",
-                    decision.candidate.to_string(),
-                    100.0 * evidence.difference,
-                    evidence.candidates,
-                    evidence.samples
-                ));
-                rows.push(json!({
-                    "kernel": name, "backend": backend, "launch": decision.candidate.to_string(),
-                    "workgroup_size": decision.candidate.workgroup_size, "verdict": decision.verdict,
-                    "difference": evidence.difference, "interval": evidence.interval,
-                    "candidates": evidence.candidates, "samples": evidence.samples,
-                }));
+            Ok((job, tuned)) => {
+                let row = Row::new(&engine, args, &kernel, &job, tuned)?;
+                text.push(row.text(&name));
+                let mut json = row.json();
+                json["kernel"] = json!(name);
+                rows.push(json);
             }
             Err(Failure::Interrupted(problem)) => {
                 stopped = Some(problem);
@@ -316,7 +315,7 @@ fn why_alone(args: &Tune, job: &Job) -> String {
 }
 
 /// What may be tuned besides the workgroup: the constants of `--vary`, and those that the kernel's text declares to be tunable.
-fn space(args: &Tune, kernel: &Kernel, job: &Job) -> Result<Option<Space>, Diagnostic> {
+pub(crate) fn space(args: &Tune, kernel: &Kernel, job: &Job) -> Result<Option<Space>, Diagnostic> {
     let mut wanted: Vec<(&str, String)> = Vec::new();
     // The same text may be in a folder of kernels that don't all have the constant.
     let has = |text: &String| {

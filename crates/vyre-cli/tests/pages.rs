@@ -195,3 +195,20 @@ fn links_lead_somewhere() {
         }
     }
 }
+
+/// The map of the code names folders and files that are there.
+#[test]
+fn the_map_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the map");
+    let crates = ["", "crates", "crates/vyre/src", "crates/vyre-foundation/src", "crates/vyre-cpu/src"];
+    let mut named = 0;
+    for word in map.split('`').skip(1).step_by(2) {
+        let is_path = word.contains('/') && !word.contains(|c: char| c.is_whitespace() || "*:(){},<>".contains(c));
+        if is_path {
+            named += 1;
+            assert!(crates.iter().any(|place| root.join(place).join(word).exists()), "there is no `{word}`");
+        }
+    }
+    assert!(named > 20, "{named} paths");
+}

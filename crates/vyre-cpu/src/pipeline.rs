@@ -76,6 +76,7 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         passes: if gains_by_unrolling(program) { passes } else { passes.without(Passes::UNROLL) },
         expand_math: true,
         array_values: ARRAY_VALUES,
+        strides_together: true,
         interruptible: options.interruptible,
         ..Options::default()
     }

@@ -60,6 +60,24 @@ fn code_does_not_grow_with_the_workgroup() {
     assert!(many < few + few / 4, "{few} and {many} bytes");
 }
 
+/// Cranelift takes more than twice as long for twice as many steps, so there is an end to them.
+#[test]
+fn kernels_of_very_many_steps_are_interpreted() {
+    let Some(backend) = backend() else { return };
+    for (lines, is_compiled) in [(300, true), (5_000, false)] {
+        let mut body = vec![Node::var("x", DataType::U32, Expr::load("data", Expr::global_id(0)))];
+        body.extend((0..lines).map(|line| {
+            let other = Expr::load("data", Expr::u32(line % 50));
+            Node::assign("x", Expr::var("x") * Expr::u32(line + 3) + other)
+        }));
+        body.push(Node::store("data", Expr::global_id(0), Expr::var("x")));
+        let program = Program::wrapped(vec![BufferDecl::read_write("data", 0, DataType::U32)], [64, 1, 1], body);
+        let pipeline = backend.compile(&program.validate().expect("valid"), &CompileOptions::default());
+        let explained = backend.explain(&pipeline.expect("it runs")).expect("a pipeline of this backend");
+        assert_eq!(!explained.contains("too much code"), is_compiled, "{explained}");
+    }
+}
+
 #[test]
 fn kept_code_runs_again() {
     let Some(backend) = backend() else { return };

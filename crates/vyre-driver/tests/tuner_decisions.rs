@@ -31,7 +31,7 @@ fn decide(measured_at: u64) -> Decision {
 
 fn measured(at: u64, build: &str) -> Measured {
     let (device, driver) = ("a device".to_owned(), "driver 1.2".to_owned());
-    Measured { source: Source::Tuned, device, driver, build: build.to_owned(), at }
+    Measured { source: Source::Tuned, device, driver, build: build.to_owned(), grid: None, at }
 }
 
 fn config(values: &[(&str, u32)]) -> DispatchConfig {

@@ -1,9 +1,9 @@
 """What PyTorch (eager and compiled) and CuPy take for the works of the board's `--on cuda --large`, on the GPU that they find.
 
-    python3 crates/vyre-ops/benches/peers.py [--small] [work ...]
+    python3 crates/vyre-ops/benches/peers.py [--small] [--against ops-board.json] [work ...]
 
-Prints a line of JSON for each work and peer: the median of 11 batches in milliseconds a run. Run it in the same call as the board, and compare
-the two by the names of the works.
+Prints a line of JSON for each work and peer: the median of 11 batches in milliseconds a run. Run it in the same call as the board, whose report
+makes it print a table of both.
 """
 
 import json
@@ -18,7 +18,9 @@ except ImportError:
     cupy = None
 
 small = "--small" in sys.argv
-only = [arg for arg in sys.argv[1:] if not arg.startswith("--")]
+against = sys.argv[sys.argv.index("--against") + 1] if "--against" in sys.argv else None
+only = [arg for arg in sys.argv[1:] if not arg.startswith("--") and arg != against]
+measured = {}
 n, keys, side, matrix = (1 << 24, 1 << 22, 2048, 512) if small else (1 << 28, 1 << 26, 8192, 4096)
 torch.manual_seed(0)
 torch.backends.cuda.matmul.allow_tf32 = False
@@ -33,6 +35,7 @@ places = torch.randint(0, n, (keys,), device=device)
 table = a[: side * side].reshape(side, side)
 left = a[: matrix * matrix].reshape(matrix, matrix)
 right = b[: matrix * matrix].reshape(matrix, matrix)
+left_half, right_half = left.half(), right.half()
 
 eager = {
     "copy": lambda: a.clone(),
@@ -53,6 +56,7 @@ eager = {
     "transpose": lambda: table.t().contiguous(),
     "gather": lambda: a[places],
     "matmul": lambda: left @ right,
+    "matmul f16": lambda: left_half @ right_half,
 }
 compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "transpose", "gather"]
 
@@ -82,7 +86,9 @@ def told(work, peer, run):
     if only and not any(name in work for name in only):
         return
     try:
-        print(json.dumps({"work": work, "peer": peer, "ms": milliseconds(run)}), flush=True)
+        took = milliseconds(run)
+        measured.setdefault(work, []).append((took, peer))
+        print(json.dumps({"work": work, "peer": peer, "ms": took}), flush=True)
     except Exception as problem:  # A peer that can't do it is told, and the others go on.
         print(json.dumps({"work": work, "peer": peer, "error": str(problem)[:200]}), flush=True)
 
@@ -101,3 +107,15 @@ if cupy is not None:
     told("histogram, all equal", "cupy", lambda: cupy.bincount(cequal, minlength=256))
     told("sort u32", "cupy", lambda: cupy.sort(unsigned))
     told("sort pairs", "cupy", lambda: cupy.argsort(unsigned))
+
+if against:
+    with open(against) as file:
+        report = json.load(file)
+    copy = 8 * n / measured["copy"][0][0] * 1e-6 if "copy" in measured else None
+    print(f"\n{report['device']}; a device copy (torch) moves {copy:.0f} GB/s\n" if copy else "")
+    print("| work | vyre, ms | best peer, ms | peer / vyre | GB/s | of the copy | TFLOP/s |\n|---|---|---|---|---|---|---|")
+    for row in report["rows"]:
+        best = min(measured.get(row["work"], []), default=None)
+        peer, ratio = (f"{best[1]} {best[0]:.3f}", f"{best[0] / row['ms']:.2f}") if best else ("–", "–")
+        share = f"{row['gb_per_s'] / copy:.2f}" if copy else "–"
+        print(f"| {row['work']} | {row['ms']:.3f} | {peer} | {ratio} | {row['gb_per_s']:.0f} | {share} | {row['gflops'] * 1e-3:.2f} |")

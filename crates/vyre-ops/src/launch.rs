@@ -77,6 +77,8 @@ pub(crate) struct Traits {
     pub(crate) waits: bool,
     /// Every device has subgroups of 32.
     pub(crate) subgroups: bool,
+    /// Every device has matrix fragments.
+    pub(crate) fragments: bool,
     /// Bytes of workgroup memory that every device has.
     pub(crate) memory: u64,
 }
@@ -85,7 +87,7 @@ impl Traits {
     /// `VYRE_OPS_FORM` decides otherwise, for comparisons: of `wide` or `deep`, `passes` and `alone`, those that it names.
     pub(crate) fn of(engine: &Engine) -> Traits {
         use vyre::backend::DeviceKind;
-        let mut traits = Traits { is_gpu: false, waits: true, subgroups: true, memory: u64::MAX };
+        let mut traits = Traits { is_gpu: false, waits: true, subgroups: true, fragments: true, memory: u64::MAX };
         for id in engine.backend_ids() {
             // The interpreter has what a kernel needs.
             let Ok(backend) = engine.backend(id.as_str()) else { continue };
@@ -97,6 +99,7 @@ impl Traits {
             // Threads of a processor are scheduled in turn, and NVIDIA promises it for the blocks of a grid that have begun.
             traits.waits &= able.kind == DeviceKind::Cpu || id.as_str().starts_with("cuda");
             traits.subgroups &= able.subgroup_sizes == Some([32, 32]);
+            traits.fragments &= able.features.contains(vyre::kernel::Features::MATRIX);
             traits.memory = traits.memory.min(able.limits.max_workgroup_memory);
         }
         if let Ok(form) = std::env::var("VYRE_OPS_FORM") {

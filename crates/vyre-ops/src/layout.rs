@@ -120,19 +120,16 @@ fn turned(fused: &Fused, ty: &DataType, side: usize) -> String {
         side * (side + 1),
         fused.uniform_lines()
     );
-    // So many rows are moved at once.
+    // So many rows are moved at once. All are on their way before the first is needed; what is outside is not stored later.
     let step = LANES / side;
+    let mut stores = String::new();
     for k in 0..side / step {
         let r = k * step;
         let (lines, values) = fused.lines(&format!("from{k}"), &format!("_{k}"));
-        let _ = writeln!(
-            text,
-            "let from{k} = start + (down + y + {r}) * columns + across + x;\nif (down + y + {r} < rows) & (across + x < columns) {{\n{lines}\
-             tile[(y + {r}) * {} + x] = {};\n}}",
-            side + 1,
-            values[0]
-        );
+        let _ = writeln!(text, "let from{k} = start + (down + y + {r}) * columns + across + x;\n{lines}");
+        let _ = writeln!(stores, "tile[(y + {r}) * {} + x] = {};", side + 1, values[0]);
     }
+    text.push_str(&stores);
     text.push_str("barrier;\n");
     for k in 0..side / step {
         let r = k * step;

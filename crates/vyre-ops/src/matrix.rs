@@ -1,7 +1,9 @@
 //! Products of matrices, batched, with transposes.
 //!
 //! **Order.** Each element is a chain of `fma(a, b, sum)` from 0 over ascending `k`, whatever the kernel's form, so it is the same everywhere.
+//! f16 is added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
 
+mod fragments;
 mod tiles;
 
 use std::fmt::Write;
@@ -9,7 +11,8 @@ use std::fmt::Write;
 use vyre::expression::Term;
 use vyre::{DataType, Engine, Error};
 
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room};
+use crate::layout::transpose;
 use crate::output::Output;
 
 /// Which factors are given transposed: `[.., k, m]` instead of `[.., m, k]`, and `[.., n, k]` instead of `[.., k, n]`.
@@ -27,8 +30,11 @@ const ROWS: usize = 10;
 
 pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Output, Error> {
     let ty = a.data_type().clone();
-    if ty != *b.data_type() || !matches!(ty, DataType::F32 | DataType::F64) {
-        return Err(mistyped(format!("products of matrices are of f32 or f64, not of {ty} and {}", b.data_type())));
+    if ty != *b.data_type() || !is_float(&ty) {
+        return Err(mistyped(format!(
+            "products of matrices are of floats of one type, not of {ty} and {}",
+            b.data_type()
+        )));
     }
     let (left, right) = (extents(a)?, extents(b)?);
     let ([batch_a @ .., a0, a1], [batch_b @ .., b0, b1]) = (&left[..], &right[..]) else {
@@ -52,8 +58,22 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     if batches * m * n == 0 || k == 0 {
         return Ok(Output { buffer: out, ty, shape });
     }
+    let traits = Traits::of(&engine);
+    let fits =
+        m.is_multiple_of(fragments::BLOCK) && n.is_multiple_of(fragments::BLOCK) && k.is_multiple_of(fragments::DEPTH);
+    if ty == DataType::F16 && traits.is_gpu && traits.fragments && fits && batches <= 65_535 {
+        // Fragments want both factors with `k` along their rows.
+        let a = if transposed.a { transpose(a)?.buffer } else { a.evaluate()? };
+        let b = if transposed.b { b.evaluate()? } else { transpose(b)?.buffer };
+        let sizes = [m, n, k].map(|size| size as u32);
+        let kernel = engine.kernel_from(&format!("matmul fragments {sizes:?}"), || Ok(fragments::program(sizes)))?;
+        let blocks = m / fragments::BLOCK * (n / fragments::BLOCK);
+        let call = kernel.bind("a", &a).bind("b", &b).bind("out", &mut out).grid([blocks as u32, batches as u32, 1]);
+        call.overwrites().launch()?;
+        return Ok(Output { buffer: out, ty, shape });
+    }
     let (a, b) = (a.evaluate()?, b.evaluate()?);
-    let (kernel, groups) = if Traits::of(&engine).is_gpu {
+    let (kernel, groups) = if traits.is_gpu {
         let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
         let kernel = tiles::kernel(&engine, &ty, transposed, cut)?;
         (kernel, batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile))
@@ -91,10 +111,26 @@ fn begin(rows: usize, columns: usize) -> String {
     )
 }
 
+/// The type that products are added up in.
+fn sums_of(ty: &DataType) -> DataType {
+    if *ty == DataType::F16 { DataType::F32 } else { ty.clone() }
+}
+
+/// An element in the type of the sums.
+fn widened(ty: &DataType, element: String) -> String {
+    if *ty == DataType::F16 { format!("cast<f32>({element})") } else { element }
+}
+
+/// A sum in the type of the elements.
+fn narrowed(ty: &DataType, sum: &str) -> String {
+    if *ty == DataType::F16 { format!("cast<f16>({sum})") } else { sum.to_owned() }
+}
+
 /// Columns in vectors: each invocation makes some rows of one column.
 fn lanes(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre::Kernel, Error> {
     engine.kernel_from(&format!("matmul lanes {ty} {transposed:?}"), || {
         let mut text = head(&ty.to_string());
+        let sum = sums_of(ty);
         // Tiles go down a column first, so that the part of `b` that they share stays in the cache.
         let _ = write!(
             text,
@@ -103,19 +139,24 @@ fn lanes(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre:
             begin(ROWS, LANES)
         );
         for r in 0..ROWS {
-            let _ = writeln!(text, "var sum{r}: {ty};\nlet row{r} = min(row + {r}, m - 1);");
+            let _ = writeln!(text, "var sum{r}: {sum};\nlet row{r} = min(row + {r}, m - 1);");
         }
         let _ = writeln!(
             text,
-            "if column < n {{\nfor k in 0..depth {{\nlet right = b[{}];",
-            place_b(transposed, "k", "column")
+            "if column < n {{\nfor k in 0..depth {{\nlet right = {};",
+            widened(ty, format!("b[{}]", place_b(transposed, "k", "column")))
         );
         for r in 0..ROWS {
-            let _ = writeln!(text, "sum{r} = fma(a[{}], right, sum{r});", place_a(transposed, &format!("row{r}"), "k"));
+            let left = widened(ty, format!("a[{}]", place_a(transposed, &format!("row{r}"), "k")));
+            let _ = writeln!(text, "sum{r} = fma({left}, right, sum{r});");
         }
         text.push_str("}\n");
         for r in 0..ROWS {
-            let _ = writeln!(text, "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = sum{r};\n}}");
+            let _ = writeln!(
+                text,
+                "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = {};\n}}",
+                narrowed(ty, &format!("sum{r}"))
+            );
         }
         text.push_str("}\n}\n}\n");
         crate::launch::parsed(&text)

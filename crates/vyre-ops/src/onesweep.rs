@@ -35,7 +35,7 @@ impl Cut {
     /// Large tiles write long runs; keys and values of a tile have to fit into workgroup memory.
     pub(crate) fn of(bytes: usize) -> Cut {
         match bytes {
-            0..=4 => Cut { lanes: 512, items: 16 },
+            0..=4 => Cut { lanes: 256, items: 24 },
             5..=8 => Cut { lanes: 512, items: 10 },
             _ => Cut { lanes: 256, items: 10 },
         }
@@ -175,7 +175,7 @@ impl Sweep<'_> {
              workgroup ticket: u32[1] @0;\nworkgroup_size [{lanes}, 1, 1];\nentry sort_digit {{\nlet l = local_index;\nif l == 0 {{\n\
              let taken = atomic.add(states[0], 1);\nticket[0] = taken;\n}}\nbarrier;\nlet tile = ticket[0];\nbarrier;\nif tile < sizes[1] {{\n\
              let n = sizes[0];\nlet shift = sizes[2];\nlet lane = l % {SUBGROUP};\nlet row = l / {SUBGROUP} * {DIGITS};\nlet lower = (1 << lane) - 1;\n\
-             let start = tile * {tile};\nlet base = start + l / {SUBGROUP} * {} + lane;\n",
+             let start = tile * {tile};\nlet base = start + l / {SUBGROUP} * {} + lane;\nlet left = n - min(n, base);\n",
             subgroups * DIGITS,
             SUBGROUP * items
         );
@@ -183,7 +183,7 @@ impl Sweep<'_> {
         let most = if *ty == DataType::U64 { format!("{}u64", u64::MAX) } else { u32::MAX.to_string() };
         for k in 0..items {
             let key = encode.replace("KEY", &format!("keys[base + {}]", k * SUBGROUP));
-            let _ = writeln!(text, "let key{k} = select(base + {} < n, {key}, {most});", k * SUBGROUP);
+            let _ = writeln!(text, "let key{k} = select({} < left, {key}, {most});", k * SUBGROUP);
         }
         for k in 0..items {
             let _ = writeln!(
@@ -195,16 +195,20 @@ impl Sweep<'_> {
             for bit in 0..BITS {
                 let _ = writeln!(
                     text,
-                    "let bit{k}_{bit} = (d{k} >> {bit}) & 1;\nlet votes{k}_{bit} = subgroup.ballot(bit{k}_{bit} != 0);\n\
-                     same{k} = same{k} & (votes{k}_{bit}.x ^ (bit{k}_{bit} - 1));"
+                    "let bit{k}_{bit} = (d{k} & {}) != 0;\nlet votes{k}_{bit} = subgroup.ballot(bit{k}_{bit});\n\
+                     same{k} = same{k} & (votes{k}_{bit}.x ^ select(bit{k}_{bit}, 0, {}));",
+                    1 << bit,
+                    u32::MAX
                 );
             }
-            // The first lane of each digit counts for all; a barrier orders what is counted of one key after the other.
+            // The first lane of each digit counts for all; a barrier orders what is counted of one key after the other. Digit and rank
+            // share a register.
             let _ = writeln!(
                 text,
                 "let below{k} = count_one_bits(same{k} & lower);\nvar seen{k}: u32 = 0;\nif below{k} == 0 {{\n\
                  let old = atomic.add(found[row + d{k}], count_one_bits(same{k}));\nseen{k} = old;\n}}\n\
-                 let rank{k} = subgroup.shuffle(seen{k}, count_trailing_zeros(same{k})) + below{k};\nbarrier;"
+                 let rank{k} = subgroup.shuffle(seen{k}, count_trailing_zeros(same{k})) + below{k};\n\
+                 let both{k} = (rank{k} << {BITS}) | d{k};\nbarrier;"
             );
         }
         // Each of the first invocations cares for a digit: how many the subgroups before have, how many the tile, how many before it.
@@ -226,19 +230,23 @@ impl Sweep<'_> {
         }
         text.push_str("}\nbarrier;\n");
         for k in 0..items {
-            let _ = writeln!(text, "let place{k} = found[row + d{k}] + rank{k};\nkept[place{k}] = key{k};");
+            let _ = writeln!(
+                text,
+                "let place{k} = found[row + (both{k} & {})] + (both{k} >> {BITS});\nkept[place{k}] = key{k};",
+                DIGITS - 1
+            );
         }
         let _ = write!(
             text,
             "if l < {DIGITS} {{\nvar earlier: u32 = 0;\nif tile > 0 {{\nvar from: u32 = tile;\nloop {{\n\
              let told = atomic.load(states[(from - 1) * {DIGITS} + l + 1]);\nif told >= {OWN} {{\nearlier = earlier + (told & {COUNT});\nfrom = from - 1;\n}}\n\
              if told >= {ALL} {{\nbreak;\n}}\n}}\natomic.store(states[tile * {DIGITS} + l + 1], (earlier + count) | {ALL});\n}}\n\
-             bases[l] = starts[sizes[3] + l] + earlier - before;\n}}\nbarrier;\nlet here = min(n - start, {tile});\n"
+             bases[l] = starts[sizes[3] + l] + earlier - before;\n}}\nbarrier;\nlet here = min(n - start, {tile});\nlet rest = here - min(here, l);\n"
         );
         for k in 0..items {
             let _ = writeln!(
                 text,
-                "let j{k} = l + {};\nlet moved{k} = kept[j{k}];\nlet to{k} = bases[{}] + j{k};\nif j{k} < here {{\nout[to{k}] = {};\n}}",
+                "let moved{k} = kept[l + {0}];\nlet to{k} = bases[{1}] + (l + {0});\nif {0} < rest {{\nout[to{k}] = {2};\n}}",
                 k * lanes,
                 self.digit(&format!("moved{k}"), "shift"),
                 decode.replace("KEY", &format!("moved{k}"))
@@ -250,7 +258,7 @@ impl Sweep<'_> {
             }
             text.push_str("barrier;\n");
             for k in 0..items {
-                let _ = writeln!(text, "if j{k} < here {{\nout_values[to{k}] = kept_values[j{k}];\n}}");
+                let _ = writeln!(text, "if {0} < rest {{\nout_values[to{k}] = kept_values[l + {0}];\n}}", k * lanes);
             }
         }
         text.push_str("}\n}\n");

@@ -42,6 +42,8 @@ pub enum Types {
     Numbers,
     /// f32 and f64.
     Floats,
+    /// f32, f64 and f16.
+    AllFloats,
     /// u32, i32, f32 and their wide kin.
     Keys,
     /// u32.
@@ -392,7 +394,7 @@ static OPS: &[Op] = &[
         "matmul",
         "the product of matrices",
         ["a", "b"],
-        Floats,
+        AllFloats,
         ["y"],
         [],
         product,

@@ -100,7 +100,7 @@ impl Rows<'_> {
         };
         let _ = write!(
             text,
-            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{lanes}] @0;\nworkgroup_size [{lanes}, 1, 1];\n\
+            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{lanes}] @0;\nworkgroup places: u32[{lanes}] @0;\nworkgroup_size [{lanes}, 1, 1];\n\
              entry {} {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet count = {};\nlet epsilon = {};\n{}if group < sizes[1] {{\n\
              let start = group * n;\n",
             at + 1,
@@ -110,17 +110,19 @@ impl Rows<'_> {
             fused.uniform_lines()
         );
         if let Some(kept) = kept {
+            text.push_str("let place = start + l;\nlet left = n - min(n, l);\nplaces[l] = place;\n");
             for k in 0..kept {
-                let _ = writeln!(text, "let a{k} = {} + l;\nlet at{k} = start + a{k};", k * lanes);
                 let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
-                let _ = writeln!(text, "{lines}let own{k} = {};", values[0]);
+                let _ = writeln!(text, "let at{k} = place + {};\n{lines}let own{k} = {};", k * lanes, values[0]);
             }
         }
-        // What is done with each element: at once where it was kept, else going over the row again.
-        let over = |text: &mut String, each: &dyn Fn(&str, &str) -> String| match kept {
+        // What is done with each element: at once where it was kept, else going over the row again. It is told the element's number, name,
+        // the condition that it is there, and its place.
+        let over = |text: &mut String, each: &dyn Fn(usize, &str, &str, &str) -> String| match kept {
             Some(kept) => {
                 for k in 0..kept {
-                    let _ = writeln!(text, "{}", each(&k.to_string(), &format!("own{k}")));
+                    let (inside, place) = (format!("{} < left", k * lanes), format!("place_again + {}", k * lanes));
+                    let _ = writeln!(text, "{}", each(k, &format!("own{k}"), &inside, &place));
                 }
             }
             None => {
@@ -129,7 +131,7 @@ impl Rows<'_> {
                     let _ = writeln!(text, "let a{k} = r + {} + l;\nlet at{k} = start + a{k};", k * lanes);
                     let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
                     text.push_str(&lines);
-                    let _ = writeln!(text, "{}", each(&k.to_string(), &values[0]));
+                    let _ = writeln!(text, "{}", each(k, &values[0], &format!("a{k} < n"), &format!("at{k}")));
                 }
                 text.push_str("}\n");
             }
@@ -140,10 +142,10 @@ impl Rows<'_> {
             let neutral = fold.neutral();
             let _ = writeln!(text, "var {name}_own: {ty} = {neutral};");
             let own = format!("{name}_own");
-            over(&mut text, &|k, element| {
+            over(&mut text, &|k, element, inside, _| {
                 let value = value.replace("VALUE", element);
                 format!(
-                    "let {name}{k} = {value};\nlet {name}_in{k} = select(a{k} < n, {name}{k}, {neutral});\n{own} = {};",
+                    "let {name}{k} = {value};\nlet {name}_in{k} = select({inside}, {name}{k}, {neutral});\n{own} = {};",
                     fold.combined(&own, &format!("{name}_in{k}"))
                 )
             });
@@ -152,14 +154,18 @@ impl Rows<'_> {
             let finish = finish.replace('#', "tile[0]").replace("COUNT", "count").replace("EPSILON", "epsilon");
             let _ = writeln!(text, "let {name} = {};\nbarrier;", finish.replace("TY", suffix));
         }
-        over(&mut text, &|k, element| {
+        if kept.is_some() {
+            // Read again, the place costs less than the registers that would keep what follows from it all the while.
+            text.push_str("let place_again = places[l];\n");
+        }
+        over(&mut text, &|k, element, inside, place| {
             let last = match (kept, self.folds.last()) {
                 (Some(_), Some((name, ..))) => format!("{name}{k}"),
                 (_, Some((_, _, value, _))) => value.replace("VALUE", element),
                 (_, None) => element.to_owned(),
             };
             let written = self.write.replace("LAST", &last).replace("VALUE", element);
-            format!("if a{k} < n {{\nout[at{k}] = {written};\n}}")
+            format!("if {inside} {{\nout[{place}] = {written};\n}}")
         });
         text.push_str("}\n}\n");
         text

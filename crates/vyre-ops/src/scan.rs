@@ -9,6 +9,8 @@
 //! value, and adds up what the chunks before it told (decoupled look-back; Merrill and Garland, 2016), from the nearest that knows everything
 //! before it and in order, so that floats are added as everywhere. Elsewhere it takes three passes.
 
+mod parts;
+
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
@@ -49,10 +51,8 @@ struct Cut {
 }
 
 impl Cut {
-    fn of(along: usize, terms: usize) -> Cut {
+    fn of(along: usize, most: usize) -> Cut {
         let lanes = along.div_ceil(ITEMS).next_power_of_two().clamp(SUBGROUP, LANES);
-        // Whole numbers, whose sums have no order, need the room that several expressions take.
-        let most = if terms > 1 { 2 } else { 4 };
         Cut { lanes, tiles: along.div_ceil(lanes * ITEMS).clamp(1, most) }
     }
 
@@ -82,6 +82,8 @@ struct Form {
     subgroups: bool,
     /// Banks of workgroup memory count.
     padded: bool,
+    /// The whole chunk stays in workgroup memory, which leaves registers to other workgroups.
+    kept: bool,
 }
 
 impl Scan<'_> {
@@ -101,8 +103,10 @@ impl Scan<'_> {
         let along = self.along.max(1);
         let rows = elements / along;
         let traits = Traits::of(&engine);
-        let cut = Cut::of(along, self.terms.len());
-        let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu };
+        let kept = traits.is_gpu && traits.memory >= 48 << 10;
+        // Several expressions need registers. They stand beside sums of whole numbers, which have no order.
+        let cut = Cut::of(along, if self.terms.len() > 1 && !kept { 2 } else { 4 });
+        let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu, kept };
         let chunks = along.div_ceil(cut.chunk());
         let sizes = [along, chunks, rows * chunks].map(|size| size as u32);
         let before = match chunks {
@@ -186,9 +190,9 @@ impl Scan<'_> {
         let Scan { fold, inclusive, outputs, each, end, .. } = self;
         let types: Vec<&DataType> = outputs.iter().map(|(_, ty, _)| ty).collect();
         let declarations = fused.declarations(0);
-        let Form { cut, subgroups, padded } = form;
+        let Form { cut, subgroups, padded, kept } = form;
         format!(
-            "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded}\n{declarations}{}{lines}{values:?}",
+            "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded} {kept}\n{declarations}{}{lines}{values:?}",
             fold.kind,
             fused.uniform_lines()
         )
@@ -259,6 +263,9 @@ impl Scan<'_> {
                 Before::Offsets => text.push_str("let carry = offsets[group];\n"),
                 Before::LookBack => self.look_back(&mut text),
             }
+            // Read again, the number costs less than the registers that would keep what follows from it all the while.
+            let group = if before == Before::LookBack { "ticket[0]" } else { "group" };
+            let _ = write!(text, "let group_again = {group};\n{}", self.position(form, "group_again", "_again"));
             self.store(&mut text, fused, form);
             if !self.end.is_empty() {
                 let end = self.end.replace("TOTAL", &format!("({})", self.fold.combined("carry", "chunk_value")));
@@ -267,193 +274,5 @@ impl Scan<'_> {
             text.push_str("}\n}\n");
             crate::launch::parsed(&text)
         })
-    }
-
-    /// Workgroup memory and size.
-    fn memory(&self, form: &Form) -> String {
-        let Cut { lanes, tiles } = form.cut;
-        let ty = &self.fold.ty;
-        let tile = form.cut.tile();
-        let padded = if form.padded { tile + tile / 32 } else { tile };
-        let runs = if form.subgroups { String::new() } else { format!("workgroup runs: {ty}[{}] @0;\n", 2 * lanes) };
-        format!(
-            "workgroup tile: {ty}[{padded}] @0;\nworkgroup groups: {ty}[{}] @0;\n{runs}workgroup_size [{lanes}, 1, 1];\n",
-            tiles * lanes / SUBGROUP
-        )
-    }
-
-    /// Where a workgroup is: row, chunk, first element along the row.
-    fn begin(&self, fused: &Fused, form: &Form) -> String {
-        format!(
-            "let l = local_index;\nlet lane = l % {SUBGROUP};\nlet n = sizes[0];\n{}if group < sizes[2] {{\nlet row = group / sizes[1];\n\
-             let chunk = group % sizes[1];\nlet start = chunk * {};\n",
-            fused.uniform_lines(),
-            form.cut.chunk()
-        )
-    }
-
-    /// Puts a chunk together: `s{t}_{k}` are the runs up to each element, `r{t}` the runs before in the group, `g{t}` the groups before in the
-    /// tile, `q{t}` the tiles before in the chunk, `chunk_value` all of it.
-    fn chunk(&self, text: &mut String, fused: &Fused, form: &Form) {
-        let Cut { lanes, tiles } = form.cut;
-        let groups = lanes / SUBGROUP;
-        let ty = &self.fold.ty;
-        let neutral = self.fold.neutral();
-        for t in 0..tiles {
-            for k in 0..ITEMS {
-                let _ = writeln!(
-                    text,
-                    "let a{t}_{k} = start + {} + l;\nlet at{t}_{k} = row * n + a{t}_{k};",
-                    t * form.cut.tile() + k * lanes
-                );
-                let (lines, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
-                let _ = writeln!(text, "{lines}let e{t}_{k} = select(a{t}_{k} < n, {}, {neutral});", values[0]);
-            }
-        }
-        for t in 0..tiles {
-            for k in 0..ITEMS {
-                let _ = writeln!(text, "tile[{}] = e{t}_{k};", form.place(&format!("l + {}", k * lanes)));
-            }
-            text.push_str("barrier;\n");
-            for k in 0..ITEMS {
-                let own = format!("tile[{}]", form.place(&format!("l * {ITEMS} + {k}")));
-                let value = if k == 0 { own } else { self.fold.combined(&format!("s{t}_{}", k - 1), &own) };
-                let _ = writeln!(text, "let s{t}_{k} = {value};");
-            }
-            let last = format!("s{t}_{}", ITEMS - 1);
-            if form.subgroups {
-                let _ = writeln!(text, "var sum{t}: {ty} = {last};");
-                for distance in [1, 2, 4, 8, 16] {
-                    let both = self.fold.combined(&format!("up{t}_{distance}"), &format!("sum{t}"));
-                    let _ = writeln!(
-                        text,
-                        "let up{t}_{distance} = subgroup.shuffle_up(sum{t}, {distance});\nsum{t} = select(lane >= {distance}, {both}, sum{t});"
-                    );
-                }
-                let _ = writeln!(
-                    text,
-                    "let up{t} = subgroup.shuffle_up(sum{t}, 1);\nlet r{t} = select(lane > 0, up{t}, {neutral});"
-                );
-            } else {
-                let (mut from, mut to) = (0, lanes);
-                let _ = writeln!(text, "runs[l] = {last};\nbarrier;");
-                for distance in [1, 2, 4, 8, 16] {
-                    let both =
-                        self.fold.combined(&format!("runs[l + {from} - {distance}]"), &format!("runs[l + {from}]"));
-                    let _ = writeln!(
-                        text,
-                        "if lane >= {distance} {{\nruns[l + {to}] = {both};\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;"
-                    );
-                    std::mem::swap(&mut from, &mut to);
-                }
-                let _ = writeln!(
-                    text,
-                    "let sum{t} = runs[l + {from}];\nvar r{t}: {ty} = {neutral};\nif lane > 0 {{\nr{t} = runs[l + {from} - 1];\n}}"
-                );
-            }
-            let _ = writeln!(
-                text,
-                "if lane == {} {{\ngroups[{} + l / {SUBGROUP}] = sum{t};\n}}\nbarrier;",
-                SUBGROUP - 1,
-                t * groups
-            );
-        }
-        for t in 0..tiles {
-            let _ = writeln!(text, "var g{t}: {ty} = {neutral};\nvar tile{t}: {ty} = {neutral};");
-            for w in 0..groups {
-                let _ = writeln!(text, "if l / {SUBGROUP} == {w} {{\ng{t} = tile{t};\n}}\ntile{t} = {};", {
-                    self.fold.combined(&format!("tile{t}"), &format!("groups[{}]", t * groups + w))
-                });
-            }
-            let before = if t == 0 {
-                neutral.clone()
-            } else {
-                self.fold.combined(&format!("q{}", t - 1), &format!("tile{}", t - 1))
-            };
-            let _ = writeln!(text, "let q{t} = {before};");
-        }
-        let last = tiles - 1;
-        let all = if last == 0 {
-            "tile0".to_owned()
-        } else {
-            self.fold.combined(&format!("q{last}"), &format!("tile{last}"))
-        };
-        let _ = writeln!(text, "let chunk_value = {all};");
-    }
-
-    /// `carry` becomes what the chunks before this one in its row are together.
-    fn look_back(&self, text: &mut String) {
-        const AT_ONCE: usize = 8;
-        let Fold { ty, .. } = &self.fold;
-        let neutral = self.fold.neutral();
-        let packed = |known: &str, value: &str| {
-            let bits = if *ty == DataType::U32 { value.to_owned() } else { format!("bitcast<u32>({value})") };
-            format!("(cast<u64>({known}) << 32) | cast<u64>({bits})")
-        };
-        let word = "cast<u32>(told & 4294967295u64)";
-        let value = if *ty == DataType::U32 { word.to_owned() } else { format!("bitcast<{ty}>({word})") };
-        // Each invocation waits for one chunk to tell its own value (1) or that of everything up to it (2); the farthest has to tell the latter.
-        let _ = write!(
-            text,
-            "if l == 0 {{\natomic.store(states[group + 1], {});\n}}\nvar told: u64 = 0u64;\nlet back = {LANES} - l;\nif back <= chunk {{\nloop {{\n\
-             let seen = atomic.load(states[group + 1 - back]);\ntold = seen;\nif (seen >> 32) > select(l == 0, 1u64, 0u64) {{\nbreak;\n}}\n}}\n}}\n\
-             window[l] = {value};\nif (told >> 32) == 2u64 {{\natomic.max(nearest[0], l);\n}}\nbarrier;\nif l == 0 {{\nvar sum: {ty} = {neutral};\nif chunk > 0 {{\n\
-             let first = nearest[0];\nfor j in first / {AT_ONCE} * {AT_ONCE}..{LANES} step {AT_ONCE} {{\n",
-            packed("select(chunk == 0, 2, 1)", "chunk_value")
-        );
-        for u in 0..AT_ONCE {
-            let _ = writeln!(text, "let w{u} = select(j + {u} >= first, window[j + {u}], {neutral});");
-        }
-        for u in 0..AT_ONCE {
-            let _ = writeln!(text, "sum = {};", self.fold.combined("sum", &format!("w{u}")));
-        }
-        let _ = write!(
-            text,
-            "}}\nlet all = {};\natomic.store(states[group + 1], {});\n}}\ncarried[0] = sum;\n}}\nbarrier;\nlet carry = carried[0];\n",
-            self.fold.combined("sum", "chunk_value"),
-            packed("2", "all")
-        );
-    }
-
-    /// Gives each position its prefix.
-    fn store(&self, text: &mut String, fused: &Fused, form: &Form) {
-        let Cut { lanes, tiles } = form.cut;
-        let fold = &self.fold;
-        for t in 0..tiles {
-            let _ = writeln!(text, "let b{t}_0 = {};", fold.combined("carry", &format!("q{t}")));
-            let _ = writeln!(text, "let b{t}_1 = {};", fold.combined(&format!("b{t}_0"), &format!("g{t}")));
-            let _ = writeln!(text, "let before{t} = {};", fold.combined(&format!("b{t}_1"), &format!("r{t}")));
-            for k in 0..ITEMS {
-                let value = match (self.inclusive, k) {
-                    (true, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{k}")),
-                    (false, 0) => format!("before{t}"),
-                    (false, _) => fold.combined(&format!("before{t}"), &format!("s{t}_{}", k - 1)),
-                };
-                let _ = writeln!(text, "tile[{}] = {value};", form.place(&format!("l * {ITEMS} + {k}")));
-            }
-            text.push_str("barrier;\n");
-            for k in 0..ITEMS {
-                let (_, values) = fused.lines(&format!("at{t}_{k}"), &format!("_{t}_{k}"));
-                let mut each = self.each.replace("PREFIX", &format!("p{t}_{k}")).replace("AT", &format!("at{t}_{k}"));
-                for (at, value) in values.iter().enumerate() {
-                    each = each.replace(&format!("VALUE{at}"), value);
-                }
-                let place = form.place(&format!("l + {}", k * lanes));
-                let _ = writeln!(text, "if a{t}_{k} < n {{\nlet p{t}_{k} = tile[{place}];\n{each}\n}}");
-            }
-            if t + 1 < tiles {
-                text.push_str("barrier;\n");
-            }
-        }
-    }
-}
-
-impl Form {
-    /// One element of padding in 32 keeps the lanes on different banks.
-    fn place(&self, index: &str) -> String {
-        match self.padded {
-            true => format!("({index}) + ({index}) / 32"),
-            false => index.to_owned(),
-        }
     }
 }

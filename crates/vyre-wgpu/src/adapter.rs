@@ -49,6 +49,8 @@ pub struct Adapter {
     pub(crate) controls: FloatControls,
     /// Rounds of loops after which the driver ends them without a word.
     pub(crate) rounds: Option<RoundLimit>,
+    /// Words of an invocation's arrays up to which the driver compiles kernels as it should.
+    pub(crate) array_words: u32,
     /// A submission makes the host wait until the one before it is over.
     pub(crate) one_at_a_time: bool,
 }
@@ -182,6 +184,14 @@ fn describe(adapter: wgpu::Adapter, features: Wanted, mut limits: wgpu::Limits) 
     let is_llvmpipe = info.name.contains("llvmpipe") || info.driver.contains("llvmpipe");
     let lanes = if info.subgroup_max_size > 0 { info.subgroup_max_size } else { 16 };
     let rounds = is_llvmpipe.then_some(RoundLimit { together: 56_000, lanes });
+    // llvmpipe writes out every element for every access: 256 words take it two seconds, 512 a quarter of a minute and 2,048 more than two.
+    // NVIDIA's driver loses the device with 4,096.
+    let is_nvidia = info.vendor == 0x10de && info.backend == wgpu::Backend::Vulkan;
+    let array_words = match (is_llvmpipe, is_nvidia) {
+        (true, _) => 256,
+        (_, true) => 2048,
+        _ => u32::MAX,
+    };
     let api = format!("{:?}", info.backend);
     Ok(Adapter {
         id: IDS[0],
@@ -193,6 +203,7 @@ fn describe(adapter: wgpu::Adapter, features: Wanted, mut limits: wgpu::Limits) 
         limits,
         spirv,
         rounds,
+        array_words,
         // Its queue waits for wgpu's semaphore between two submissions before it takes the second.
         one_at_a_time: is_llvmpipe,
     })

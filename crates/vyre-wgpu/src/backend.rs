@@ -226,6 +226,13 @@ impl WgpuBackend {
         arithmetic: impl FnOnce() -> Arithmetic,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
         let kernel = self.lower(program, options)?;
+        let words = kernel.locals.iter().fold(0u32, |sum, memory| sum.saturating_add(memory.size.div_ceil(4)));
+        let most = self.device.adapter.array_words;
+        if words > most {
+            let name = &self.capabilities.name;
+            let message = format!("the private arrays of the kernel are {words} words; {name} takes at most {most}");
+            return Err(BackendError::with_code(&codes::wgpu::ARRAY_LIMIT, message));
+        }
         let exact = kernel.math == Math::Exact;
         let loops = Loops::of(&kernel);
         let can_stop = self.device.with(|context| Ok(context.can_stop))?;

@@ -13,7 +13,7 @@ use vyre_conform::device::{DEVICE_CHECKS, Patient, add_one, refused, words, work
 use vyre_conform::{GenOptions, Report, Rules, Subgroups, random_programs, suite_with};
 use vyre_driver::backend::{Binding, CompileOptions, DeviceKind, Launch, Order, Pipeline};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
+use vyre_foundation::ir::{Access, AtomicOp, BufferDecl, Count, DataType, Expr, Node, Program, TypeDef, TypeId};
 use vyre_foundation::kernel::Features;
 use vyre_spec::codes;
 use vyre_wgpu::{WgpuBackend, adapters};
@@ -43,7 +43,7 @@ fn main() {
             None
         }
     };
-    let tests: [(&str, Test); 19] = [
+    let tests: [(&str, Test); 20] = [
         ("adapters are described", described),
         ("conformance suite", conformance),
         ("random programs", random),
@@ -62,6 +62,7 @@ fn main() {
         ("many launches can be stopped at once", many_stoppable),
         ("threads write bytes of the same words", shared_words),
         ("long loops are right or refused", long_loops),
+        ("large private arrays are right or refused", large_arrays),
         ("a device of the caller's own", own_device),
     ];
     let mut trials = vec![Trial::test("no adapter has its own diagnostic", no_adapter)];
@@ -460,6 +461,52 @@ fn long_loops(backend: &WgpuBackend) -> Result<(), Failed> {
     }
     let software = backend.capabilities().name.contains("llvmpipe");
     expect(right == 5 || (software && right >= 3), || format!("only {right} of 5 are right"))?;
+    Ok(works(backend)?)
+}
+
+/// Some drivers take minutes for large private arrays, or lose the device.
+fn large_arrays(backend: &WgpuBackend) -> Result<(), Failed> {
+    let at = || Expr::global_id(0);
+    for (count, is_small) in [(128u32, true), (8192, false)] {
+        let array = TypeDef::Array { element: DataType::U32, count: Count::Fixed(count), stride: 4 };
+        let mut program = Program::wrapped(
+            vec![
+                BufferDecl::read("input", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(64),
+            ],
+            [64, 1, 1],
+            vec![
+                Node::Var { name: "table".into(), ty: DataType::Handle(TypeId(0)), init: None },
+                Node::for_range(
+                    "i",
+                    Expr::u32(0),
+                    Expr::u32(count),
+                    vec![Node::Assign {
+                        name: "table".into(),
+                        path: vec![Access::Index(Expr::var("i"))],
+                        value: (Expr::var("i") * Expr::u32(7)) ^ at(),
+                    }],
+                ),
+                Node::store(
+                    "out",
+                    at(),
+                    Expr::Part {
+                        value: Box::new(Expr::var("table")),
+                        path: vec![Access::Index(Expr::load("input", at()))],
+                    },
+                ),
+            ],
+        );
+        program = program.with_types(vec![array]);
+        let places = (0..64u32).map(|lane| lane * 37 % count);
+        match backend.dispatch(&program, &[words(places.clone())], &DispatchConfig::default()) {
+            Ok(results) => {
+                let expected = places.zip(0..).map(|(place, lane): (u32, u32)| (place * 7) ^ lane);
+                expect(results == [words(expected)], || format!("an array of {count} is wrong"))?;
+            }
+            Err(error) => expect(!is_small && error.code() == codes::wgpu::ARRAY_LIMIT.id, || error.to_string())?,
+        }
+    }
     Ok(works(backend)?)
 }
 

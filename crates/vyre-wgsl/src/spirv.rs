@@ -6,7 +6,7 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{Literal, Specialization};
 use vyre_spec::{Diagnostic, codes};
 
-use crate::export::{export, refuse};
+use crate::export::{export_explicit, refuse};
 use crate::import::{catch, front, on_big_stack, one_line};
 
 /// SPIR-V with subgroup operations and with 16-bit storage.
@@ -19,7 +19,7 @@ pub fn export_spirv(
     specialization: &Specialization,
     workgroup_size: Option<[u32; 3]>,
 ) -> Result<Vec<u8>, Diagnostic> {
-    let text = export(program)?;
+    let text = export_explicit(program)?;
     let mut constants = PipelineConstants::default();
     for (name, value) in specialization {
         constants.insert(name.to_string(), number(value)?);

@@ -84,6 +84,14 @@ fn deep_sources_are_refused() {
     ] {
         assert_eq!(codes(&source), ["V0406"], "{}", &source[..200.min(source.len())]);
     }
+    // naga takes more than twice as long for a function twice as long.
+    let cases: String = (0..65_535).map(|case| format!("case {case}: {{ a = {case}; }} ")).collect();
+    assert_eq!(codes(&with_body(&format!("switch a {{ {cases} default: {{}} }}"))), ["V0406"]);
+    assert_eq!(codes(&with_body(&"a = a * 3 + 1; ".repeat(20_000))), ["V0406"]);
+    let function = |n: u32| format!("fn f{n}(a: u32) -> u32 {{ {} return a; }}\n", "_ = a; ".repeat(400));
+    let functions: String = (0..200).map(function).collect();
+    import(&format!("{functions}{}", with_body("a = 1;")), &ImportOptions::default())
+        .expect("functions of usual length");
     assert_eq!(codes(&" ".repeat((4 << 20) + 1)), ["V0406"]);
 }
 

@@ -133,12 +133,12 @@ fn chain(engine: &Engine) -> Outcome<()> {
     }
     let graph = recorder.finish()?;
     let bare = raw.graph(&mut peer, LAUNCHES, stream)?;
-    let mut arrays = [engine.zeros::<u32>(64)?, engine.zeros::<u32>(64)?];
-    for (name, changes) in [("unchanged", false), ("all changed", true)] {
+    let mut arrays = [engine.zeros::<u32>(64)?, engine.zeros::<u32>(64)?, engine.zeros::<u32>(64)?];
+    for (name, in_turn) in [("unchanged", 1), ("two arrays in turn", 2), ("all changed", 3)] {
         let mut round = 0;
         against(&format!("a node of a graph of 1,000 launches, {name}, cuda"), "us", || {
-            round += usize::from(changes);
-            let array = &mut arrays[round % 2];
+            round += 1;
+            let array = &mut arrays[round % in_turn];
             let ours = ms(|| Ok(graph.replay().bind("data", array).run()?))?;
             let peer = ms(|| {
                 raw.launch_graph(bare, stream)?;

@@ -94,13 +94,18 @@ pub struct Graph {
     device: Arc<Device>,
     /// For each launch, what it needs on the device.
     ready: Vec<Option<Arc<Ready>>>,
-    recorded: Mutex<Option<Recorded>>,
+    /// The one that was replayed last is the last.
+    recorded: Mutex<Vec<Recorded>>,
     cancellable: bool,
     replays: AtomicU64,
 }
 
 /// One replay in so many is taken apart, so that its launches are timed.
 const TIMED_EVERY: u64 = 256;
+
+/// Recordings of one graph: a loop that swaps two arrays comes back to the same memory every other time, and changing every step of a
+/// recording takes longer than replaying it. Each keeps the memory that it was made for, so there are no more than these.
+const MOST_RECORDED: usize = 2;
 
 /// What the device has recorded, and for which memory.
 struct Recorded {
@@ -307,31 +312,38 @@ impl Graph {
             return self.submit_each(&bindings, order, deps, label, timed);
         }
         let mut recorded = lock(&self.recorded);
-        match &mut *recorded {
-            Some(known) => {
-                let changed: SmallVec<[usize; 8]> =
-                    (0..bindings.len()).filter(|&at| !is_same(&known.bindings[at], &bindings[at])).collect();
-                if !changed.is_empty() {
-                    let uses = |node: &Node| match node {
-                        Node::Launch { places, .. } => places.iter().any(|place| changed.contains(place)),
-                        Node::Copy { from, to } => changed.contains(from) || changed.contains(to),
-                    };
-                    let mut steps = Vec::new();
-                    for at in (0..self.nodes.len()).filter(|&at| uses(&self.nodes[at])) {
-                        steps.push((at, self.step(at, &bindings)?));
-                    }
-                    backend.revise(&known.recording, &steps)?;
-                    known.bindings = bindings;
-                }
+        let is_known = |known: &Recorded| known.bindings.iter().zip(&bindings).all(|(known, new)| is_same(known, new));
+        match recorded.iter().position(is_known) {
+            Some(at) => recorded[at..].rotate_left(1),
+            None if recorded.len() < MOST_RECORDED => {
+                let steps = (0..self.nodes.len()).map(|at| self.step(at, &bindings)).collect::<Result<Vec<_>, _>>()?;
+                recorded.push(Recorded { recording: backend.record(&steps)?, bindings });
             }
             None => {
-                let steps = (0..self.nodes.len()).map(|at| self.step(at, &bindings)).collect::<Result<Vec<_>, _>>()?;
-                *recorded = Some(Recorded { recording: backend.record(&steps)?, bindings });
+                self.revise(&mut recorded[0], bindings)?;
+                recorded.rotate_left(1);
             }
         }
-        let Some(known) = &*recorded else { return Err(not_resident()) };
+        let Some(known) = recorded.last() else { return Err(not_resident()) };
         let ticket = backend.replay(&known.recording, &order)?;
         Ok(vec![inner.start_job(&self.device, ticket, label, deps.parents.clone())])
+    }
+
+    /// Puts other memory in place of what was recorded.
+    fn revise(&self, known: &mut Recorded, bindings: SmallVec<[Binding; 8]>) -> Result<(), Error> {
+        let changed: SmallVec<[usize; 8]> =
+            (0..bindings.len()).filter(|&at| !is_same(&known.bindings[at], &bindings[at])).collect();
+        let uses = |node: &Node| match node {
+            Node::Launch { places, .. } => places.iter().any(|place| changed.contains(place)),
+            Node::Copy { from, to } => changed.contains(from) || changed.contains(to),
+        };
+        let mut steps = Vec::new();
+        for at in (0..self.nodes.len()).filter(|&at| uses(&self.nodes[at])) {
+            steps.push((at, self.step(at, &bindings)?));
+        }
+        self.device.backend.revise(&known.recording, &steps)?;
+        known.bindings = bindings;
+        Ok(())
     }
 
     /// One step after another, where the device can't replay them as one or each counts by itself.

@@ -583,14 +583,21 @@ fn graphs_replay_what_was_recorded_on_other_arrays() {
         let graph = recorder.finish().unwrap();
         assert_eq!(graph.steps(), 8);
         let (mut one, mut two) = (engine.zeros::<u32>(100).unwrap(), engine.array(&[1000u32; 100]).unwrap());
+        let mut three = engine.array(&[2000u32; 100]).unwrap();
         let snapshot = one.clone();
+        // Two in turn, and then a third: what is recorded for two is changed for it.
         for _ in 0..20 {
             graph.replay().bind("x", &mut one).launch().unwrap();
             graph.replay().bind("x", &mut two).launch().unwrap();
         }
+        for _ in 0..5 {
+            graph.replay().bind("x", &mut three).launch().unwrap();
+            graph.replay().bind("x", &mut two).launch().unwrap();
+        }
         increment.bind("x", &mut one).launch().unwrap();
         assert_eq!(one.to_vec().unwrap(), [61; 100], "{name}");
-        assert_eq!(two.to_vec().unwrap(), [1060; 100], "{name}");
+        assert_eq!(two.to_vec().unwrap(), [1075; 100], "{name}");
+        assert_eq!(three.to_vec().unwrap(), [2015; 100], "{name}");
         assert_eq!(snapshot.to_vec().unwrap(), [0; 100], "{name}");
         let mut short = engine.zeros::<u32>(5).unwrap();
         assert_eq!(graph.replay().bind("x", &mut short).launch().unwrap_err().code(), codes::engine::SHAPE.id);

@@ -106,6 +106,43 @@ fn what_is_not_proven_is_kept_but_used_only_when_pinned() {
 }
 
 #[test]
+fn a_launch_that_has_lastingly_become_slow_is_learnt_anew_and_that_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Arc::new(Sim::new("simulated", 1, 1 << 30));
+    let engine = Engine::builder().without_default_backends().cache_at(folder.path()).tuner(Mode::NaturalGradient);
+    let engine = engine.with_backend(device.clone(), 1).open().unwrap();
+    let prepared = engine.prepare(&program(DOUBLE)).unwrap();
+    prepared.set("a", to_bytes(&numbers(128))).unwrap();
+    let run = |times: u32| {
+        for _ in 0..times {
+            prepared.run().unwrap();
+        }
+    };
+    let used = || prepared.explain().workgroup_size.unwrap();
+    let told = || engine.take_notices().into_iter().filter(|notice| notice.code.id == "V1016").collect::<Vec<_>>();
+    // What is tried is compiled beside the runs, however long that takes.
+    let run_until = |wanted: [u32; 3]| {
+        let begin = std::time::Instant::now();
+        run(50);
+        while used() != wanted && begin.elapsed() < std::time::Duration::from_secs(60) {
+            run(50);
+        }
+        assert_eq!(used(), wanted, "{}", prepared.explain());
+    };
+    run_until([256, 1, 1]);
+    run(1_300);
+    assert!(told().is_empty(), "nothing has changed");
+    device.is_hot.store(true, std::sync::atomic::Ordering::Relaxed);
+    run_until([128, 1, 1]);
+    let [notice] = &told()[..] else { panic!("told once") };
+    assert!(notice.message.contains("longer") && notice.message.contains("128 instead of 256"), "{}", notice.message);
+    run(1_300);
+    assert!(told().is_empty() && used() == [128, 1, 1], "it does not go to and fro");
+    engine.flush().unwrap();
+    assert_eq!(engine.decisions().find("double").unwrap()[0].decision.candidate.workgroup_size, [128, 1, 1]);
+}
+
+#[test]
 fn decisions_can_be_listed_found_and_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let engine = builder(folder.path()).open().unwrap();

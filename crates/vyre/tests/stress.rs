@@ -1,7 +1,8 @@
 //! Many threads, many devices, random chains on shared arrays, with timeouts, cancellations, full and lost devices: every value is that of
 //! a serial run, or an error on exactly the arrays concerned, and nobody waits for ever.
 //!
-//! The short form runs with the tests; `VYRE_STRESS=100000 cargo test --release -p vyre --test stress` is the long one.
+//! The short form runs with the tests; `VYRE_STRESS=100000 cargo test --release -p vyre --test stress` is the long one. With
+//! `VYRE_STRESS_DEVICES=1` the GPUs of this machine take part, besides those that are simulated.
 
 mod support;
 
@@ -66,7 +67,7 @@ fn work(engine: &Engine, mix: &Kernel, endless: &Kernel, arrays: &[Mutex<Shared>
         match next(&mut random) % 100 {
             // A launch on both, mostly wherever it is fastest.
             0..80 => {
-                let on = ["one", "two", "three", "cpu"][next(&mut random) as usize % 4];
+                let on = ["one", "two", "three", "cpu", "cuda", "wgpu"][next(&mut random) as usize % 6];
                 let mut call = mix.bind("a", &from.array).bind("x", &mut to.array).label("mix");
                 if next(&mut random).is_multiple_of(3) && engine.backend(on).is_ok() {
                     call = call.on(on);
@@ -133,12 +134,16 @@ fn engine() -> Engine {
         // This one is full most of the time.
         Arc::new(Sim::new("three", 2, 8 << 10)),
     ];
-    let mut builder = Engine::builder().without_default_backends().without_disk();
+    let mut builder = Engine::builder().without_disk();
+    let has_devices = std::env::var_os("VYRE_STRESS_DEVICES").is_some();
+    if !has_devices {
+        builder = builder.without_default_backends();
+    }
     for (at, sim) in sims.into_iter().enumerate() {
         builder = builder.with_backend(sim, 9 - at as i32);
     }
     #[cfg(feature = "cpu")]
-    {
+    if !has_devices {
         builder = builder.with_backend(Arc::new(vyre_cpu::CpuBackend::new().unwrap()), 5);
     }
     builder.open().unwrap()
@@ -181,6 +186,9 @@ fn random_chains_on_shared_arrays_give_what_a_serial_run_gives() {
         check(&array.lock().unwrap());
     }
     engine.synchronize();
+    for device in engine.devices() {
+        println!("{}: {}", device.id, device.state.map_or_else(|absent| absent.to_string(), |there| there.name));
+    }
     println!("{} launches in {:.1} s", launched.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
 }
 

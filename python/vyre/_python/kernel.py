@@ -42,7 +42,7 @@ class PythonKernel:
         module: str,
         function: Callable[..., Any] | None,
     ) -> None:
-        self._native = native
+        self._native = native._with_axes({safe(p.name): p.type.ndim for p in parameters if isinstance(p.type, ArrayType)})
         self._parameters = parameters
         self._origins = origins
         self._barriers = barriers
@@ -64,6 +64,8 @@ class PythonKernel:
                 else "i" * parameter.type.ndim * (parameter.type.ndim > 1)
             )
         self._layout = struct.Struct(f"={layout}") if "vy_args" in used else None
+        # Arrays and nothing else, in the order of the kernel's buffers: a call of them goes straight there.
+        self._plain = len(parameters) if native.buffers == [safe(p.name) for p in parameters] else -1
         if function is not None:
             self.__doc__ = function.__doc__ or self.__doc__
             self.__wrapped__ = function
@@ -132,6 +134,11 @@ class PythonKernel:
         return tuple(given)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        if len(args) == self._plain and not named:
+            try:
+                return self._native(*args)
+            except VyreError as error:
+                raise self._shown(error) from None
         bound, by_name = self._bound(args, named)
         try:
             return self._native(*bound, **by_name)

@@ -30,7 +30,9 @@ RESERVED = frozenset(
 
 def safe(name: str) -> str:
     """A name of Python that means nothing else in WGSL."""
-    return f"{name}_u" if name in RESERVED or name.startswith(("__", "vy_")) or name == "_" else name
+    if name == "_" or name.startswith("__"):
+        return f"vy_{name}"
+    return f"{name}_u" if name in RESERVED or name.startswith("vy_") else name
 
 
 @dataclass

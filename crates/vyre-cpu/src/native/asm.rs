@@ -303,6 +303,30 @@ impl Asm {
         }
     }
 
+    /// The instruction that follows changes memory in one step.
+    pub(super) fn lock(&mut self) {
+        self.byte(0xf0);
+    }
+
+    /// A word of memory is changed.
+    pub(super) fn update(&mut self, op: Alu, dst: Mem, src: u8) {
+        self.simple(false, &[op as u8 - 2], src, Rm::Mem(dst), 0);
+    }
+
+    pub(super) fn update_imm(&mut self, op: Alu, dst: Mem, imm: i32) {
+        let ext = op as u8 >> 3;
+        match i8::try_from(imm) {
+            Ok(imm) => {
+                self.simple(false, &[0x83], ext, Rm::Mem(dst), 1);
+                self.byte(imm as u8);
+            }
+            Err(_) => {
+                self.simple(false, &[0x81], ext, Rm::Mem(dst), 4);
+                self.dword(imm);
+            }
+        }
+    }
+
     pub(super) fn mov(&mut self, wide: bool, dst: u8, src: Rm) {
         self.simple(wide, &[0x8b], dst, src, 0);
     }
@@ -616,6 +640,13 @@ mod tests {
         assert_eq!(one(|asm| asm.alu(Alu::Sub, true, 9, Rm::Reg(3))), "sub r9,rbx");
         assert_eq!(one(|asm| asm.alu_imm(Alu::And, false, 14, -1)), "and r14d,0FFFFFFFFh");
         assert_eq!(one(|asm| asm.alu_imm(Alu::Cmp, true, 3, 1000)), "cmp rbx,3E8h");
+        assert_eq!(one(|asm| asm.update(Alu::Xor, at, 10)), "xor [r12+r9*4+5],r10d");
+        assert_eq!(one(|asm| asm.update_imm(Alu::Add, at, 1)), "add dword ptr [r12+r9*4+5],1");
+        let whole = one(|asm| {
+            asm.lock();
+            asm.update_imm(Alu::Sub, at, 1000);
+        });
+        assert_eq!(whole, "lock sub dword ptr [r12+r9*4+5],3E8h");
         assert_eq!(one(|asm| asm.mov(true, 15, Rm::Mem(at))), "mov r15,[r12+r9*4+5]");
         assert_eq!(one(|asm| asm.store(1, at, 6)), "mov [r12+r9*4+5],sil");
         assert_eq!(one(|asm| asm.store(2, at, 6)), "mov [r12+r9*4+5],si");

@@ -331,6 +331,20 @@ impl Emitter<'_> {
                 let src = self.use_of(src, 2);
                 self.asm.store(bytes, at, src);
             }
+            M::Update { op, at, b, whole } => {
+                let at = self.at(at, 0);
+                let b = match b {
+                    GSrc::R(b) => Ok(self.use_of(b, 2)),
+                    GSrc::Imm(imm) => Err(imm),
+                };
+                if whole {
+                    self.asm.lock();
+                }
+                match b {
+                    Ok(b) => self.asm.update(op, at, b),
+                    Err(imm) => self.asm.update_imm(op, at, imm),
+                }
+            }
             M::Lea { wide, dst, at } => {
                 let at = self.at(at, 0);
                 let to = self.def_of(dst, 2);

@@ -206,6 +206,13 @@ pub(super) enum M {
         src: R,
         at: At,
     },
+    /// `memory = op(memory, b)`, on a word; `whole` where no other thread may see it half done.
+    Update {
+        op: Alu,
+        at: At,
+        b: GSrc,
+        whole: bool,
+    },
     Lea {
         wide: bool,
         dst: R,
@@ -435,6 +442,10 @@ impl M {
             M::Store { src, at: place, .. } => {
                 go(src, Role::Use);
                 place.visit(&mut go);
+            }
+            M::Update { at: place, b, .. } => {
+                place.visit(&mut go);
+                gsrc(b, &mut go);
             }
             M::Alu { dst, a, b, .. } | M::Mul { dst, a, b, .. } | M::Shift { dst, a, count: b, .. } => {
                 go(a, Role::Use);

@@ -28,7 +28,7 @@ mod shape;
 mod tidy;
 
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Block, Inst, Kernel, Op};
+use vyre_foundation::kernel::{Block, Inst, Kernel, Op, Value};
 
 pub(crate) use isa::Isa;
 pub(crate) use shape::MAX_INDEX;
@@ -66,11 +66,18 @@ struct FrameShape {
 /// Steps of all vectors of a workgroup that may make one block. More would be a great deal of code.
 const MAX_STEPS: usize = 1 << 16;
 
+/// Steps of a kernel for Cranelift: it takes more than twice as long for twice as many, and half a minute for three times this.
+const MAX_STEPS_128: usize = 5_000;
+
 /// Most vectors of a workgroup that are one block where a piece at a time would do as well, and most steps of all of them.
 const MOST_VECTORS: u32 = 64;
 const MOST_GROUP_STEPS: usize = 1 << 13;
+/// The same where there are half as many registers, and twice as many vectors for them.
+const MOST_VECTORS_256: u32 = 16;
 /// Most vectors for Cranelift, which takes ten times as long for a step.
 const MOST_VECTORS_128: u32 = 8;
+/// Bytes of the arrays of invocations that go through a loop side by side: more would push each other out of the first cache.
+const MOST_ARRAYS: u32 = 16 << 10;
 /// Steps of all vectors of a piece.
 const PIECE_STEPS: usize = 1 << 9;
 
@@ -81,6 +88,8 @@ const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
+/// The same for a block of two vectors in a loop: with one alone every instruction waits for the one before.
+const MOST_SPILLED_OF_TWO: f32 = 0.2;
 
 /// What decides how a kernel is compiled.
 #[derive(Default)]
@@ -93,15 +102,32 @@ struct Survey {
     place: bool,
     /// The place in the workgroup as one number.
     line: bool,
+    /// A loop counts from the workgroup's place, which is only one number where a block is one workgroup.
+    strides: bool,
 }
 
 impl Survey {
     fn of(kernel: &Kernel, isa: Isa) -> Survey {
         let mut survey = Survey::default();
+        // Values that the workgroup's place along x decides.
+        let mut of_group = vec![false; kernel.values.len()];
         visit(&kernel.body, &mut |inst| {
             survey.steps += 1;
+            if let Inst::Let(value, op) = inst {
+                of_group[value.index()] = match op {
+                    Op::Builtin(builtin) => *builtin == Builtin::WorkgroupId(0),
+                    Op::Binary(_, a, b) => of_group[a.index()] || of_group[b.index()],
+                    Op::Cast(a) | Op::BitCast(a) => of_group[a.index()],
+                    _ => false,
+                };
+            }
             match inst {
-                Inst::Loop(_) => survey.loops = true,
+                Inst::Loop(inner) => {
+                    survey.loops = true;
+                    let first = inner.counter.iter().map(|counter| counter.from).chain(inner.init.iter().copied());
+                    let uniform = |value: &Value| kernel.values[value.index()].uniform && of_group[value.index()];
+                    survey.strides |= first.into_iter().any(|value| uniform(&value));
+                }
                 // Lane by lane.
                 Inst::Atomic { .. } => survey.steps += 4 * isa.lanes() as usize,
                 Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
@@ -135,6 +161,9 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     if whole && isa == Isa::Simd128 && vectors > 64 {
         return Some(format!("{vectors} vectors of a workgroup are too much code"));
     }
+    if isa == Isa::Simd128 && steps > MAX_STEPS_128 {
+        return Some(format!("its {steps} steps are too much code"));
+    }
     if whole && vectors * steps > MAX_STEPS {
         return Some(format!("its {steps} steps for {vectors} vectors of a workgroup are too much code"));
     }
@@ -162,7 +191,7 @@ fn visit(block: &Block, f: &mut dyn FnMut(&Inst)) {
 fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     let size = kernel.workgroup_size;
     let whole_rows = size[0].is_multiple_of(isa.lanes());
-    let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && size[2] == 1;
+    let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && !survey.strides && size[2] == 1;
     let simple = !survey.place || (whole_rows && size[0].is_power_of_two());
     if free && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
         return Layout::Rows;
@@ -174,10 +203,15 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
 fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
     let size = kernel.workgroup_size;
     let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
-    let is_small = match isa {
-        Isa::Simd128 => vectors <= MOST_VECTORS_128,
-        _ => vectors <= MOST_VECTORS && vectors as usize * survey.steps <= MOST_GROUP_STEPS,
+    let arrays = lower::frame(kernel).3 * isa.lanes();
+    let most = match isa {
+        Isa::Simd128 => MOST_VECTORS_128,
+        Isa::Avx2 => MOST_VECTORS_256,
+        Isa::Avx512 => MOST_VECTORS,
     };
+    let is_small = vectors <= most
+        && (isa == Isa::Simd128 || vectors as usize * survey.steps <= MOST_GROUP_STEPS)
+        && vectors * arrays <= MOST_ARRAYS;
     if is_small || !lower::can_split(&kernel.body, shapes) {
         return Vec::new();
     }
@@ -190,7 +224,8 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
         let y = if layout == Layout::Group && x == along { largest(size[1], most / x) } else { 1 };
         // A subgroup is in one piece.
         let whole = !subgroups || (x * y * isa.lanes()).is_multiple_of(crate::launch::SUBGROUP_SIZE);
-        let fits = (x * y) as usize * steps <= PIECE_STEPS || subgroups || x * y == 1;
+        let few = (x * y) as usize * steps <= PIECE_STEPS && x * y * arrays <= MOST_ARRAYS;
+        let fits = few || subgroups || x * y == 1;
         let tiling = Tiling { layout, vectors: x, rows: y };
         if whole && fits && !all.contains(&tiling) {
             all.push(tiling);
@@ -246,7 +281,9 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         tidy::tidy(&mut lowered, isa);
         let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         // The largest block whose values fit into registers, but for a few that are rarely used.
-        if allocation.vector_cost > MOST_SPILLED * allocation.total_cost && position != last {
+        let alone = tiling.vectors * tiling.rows == 2 && survey.loops;
+        let most = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };
+        if allocation.vector_cost > most * allocation.total_cost && position != last {
             continue;
         }
         let emitted = match isa {

@@ -160,6 +160,7 @@ ops! {
     VALIGND = evex(1, 3, 0x03, 0);
     VSHUFPS = op(0, 1, 0xc6, 0);
     VPERMQ = op(1, 3, 0x00, 1);
+    VPACKUSDW = op(1, 2, 0x2b, 0);
     KANDW = part(0, 1, 0x41, 0);
     KANDNW = part(0, 1, 0x42, 0);
     KNOTW = part(0, 1, 0x44, 0);

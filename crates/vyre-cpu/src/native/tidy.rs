@@ -133,6 +133,7 @@ impl Late {
             M::VStore { .. }
                 | M::Scatter { .. }
                 | M::Store { .. }
+                | M::Update { .. }
                 | M::Label(_)
                 | M::Jump(_)
                 | M::JumpIf(..)

@@ -28,6 +28,9 @@ use crate::memory::Scratch;
 /// Callers that may run small launches or help at the same time.
 const GUESTS: usize = 4;
 
+/// Threads that one calls for work that it has found.
+const CALLS: u64 = 4;
+
 struct Shared<W> {
     state: Mutex<State<W>>,
     /// For threads of the pool: there is work.
@@ -93,8 +96,9 @@ impl<W: Work> Shared<W> {
             self.over.notify_all();
         }
         let Some(lane) = state.pick(self.width, &self.ledger) else { return };
-        // Whoever comes calls others where there is more to do, two at a time, so that many are there soon.
-        let wanted = state.lanes[lane].entries.front().map_or(0, |entry| entry.job.untaken().min(2)) as usize;
+        // Whoever comes calls others where there is more to do, a few at a time: a call takes the caller some microseconds, but a
+        // sleeping thread takes twenty times that to come, so that sixteen should not come one after the other.
+        let wanted = state.lanes[lane].entries.front().map_or(0, |entry| entry.job.untaken().min(CALLS)) as usize;
         while state.calls < wanted && state.idle > 0 {
             state.idle -= 1;
             state.calls += 1;

@@ -107,11 +107,10 @@ impl<'k> Products<'k> {
         let signed = self.scalar(value) == Scalar::I32;
         match self.defs.get(&value)? {
             Op::Binary(Binary::Shr, from, by) if self.number(*by) == Some(24) => {
-                if signed
-                    && let Some(Op::Binary(Binary::Shl, word, by)) = self.defs.get(from)
+                if let Some(Op::Binary(Binary::Shl, word, by)) = self.defs.get(from)
                     && let Some(by @ (8 | 16 | 24)) = self.number(*by)
                 {
-                    return Some((self.word(*word), (24 - by) / 8, true));
+                    return Some((self.word(*word), (24 - by) / 8, signed));
                 }
                 Some((self.word(*from), 3, signed))
             }

@@ -126,6 +126,12 @@ impl Curve {
         self.cells.iter().map(|cell| u64::from(cell.count)).sum()
     }
 
+    /// A size like this was timed.
+    pub fn has_seen(&self, n: u64) -> bool {
+        let at = cell_of((n.max(1) as f64).ln());
+        self.cells.binary_search_by_key(&at, |cell| cell.at).is_ok()
+    }
+
     /// Smallest and largest size that was timed.
     pub fn range(&self) -> Option<[u64; 2]> {
         let size = |cell: &Cell| cell.size.exp().round() as u64;

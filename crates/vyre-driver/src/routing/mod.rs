@@ -9,5 +9,5 @@ mod table;
 pub use agree::{FirstDifference, difference, first_difference};
 pub use curve::{Curve, Fit, Prediction};
 pub use pgo::{BackendLatency, PgoTable, Rejection, RouteDecision, default_pgo_path};
-pub use router::{Choice, Crossover, Explanation, Prior, Recertify, RouteOption, Router, Timing};
+pub use router::{Choice, Crossover, Explanation, Load, Prior, Recertify, RouteOption, Router, Timing};
 pub use table::default_routes_path;

@@ -10,20 +10,21 @@ use crate::backend::DeviceKind;
 ///
 /// It has no clock and runs nothing: [`Router::choose`] says which backend to use, [`Router::observe`] takes in how long that
 /// took. What is not measured yet is guessed from the kind of the device ([`Prior`]); among equals the backend that is listed
-/// first is preferred. What is tried beyond the best known choice is paid from a budget: at most one percent of the time spent
+/// first is preferred. Data that stays where it is moved to is moved when what it would have saved there pays for the move, and not
+/// for less than a few percent. What is tried beyond the best known choice is paid from a budget: at most one percent of the time spent
 /// on the op, so that large work is not handed to a backend whose small work has not been seen.
 ///
 /// ```
 /// use vyre_driver::backend::DeviceKind;
-/// use vyre_driver::routing::{Prior, Router, Timing};
+/// use vyre_driver::routing::{Load, Prior, Router, Timing};
 /// let mut router = Router::new([("gpu", Prior::of(DeviceKind::Discrete)), ("cpu", Prior::of(DeviceKind::Cpu))]);
 /// for n in [1, 1_000, 1_000_000] {
 ///     router.observe("sum", "gpu", n, Timing { compute_ns: 10_000 + n / 100, ..Timing::default() });
 ///     router.observe("sum", "cpu", n, Timing { compute_ns: 100 + n, ..Timing::default() });
 /// }
-/// assert_eq!(router.choose("sum", 100, 400, None)?.backend, "cpu");
-/// assert_eq!(router.choose("sum", 1_000_000, 4_000_000, None)?.backend, "gpu");
-/// println!("{}", router.explain("sum", 100, 400, None));
+/// assert_eq!(router.choose("sum", &Load::on_host(100, 400))?.backend, "cpu");
+/// assert_eq!(router.choose("sum", &Load::on_host(1_000_000, 4_000_000))?.backend, "gpu");
+/// println!("{}", router.explain("sum", &Load::on_host(100, 400)));
 /// # Ok::<(), vyre_spec::Diagnostic>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -59,6 +60,37 @@ impl Prior {
             DeviceKind::Other => [20_000.0, 0.5, 2_000.0, 0.1],
         };
         Prior { overhead_ns, ns_per_item, move_overhead_ns, ns_per_byte, on_host: kind == DeviceKind::Cpu }
+    }
+}
+
+/// What a dispatch does, and where what it needs is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load<'a> {
+    /// How much there is to do: invocations, or a quarter of the words that it works on where these are more.
+    pub n: u64,
+    /// Bytes that it needs.
+    pub bytes_in: u64,
+    /// Of these, what is on the host.
+    pub on_host: u64,
+    /// Of these, what backends have in memory of their own.
+    pub on: Vec<(&'a str, u64)>,
+    /// Bytes of results that the host waits for.
+    pub bytes_back: u64,
+    /// Data stays where it is moved to, and so is there for dispatches to come.
+    pub stays: bool,
+    /// For how many dispatches this is asked, where it is not asked for each.
+    pub dispatches: u64,
+}
+
+impl<'a> Load<'a> {
+    /// A dispatch of size `n` on so many bytes, which lie on the host.
+    pub fn on_host(n: u64, bytes: u64) -> Self {
+        Load { n, bytes_in: bytes, on_host: bytes, dispatches: 1, ..Load::default() }
+    }
+
+    /// A dispatch of size `n` on so many bytes, which a backend has.
+    pub fn on(n: u64, bytes: u64, backend: &'a str) -> Self {
+        Load { on_host: 0, on: vec![(backend, bytes)], ..Load::on_host(n, bytes) }
     }
 }
 
@@ -119,6 +151,8 @@ pub struct RouteOption {
     pub move_ns: f64,
     /// Timings that the prediction rests on.
     pub samples: u64,
+    /// How far predictions for sizes that had not been timed were off, relatively and on average; `None` before there were any.
+    pub unseen_error: Option<f64>,
     /// Why it is out, if so.
     pub out: Option<String>,
 }
@@ -156,11 +190,17 @@ struct Op {
     dispatches: u64,
     spent_ns: f64,
     explored_ns: f64,
+    /// Where the latest dispatch went whose data stays.
+    last: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 struct Lane {
     curve: Curve,
+    /// What having the data here would have saved since it was last moved.
+    owed_ns: f64,
+    /// How far predictions for sizes that had not been timed were off, as logarithms, and how many there were.
+    unseen: (f64, u32),
     out: Option<String>,
     /// Running mean of how far live timings lie from the prediction.
     drift: f64,
@@ -175,6 +215,11 @@ const BUDGET: f64 = 0.01;
 const SPARSE: u64 = 16;
 /// The sentinel raises its hand when timings are off by more than this on average, and lowers it below half of that.
 const DRIFT: f64 = 0.2;
+/// Data that stays is not moved for less than this share of the time.
+const HYSTERESIS: f64 = 0.05;
+/// So many timings of sizes that had not been seen are enough to say how far predictions are off; more count as so many.
+const FEW_UNSEEN: u32 = 3;
+const MOST_UNSEEN: u32 = 32;
 /// A prediction whose bounds lie closer than this is not worth another sample.
 const ENOUGH: f64 = 0.02;
 /// A prediction whose bounds lie further apart than this is.
@@ -228,28 +273,40 @@ impl Router {
         self.backends.iter().map(|backend| backend.id.as_str())
     }
 
-    /// The backend for a dispatch of size `n` over so many bytes, which lie on the backend `resident_on`, or else on the host.
-    /// An error says why every backend is out.
-    pub fn choose(
-        &mut self,
-        op: &str,
-        n: u64,
-        bytes: u64,
-        resident_on: Option<&str>,
-    ) -> Result<Choice<'_>, Diagnostic> {
+    /// The backend for a dispatch. An error says why every backend is out.
+    pub fn choose(&mut self, op: &str, load: &Load<'_>) -> Result<Choice<'_>, Diagnostic> {
         self.op(op);
         let state = &self.ops[op];
         let able = || (0..self.backends.len()).filter(|&index| self.out(state, index).is_none());
-        let predict = |index: usize| self.predict(state, index, n, bytes, resident_on);
+        let predict = |index: usize| self.predict(state, index, load);
         // `min_by` keeps the first of equals.
-        let Some(first) = able().min_by(|&a, &b| predict(a).ns.total_cmp(&predict(b).ns)) else {
+        let Some(mut first) = able().min_by(|&a, &b| predict(a).ns.total_cmp(&predict(b).ns)) else {
             return Err(self.no_route(op, state));
         };
+        let dispatches = load.dispatches.max(1);
+        let mut owed: Vec<(usize, f64)> = Vec::new();
+        let mut has_paid = false;
+        if load.stays {
+            let last = state.last.filter(|&last| last != first && self.out(state, last).is_none());
+            if let Some(last) = last.filter(|&last| predict(last).ns <= (1.0 + HYSTERESIS) * predict(first).ns) {
+                first = last;
+            }
+            // What the data would have saved elsewhere adds up until it pays for the move.
+            let here = self.work(state, first, load.n).ns;
+            for index in able().filter(|&index| index != first) {
+                let saved = here - (1.0 + HYSTERESIS) * self.work(state, index, load.n).ns;
+                owed.push((index, state.lanes[index].owed_ns + saved.max(0.0) * dispatches as f64));
+            }
+            let paid = owed.iter().filter(|(index, owed)| *owed > 0.0 && *owed >= self.move_time(*index, load).ns);
+            if let Some(&(index, _)) = paid.max_by(|a, b| a.1.total_cmp(&b.1)) {
+                (first, has_paid) = (index, true);
+            }
+        }
         let expected = predict(first);
         let budget = BUDGET * state.spent_ns - state.explored_ns;
         let mut doubtful = expected.high / expected.low > 1.0 + DOUBTFUL;
         let (mut chosen, mut gain, mut cost) = (first, 0.0, 0.0);
-        for index in able().filter(|&index| index != first) {
+        for index in able().filter(|&index| index != first && !has_paid) {
             let predicted = predict(index);
             // Only where the other may be the faster one is there anything to learn: near a crossover, or far from all data.
             if predicted.low >= expected.ns || predicted.high / predicted.low < 1.0 + ENOUGH {
@@ -262,8 +319,18 @@ impl Router {
             }
         }
         let state = self.op(op);
-        state.dispatches += 1;
-        state.spent_ns += expected.ns;
+        if load.stays {
+            let moves = state.last.is_some_and(|last| last != chosen);
+            for lane in &mut state.lanes {
+                lane.owed_ns = 0.0;
+            }
+            for (index, owed) in owed.into_iter().filter(|_| !moves) {
+                state.lanes[index].owed_ns = owed;
+            }
+            state.last = Some(chosen);
+        }
+        state.dispatches += dispatches;
+        state.spent_ns += expected.ns * dispatches as f64;
         state.explored_ns += cost;
         let timed = doubtful || state.dispatches % SPARSE == 1;
         Ok(Choice { backend: &self.backends[chosen].id, explores: chosen != first, timed })
@@ -275,6 +342,7 @@ impl Router {
         self.observe_move(backend, timing);
         let state = self.op(op);
         let lane = &mut state.lanes[index];
+        lane.judge(n, timing.compute_ns);
         let news = lane.watch(n, timing.compute_ns);
         lane.curve.observe(n, timing.compute_ns);
         if let Some(reason) = news {
@@ -323,22 +391,23 @@ impl Router {
     }
 
     /// Why a dispatch would go where it would go.
-    pub fn explain(&self, op: &str, n: u64, bytes: u64, resident_on: Option<&str>) -> Explanation {
+    pub fn explain(&self, op: &str, load: &Load<'_>) -> Explanation {
         let none = self.new_op();
         let state = self.ops.get(op).unwrap_or(&none);
         let mut options: Vec<RouteOption> = Vec::new();
         for (index, backend) in self.backends.iter().enumerate() {
             options.push(RouteOption {
                 backend: backend.id.clone(),
-                predicted: self.predict(state, index, n, bytes, resident_on),
-                move_ns: self.move_time(index, bytes, resident_on).ns,
+                predicted: self.predict(state, index, load),
+                move_ns: self.move_time(index, load).ns,
                 samples: state.lanes[index].curve.samples(),
+                unseen_error: state.lanes[index].unseen_error().map(|log| log.exp() - 1.0),
                 out: self.out(state, index).map(str::to_owned),
             });
         }
         options.sort_by(|a, b| (a.out.is_some().cmp(&b.out.is_some())).then(a.predicted.ns.total_cmp(&b.predicted.ns)));
         let chosen = options.first().filter(|option| option.out.is_none()).map(|option| option.backend.clone());
-        Explanation { op: op.to_owned(), n, chosen, options, crossovers: self.crossovers(op) }
+        Explanation { op: op.to_owned(), n: load.n, chosen, options, crossovers: self.crossovers(op) }
     }
 
     /// Where the choice for an op changes with size, for data that is where it is needed, within the sizes that were measured.
@@ -348,7 +417,7 @@ impl Router {
         let (Some(low), Some(high)) = (ranges().map(|r| r[0]).min(), ranges().map(|r| r[1]).max()) else {
             return Vec::new();
         };
-        let predict = |index: usize, n: u64| self.predict(state, index, n, 0, None);
+        let predict = |index: usize, n: u64| self.work(state, index, n);
         let best = |n: u64| {
             let measured = (0..self.backends.len()).filter(|&index| state.lanes[index].curve.samples() > 0);
             measured.min_by(|&a, &b| predict(a, n).ns.total_cmp(&predict(b, n).ns))
@@ -421,12 +490,20 @@ impl Router {
     fn new_op(&self) -> Op {
         let lane = |backend: &Backend| Lane {
             curve: Curve::guessed(backend.prior.overhead_ns, backend.prior.ns_per_item),
+            owed_ns: 0.0,
+            unseen: (0.0, 0),
             out: None,
             drift: 0.0,
             drifted: false,
             replaced: false,
         };
-        Op { lanes: self.backends.iter().map(lane).collect(), dispatches: 0, spent_ns: 0.0, explored_ns: 0.0 }
+        Op {
+            lanes: self.backends.iter().map(lane).collect(),
+            dispatches: 0,
+            spent_ns: 0.0,
+            explored_ns: 0.0,
+            last: None,
+        }
     }
 
     fn index(&self, backend: &str) -> Option<usize> {
@@ -437,18 +514,37 @@ impl Router {
         self.backends[index].lost.as_deref().or(state.lanes[index].out.as_deref())
     }
 
-    /// Time of bringing the data, nothing when it is there.
-    fn move_time(&self, index: usize, bytes: u64, resident_on: Option<&str>) -> Prediction {
+    /// Time of bringing what is not there, and of bringing the results back to the host.
+    fn move_time(&self, index: usize, load: &Load<'_>) -> Prediction {
         let backend = &self.backends[index];
-        let there = resident_on.map_or(backend.prior.on_host, |place| place == backend.id);
-        if bytes == 0 || there {
-            return Prediction { ns: 0.0, low: 0.0, high: 0.0 };
+        let has = |&(id, bytes): &(&str, u64)| if id == backend.id { bytes } else { 0 };
+        let own: u64 = load.on.iter().map(has).sum();
+        let (there, back) = match backend.prior.on_host {
+            true => (own + load.on_host, 0),
+            false => (own, load.bytes_back),
+        };
+        let mut all = Prediction { ns: 0.0, low: 0.0, high: 0.0 };
+        for bytes in [load.bytes_in.saturating_sub(there), back].into_iter().filter(|&bytes| bytes > 0) {
+            let moved = backend.moves.predict(bytes);
+            all = Prediction { ns: all.ns + moved.ns, low: all.low + moved.low, high: all.high + moved.high };
         }
-        backend.moves.predict(bytes)
+        all
     }
 
-    fn predict(&self, state: &Op, index: usize, n: u64, bytes: u64, resident_on: Option<&str>) -> Prediction {
-        let (work, moved) = (state.lanes[index].curve.predict(n), self.move_time(index, bytes, resident_on));
+    /// Time of the work alone.
+    fn work(&self, state: &Op, index: usize, n: u64) -> Prediction {
+        let lane = &state.lanes[index];
+        let mut work = lane.curve.predict(n);
+        // What experience says of sizes that were not seen counts more than the curve's own opinion of itself.
+        if let Some(off) = lane.unseen_error().filter(|_| !lane.curve.has_seen(n)) {
+            work.low = work.low.min(work.ns * (-2.5 * off).exp());
+            work.high = work.high.max(work.ns * (2.5 * off).exp());
+        }
+        work
+    }
+
+    fn predict(&self, state: &Op, index: usize, load: &Load<'_>) -> Prediction {
+        let (work, moved) = (self.work(state, index, load.n), self.move_time(index, load));
         Prediction { ns: work.ns + moved.ns, low: work.low + moved.low, high: work.high + moved.high }
     }
 
@@ -478,6 +574,23 @@ impl Router {
 }
 
 impl Lane {
+    /// Compares a timing of a size that was not seen with what was predicted for it.
+    fn judge(&mut self, n: u64, ns: u64) {
+        const KNOWN: u64 = 4;
+        if self.curve.samples() < KNOWN || self.curve.has_seen(n) {
+            return;
+        }
+        let off = (ns.max(1) as f64 / self.curve.predict(n).ns).ln().abs().min(2.0);
+        let (mean, count) = &mut self.unseen;
+        *count = (*count + 1).min(MOST_UNSEEN);
+        *mean += (off - *mean) / f64::from(*count);
+    }
+
+    /// How far predictions for sizes that had not been timed were off, as a logarithm.
+    fn unseen_error(&self) -> Option<f64> {
+        (self.unseen.1 >= FEW_UNSEEN).then_some(self.unseen.0)
+    }
+
     /// Compares a live timing with the prediction. A first few stray ones do nothing; a lasting difference raises the hand
     /// once, makes the old timings count little, and is over when new ones agree with each other again.
     fn watch(&mut self, n: u64, ns: u64) -> Option<String> {
@@ -514,13 +627,17 @@ impl fmt::Display for Explanation {
                 Some(reason) => write!(f, "\n  {}: out, {reason}", option.backend)?,
                 None => write!(
                     f,
-                    "\n  {}: {} ({} to {}, {} of it to move data; from {} timings)",
+                    "\n  {}: {} ({} to {}, {} of it to move data; from {} timings{})",
                     option.backend,
                     Nanoseconds(ns),
                     Nanoseconds(low),
                     Nanoseconds(high),
                     Nanoseconds(option.move_ns),
-                    option.samples
+                    option.samples,
+                    option.unseen_error.map_or_else(String::new, |off| format!(
+                        "; sizes not timed before were off by {:.0}%",
+                        100.0 * off
+                    ))
                 )?,
             }
         }

@@ -7,7 +7,7 @@ pub struct Plan {
     pub first_rounds: usize,
     /// How many candidates, besides the default, are compared to the end.
     pub finalists: usize,
-    /// Most timed samples per candidate, on average over all of them; a campaign over few takes at least 64 samples.
+    /// Most timed samples per candidate, on average over all of them; a campaign over few takes up to 112 samples.
     pub samples_per_candidate: usize,
     /// A winner is surely faster than the default by more than this (0.005 is half a percent).
     pub margin: f64,
@@ -20,14 +20,14 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.013, pairs: 12 }
+        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.0145, pairs: 12 }
     }
 }
 
 impl Plan {
     /// Most timed samples of a campaign over so many candidates, but for `pairs` of two more where the machine is noisy.
     pub fn most_samples(&self, candidates: usize) -> usize {
-        (self.samples_per_candidate * candidates).max(64)
+        (self.samples_per_candidate * candidates).max(112)
     }
 }
 
@@ -100,6 +100,9 @@ const Z: f64 = 2.2;
 const Z_WINNER: f64 = 2.8;
 /// An interval that is wider than this on each side, and holds zero, tells nothing.
 const NOISY: f64 = 0.04;
+/// The line between as good and slower is drawn between these multiples of `near`.
+const NARROW: f64 = 0.5;
+const WIDE: f64 = 1.4;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
 /// Times a candidate is measured until two samples agree.
@@ -335,10 +338,16 @@ impl Campaign {
 
     /// The search is over: the choice runs beside the default.
     fn begin_to_certify(&mut self) {
-        let chosen = self.choose();
+        let mut chosen = self.choose();
         if chosen == 0 {
-            self.stage = Stage::Done;
-            return;
+            // Where the default only seems to be the fastest, the next one has its chance, too.
+            match self.next_best(&self.means()).filter(|&next| self.is_lost_in_noise(next)) {
+                Some(next) => chosen = next,
+                None => {
+                    self.stage = Stage::Done;
+                    return;
+                }
+            }
         }
         self.stage = Stage::Certify;
         self.active = vec![0, chosen];
@@ -362,7 +371,19 @@ impl Campaign {
             let pairs = self.slower(best, other, Z, 0);
             if pairs.is_known() { pairs.middle } else { means[other] - means[best] }
         };
-        self.active.iter().copied().find(|&other| other == best || slower(other) <= self.plan.near).unwrap_or(0)
+        let line = self.line(self.active.iter().map(|&other| slower(other)));
+        self.active.iter().copied().find(|&other| other == best || slower(other) <= line).unwrap_or(0)
+    }
+
+    /// What is further from the fastest than this is not as good: about `near`, in the middle of the widest gap there, so that nobody
+    /// stands so close to the line that noise would move it across.
+    fn line(&self, slower: impl Iterator<Item = f64>) -> f64 {
+        let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
+        let mut around: Vec<f64> = slower.filter(|gap| (low..high).contains(gap)).collect();
+        around.extend([low, high]);
+        around.sort_by(f64::total_cmp);
+        let gaps = around.windows(2).map(|pair| (pair[1] - pair[0], (pair[0] + pair[1]) / 2.0));
+        gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(self.plan.near, |(_, middle)| middle)
     }
 
     /// How much slower the default is than the choice, from the runs that certify it.
@@ -398,6 +419,14 @@ impl Campaign {
         order.sort_by(|&a, &b| means[a].total_cmp(&means[b]));
         let last = self.active.len() <= self.plan.finalists + 1;
         let keep = if last { order.len() } else { order.len().div_ceil(3).max(self.plan.finalists) };
+        // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree.
+        if let Some(&best) = order.first() {
+            let near = |other: usize| means[other] - means[best] <= 2.0 * self.plan.near;
+            order.sort_by(|&a, &b| match (near(a), near(b)) {
+                (true, true) => (a != best).cmp(&(b != best)).then(a.cmp(&b)),
+                _ => means[a].total_cmp(&means[b]),
+            });
+        }
         order.truncate(keep);
         order.push(0);
         order.sort_unstable();
@@ -447,8 +476,9 @@ impl Campaign {
     /// The finalists that more rounds may tell apart: the best, and those that are neither clearly further from it than `near` nor
     /// clearly as good.
     fn contenders(&self) -> Vec<usize> {
-        let best = self.best(&self.means());
-        let near = self.plan.near;
+        let means = self.means();
+        let best = self.best(&means);
+        let near = self.line(self.active.iter().map(|&other| means[other] - means[best]));
         let is_open = |other: usize| {
             let gap = self.slower(best, other, Z, 0);
             gap.low <= near && gap.high >= near
@@ -468,8 +498,6 @@ impl Campaign {
             } else if self.is_unclear() {
                 verdict = Verdict::Noisy;
             }
-        } else if self.is_lost_in_noise(&means) {
-            verdict = Verdict::Noisy;
         }
         let other = |candidate: usize| candidate != chosen && self.racers[candidate].rejected.is_none();
         let runner_up = (0..self.racers.len())
@@ -506,10 +534,14 @@ impl Campaign {
         }
     }
 
-    /// The default looks like the fastest, but so might anything.
-    fn is_lost_in_noise(&self, means: &[f64]) -> bool {
+    /// The fastest that is not the default.
+    fn next_best(&self, means: &[f64]) -> Option<usize> {
         let others = self.active.iter().copied().filter(|&other| other != 0);
-        let Some(next) = others.min_by(|&a, &b| means[a].total_cmp(&means[b])) else { return false };
+        others.min_by(|&a, &b| means[a].total_cmp(&means[b]))
+    }
+
+    /// The default looks faster than the next, but so might anything.
+    fn is_lost_in_noise(&self, next: usize) -> bool {
         let gap = self.slower(next, 0, Z, 0);
         gap.half() > NOISY && gap.high > self.plan.margin
     }

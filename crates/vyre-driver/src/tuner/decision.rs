@@ -58,6 +58,8 @@ pub struct Measured {
     pub driver: String,
     /// The build of driver and compiler; a decision of another build is a first guess and is measured again.
     pub build: String,
+    /// Workgroups of the kernel's own shape.
+    pub grid: Option<[u32; 3]>,
     /// Seconds since 1970.
     pub at: u64,
 }
@@ -90,6 +92,9 @@ pub struct Evidence {
     /// The build of driver and compiler that was measured.
     #[serde(default)]
     pub build: String,
+    /// Workgroups of the kernel's own shape that it was measured with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<[u32; 3]>,
     /// When it was measured, in seconds since 1970.
     pub measured_at: u64,
     /// What was known before anything was measured, in words.
@@ -187,6 +192,7 @@ impl Decision {
                 device: measured.device,
                 driver: measured.driver,
                 build: measured.build,
+                grid: measured.grid,
                 measured_at: measured.at,
                 prior: candidates.prior.clone(),
                 timings,

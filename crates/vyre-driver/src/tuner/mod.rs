@@ -4,6 +4,7 @@
 mod cache;
 mod campaign;
 mod decision;
+mod drift;
 mod feedback;
 mod key;
 mod lock;
@@ -25,6 +26,7 @@ use vyre_spec::Diagnostic;
 pub use cache::TunerCache;
 pub use campaign::{Campaign, Outcome, Plan, Step, Timing, Verdict};
 pub use decision::{Decision, Evidence, Measured, Rival, Source, Subject, Timed};
+pub use drift::DriftWatch;
 pub use feedback::{DefaultPolicy, TunerFeedback};
 pub use key::{StaticProgramShape, TunerProgramKey, family};
 pub use lock::{Lock, Span};
@@ -77,7 +79,18 @@ pub struct Tuner {
     changed: BTreeMap<String, Option<u64>>,
     /// Keys that were forgotten since the last save.
     forgotten: BTreeSet<String>,
+    /// Decisions whose launches don't take what they took, in this process.
+    doubts: BTreeMap<String, Doubt>,
     load_error: Option<Diagnostic>,
+}
+
+/// What speaks against a decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Doubt {
+    /// The time of live runs relative to what it was, less one; `None` since it was measured again.
+    pub change: Option<f64>,
+    /// How often it was in doubt.
+    pub times: u32,
 }
 
 /// What a tuner knows about a launch.
@@ -87,7 +100,8 @@ pub enum Known<'a> {
     Decided(&'a Decision),
     /// A triple that was written by hand.
     Written([u32; 3]),
-    /// Nothing for this, but something for another size of the program, or by another build: a first guess, to be measured again.
+    /// Nothing for this, but something for another size of the program, by another build, or that is in doubt: a first guess, to be
+    /// measured again.
     Guess(&'a Decision),
     /// Nothing.
     Nothing,
@@ -126,8 +140,8 @@ impl Tuner {
 
     fn with(stored: Stored, mode: Mode) -> Self {
         let Stored { cache, decisions } = stored;
-        let (changed, forgotten) = (BTreeMap::new(), BTreeSet::new());
-        Tuner { mode, path: None, cache, decisions, changed, forgotten, load_error: None }
+        let (changed, forgotten, doubts) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Tuner { mode, path: None, cache, decisions, changed, forgotten, doubts, load_error: None }
     }
 
     /// As [`Tuner::at`], but a file with contents that can't be used is moved out of the way, so that a new one can begin. The
@@ -167,7 +181,8 @@ impl Tuner {
         let triple = self.cache.get_key(key).filter(|size| !size.contains(&0));
         match (triple, self.decisions.get(key.as_str())) {
             (Some(size), Some(decision)) if decision.candidate.workgroup_size == size => {
-                return match decision.pinned || decision.evidence.build == build {
+                let in_doubt = self.doubt(key.as_str()).change.is_some();
+                return match decision.pinned || (decision.evidence.build == build && !in_doubt) {
                     true => Known::Decided(decision),
                     false => Known::Guess(decision),
                 };
@@ -181,6 +196,27 @@ impl Tuner {
             Some(decision) => Known::Guess(decision),
             None => Known::Nothing,
         }
+    }
+
+    /// Live runs take longer or shorter than when this was decided, by this share: it is measured again, unless it is pinned. False where
+    /// nothing was decided, or it is in doubt already.
+    pub fn begin_to_doubt(&mut self, key: &str, change: f64) -> bool {
+        if self.decisions.get(key).is_none_or(|decision| decision.pinned) || self.doubt(key).change.is_some() {
+            return false;
+        }
+        let doubt = self.doubts.entry(key.to_owned()).or_default();
+        *doubt = Doubt { change: Some(change), times: doubt.times.saturating_add(1) };
+        true
+    }
+
+    /// What speaks against a decision, in this process.
+    pub fn doubt(&self, key: &str) -> Doubt {
+        self.doubts.get(key).cloned().unwrap_or_default()
+    }
+
+    /// What was decided under a key.
+    pub fn decision(&self, key: &str) -> Option<&Decision> {
+        self.decisions.get(key)
     }
 
     /// The triple under a key, where one is stored.
@@ -203,6 +239,9 @@ impl Tuner {
         let key = key.borrow();
         if self.decisions.get(key.as_str()).is_some_and(|known| known.pinned && !decision.pinned) {
             return;
+        }
+        if let Some(doubt) = self.doubts.get_mut(key.as_str()) {
+            doubt.change = None;
         }
         self.record_key_decision(key, decision.candidate.workgroup_size);
         self.decisions.insert(key.as_str().to_owned(), decision);

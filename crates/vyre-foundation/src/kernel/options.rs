@@ -26,6 +26,8 @@ pub struct Options {
     pub unrolling: Unrolling,
     /// How many rounds of a loop over memory are taken at once; one leaves loops as they are.
     pub rounds_together: u32,
+    /// Loops whose invocations start side by side count once for the workgroup, for devices whose lanes share a counter.
+    pub strides_together: bool,
     /// Loops look whether the launch has to end, counted ones too.
     pub interruptible: bool,
 }
@@ -43,6 +45,7 @@ impl Default for Options {
             one_test: false,
             unrolling: Unrolling::default(),
             rounds_together: 1,
+            strides_together: false,
             interruptible: false,
         }
     }
@@ -138,7 +141,10 @@ impl Passes {
     /// Loops without the guards that one test before them settles.
     pub const VERSIONS: Passes = Passes(1 << 13);
 
-    const NAMES: [(&'static str, Passes); 14] = [
+    /// Loops that invocations go through side by side count once for all of them, where that is asked for.
+    pub const TOGETHER: Passes = Passes(1 << 14);
+
+    const NAMES: [(&'static str, Passes); 15] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -153,6 +159,7 @@ impl Passes {
         ("contract", Passes::CONTRACT),
         ("batch", Passes::BATCH),
         ("versions", Passes::VERSIONS),
+        ("together", Passes::TOGETHER),
     ];
 
     /// Every pass.

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p vyre-ops --bench board` prints a table and writes `ops-board.json` beside the build; `-- --docs` also renews the table in
 //! `docs/benchmarks/ops.md`. `-- --on cuda --large` measures a GPU at the sizes of its board (without peers: those are in `peers.py`, which
-//! is run in the same call); `-- sum sort` takes only these works.
+//! is run in the same call), and `--medium` at some of them; `-- sum sort` takes only these works.
 
 mod peers;
 
@@ -21,8 +21,8 @@ struct Work<'a> {
     /// The least bytes that it has to move, or operations.
     bytes: f64,
     operations: f64,
-    /// Launches it, and waits for the result when told to.
-    ours: Box<dyn FnMut(bool) + 'a>,
+    /// Launches it, and gives what waits for the result.
+    ours: Box<dyn FnMut() -> Wait + 'a>,
     peer: Option<Box<dyn FnMut() + 'a>>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Works<'a> {
         name: &str,
         bytes: usize,
         operations: f64,
-        ours: Box<dyn FnMut(bool) + 'a>,
+        ours: Box<dyn FnMut() -> Wait + 'a>,
         peer: Option<Box<dyn FnMut() + 'a>>,
     ) {
         let peer = peer.filter(|_| self.with_peers);
@@ -60,12 +60,20 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// Milliseconds of a run, as the mean of several that are launched one after the other before the last is waited for.
-fn timed(run: &mut dyn FnMut(bool), runs: u32) -> f64 {
+/// Waits for a launch.
+type Wait = Box<dyn FnOnce()>;
+
+/// A peer, which is done when it returns.
+fn at_once(run: &mut dyn FnMut()) -> Wait {
+    run();
+    Box::new(|| {})
+}
+
+/// Milliseconds of a run, as the mean of several that are launched one after the other before they are waited for.
+fn timed(run: &mut dyn FnMut() -> Wait, runs: u32) -> f64 {
     let started = Instant::now();
-    for run_number in 1..=runs {
-        run(run_number == runs);
-    }
+    let launched: Vec<Wait> = (0..runs).map(|_| run()).collect();
+    launched.into_iter().for_each(|wait| wait());
     started.elapsed().as_secs_f64() * 1e3 / f64::from(runs)
 }
 
@@ -75,7 +83,7 @@ fn measure(work: &mut Work<'_>, in_batches: bool) -> Row {
     let mut runs = 1;
     for round in 0..=ROUNDS {
         let own = timed(&mut *work.ours, runs);
-        let other = work.peer.as_mut().map(|peer| timed(&mut |_| peer(), 1));
+        let other = work.peer.as_mut().map(|peer| timed(&mut || at_once(&mut **peer), 1));
         if round == 0 && in_batches {
             let again = timed(&mut *work.ours, 1);
             runs = (8.0 / again).clamp(1.0, 16.0) as u32;
@@ -131,7 +139,12 @@ fn main() {
     let engine = engine(on);
     let with_peers = on == "cpu";
     // Elements, keys, sides of tables and of matrices.
-    let [n, keys, side, matrix] = if large { [1 << 28, 1 << 26, 8192, 4096] } else { [1 << 24, 1 << 22, 2048, 512] };
+    let medium = args.iter().any(|arg| arg == "--medium");
+    let [n, keys, side, matrix] = match (large, medium) {
+        (true, _) => [1 << 28, 1 << 26, 8192, 4096],
+        (_, true) => [1 << 26, 1 << 26, 8192, 4096],
+        _ => [1 << 24, 1 << 22, 2048, 512],
+    };
 
     let (x, y, k) = (units(n), units(n), words(keys));
     let (a, b) = (engine.array(&x).expect("a"), engine.array(&y).expect("b"));
@@ -141,20 +154,14 @@ fn main() {
     let table = engine.from_shape([side, side], &x[..side * side]).expect("table");
     let left = engine.from_shape([matrix, matrix], &x[..matrix * matrix]).expect("left");
     let right = engine.from_shape([matrix, matrix], &y[..matrix * matrix]).expect("right");
+    let halves = |table: &Array<f32>| table.lazy().cast::<half::f16>().eval().expect("halves");
+    let (left_half, right_half) = (halves(&left), halves(&right));
     let places: Vec<u32> = k.iter().map(|key| key % n as u32).collect();
     let places_here = engine.array(&places).expect("places");
-    let done = |result: Result<Array<f32>, vyre::Error>, wait: bool| {
+    fn done<T: vyre::Element>(result: Result<Array<T>, vyre::Error>) -> Wait {
         let array = result.expect("it runs");
-        if wait {
-            array.wait().expect("it runs");
-        }
-    };
-    let done_words = |result: Result<Array<u32>, vyre::Error>, wait: bool| {
-        let array = result.expect("it runs");
-        if wait {
-            array.wait().expect("it runs");
-        }
-    };
+        Box::new(move || array.wait().expect("it runs"))
+    }
     let mut out = vec![0.0f32; n];
     let out = std::cell::RefCell::new(&mut out);
     let (sorted, spare) = (std::cell::RefCell::new(Vec::new()), std::cell::RefCell::new(Vec::new()));
@@ -167,71 +174,65 @@ fn main() {
         "copy",
         8 * n,
         0.0,
-        Box::new(|wait| done((&a + 0.0).eval(), wait)),
+        Box::new(|| done((&a + 0.0).eval())),
         Some(Box::new(|| peers::copy(&x, &mut out.borrow_mut()))),
     );
     works.add(
         "map a*b+1",
         12 * n,
         2.0 * n as f64,
-        Box::new(|wait| done((&a * &b + 1.0).eval(), wait)),
+        Box::new(|| done((&a * &b + 1.0).eval())),
         Some(Box::new(|| peers::map(&x, &y, &mut out.borrow_mut()))),
     );
     works.add(
         "sum",
         4 * n,
         n as f64,
-        Box::new(|wait| done(a.sum(), wait)),
+        Box::new(|| done(a.sum())),
         Some(Box::new(|| {
             black_box(peers::sum(&x));
         })),
     );
-    works.add("sum of a*b", 8 * n, 2.0 * n as f64, Box::new(|wait| done((&a * &b).sum(), wait)), None);
+    works.add("sum of a*b", 8 * n, 2.0 * n as f64, Box::new(|| done((&a * &b).sum())), None);
     works.add(
         "argmax",
         4 * n,
         n as f64,
-        Box::new(|wait| done_words(a.argmax(), wait)),
+        Box::new(|| done(a.argmax())),
         Some(Box::new(|| {
             black_box(peers::argmax(&x));
         })),
     );
-    works.add("sum of columns", 4 * s, s as f64, Box::new(|wait| done(table.sum_axis(0), wait)), None);
+    works.add("sum of columns", 4 * s, s as f64, Box::new(|| done(table.sum_axis(0))), None);
     works.add(
         "cumsum",
         8 * n,
         n as f64,
-        Box::new(|wait| done(a.cumsum(), wait)),
+        Box::new(|| done(a.cumsum())),
         Some(Box::new(|| peers::cumsum(&x, &mut out.borrow_mut()))),
     );
     works.add(
         "compact",
         6 * n,
         n as f64,
-        Box::new(|wait| done(a.compact(&a.lazy().gt(0.0)).map(|found| found.elements), wait)),
+        Box::new(|| done(a.compact(&a.lazy().gt(0.0)).map(|found| found.elements))),
         Some(Box::new(|| peers::compact(&x, &mut kept.borrow_mut()))),
     );
     works.add(
         "histogram, random",
         4 * n,
         n as f64,
-        Box::new(|wait| done_words(codes_here.histogram(256), wait)),
+        Box::new(|| done(codes_here.histogram(256))),
         Some(Box::new(|| {
             black_box(peers::histogram(&codes));
         })),
     );
-    works.add(
-        "histogram, all equal",
-        4 * n,
-        n as f64,
-        Box::new(|wait| done_words(equal_here.histogram(256), wait)),
-        None,
-    );
+    works.add("histogram, all equal", 4 * n, n as f64, Box::new(|| done(equal_here.histogram(256))), None);
     works.add(
         "sort u32",
         8 * keys,
         keys as f64,
-        Box::new(|wait| done_words(keys_here.sort(), wait)),
+        Box::new(|| done(keys_here.sort())),
         Some(Box::new(|| peers::sort(&k, &mut sorted.borrow_mut()))),
     );
     if with_peers {
@@ -239,7 +240,7 @@ fn main() {
             "sort u32, radix on one thread",
             8 * keys,
             keys as f64,
-            Box::new(|wait| done_words(keys_here.sort(), wait)),
+            Box::new(|| done(keys_here.sort())),
             Some(Box::new(|| peers::radix_sort(&k, &mut sorted.borrow_mut(), &mut spare.borrow_mut()))),
         );
     }
@@ -247,43 +248,43 @@ fn main() {
         "sort pairs",
         16 * keys,
         keys as f64,
-        Box::new(|wait| done_words(keys_here.sort_with(&places_here).map(|pairs| pairs.1), wait)),
+        Box::new(|| done(keys_here.sort_with(&places_here).map(|pairs| pairs.1))),
         None,
     );
-    works.add("top 64", 4 * n, n as f64, Box::new(|wait| done(a.top_k(64).map(|found| found.0), wait)), None);
+    works.add("top 64", 4 * n, n as f64, Box::new(|| done(a.top_k(64).map(|found| found.0))), None);
     works.add(
         "softmax of rows",
         8 * s,
         4.0 * s as f64,
-        Box::new(|wait| done(table.softmax(), wait)),
+        Box::new(|| done(table.softmax())),
         Some(Box::new(|| peers::softmax(&x[..s], &mut out.borrow_mut()[..s], side))),
     );
     works.add(
         "layer norm",
         8 * s,
         4.0 * s as f64,
-        Box::new(|wait| done(table.layer_norm(1e-5), wait)),
+        Box::new(|| done(table.layer_norm(1e-5))),
         Some(Box::new(|| peers::layer_norm(&x[..s], &mut out.borrow_mut()[..s], side))),
     );
     works.add(
         "transpose",
         8 * s,
         0.0,
-        Box::new(|wait| done(table.transpose(), wait)),
+        Box::new(|| done(table.transpose())),
         Some(Box::new(|| peers::transpose(&x[..s], &mut out.borrow_mut()[..s], side, side))),
     );
     works.add(
         "gather",
         12 * keys,
         0.0,
-        Box::new(|wait| done(a.gather(&places_here), wait)),
+        Box::new(|| done(a.gather(&places_here))),
         Some(Box::new(|| peers::gather(&x, &places, &mut out.borrow_mut()[..keys]))),
     );
     works.add(
         "matmul",
         12 * matrix * matrix,
         flops,
-        Box::new(|wait| done(left.matmul(&right), wait)),
+        Box::new(|| done(left.matmul(&right))),
         Some(Box::new(|| {
             peers::matmul(
                 &x[..matrix * matrix],
@@ -294,6 +295,10 @@ fn main() {
             )
         })),
     );
+
+    if !with_peers {
+        works.add("matmul f16", 6 * matrix * matrix, flops, Box::new(|| done(left_half.matmul(&right_half))), None);
+    }
 
     let mut rows = Vec::new();
     for work in works.list.iter_mut().filter(|work| only.is_empty() || only.iter().any(|name| work.name.contains(name)))

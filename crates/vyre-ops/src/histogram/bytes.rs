@@ -48,28 +48,40 @@ fn source(fused: &Fused, words: usize) -> String {
         text,
         "read sizes: u32 @{at};\nread_write counts: u32 @{};\nworkgroup own: u32[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry histogram {{\n{GROUP}\
          let l = local_index;\nlet n = sizes[0];\nlet bins = sizes[1];\n{}if group < sizes[2] {{\nlet word = l % {WORDS};\n\
-         var count0: u32 = 0;\nvar count1: u32 = 0;\nvar count2: u32 = 0;\nvar count3: u32 = 0;\nfor p in 0..sizes[3] {{\nfor r in 0..{ROUNDS} {{\n\
-         let start = ((group * sizes[3] + p) * {ROUNDS} + r) * {} + l;\n",
+         var count0: u32 = 0;\nvar count1: u32 = 0;\nvar count2: u32 = 0;\nvar count3: u32 = 0;\nlet first = group * sizes[3] * {};\n",
         at + 1,
         words * LANES,
         fused.uniform_lines(),
-        LANES * ITEMS
+        ROUNDS * LANES * ITEMS
     );
+    // Elements are fetched a round before they are counted.
+    let fetch = |text: &mut String, start: &str, name: &str| {
+        let _ = writeln!(text, "let {name}_at = {start} + l;");
+        for k in 0..ITEMS {
+            let (lines, values) = fused.lines(&format!("{name}_at{k}"), &format!("_{name}_{k}"));
+            let _ = writeln!(
+                text,
+                "let {name}_at{k} = {name}_at + {};\n{lines}let {name}{k} = select({name}_at{k} < n, {}, {});",
+                k * LANES,
+                values[0],
+                u32::MAX
+            );
+        }
+    };
+    fetch(&mut text, "first", "early");
     for k in 0..ITEMS {
-        let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
-        let _ = writeln!(
-            text,
-            "let at{k} = start + {};\n{lines}let bin{k} = select(at{k} < n, {}, {});",
-            k * LANES,
-            values[0],
-            u32::MAX
-        );
+        let _ = writeln!(text, "var bin{k}: u32 = early{k};");
     }
+    let _ = writeln!(text, "for p in 0..sizes[3] {{\nfor r in 0..{ROUNDS} {{");
+    fetch(&mut text, &format!("first + (p * {ROUNDS} + r + 1) * {}", LANES * ITEMS), "next");
     for k in 0..ITEMS {
         let _ = writeln!(
             text,
             "if bin{k} < bins {{\nlet place{k} = bin{k} / 4 * {LANES} + l;\nown[place{k}] = own[place{k}] + (1 << (bin{k} % 4 * 8));\n}}"
         );
+    }
+    for k in 0..ITEMS {
+        let _ = writeln!(text, "bin{k} = next{k};");
     }
     // Invocations begin at different ones, so that they read from different banks; halves of words add up bytes without overflow.
     let _ = write!(

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use vyre::{DataType, Engine, Error, Kernel};
 
-use super::{Transposed, begin, head, place_a, place_b};
+use super::{Transposed, begin, head, narrowed, place_a, place_b, sums_of, widened};
 
 /// Invocations of a workgroup.
 const LANES: usize = 256;
@@ -20,13 +20,18 @@ pub(super) struct Cut {
     pub(super) depth: usize,
     /// Four elements that lie side by side are fetched and stored at once; every row has a multiple of four.
     pub(super) vectors: bool,
+    /// Tiles fill the matrices, so nothing has to be compared with their sizes.
+    pub(super) whole: bool,
 }
 
 impl Cut {
     pub(super) fn of(ty: &DataType, [m, n, k]: [usize; 3], transposed: Transposed) -> Cut {
         let widths = [if transposed.a { m } else { k }, if transposed.b { k } else { n }, n];
         let tile = if *ty == DataType::F64 { 64 } else { 128 };
-        Cut { tile, depth: 8, vectors: *ty == DataType::F32 && widths.iter().all(|width| width.is_multiple_of(4)) }
+        let depth = 8;
+        let vectors = *ty == DataType::F32 && widths.iter().all(|width| width.is_multiple_of(4));
+        let whole = m.is_multiple_of(tile) && n.is_multiple_of(tile) && k.is_multiple_of(2 * depth);
+        Cut { tile, depth, vectors, whole }
     }
 
     /// Parts of an invocation along one side.
@@ -44,16 +49,20 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
     let tile = cut.tile;
     // Four more than there are keep the lanes on different banks and rows at multiples of four.
     let row = tile + 4;
+    let sum = sums_of(ty);
     let mut text = match cut.vectors {
         true => head(&format!("vec<{ty}, 4>")),
         false => head(&ty.to_string()),
     };
     let fetches = Fetches::new(ty, transposed, cut);
+    if cut.whole {
+        let _ = writeln!(text, "workgroup places: u32[{LANES}] @0;");
+    }
     for (tile, factor) in [("left", &fetches.a), ("right", &fetches.b)] {
         for half in 0..2 {
             let _ = match factor.is_wide {
                 true => writeln!(text, "workgroup {tile}{half}: vec<{ty}, 4>[{}] @0;", cut.depth * row / 4),
-                false => writeln!(text, "workgroup {tile}{half}: {ty}[{}] @0;", cut.depth * row),
+                false => writeln!(text, "workgroup {tile}{half}: {sum}[{}] @0;", cut.depth * row),
             };
         }
     }
@@ -67,11 +76,15 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
     let side = cut.parts() * SIDE;
     for i in 0..side {
         for j in 0..side {
-            let _ = writeln!(text, "var sum{i}_{j}: {ty};");
+            let _ = writeln!(text, "var sum{i}_{j}: {sum};");
         }
     }
     fetches.fetch(&mut text, "first", "0");
     fetches.keep(&mut text, "first", 0);
+    if cut.whole {
+        // Where the results go is needed again only after the products, which need all registers.
+        text.push_str("places[l] = out_start + (row + down * 4) * n + column + across * 4;\n");
+    }
     let _ = writeln!(text, "barrier;\nfor k in 0..depth step {} {{", 2 * cut.depth);
     for half in 0..2 {
         let name = format!("next{half}");
@@ -103,23 +116,38 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
         text.push_str("barrier;\n");
     }
     text.push_str("}\n");
-    for i in 0..side {
-        let from = i / SIDE * (tile / cut.parts()) + i % SIDE;
-        let _ = writeln!(
-            text,
-            "let row{i} = row + down * {SIDE} + {from};\nlet column{i} = column + across * {SIDE} + {from};"
-        );
+    let from = |i: usize| i / SIDE * (tile / cut.parts()) + i % SIDE;
+    match cut.whole {
+        true => text.push_str("let to = places[l];\n"),
+        false => {
+            for i in 0..side {
+                let _ = writeln!(
+                    text,
+                    "let row{i} = row + down * {SIDE} + {0};\nlet column{i} = column + across * {SIDE} + {0};",
+                    from(i)
+                );
+            }
+        }
     }
     for i in 0..side {
         for j in (0..side).step_by(if cut.vectors { SIDE } else { 1 }) {
-            let (place, value) = match cut.vectors {
-                true => (
-                    format!("(out_start + row{i} * n + column{j}) / 4"),
-                    format!("vec<{ty}, 4>(sum{i}_{j}, sum{i}_{}, sum{i}_{}, sum{i}_{})", j + 1, j + 2, j + 3),
-                ),
-                false => (format!("out_start + row{i} * n + column{j}"), format!("sum{i}_{j}")),
+            let place = match cut.whole {
+                true => format!("to + {} * n + {}", from(i), from(j)),
+                false => format!("out_start + row{i} * n + column{j}"),
             };
-            let _ = writeln!(text, "if (row{i} < m) & (column{j} < n) {{\nout[{place}] = {value};\n}}");
+            let store = match cut.vectors {
+                true => format!(
+                    "out[({place}) / 4] = vec<{ty}, 4>(sum{i}_{j}, sum{i}_{}, sum{i}_{}, sum{i}_{});",
+                    j + 1,
+                    j + 2,
+                    j + 3
+                ),
+                false => format!("out[{place}] = {};", narrowed(ty, &format!("sum{i}_{j}"))),
+            };
+            let _ = match cut.whole {
+                true => writeln!(text, "{store}"),
+                false => writeln!(text, "if (row{i} < m) & (column{j} < n) {{\n{store}\n}}"),
+            };
         }
     }
     text.push_str("}\n}\n");
@@ -182,17 +210,26 @@ impl Fetches {
         for time in 0..self.times {
             let (along, depth) = self.places(time, &self.a);
             let place = divided(place_a(self.transposed, &format!("(row + {along})"), &format!("({k} + {depth})")));
+            let inside = format!("(row + {along} < m) & ({k} + {depth} < depth)");
             let _ = writeln!(
                 text,
-                "let {name}_a{time} = select((row + {along} < m) & ({k} + {depth} < depth), a[{place}], {zero});"
+                "let {name}_a{time} = {};",
+                self.guarded(&inside, widened(&self.ty, format!("a[{place}]")), &zero)
             );
             let (along, depth) = self.places(time, &self.b);
             let place = divided(place_b(self.transposed, &format!("({k} + {depth})"), &format!("(column + {along})")));
+            let inside = format!("(column + {along} < n) & ({k} + {depth} < depth)");
             let _ = writeln!(
                 text,
-                "let {name}_b{time} = select((column + {along} < n) & ({k} + {depth} < depth), b[{place}], {zero});"
+                "let {name}_b{time} = {};",
+                self.guarded(&inside, widened(&self.ty, format!("b[{place}]")), &zero)
             );
         }
+    }
+
+    /// Whole tiles have nothing outside, except behind the last, which is fetched and not used.
+    fn guarded(&self, inside: &str, value: String, zero: &str) -> String {
+        if self.cut.whole { value } else { format!("select({inside}, {value}, {zero})") }
     }
 
     /// Puts what was fetched into one of the two tiles.

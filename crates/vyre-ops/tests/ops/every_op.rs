@@ -11,6 +11,7 @@ fn types_of(types: Types) -> &'static [DataType] {
     match types {
         Types::Numbers => &[F32, U32, I32, F64, U64, I64, F16],
         Types::Floats => &[F32, F64],
+        Types::AllFloats => &[F32, F64, F16],
         Types::Keys => &[U32, F32, I32, U64, I64, F64],
         Types::Words => &[U32],
     }

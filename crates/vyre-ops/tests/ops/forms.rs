@@ -4,8 +4,9 @@ use std::process::Command;
 
 #[test]
 fn every_form_gives_the_same() {
-    const TESTS: [&str; 9] = [
+    const TESTS: [&str; 10] = [
         "matrices::products_are_chains_of_fused_sums",
+        "matrices::products_of_halves_are_summed_in_f32",
         "matrices::rows_are_softened_and_normalised",
         "moves::axes_are_put_in_any_order",
         "scans::compact_partition_and_unique",
@@ -25,6 +26,6 @@ fn every_form_gives_the_same() {
             .output()
             .expect("the tests run");
         let said = String::from_utf8_lossy(&tests.stdout);
-        assert!(tests.status.success() && said.contains("9 passed"), "{form}: {said}");
+        assert!(tests.status.success() && said.contains("10 passed"), "{form}: {said}");
     }
 }

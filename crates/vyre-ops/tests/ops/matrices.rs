@@ -14,6 +14,7 @@ fn products_are_chains_of_fused_sums() {
         [1, 5, 0, 4],
         [1, 0, 3, 4],
         [1, 11, 1, 300],
+        [2, 128, 32, 128],
     ];
     for (name, engine) in engines() {
         for &[batches, m, k, n] in sizes {
@@ -86,4 +87,39 @@ fn rows_are_softened_and_normalised() {
         let words = engine.array(&[1u32]).expect("words");
         assert_eq!(words.softmax().expect_err("whole numbers").code(), "V1314");
     }
+}
+
+#[test]
+fn products_of_halves_are_summed_in_f32() {
+    use half::f16;
+    let mut random = Random(33);
+    let mut tried = 0;
+    for (name, engine) in engines() {
+        for (m, k, n, transposed) in [
+            (5, 7, 3, (false, false)),
+            (128, 64, 256, (false, false)),
+            (256, 32, 128, (true, true)),
+            (130, 40, 9, (false, true)),
+        ] {
+            let x: Vec<f16> = (0..2 * m * k).map(|_| f16::from_f32(random.unit())).collect();
+            let y: Vec<f16> = (0..2 * k * n).map(|_| f16::from_f32(random.unit())).collect();
+            let transposed = Transposed { a: transposed.0, b: transposed.1 };
+            let a = engine.from_shape(if transposed.a { [2, k, m] } else { [2, m, k] }, &x).expect("a");
+            let b = engine.from_shape(if transposed.b { [2, n, k] } else { [2, k, n] }, &y).expect("b");
+            let Some(found) = read(a.matmul_transposed(&b, transposed)) else { continue };
+            tried += 1;
+            for (at, found) in found.iter().map(|found| found.to_f64()).enumerate() {
+                let (matrix, row, column) = (at / (m * n), at / n % m, at % n);
+                let product = |d: usize| {
+                    let left = if transposed.a { d * m + row } else { row * k + d };
+                    let right = if transposed.b { column * k + d } else { d * n + column };
+                    x[matrix * m * k + left].to_f64() * y[matrix * k * n + right].to_f64()
+                };
+                let exact: f64 = (0..k).map(product).sum();
+                let near = exact.abs() * 2f64.powi(-10) + 1e-5;
+                assert!((found - exact).abs() <= near, "{name} {m} {k} {n} {at}: {found} {exact}");
+            }
+        }
+    }
+    assert!(tried > 0, "the processor has f16");
 }

@@ -34,6 +34,9 @@ codes! {
     LOCK_OLD = "V1015", Warning,
         "A launch of the lock file was measured with another build of driver or compiler; it is used as it is.",
         "Nothing needs to be done; to measure again, unset `VYRE_DECISIONS`, tune, and freeze anew.";
+    MEASURED_AGAIN = "V1016", Note,
+        "A kernel's runs took longer or shorter than when its launch was decided, so the launch was measured again.",
+        "Nothing needs to be done; `vyre decisions pin` keeps a launch whatever happens.";
     LOCKED = "V1013", Error,
         "Nothing is measured or changed while a lock file is in use.",
         "Unset `VYRE_DECISIONS` to measure and decide again.";

@@ -16,4 +16,7 @@ codes! {
     LOOP_LIMIT = "V1505", Error (Program),
         "The launch makes more rounds of loops than the driver is sure to make.",
         "Run it on another backend or driver: Mesa's llvmpipe ends loops after 65,535 rounds.";
+    ARRAY_LIMIT = "V1506", Error (Program),
+        "The private arrays of a kernel are larger than what the driver compiles in reasonable time, or at all.",
+        "Run it on another backend, such as `cpu`; or use a smaller array, or workgroup memory or a buffer in its place.";
 }

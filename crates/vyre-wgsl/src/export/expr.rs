@@ -7,7 +7,7 @@ use vyre_foundation::ir::{
     UnaryOp,
 };
 
-use super::types::{MemberPath, fresh, member_path};
+use super::types::{MemberPath, Taken, member_path};
 use super::{Exporter, Res, literal, plain, refuse};
 
 /// Deeper expressions are cut by a `let`: naga's parser has a limit.
@@ -80,7 +80,7 @@ pub(crate) struct Body<'e, 'a> {
     pub(crate) result: Option<DataType>,
     in_entry: bool,
     scopes: Vec<HashMap<Name, Local>>,
-    locals: HashSet<String>,
+    locals: Taken,
 }
 
 impl<'e, 'a> Body<'e, 'a> {
@@ -123,7 +123,7 @@ impl<'e, 'a> Body<'e, 'a> {
 
     /// A new name for a value that the front end may know.
     pub(crate) fn declare_known(&mut self, name: &Name, ty: DataType, known: Known) -> String {
-        let text = fresh(&mut self.locals, plain(name.as_str()));
+        let text = self.locals.fresh(plain(name.as_str()));
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.clone(), Local { text: text.clone(), ty, known });
         }
@@ -148,7 +148,7 @@ impl<'e, 'a> Body<'e, 'a> {
     }
 
     pub(crate) fn temporary(&mut self) -> String {
-        fresh(&mut self.locals, "t".into())
+        self.locals.fresh("t".into())
     }
 
     /// Names a value, so that it can be written more than once.
@@ -172,6 +172,33 @@ impl<'e, 'a> Body<'e, 'a> {
     fn is_int(ty: &DataType) -> bool {
         let scalar = ty.as_vector().map_or_else(|| ty.clone(), |(element, _)| element);
         matches!(scalar, DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64)
+    }
+
+    fn is_float(ty: &DataType) -> bool {
+        matches!(Self::scalar_of(ty), DataType::F16 | DataType::F32 | DataType::F64)
+    }
+
+    /// A float as the nearest whole number towards zero that the type has, and 0 where it is none. A back end may stop at the last
+    /// float before the end of the type instead.
+    fn whole_part(&mut self, to: &DataType, value: Text) -> Res<Text> {
+        let value = if Self::scalar_of(&value.ty) == DataType::F16 {
+            let wide = Self::with_element(&value.ty, DataType::F32);
+            Text { text: format!("{}({})", self.ex.ty(&wide)?, value.text), ty: wide, depth: value.depth + 1, ..value }
+        } else {
+            value
+        };
+        let value = self.named(value);
+        // The first float beyond the type, and the last number in it.
+        let (beyond, last) = match Self::scalar_of(to) {
+            DataType::I32 => ("2147483648.0", "2147483647i"),
+            DataType::U32 => ("4294967296.0", "4294967295u"),
+            DataType::I64 => ("9223372036854775808.0", "9223372036854775807li"),
+            _ => ("18446744073709551616.0", "18446744073709551615lu"),
+        };
+        let (from, whole, text) = (self.ex.ty(&value.ty)?, self.ex.ty(to)?, value.text);
+        let inside = format!("select({whole}({last}), {whole}({text}), ({text} < {from}({beyond})))");
+        let text = format!("select({whole}(), {inside}, ({text} == {text}))");
+        Ok(Text { text, ty: to.clone(), depth: 4, known: value.known })
     }
 
     fn with_element(ty: &DataType, element: DataType) -> DataType {
@@ -265,6 +292,9 @@ impl<'e, 'a> Body<'e, 'a> {
                     return Ok(value);
                 }
                 let value = self.not_constant(value)?;
+                if self.ex.explicit && Self::is_int(to) && Self::is_float(&value.ty) {
+                    return self.whole_part(to, value);
+                }
                 let text = format!("{}({})", self.ex.ty(to)?, value.text);
                 Ok(Text { text, ty: to.clone(), depth: value.depth + 1, known: value.known })
             }
@@ -380,6 +410,11 @@ impl<'e, 'a> Body<'e, 'a> {
         };
         let ty = if op.is_comparison() { Self::with_element(&a.ty, DataType::Bool) } else { a.ty.clone() };
         let depth = a.depth.max(b.depth) + 1;
+        if self.ex.explicit && op == BinaryOp::Ne && Self::is_float(&a.ty) {
+            // What is no number is not equal to anything, which a back end may not say.
+            let text = format!("(!({} == {}))", a.text, b.text);
+            return Ok(Text { text, ty, depth: depth + 1, known: a.known.max(b.known) });
+        }
         Ok(Text { text: format!("({} {sign} {})", a.text, b.text), ty, depth, known: a.known.max(b.known) })
     }
 

@@ -18,11 +18,16 @@ use vyre_foundation::ir::{BufferKind, Builtin, Count, DataType, Expr, Literal, N
 use vyre_spec::{Diagnostic, codes};
 
 use expr::Body;
-use types::{Facts, MemberPath};
+use types::{Facts, MemberPath, Taken};
 
 /// Prints a program as WGSL. What WGSL can't express is refused with the place and the cure.
 pub fn export(program: &ValidProgram) -> Result<String, Diagnostic> {
     Exporter::new(program.program()).run()
+}
+
+/// As [`export`], for naga's SPIR-V back end: what it makes otherwise than a program means it is written out.
+pub(crate) fn export_explicit(program: &ValidProgram) -> Result<String, Diagnostic> {
+    Exporter { explicit: true, ..Exporter::new(program.program()) }.run()
 }
 
 /// A part was printed, or WGSL has no way to say it.
@@ -46,6 +51,8 @@ pub(crate) struct Buffer {
 
 pub(crate) struct Exporter<'a> {
     pub(crate) program: &'a Program,
+    /// Conversions and comparisons of floats are written so that a back end can't take them for others.
+    pub(crate) explicit: bool,
     pub(crate) facts: Facts,
     pub(crate) buffers: HashMap<Name, Buffer>,
     pub(crate) constants: HashMap<Name, (String, DataType)>,
@@ -54,7 +61,7 @@ pub(crate) struct Exporter<'a> {
     /// Member names of each struct.
     pub(crate) members: Vec<Vec<String>>,
     /// Names of module scope.
-    pub(crate) taken: HashSet<String>,
+    pub(crate) taken: Taken,
     /// Functions that the text needs, by name.
     pub(crate) helpers: BTreeMap<String, String>,
     pub(crate) uses_f16: bool,
@@ -74,13 +81,14 @@ impl<'a> Exporter<'a> {
     fn new(program: &'a Program) -> Self {
         Exporter {
             program,
+            explicit: false,
             facts: Facts::new(program),
             buffers: HashMap::new(),
             constants: HashMap::new(),
             functions: HashMap::new(),
             structs: Vec::new(),
             members: Vec::new(),
-            taken: HashSet::new(),
+            taken: Taken::default(),
             helpers: BTreeMap::new(),
             uses_f16: false,
             uses_subgroups: false,
@@ -169,14 +177,7 @@ impl<'a> Exporter<'a> {
 
     /// A name for module scope.
     pub(crate) fn module_name(&mut self, wanted: &Name) -> String {
-        let base = plain(wanted.as_str());
-        let mut name = base.clone();
-        let mut number = 1;
-        while !self.taken.insert(name.clone()) {
-            name = format!("{base}_{number}");
-            number += 1;
-        }
-        name
+        self.taken.fresh(plain(wanted.as_str()))
     }
 
     fn constant_text(&mut self, name: &Name, default: &Literal, out: &mut String) -> Res<()> {

@@ -202,8 +202,8 @@ impl Exporter<'_> {
                 TypeDef::Struct { name, members, .. } => {
                     let text = self.module_name(name);
                     self.structs.push(text);
-                    let mut taken = HashSet::new();
-                    let names = members.iter().map(|member| fresh(&mut taken, plain(member.name.as_str()))).collect();
+                    let mut taken = Taken::default();
+                    let names = members.iter().map(|member| taken.fresh(plain(member.name.as_str()))).collect();
                     self.members.push(names);
                 }
                 TypeDef::Array { .. } => {
@@ -444,13 +444,32 @@ impl Exporter<'_> {
     }
 }
 
-/// `wanted`, with a number where it is taken.
-pub(crate) fn fresh(taken: &mut HashSet<String>, wanted: String) -> String {
-    let mut name = wanted.clone();
-    let mut number = 1;
-    while !taken.insert(name.clone()) {
-        name = format!("{wanted}_{number}");
-        number += 1;
+/// Names of one scope.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken {
+    names: HashSet<String>,
+    /// The number to try next behind a name, so that many names of one kind don't take a search each.
+    next: HashMap<String, u32>,
+}
+
+impl Taken {
+    /// As long as nobody has the name.
+    pub(crate) fn insert(&mut self, name: String) -> bool {
+        self.names.insert(name)
     }
-    name
+
+    /// `wanted`, with a number where it is taken.
+    pub(crate) fn fresh(&mut self, wanted: String) -> String {
+        if self.names.insert(wanted.clone()) {
+            return wanted;
+        }
+        let next = self.next.entry(wanted.clone()).or_insert(1);
+        loop {
+            let name = format!("{wanted}_{next}");
+            *next += 1;
+            if self.names.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
 }

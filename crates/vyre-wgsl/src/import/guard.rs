@@ -9,6 +9,8 @@ const MAX_BYTES: usize = 4 << 20;
 const MAX_NESTING: usize = 120;
 /// Operators in one expression without brackets: each is a level of recursion in naga's lowering.
 const MAX_CHAIN: u32 = 2000;
+/// Names and numbers in one function or declaration: for each, naga goes over all that it has seen in the function before.
+const MAX_WORDS: u32 = 50_000;
 
 /// Sources up to so many open brackets, and operators in the expressions around them, are handled on the caller's stack: that
 /// takes some hundred kilobytes.
@@ -26,7 +28,8 @@ pub(super) fn check_text(text: &SourceText<'_>, source: &str) -> Result<Depth, D
     if source.len() > MAX_BYTES {
         return Err(too_large(format!("the source has {} bytes; at most {MAX_BYTES} are accepted", source.len())));
     }
-    Scan { text, source, at: 0, levels: vec![Level::default()], after_block: false, depth: Depth::Shallow }.run()
+    let levels = vec![Level::default()];
+    Scan { text, source, at: 0, levels, words: 0, after_block: false, depth: Depth::Shallow }.run()
 }
 
 pub(super) fn check_binary(bytes: &[u8]) -> Result<(), Diagnostic> {
@@ -72,6 +75,8 @@ struct Scan<'a> {
     source: &'a str,
     at: usize,
     levels: Vec<Level>,
+    /// Names and numbers since the function or declaration began.
+    words: u32,
     /// The last token closed a block.
     after_block: bool,
     depth: Depth,
@@ -100,6 +105,15 @@ impl Scan<'_> {
                     self.at += 1;
                 }
             }
+            self.words += u32::from(word);
+            if self.words > MAX_WORDS {
+                let message = format!("a function has more than {MAX_WORDS} names and numbers");
+                let fix = "Move parts of it into functions of their own, or its numbers into a buffer.";
+                return Err(self.problem(start, message).with_fix(fix));
+            }
+            if self.levels.len() == 1 && byte == b';' {
+                self.words = 0;
+            }
             let is_else = &self.source.as_bytes()[start..self.at] == b"else";
             let after_block = std::mem::replace(&mut self.after_block, byte == b'}');
             let depth = self.levels.len();
@@ -127,6 +141,9 @@ impl Scan<'_> {
                 b'}' => {
                     if depth > 1 {
                         self.levels.pop();
+                    }
+                    if depth == 2 {
+                        self.words = 0;
                     }
                     if let Some(level) = self.levels.last_mut() {
                         level.chain = 0;

@@ -5,6 +5,7 @@ mod function;
 mod guard;
 mod math;
 mod matrix;
+mod meaning;
 mod module;
 mod names;
 mod recover;
@@ -273,8 +274,14 @@ pub fn spirv_entry_points(bytes: &[u8]) -> Result<Vec<String>, Vec<Diagnostic>> 
 
 fn parse_spirv(bytes: &[u8]) -> Result<Module, Vec<Diagnostic>> {
     let spv = naga::front::spv::Options { adjust_coordinate_space: false, ..Default::default() };
-    let parsed = catch(|| naga::front::spv::parse_u8_slice(bytes, &spv))?;
-    parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])
+    let words: Vec<u32> =
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+    let words = meaning::explicit(&words);
+    let parsed = catch(|| naga::front::spv::Frontend::new(words.into_iter(), &spv).parse())?;
+    let mut module =
+        parsed.map_err(|error| vec![Diagnostic::new(&codes::wgsl::SPIRV_PARSE, one_line(&error.to_string()))])?;
+    meaning::of_lanes(&mut module);
+    Ok(module)
 }
 
 fn find_entry(module: &Module, options: &ImportOptions) -> Result<usize, Diagnostic> {

@@ -18,6 +18,7 @@ use super::indirect::SizeFrom;
 use super::learning::Learning;
 use super::lock;
 use super::routes::Work;
+use super::timings::Live;
 use crate::Error;
 use crate::runtime::{Device, Job, Storage};
 
@@ -159,6 +160,8 @@ pub(crate) struct Ready {
     pub(super) decision: Option<Decision>,
     /// What is still being learnt; taken by one thread at a time, the others use what there is.
     pub(super) learning: Option<Mutex<Learning>>,
+    /// Whether its launches still take what they took when it was decided.
+    pub(super) live: Option<Live>,
     /// What the grid depends on: a launch with other contents is another launch.
     contents: Contents,
     /// For each buffer: what it held before is needed.
@@ -356,6 +359,12 @@ impl Core {
         list.push(ready);
     }
 
+    /// Forgets one, so that the next launch like it is decided about anew.
+    pub(super) fn forget(&self, ready: &Arc<Ready>) {
+        let mut list = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        list.retain(|known| !Arc::ptr_eq(known, ready));
+    }
+
     /// Forgets what was ready on a device.
     pub(super) fn leave(&self, device: &Device) {
         let mut list = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -456,6 +465,7 @@ impl Ready {
             work,
             decision,
             learning,
+            live: None,
             contents,
             keep,
             values: Mutex::new(sizes.iter().map(|_| None).collect()),
@@ -483,6 +493,7 @@ impl Ready {
             work: self.work.clone(),
             decision: Some(decision),
             learning: None,
+            live: None,
             contents: self.contents.clone(),
             keep: self.keep.clone(),
             values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
@@ -491,6 +502,11 @@ impl Ready {
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
         }
+    }
+
+    /// The same with live timings watched.
+    pub(super) fn watched(self, live: Option<Live>) -> Ready {
+        Ready { live, ..self }
     }
 
     pub(crate) fn device(&self) -> &Arc<Device> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline, Ticket};
 use vyre_driver::metrics::{Counter, Stage};
-use vyre_driver::routing::Timing;
+use vyre_driver::routing::{Load, Timing};
 use vyre_driver::tuner::Mode;
 use vyre_foundation::launch::Writes;
 use vyre_spec::codes::Class;
@@ -76,7 +76,7 @@ impl Inner {
         let sizes = core.sizes(args);
         let only = request.on.as_ref().or(core.only.as_ref());
         if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str()))
-            && (only.is_some() || self.stays(&ready, args))
+            && (only.is_some() || self.stays(core, &ready, args))
             && let Ok(Attempt::Launched(job)) = self.launch_on(core, &ready, args, request, deadline, only.is_some())
         {
             return Ok(job);
@@ -93,7 +93,7 @@ impl Inner {
     }
 
     /// Nothing speaks against the device of the launch before. The router is asked now and then.
-    fn stays(&self, ready: &Ready, args: &[Arg<'_>]) -> bool {
+    fn stays(&self, core: &Core, ready: &Ready, args: &[Arg<'_>]) -> bool {
         if self.routes.is_out(&ready.device.id) {
             return false;
         }
@@ -102,7 +102,9 @@ impl Inner {
         }
         self.metrics.add(Counter::Routes, 1);
         let _timer = self.metrics.time(Stage::Route);
-        let route = self.routes.choose(&ready.work, self.residence(args).as_deref(), &[]);
+        let devices = lock(&self.devices).clone();
+        let load = load(core, &devices, &ready.work, args, TIMED_EVERY);
+        let route = self.routes.choose(&ready.work, &load, &[]);
         route.is_ok_and(|route| ready.device.id.as_str() == route.backend)
     }
 
@@ -124,10 +126,10 @@ impl Inner {
         let mut passed_over: Vec<String> = Vec::new();
         loop {
             check_deadline(deadline)?;
-            let home = self.residence(args);
             let route = {
                 let _timer = self.metrics.time(Stage::Route);
-                self.routes.choose(&work, home.as_deref(), &passed_over)
+                let devices = lock(&self.devices).clone();
+                self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
             };
             let (id, is_last) = match route {
                 Ok(route) => (route.backend, false),
@@ -218,36 +220,6 @@ impl Inner {
         }
     }
 
-    /// The device that holds most of what a launch reads; `None` where that is the host.
-    fn residence(&self, args: &[Arg<'_>]) -> Option<String> {
-        let devices = lock(&self.devices).clone();
-        let mut best: (u64, Option<String>) = (0, None);
-        let mut total = 0;
-        for device in devices.iter().filter(|device| device.place != Device::HOST) {
-            let here: u64 = args
-                .iter()
-                .map(|arg| match arg {
-                    Arg::Read(storage, range) | Arg::Part(storage, range) => storage.bytes_at(device.place, range),
-                    Arg::Write(storage) => storage.bytes_at(device.place, &(0..storage.bytes)),
-                    Arg::Unbound | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => 0,
-                })
-                .sum();
-            if here > best.0 {
-                best = (here, Some(device.id.as_str().to_owned()));
-            }
-        }
-        for arg in args {
-            total += match arg {
-                Arg::Read(storage, range) | Arg::Part(storage, range) => storage.bytes_at(Device::HOST, range),
-                Arg::Write(storage) => storage.bytes_at(Device::HOST, &(0..storage.bytes)),
-                Arg::Unbound | Arg::Value(_) => 0,
-                Arg::Bytes(bytes) => bytes.len() as u64,
-                Arg::Into(bytes) => bytes.len() as u64,
-            };
-        }
-        if best.0 > total { best.1 } else { None }
-    }
-
     /// Pipeline, plan and launch for these sizes on a device, made if they are not there.
     fn ready(
         self: &Arc<Inner>,
@@ -306,9 +278,10 @@ impl Inner {
         }
         let pipeline = Some(pipeline);
         let planned = (decided_plan, contents);
+        let live = decision.as_ref().and_then(|decision| tuning.watch(&asked, decision));
         let ready =
             Ready::new(core, device.clone(), sizes.clone(), request, pipeline, planned, work, decision, learning);
-        let ready = Arc::new(ready);
+        let ready = Arc::new(ready.watched(live));
         core.keep(ready.clone());
         Ok(ready)
     }
@@ -327,9 +300,11 @@ impl Inner {
             (None, None) => {
                 let (plan, _) = core.plan(sizes, &[], request, None)?;
                 let work = Work::new(&core.program, &core.config, &plan);
+                // What is replayed again and again is moved once.
+                let in_place = Load { bytes_in: 0, ..work.on_host() };
                 let mut passed_over = Vec::new();
                 loop {
-                    let id = self.routes.choose(&work, None, &passed_over)?.backend;
+                    let id = self.routes.choose(&work, &in_place, &passed_over)?.backend;
                     match self.device(&id) {
                         Ok(device) if device.backend.capabilities().resident => {
                             if !self.routes.opened(&id, device.backend.capabilities()) {
@@ -682,8 +657,10 @@ impl Inner {
                 Arg::Unbound | Arg::Read(..) | Arg::Value(_) | Arg::Bytes(_) => {}
             }
         }
-        ready.runs.fetch_add(1, Ordering::Relaxed);
-        self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
+        // The first run of a process warms up caches and clocks, and tells little of the others.
+        if ready.runs.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
+        }
         core.launched(ready);
         Ok(())
     }
@@ -697,6 +674,40 @@ impl Inner {
     ) -> Arc<Job> {
         self.jobs.start(device, ticket, label, parents, &|error| self.notice(error.diagnostic().clone()))
     }
+}
+
+/// What a launch does, and where what it needs is.
+fn load<'a>(core: &Core, devices: &'a [Arc<Device>], work: &Work, args: &[Arg<'_>], dispatches: u64) -> Load<'a> {
+    let away = devices.iter().filter(|device| device.place != Device::HOST);
+    let mut on: Vec<(&Device, u64)> = away.map(|device| (&**device, 0)).collect();
+    let mut load = Load { n: work.size, stays: true, dispatches, ..Load::default() };
+    for (slot, arg) in core.slots.iter().zip(args) {
+        let is_needed = slot.access.reads || slot.access.writes != Writes::All;
+        let (storage, range): (&Arc<Storage>, Range<u64>) = match arg {
+            Arg::Read(storage, range) | Arg::Part(storage, range) => (storage, range.clone()),
+            Arg::Write(storage) => (storage, 0..storage.bytes),
+            // Values are small, and sent once for many launches.
+            Arg::Unbound | Arg::Value(_) => continue,
+            Arg::Bytes(_) | Arg::Into(_) => {
+                load.stays = false;
+                if slot.kind.is_result() {
+                    load.bytes_back += arg.bytes();
+                }
+                if slot.kind.is_input() && is_needed {
+                    load.bytes_in += arg.bytes();
+                    load.on_host += arg.bytes();
+                }
+                continue;
+            }
+        };
+        if is_needed {
+            load.bytes_in += range.end - range.start;
+            load.on_host += storage.bytes_at(Device::HOST, &range);
+            on.iter_mut().for_each(|(device, here)| *here += storage.bytes_at(device.place, &range));
+        }
+    }
+    load.on = on.into_iter().map(|(device, here)| (device.id.as_str(), here)).collect();
+    load
 }
 
 fn is_copied(temporaries: &[Temporary], storage: &Arc<Storage>, range: &Range<u64>) -> bool {

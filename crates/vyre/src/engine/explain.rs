@@ -19,6 +19,9 @@ pub struct Choice {
     pub bounds_ns: [f64; 2],
     /// Timings that the expectation rests on; without any it is a guess from the kind of device.
     pub samples: u64,
+    /// How far predictions for sizes that had not been timed were off, relatively and on average, where there were some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen_error: Option<f64>,
     /// Why it can't be used, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excluded: Option<String>,
@@ -96,6 +99,7 @@ impl Explanation {
                 expected_ns: option.predicted.ns,
                 bounds_ns: [option.predicted.low, option.predicted.high],
                 samples: option.samples,
+                unseen_error: option.unseen_error,
                 excluded: option.out.clone(),
             });
         }
@@ -177,7 +181,7 @@ impl fmt::Display for Explanation {
                 Some(reason) => write!(f, "\n  {}: can't be used: {reason}", other.backend)?,
                 None => write!(
                     f,
-                    "\n  {}: expected {} ({} to {}), {}",
+                    "\n  {}: expected {} ({} to {}), {}{}",
                     other.backend,
                     micros(other.expected_ns),
                     micros(other.bounds_ns[0]),
@@ -186,7 +190,11 @@ impl fmt::Display for Explanation {
                         0 => "a guess".to_owned(),
                         1 => "from 1 timing".to_owned(),
                         n => format!("from {n} timings"),
-                    }
+                    },
+                    other.unseen_error.map_or_else(String::new, |off| format!(
+                        "; sizes not timed before were off by {:.0}%",
+                        100.0 * off
+                    ))
                 )?,
             }
         }

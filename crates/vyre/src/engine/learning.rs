@@ -10,6 +10,7 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::LaunchPlan;
 
 use super::Inner;
+use super::timings::Live;
 use super::tuning::{Asked, with_launch};
 
 /// A launch: pipeline and grid.
@@ -97,7 +98,9 @@ impl Learning {
         };
         match self.launch(candidate, context, interruptible) {
             Some(launch) if candidate > 0 => Pick { candidate, launch: Some(launch), timed: true },
-            _ => Pick { candidate: 0, launch: None, timed: true },
+            Some(_) => Pick { candidate: 0, launch: None, timed: true },
+            // Dispatches that only pass the time until it is compiled tell nothing, and don't count against those that are to be tried.
+            None => Pick { candidate: 0, launch: None, timed: false },
         }
     }
 
@@ -114,7 +117,7 @@ impl Learning {
         (backend, program, config): (&Arc<dyn VyreBackend>, &ValidProgram, &DispatchConfig),
         candidate: usize,
         ns: u64,
-    ) -> Option<(Compiled, Decision)> {
+    ) -> Option<(Compiled, Decision, Option<Live>)> {
         self.tuner.observe(candidate, ns);
         let Turn::Use(candidate) = self.tuner.turn() else { return None };
         let outcome = self.tuner.outcome()?;
@@ -123,7 +126,8 @@ impl Learning {
         let decision = Decision::new(asked.subject(true), &self.candidates, &outcome, asked.measured(Source::Learnt));
         engine.metrics.add(Counter::TuningDecisions, 1);
         engine.tuning.decided(&asked, decision.clone());
-        Some((launch.clone(), decision))
+        let live = engine.tuning.watch(&asked, &decision);
+        Some((launch.clone(), decision, live))
     }
 
     /// The launch of a candidate, if it is compiled; else it is compiled beside the caller.

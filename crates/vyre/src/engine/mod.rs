@@ -1,6 +1,7 @@
 //! The engine: discover, route, tune, cache, run.
 
 mod arrays;
+mod bench;
 mod borrowed;
 mod builder;
 mod certify;
@@ -26,7 +27,7 @@ use vyre_driver::backend::{Capabilities, Pipeline};
 use vyre_driver::metrics::{Counter, Metrics, Stage};
 use vyre_driver::pipeline::{PipelineCache, PipelineSource, dispatch_policy_cache_string};
 use vyre_driver::registry::Registry;
-use vyre_driver::tuner::{Decision, Space};
+use vyre_driver::tuner::{Candidate, Decision, Space};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
@@ -227,6 +228,21 @@ impl Engine {
     ) -> Result<Decision, Error> {
         let backend = self.inner.registry.acquire(backend)?;
         Ok(self.inner.tune(&backend, &valid(program)?, inputs, config, space, false, watch)?)
+    }
+
+    /// Times every launch of a program that gives the results of its own so many times, in turns; the kernel's own is the first. This is
+    /// what [`Engine::tune`] is measured by: it finds nearly the same with far fewer timings. Nothing is kept.
+    pub fn time_launches(
+        &self,
+        backend: &str,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+        space: Option<&Space>,
+        rounds: u32,
+    ) -> Result<Vec<(Candidate, Vec<u64>)>, Error> {
+        let backend = self.inner.registry.acquire(backend)?;
+        Ok(self.inner.time_all(&backend, &valid(program)?, inputs, config, space, rounds)?)
     }
 
     /// What was decided so far, in all processes.

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use vyre_driver::DispatchConfig;
 use vyre_driver::backend::{Capabilities, DeviceKind};
 use vyre_driver::pipeline::hex_encode;
-use vyre_driver::routing::{BackendLatency, Explanation, PgoTable, Prior, Rejection, RouteOption, Router, Timing};
+use vyre_driver::routing::{
+    BackendLatency, Explanation, Load, PgoTable, Prior, Rejection, RouteOption, Router, Timing,
+};
 use vyre_driver::tuner::{Lock, Span};
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::LaunchPlan;
@@ -34,7 +36,8 @@ fn kind_of(id: &str) -> DeviceKind {
 pub(super) struct Work {
     /// The program and its specialization.
     pub(super) op: String,
-    /// Invocations.
+    /// Invocations, or a quarter of the words that it works on where these are more: a kernel whose few invocations each go through much
+    /// data is as large as the data.
     pub(super) size: u64,
     /// Bytes of all buffers.
     pub(super) bytes: u64,
@@ -47,7 +50,13 @@ impl Work {
         if !config.specialization.is_empty() {
             op += &format!("-{:016x}", config.specialization.cache_hash());
         }
-        Work { op, size: invocations.fold(1, u64::saturating_mul), bytes: plan.buffer_bytes.iter().sum() }
+        let bytes: u64 = plan.buffer_bytes.iter().sum();
+        Work { op, size: invocations.fold(1, u64::saturating_mul).max(bytes / 16), bytes }
+    }
+
+    /// What is asked where nothing is known of where its data is: all of it is on the host.
+    pub(super) fn on_host(&self) -> Load<'static> {
+        Load::on_host(self.size, self.bytes)
     }
 }
 
@@ -136,23 +145,23 @@ impl Routes {
         (routes, problems)
     }
 
-    /// The backend for some work whose data is on the device `home`, or else on the host, but for those that were passed over; the error
-    /// says why none is left. Devices that were lost come back on probation when their time is over.
-    pub(super) fn choose(&self, work: &Work, home: Option<&str>, passed_over: &[String]) -> Result<Route, Diagnostic> {
+    /// The backend for some work whose data is where the load says, but for those that were passed over; the error says why none is left.
+    /// Devices that were lost come back on probation when their time is over.
+    pub(super) fn choose(&self, work: &Work, load: &Load<'_>, passed_over: &[String]) -> Result<Route, Diagnostic> {
         self.readmit();
         let is_passed = |id: &str| passed_over.iter().any(|passed| passed == id);
         let mut router = lock(&self.router);
         if let Some(named) = self.named(&router, work).filter(|id| !is_passed(id)) {
-            let options = router.explain(&work.op, work.size, work.bytes, home).options;
+            let options = router.explain(&work.op, load).options;
             if options.iter().any(|option| option.backend == named && option.out.is_none()) {
                 return Ok(Route { backend: named });
             }
         }
-        let choice = router.choose(&work.op, work.size, work.bytes, home)?.backend.to_owned();
+        let choice = router.choose(&work.op, load)?.backend.to_owned();
         if !is_passed(&choice) && !self.is_slow_to_open(&choice) {
             return Ok(Route { backend: choice });
         }
-        let options = router.explain(&work.op, work.size, work.bytes, home).options;
+        let options = router.explain(&work.op, load).options;
         let mut able = options.iter().filter(|option| option.out.is_none() && !is_passed(&option.backend));
         let Some(best) = able.clone().next() else {
             return Err(no_route(&work.op, &options, passed_over));
@@ -164,7 +173,7 @@ impl Routes {
             return Ok(Route { backend: best.backend.clone() });
         }
         // What a device that is not open would have saved has to pay for opening it.
-        let saved = (ready.predicted.ns - best.predicted.ns).max(0.0);
+        let saved = (ready.predicted.ns - best.predicted.ns).max(0.0) * load.dispatches.max(1) as f64;
         let withheld = f64::from_bits(self.withheld.load(Ordering::Relaxed)) + saved;
         if withheld >= OPENING_NS || saved >= OPENING_NS {
             return Ok(Route { backend: best.backend.clone() });
@@ -222,7 +231,7 @@ impl Routes {
         for op in router.op_names().filter(|op| router.knows(op)) {
             let crossovers = router.crossovers(op);
             let smallest = crossovers.first().map_or(1, |first| first.n.saturating_sub(1).max(1));
-            let Some(first) = router.explain(op, smallest, 0, None).chosen else { continue };
+            let Some(first) = router.explain(op, &Load::on_host(smallest, 0)).chosen else { continue };
             let mut list = vec![Span { from: 0, backend: first }];
             list.extend(crossovers.into_iter().map(|next| Span { from: next.n, backend: next.above }));
             spans.insert(op.to_owned(), list);
@@ -340,7 +349,7 @@ impl Routes {
     }
 
     pub(super) fn explain(&self, work: &Work) -> Explanation {
-        lock(&self.router).explain(&work.op, work.size, work.bytes, None)
+        lock(&self.router).explain(&work.op, &work.on_host())
     }
 
     /// The file of what the router has learnt.

@@ -5,11 +5,24 @@ use std::sync::{Arc, Mutex};
 
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::routing::Timing;
+use vyre_driver::tuner::{DriftWatch, TunerProgramKey};
 
-use super::Inner;
 use super::core::{Core, Ready};
 use super::learning::Pick;
+use super::{Inner, lock};
 use crate::runtime::{Deps, Job};
+
+/// Live timings of a launch that was decided for, beside what it took then.
+pub(super) struct Live {
+    key: TunerProgramKey,
+    watch: Mutex<DriftWatch>,
+}
+
+impl Live {
+    pub(super) fn new(key: TunerProgramKey, watch: DriftWatch) -> Live {
+        Live { key, watch: Mutex::new(watch) }
+    }
+}
 
 impl Inner {
     /// Keeps a timed launch until its time is known, and takes in those that are.
@@ -68,12 +81,19 @@ impl Inner {
         if candidate == 0 {
             // Explored launches say nothing of the one that is used.
             self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: ns, ..Timing::default() });
+            // What has lastingly changed is learnt anew from the launches to come, within what learning may cost.
+            if let Some(live) = &ready.live
+                && let Some(change) = lock(&live.watch).observe(ns)
+                && self.tuning.begin_to_doubt(&*ready.device.backend, &live.key, change)
+            {
+                core.forget(ready);
+            }
         }
         let Some(Ok(mut learning)) = ready.learning.as_ref().map(Mutex::try_lock) else { return };
         self.metrics.add(Counter::TuningSamples, 1);
         let context = (&ready.device.backend, &core.program, &core.config);
-        if let Some(((pipeline, grid), decision)) = learning.observe(self, context, candidate, ns) {
-            core.keep(Arc::new(ready.settled(pipeline, grid, decision)));
+        if let Some(((pipeline, grid), decision, live)) = learning.observe(self, context, candidate, ns) {
+            core.keep(Arc::new(ready.settled(pipeline, grid, decision).watched(live)));
         }
     }
 }

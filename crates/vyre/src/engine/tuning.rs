@@ -5,19 +5,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use vyre_driver::backend::{Binding, DeviceKind, Launch, Order, Pipeline};
+use vyre_driver::backend::DeviceKind;
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::routing::difference;
 use vyre_driver::tuner::{
-    self, Campaign, Candidate, Candidates, Decision, DefaultPolicy, Known, Lock, Measured, Mode, Plan, Source, Space,
-    StaticProgramShape, Step, Subject, Tuner, TunerProgramKey, Verdict,
+    self, Campaign, Candidate, Candidates, Decision, DefaultPolicy, DriftWatch, Known, Lock, Measured, Mode, Plan,
+    Source, Space, StaticProgramShape, Step, Subject, Tuner, TunerProgramKey, Verdict,
 };
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
 use vyre_spec::{Diagnostic, codes};
 
+use super::bench::Bench;
+use super::timings::Live;
 use super::unfinished::Unfinished;
 use super::{Inner, lock};
 
@@ -126,7 +128,14 @@ impl Asked<'_> {
 
     pub(super) fn measured(&self, source: Source) -> Measured {
         let able = self.backend.capabilities();
-        Measured { source, device: able.name.clone(), driver: able.driver.clone(), build: self.build(), at: now() }
+        Measured {
+            source,
+            device: able.name.clone(),
+            driver: able.driver.clone(),
+            build: self.build(),
+            grid: Some(self.plan.grid),
+            at: now(),
+        }
     }
 
     /// A launch with these workgroups and constants gives proven the same results as one with the same constants and the kernel's
@@ -355,7 +364,49 @@ impl Tuning {
     /// Keeps a decision.
     pub(super) fn decided(&self, asked: &Asked<'_>, decision: Decision) {
         let key = if decision.subject.proven { asked.key() } else { asked.exact_key() };
-        self.on_tuner(&**asked.backend, |tuner| tuner.record(&key, decision));
+        let candidate = decision.candidate.clone();
+        let (change, before) = self.on_tuner(&**asked.backend, |tuner| {
+            let before = tuner.decision(key.as_str()).map(|before| before.candidate.clone());
+            let change = tuner.doubt(key.as_str()).change;
+            tuner.record(&key, decision);
+            (change, before)
+        });
+        if let (Some(change), Some(before)) = (change, before) {
+            let now = match before == candidate {
+                true => format!("{candidate} is still the best"),
+                false => format!("{candidate} instead of {before}"),
+            };
+            let more = if change > 0.0 { "longer" } else { "less time" };
+            let message = format!(
+                "runs of `{}` took {:.0}% {more} than when their launch was decided, so it was measured again: {now}",
+                asked.program.name(),
+                100.0 * change.abs()
+            );
+            self.tell(Diagnostic::new(&codes::tuner::MEASURED_AGAIN, message));
+        }
+    }
+
+    /// Live timings of a launch that was decided for sizes like this one are compared with what it took then. What its owner has pinned,
+    /// and what only agreed with other results, is never measured again by itself.
+    pub(super) fn watch(&self, asked: &Asked<'_>, decision: &Decision) -> Option<Live> {
+        let evidence = &decision.evidence;
+        if self.mode() != Mode::NaturalGradient || decision.pinned || !decision.subject.proven || evidence.samples == 0
+        {
+            return None;
+        }
+        let key = asked.key();
+        let again = self.on_tuner(&**asked.backend, |tuner| {
+            let is_this = tuner.decision(key.as_str()).is_some_and(|known| known == decision);
+            is_this.then(|| tuner.doubt(key.as_str()).times)
+        })?;
+        // A campaign runs a launch again and again, which may be faster than real runs are.
+        let comparable = evidence.source == Source::Learnt && evidence.grid == Some(asked.plan.grid);
+        Some(Live::new(key, DriftWatch::new(comparable.then_some(evidence.chosen_ns), again)))
+    }
+
+    /// Live runs of what was decided under a key have lastingly changed. True where it is to be measured again.
+    pub(super) fn begin_to_doubt(&self, backend: &dyn VyreBackend, key: &TunerProgramKey, change: f64) -> bool {
+        self.on_tuner(backend, |tuner| tuner.begin_to_doubt(key.as_str(), change))
     }
 
     pub(super) fn take_problems(&self) -> Vec<Diagnostic> {
@@ -597,151 +648,4 @@ impl Inner {
 /// Where a candidate stands: shapes are neighbours when their sizes along the axes differ by few doublings.
 fn place(candidate: &Candidate, constants: &[u32]) -> Vec<u32> {
     candidate.workgroup_size.iter().map(|size| size.max(&1).ilog2()).chain(constants.iter().copied()).collect()
-}
-
-/// Runs candidates on one set of inputs.
-struct Bench<'a> {
-    engine: &'a Inner,
-    backend: &'a Arc<dyn VyreBackend>,
-    program: &'a ValidProgram,
-    inputs: &'a [&'a [u8]],
-    config: &'a DispatchConfig,
-    bindings: Vec<Binding>,
-    pipelines: Vec<(Candidate, Arc<dyn Pipeline>, LaunchPlan)>,
-    /// Launches that make one sample.
-    batch: u32,
-    /// A launch does not see what an earlier one has written, so that several can follow each other on the same buffers.
-    repeatable: bool,
-}
-
-/// A sample that is shorter says more about the clock and the queue than about the kernel.
-const SHORTEST_SAMPLE: Duration = Duration::from_micros(300);
-/// Clocks and caches are given so long to settle.
-const WARM_UP: Duration = Duration::from_millis(60);
-const MOST_BATCHED: u32 = 64;
-
-impl<'a> Bench<'a> {
-    fn new(
-        engine: &'a Inner,
-        backend: &'a Arc<dyn VyreBackend>,
-        program: &'a ValidProgram,
-        inputs: &'a [&'a [u8]],
-        config: &'a DispatchConfig,
-    ) -> Bench<'a> {
-        let access =
-            config.specialization.resolve(program).and_then(|constants| launch::access(program, Some(&constants)));
-        let in_place = |access: &launch::Access| access.reads && access.writes != launch::Writes::None;
-        let repeatable = access.is_ok_and(|access| !access.iter().any(in_place));
-        let (bindings, pipelines) = (Vec::new(), Vec::new());
-        Bench { engine, backend, program, inputs, config, bindings, pipelines, batch: 1, repeatable }
-    }
-
-    /// Runs the default until its times have settled, and finds how many launches make a sample that is long enough.
-    fn warm_up(&mut self, default: &Candidate) -> Result<(), BackendError> {
-        let started = Instant::now();
-        let (mut last, mut shortest) = (0u64, u64::MAX);
-        for run in 0..64 {
-            let ns = self.measure(default)?.max(1);
-            shortest = shortest.min(ns);
-            let settled = ns.abs_diff(last).saturating_mul(50) < ns;
-            last = ns;
-            if (run >= 3 && settled) || started.elapsed() > WARM_UP {
-                break;
-            }
-        }
-        if self.repeatable {
-            let wanted = (SHORTEST_SAMPLE.as_nanos() as u64).div_ceil(shortest.max(1));
-            self.batch = u32::try_from(wanted).unwrap_or(MOST_BATCHED).clamp(1, MOST_BATCHED);
-        }
-        Ok(())
-    }
-
-    /// Buffers and a pipeline for a candidate, where the backend keeps them.
-    fn prepare(&mut self, candidate: &Candidate) -> Result<Option<usize>, BackendError> {
-        if !self.backend.capabilities().resident {
-            return Ok(None);
-        }
-        if let Some(at) = self.pipelines.iter().position(|(known, _, _)| known == candidate) {
-            return Ok(Some(at));
-        }
-        let config = with_launch(self.config, candidate);
-        let plan = vyre_driver::launch::plan(self.program, self.inputs, &config)?;
-        let options = vyre_driver::launch::compile_options(self.program, &config)?;
-        let pipeline = self.engine.pipeline(&**self.backend, self.program, &options)?;
-        if self.bindings.is_empty() {
-            for &bytes in &plan.buffer_bytes {
-                self.bindings.push(Binding::new(self.backend.allocate(bytes)?, bytes));
-            }
-        }
-        self.pipelines.push((candidate.clone(), pipeline, plan));
-        Ok(Some(self.pipelines.len() - 1))
-    }
-
-    /// Every run starts from the same contents: `all` buffers, or only those that a run changes.
-    fn reset(&self, all: bool) -> Result<(), BackendError> {
-        let mut given = self.inputs.iter();
-        for (&index, binding) in self.program.binding_order().iter().zip(&self.bindings) {
-            let kind = self.program.buffers()[index].kind;
-            match if kind.is_input() { given.next() } else { None } {
-                Some(input) if all || kind.is_result() => {
-                    let uploaded = self.backend.upload(&binding.buffer, 0, input, &Order::default())?;
-                    self.backend.forget(uploaded);
-                }
-                None if all => {
-                    let cleared = self.backend.clear(binding, &Order::default())?;
-                    self.backend.forget(cleared);
-                }
-                Some(_) | None => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn results(&mut self, candidate: &Candidate) -> Result<Vec<Vec<u8>>, BackendError> {
-        let Some(at) = self.prepare(candidate)? else {
-            return self.backend.dispatch_borrowed(self.program, self.inputs, &with_launch(self.config, candidate));
-        };
-        self.reset(true)?;
-        self.launch(at)?;
-        let mut results = Vec::new();
-        for (&index, binding) in self.program.binding_order().iter().zip(&self.bindings) {
-            if self.program.buffers()[index].kind.is_result() {
-                let mut bytes = vec![0; binding.bytes as usize];
-                self.backend.download(&binding.buffer, 0, &mut bytes, &Order::default())?;
-                results.push(bytes);
-            }
-        }
-        Ok(results)
-    }
-
-    fn measure(&mut self, candidate: &Candidate) -> Result<u64, BackendError> {
-        let Some(at) = self.prepare(candidate)? else {
-            let config = with_launch(self.config, candidate);
-            let started = Instant::now();
-            for _ in 0..self.batch {
-                self.backend.dispatch_borrowed(self.program, self.inputs, &config)?;
-            }
-            return Ok(started.elapsed().as_nanos() as u64 / u64::from(self.batch));
-        };
-        self.reset(false)?;
-        let mut total = 0;
-        for _ in 0..self.batch {
-            total += self.launch(at)?;
-        }
-        Ok(total / u64::from(self.batch))
-    }
-
-    fn launch(&self, at: usize) -> Result<u64, BackendError> {
-        let (_, pipeline, plan) = &self.pipelines[at];
-        let started = Instant::now();
-        let ticket = self.backend.submit(pipeline, &Launch::new(&self.bindings, plan.grid).timed())?;
-        let mut done = self.backend.wait(ticket, self.config.timeout);
-        if matches!(done, Ok(None)) {
-            self.backend.cancel(ticket)?;
-            done = self.backend.wait(ticket, None);
-        }
-        self.backend.forget(ticket);
-        let device_ns = done?.and_then(|completion| completion.device_ns);
-        Ok(device_ns.unwrap_or(started.elapsed().as_nanos() as u64))
-    }
 }

@@ -132,8 +132,10 @@ impl Job {
                 if let Some(ns) = completion.device_ns {
                     let _ = self.device_ns.set(ns);
                 }
-                // A thread that settled it meanwhile came to the same answer.
-                let _ = self.state.compare_exchange(RUNNING, DONE, Ordering::AcqRel, Ordering::Acquire);
+                // Another thread may have seen meanwhile that a parent failed, and let go of the parents.
+                if let Err(FAILED) = self.state.compare_exchange(RUNNING, DONE, Ordering::AcqRel, Ordering::Acquire) {
+                    return Some(Err(self.failure()));
+                }
                 lock(&self.parents).clear();
                 Some(Ok(()))
             }
@@ -317,5 +319,30 @@ impl Jobs {
             !done
         });
         errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vyre_driver::backend::NullBackend;
+
+    use super::*;
+    use crate::runtime::Watcher;
+
+    /// Two threads learn at once that the device is done with a job: one sees that a parent failed and lets go of the parents, the other
+    /// finds none.
+    #[test]
+    fn what_has_failed_is_never_found_to_be_good() {
+        let watcher = Arc::new(Watcher::new());
+        let device = Arc::new(Device::new(Arc::new(NullBackend::new()), 1, None, &watcher));
+        let job = |parents| Arc::new(Job::new(device.clone(), Ticket { queue: 0, number: 1 }, None, parents));
+        let parent = job(Parents::new());
+        let child = job(Parents::from_iter([parent.clone()]));
+        parent.fail(Diagnostic::new(&codes::engine::CANCELLED, "it was cancelled").into());
+        for _ in 0..2 {
+            let outcome = child.settle(Ok(Some(Completion::default())));
+            assert_eq!(outcome.unwrap().unwrap_err().code(), codes::engine::CANCELLED.id);
+        }
+        assert!(!child.is_good());
     }
 }

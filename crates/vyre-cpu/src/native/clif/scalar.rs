@@ -1,7 +1,7 @@
 //! Integer instructions.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
+use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, Type, Value, types};
 
 use super::super::asm::{Alu, Shift};
 use super::super::context;
@@ -104,6 +104,17 @@ impl Emitter<'_> {
         Some(())
     }
 
+    fn combined(&mut self, op: Alu, a: Value, b: Value) -> Value {
+        let ins = self.builder.ins();
+        match op {
+            Alu::Add => ins.iadd(a, b),
+            Alu::Sub | Alu::Cmp => ins.isub(a, b),
+            Alu::And => ins.band(a, b),
+            Alu::Or => ins.bor(a, b),
+            Alu::Xor => ins.bxor(a, b),
+        }
+    }
+
     /// Emits an integer instruction; `Some(false)` when it is not one.
     pub(super) fn scalar(&mut self, m: &M) -> Option<bool> {
         match *m {
@@ -117,6 +128,26 @@ impl Emitter<'_> {
             }
             M::Load { bytes, signed, dst, at } => self.load(bytes, signed, dst, at)?,
             M::Store { bytes, src, at } => self.store(bytes, src, at)?,
+            M::Update { op, at, b, whole: true } => {
+                let address = self.address(at)?;
+                let address = self.builder.ins().iadd_imm(address, i64::from(at.disp));
+                let b = self.operand(b, false)?;
+                let op = match op {
+                    Alu::Add => AtomicRmwOp::Add,
+                    Alu::Sub | Alu::Cmp => AtomicRmwOp::Sub,
+                    Alu::And => AtomicRmwOp::And,
+                    Alu::Or => AtomicRmwOp::Or,
+                    Alu::Xor => AtomicRmwOp::Xor,
+                };
+                self.builder.ins().atomic_rmw(types::I32, access(), op, address, b);
+            }
+            M::Update { op, at, b, whole: false } => {
+                let address = self.address(at)?;
+                let old = self.builder.ins().load(types::I32, access(), address, at.disp);
+                let b = self.operand(b, false)?;
+                let new = self.combined(op, old, b);
+                self.builder.ins().store(access(), new, address, at.disp);
+            }
             M::Lea { wide, dst, at } => {
                 let address = self.address(at)?;
                 let disp = self.builder.ins().iconst(types::I64, i64::from(at.disp));
@@ -126,14 +157,7 @@ impl Emitter<'_> {
             }
             M::Alu { op, wide, dst, a, b } => {
                 let (a, b) = (self.scalar_of(a, wide)?, self.operand(b, wide)?);
-                let ins = self.builder.ins();
-                let value = match op {
-                    Alu::Add => ins.iadd(a, b),
-                    Alu::Sub | Alu::Cmp => ins.isub(a, b),
-                    Alu::And => ins.band(a, b),
-                    Alu::Or => ins.bor(a, b),
-                    Alu::Xor => ins.bxor(a, b),
-                };
+                let value = self.combined(op, a, b);
                 self.flags = match op {
                     Alu::Sub | Alu::Cmp => Flags::Compared(a, b),
                     // Carries are not kept: nothing asks for those of an addition.

@@ -321,10 +321,22 @@ impl<'k> Lower<'k> {
                 let v = this.vector_part(a, 0, c, part);
                 this.rough_reciprocal(v)
             }),
-            (Unary::CountLeadingZeros, Scalar::U32 | Scalar::I32) if rich => self.each_part(scalar, |this, part| {
-                let v = this.vector_part(a, 0, c, part);
-                this.vec(ops::VPLZCNTD, R::NONE, Src::R(v))
-            }),
+            (
+                Unary::ReverseBits
+                | Unary::CountOneBits
+                | Unary::CountLeadingZeros
+                | Unary::CountTrailingZeros
+                | Unary::FirstTrailingBit
+                | Unary::FirstLeadingBit
+                | Unary::Sign,
+                Scalar::U32 | Scalar::I32,
+            ) => {
+                let v = self.vector_of(a, c);
+                match self.bits(op, scalar, v) {
+                    Some(r) => Rep::Vector(r, R::NONE),
+                    None => self.rare_unary(op, a, c),
+                }
+            }
             _ => self.rare_unary(op, a, c),
         }
     }

@@ -1,4 +1,4 @@
-//! Atomics on workgroup memory. A workgroup runs on one thread, so they are plain operations, one lane after another.
+//! Atomics, one lane after another. A workgroup runs on one thread, so that on its memory they are plain operations.
 
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
@@ -8,10 +8,23 @@ use super::super::context::{self, COLUMN};
 use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::shape::Lane;
 use super::Lower;
+use super::memory::Place;
 use super::value::Rep;
 
 /// Bytes behind the workgroup memory that lanes write which have nothing to write.
 pub(in super::super) const SPILL: usize = 64;
+
+/// The instruction that does it to a word of memory.
+fn plain(op: AtomicOp) -> Option<Alu> {
+    match op {
+        AtomicOp::Add => Some(Alu::Add),
+        AtomicOp::Sub => Some(Alu::Sub),
+        AtomicOp::And => Some(Alu::And),
+        AtomicOp::Or => Some(Alu::Or),
+        AtomicOp::Xor => Some(Alu::Xor),
+        _ => None,
+    }
+}
 
 impl<'k> Lower<'k> {
     /// An atomic on workgroup memory as instructions; false where it is none.
@@ -49,6 +62,10 @@ impl<'k> Lower<'k> {
             let at = At { base: self.shared_base, index: place, scale: 1, disp: first as i32 };
             let value = value.map(|operand| self.of_lane(operand, lane_at(1)));
             let compare = compare.map(|operand| self.of_lane(operand, lane_at(2)));
+            if let (None, Some(op), Some(value)) = (result, plain(op), value) {
+                self.push(M::Update { op, at, b: value, whole: false });
+                continue;
+            }
             let old = self.general();
             if op != AtomicOp::Store && (op != AtomicOp::Exchange || result.is_some()) {
                 self.push(M::Load { bytes: 4, signed: false, dst: old, at });
@@ -94,6 +111,57 @@ impl<'k> Lower<'k> {
                 rep = Rep::Vector(self.masked_zero(v, mask), high);
             }
             self.set_rep(result, 0, c, rep);
+        }
+        true
+    }
+
+    /// An atomic on words of a buffer that lie apart, where nobody needs the old values; false where it is none.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn buffer_atomic(
+        &mut self,
+        op: AtomicOp,
+        address: &'k Address,
+        element: Element,
+        value: Option<Value>,
+        result: Option<Value>,
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        let here = matches!(address.memory, Memory::Buffer(_)) && matches!(element, Element::U32 | Element::I32);
+        let (true, None, Some(op), Some(value)) = (here, result, plain(op), value) else { return false };
+        // Where all lanes meet at one word, their values are put together first.
+        if address.terms.iter().all(|&(index, _)| self.shape_of(index).lane == Lane::Same) {
+            return false;
+        }
+        let Some(place) = self.place(address, c, element) else { return false };
+        let scratch = self.scratch();
+        if let Place::Vary(_, index) = place {
+            self.put_scratch(scratch, 0, index);
+        }
+        let value = self.atomic_operand(scratch, 1, value, c);
+        let bits = mask.map(|mask| self.mask_bits(mask));
+        for lane in 0..self.lanes() as i32 {
+            let next = self.label();
+            if let Some(bits) = bits {
+                let here = self.general();
+                self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
+                self.push(M::JumpIf(Cond::Equal, next));
+            }
+            let at = match place {
+                Place::Same(at) => at,
+                Place::Affine(at, step) => At { disp: at.disp + lane * step, ..at },
+                Place::Vary(at, _) => {
+                    let (offset, index) = (self.general(), self.general());
+                    self.push(M::Load { bytes: 4, signed: false, dst: offset, at: At::new(scratch, 4 * lane) });
+                    self.push(M::Extend { dst: index, src: offset });
+                    At { index, ..at }
+                }
+            };
+            let b = self.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
+            self.push(M::Update { op, at, b, whole: true });
+            if bits.is_some() {
+                self.push(M::Label(next));
+            }
         }
         true
     }

@@ -4,7 +4,7 @@ use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
 use super::super::asm::{Alu, Cond, Len, VOp};
-use super::super::context;
+use super::super::context::{self, COLUMN};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src, Vec3};
 use super::super::ops;
@@ -14,7 +14,7 @@ use super::rare::{self, Access};
 use super::value::{Lin, Rep};
 
 /// Where the lanes of a vector find their elements.
-enum Place {
+pub(super) enum Place {
     /// All at one place.
     Same(At),
     /// Each so many bytes after the one before.
@@ -35,6 +35,9 @@ impl<'k> Lower<'k> {
     pub(super) fn clear_private(&mut self) {
         let lanes: u32 = self.kernel.workgroup_size.iter().product::<u32>().next_multiple_of(self.lanes());
         for index in 0..self.shared_at.len() {
+            if !self.kernel.shared[index].cleared {
+                continue;
+            }
             let from = self.code.len();
             let bytes = self.kernel.shared[index].size.next_multiple_of(64);
             self.clear(context::SHARED, self.shared_at[index] as i32, bytes);
@@ -101,7 +104,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Resolves an address for a component; `None` when it needs the helper.
-    fn place(&mut self, address: &Address, c: usize, element: Element) -> Option<Place> {
+    pub(super) fn place(&mut self, address: &Address, c: usize, element: Element) -> Option<Place> {
         let mut at = self.base(address.memory, c);
         let lanes = self.lanes() as i32;
         // What one byte of the address is in memory, and how far the next lane is.
@@ -216,7 +219,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A place whose lanes differ, as base and index.
-    fn as_gather(&mut self, at: At, step: i32) -> (At, R) {
+    pub(super) fn as_gather(&mut self, at: At, step: i32) -> (At, R) {
         let at = if at.index.is_none() {
             at
         } else {
@@ -315,11 +318,15 @@ impl<'k> Lower<'k> {
                 }
                 Rep::Vector(parts[0], parts[1])
             }
-            Place::Affine(at, step) if step == bytes => match narrow {
+            // Only AVX-512 has these with a mask.
+            Place::Affine(at, step) if step == bytes && (mask.is_none() || self.isa.is_rich()) => match narrow {
                 Some(op) => self.load_narrow(element, op, at, mask),
                 None => Rep::None,
             },
-            Place::Affine(..) | Place::Vary(..) if bytes < 4 => self.load_by_helper(value, address, element, guard, c),
+            Place::Affine(..) | Place::Vary(..) if bytes < 4 => match self.load_words(address, &place, mask) {
+                Some((words, before)) => Rep::Vector(self.taken_out(element, words, before), R::NONE),
+                None => self.load_by_helper(value, address, element, guard, c),
+            },
             Place::Affine(at, step) => {
                 let (at, index) = self.as_gather(at, step);
                 self.gather(scalar, at, index, mask)
@@ -381,11 +388,8 @@ impl<'k> Lower<'k> {
         Some(masks.fold(first, |all, mask| self.mask_or(all, mask)))
     }
 
-    /// The instruction that widens a stored type, where it can be masked.
+    /// The instruction that widens a stored type.
     fn narrow_load(&self, element: Element) -> Option<VOp> {
-        if !self.isa.is_rich() {
-            return None;
-        }
         Some(match element {
             Element::U8 => ops::VPMOVZXBD,
             Element::I8 => ops::VPMOVSXBD,
@@ -444,12 +448,7 @@ impl<'k> Lower<'k> {
             self.push(M::Load { bytes: element.bits() / 8, signed, dst: r, at });
             let v = self.spread(r, false);
             return match element {
-                Element::F16 => {
-                    // The words hold halves; narrow them back to where the conversion takes them.
-                    let dst = self.vector();
-                    self.push(M::Reverse { op: ops::VPMOVDW, len: self.len(), dst, src: v, imm: None });
-                    Rep::Vector(self.vec(ops::VCVTPH2PS, R::NONE, Src::R(dst)), R::NONE)
-                }
+                Element::F16 => Rep::Vector(self.halves_as_floats(v), R::NONE),
                 _ => self.widened(element, v),
             };
         }
@@ -467,7 +466,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    fn load_contiguous(&mut self, scalar: Scalar, at: At, mask: Option<R>) -> R {
+    pub(super) fn load_contiguous(&mut self, scalar: Scalar, at: At, mask: Option<R>) -> R {
         let wide = scalar.bits() == 64;
         let dst = self.vector();
         let Some(mask) = mask else {
@@ -510,7 +509,7 @@ impl<'k> Lower<'k> {
         })
     }
 
-    fn gather(&mut self, scalar: Scalar, at: At, index: R, mask: Option<R>) -> Rep {
+    pub(super) fn gather(&mut self, scalar: Scalar, at: At, index: R, mask: Option<R>) -> Rep {
         let wide = scalar.bits() == 64;
         let mut parts = [R::NONE; 2];
         for (part, gathered) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
@@ -560,6 +559,9 @@ impl<'k> Lower<'k> {
             return;
         }
         let mask = self.active(guard, c);
+        if self.store_in_words(address, element, value, mask, c) {
+            return;
+        }
         for component in 0..self.width_of(value) {
             let mut address = address.clone();
             address.offset += u32::from(component) * (element.bits() / 8).max(1);
@@ -588,8 +590,12 @@ impl<'k> Lower<'k> {
         c: usize,
     ) {
         let scalar = element.scalar();
-        let narrow = self.isa.is_rich()
-            && matches!(element, Element::U8 | Element::I8 | Element::U16 | Element::I16 | Element::F16);
+        // Only AVX-512 has these with a mask, and AVX2 of all narrow stores that of halves.
+        let narrow = match element {
+            Element::F16 => self.isa.is_rich() || mask.is_none(),
+            Element::U8 | Element::I8 | Element::U16 | Element::I16 => self.isa.is_rich(),
+            _ => false,
+        };
         if !is_plain(element) && !narrow {
             return self.store_by_helper(address, element, (value, component), mask, c);
         }
@@ -599,32 +605,7 @@ impl<'k> Lower<'k> {
         let bytes = element.bits() as i32 / 8;
         let len = self.len();
         match place {
-            Place::Affine(at, step) if step == bytes && bytes >= 4 => {
-                for part in 0..Self::parts(scalar) {
-                    let src = self.vector_part(value, component, c, part);
-                    let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
-                    if let Some((op, len)) = mask.and_then(|mask| self.narrow_move(scalar, mask, true)) {
-                        self.push(M::VStore { op, len, src, at, mask: R::NONE });
-                        let lanes = mask.and_then(|mask| self.prefixes.get(&mask).copied()).unwrap_or(0);
-                        self.keep_cell(address.memory, at, lanes, src);
-                        continue;
-                    }
-                    let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
-                    let op = match (self.isa, mask.is_some(), scalar.bits() == 64) {
-                        (Isa::Avx2 | Isa::Simd128, true, false) => ops::VMASKMOVPS_STORE,
-                        (Isa::Avx2 | Isa::Simd128, true, true) => ops::VMASKMOVPD_STORE,
-                        (_, _, false) => ops::VMOVUPS_STORE,
-                        (_, _, true) => ops::VMOVUPD_STORE,
-                    };
-                    self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
-                    if mask.is_none() && Self::is_cell(scalar) {
-                        self.keep_cell(address.memory, at, self.lanes(), src);
-                    } else {
-                        self.note_write(address.memory);
-                    }
-                }
-            }
-            Place::Affine(at, step) if step == bytes => {
+            Place::Affine(at, step) if step == bytes && bytes < 4 => {
                 let src = self.vector_part(value, component, c, 0);
                 let op = match element {
                     Element::U8 | Element::I8 => ops::VPMOVDB,
@@ -649,31 +630,113 @@ impl<'k> Lower<'k> {
                 self.note_write(address.memory);
             }
             place => {
-                if bytes < 4 || self.isa == Isa::Avx2 {
+                if bytes < 4 {
                     return self.store_by_helper(address, element, (value, component), mask, c);
                 }
-                let (at, index) = match place {
-                    Place::Vary(at, index) => (at, index),
-                    Place::Affine(at, step) => self.as_gather(at, step),
-                    Place::Same(at) => self.as_gather(at, 0),
-                };
-                for part in 0..Self::parts(scalar) {
-                    let src = self.vector_part(value, component, c, part);
-                    let index = if part == 0 { index } else { self.upper_half(index) };
-                    let once = self.new_mask();
-                    match mask {
-                        Some(mask) => {
-                            let mask = self.part_mask(mask, scalar, part);
-                            self.push(M::Mov { dst: once, src: mask });
-                        }
-                        None => self.mask_fill(once, true),
-                    }
-                    let op = if scalar.bits() == 64 { ops::VPSCATTERDQ } else { ops::VPSCATTERDD };
-                    self.push(M::Scatter { op, len, src, at, index, mask: once });
-                    self.note_write(address.memory);
+                let mut parts = [R::NONE; 2];
+                for (part, src) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
+                    *src = self.vector_part(value, component, c, part);
                 }
+                self.store_vector(address, scalar, place, parts, mask);
             }
         }
+    }
+
+    /// Stores the lanes of whole elements side by side, or wherever each goes.
+    pub(super) fn store_vector(
+        &mut self,
+        address: &Address,
+        scalar: Scalar,
+        place: Place,
+        parts: [R; 2],
+        mask: Option<R>,
+    ) {
+        let (bytes, len) = (scalar.bits() as i32 / 8, self.len());
+        let (at, index) = match place {
+            Place::Affine(at, step) if step == bytes => {
+                for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
+                    let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
+                    if let Some((op, len)) = mask.and_then(|mask| self.narrow_move(scalar, mask, true)) {
+                        self.push(M::VStore { op, len, src, at, mask: R::NONE });
+                        let lanes = mask.and_then(|mask| self.prefixes.get(&mask).copied()).unwrap_or(0);
+                        self.keep_cell(address.memory, at, lanes, src);
+                        continue;
+                    }
+                    let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
+                    let op = match (self.isa, mask.is_some(), scalar.bits() == 64) {
+                        (Isa::Avx2 | Isa::Simd128, true, false) => ops::VMASKMOVPS_STORE,
+                        (Isa::Avx2 | Isa::Simd128, true, true) => ops::VMASKMOVPD_STORE,
+                        (_, _, false) => ops::VMOVUPS_STORE,
+                        (_, _, true) => ops::VMOVUPD_STORE,
+                    };
+                    self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
+                    if mask.is_none() && Self::is_cell(scalar) {
+                        self.keep_cell(address.memory, at, self.lanes(), src);
+                    } else {
+                        self.note_write(address.memory);
+                    }
+                }
+                return;
+            }
+            Place::Vary(at, index) => (at, index),
+            Place::Affine(at, step) => self.as_gather(at, step),
+            Place::Same(at) => self.as_gather(at, 0),
+        };
+        if self.isa == Isa::Avx2 {
+            return self.scatter_by_lanes(address, scalar, (at, index), parts, mask);
+        }
+        for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
+            let index = if part == 0 { index } else { self.upper_half(index) };
+            let once = self.new_mask();
+            match mask {
+                Some(mask) => {
+                    let mask = self.part_mask(mask, scalar, part);
+                    self.push(M::Mov { dst: once, src: mask });
+                }
+                None => self.mask_fill(once, true),
+            }
+            let op = if scalar.bits() == 64 { ops::VPSCATTERDQ } else { ops::VPSCATTERDD };
+            self.push(M::Scatter { op, len, src, at, index, mask: once });
+            self.note_write(address.memory);
+        }
+    }
+
+    /// Stores one lane after the other, for processors without an instruction for it.
+    fn scatter_by_lanes(
+        &mut self,
+        address: &Address,
+        scalar: Scalar,
+        (at, index): (At, R),
+        parts: [R; 2],
+        mask: Option<R>,
+    ) {
+        let (bytes, scratch) = (scalar.bits() / 8, self.scratch());
+        self.put_scratch(scratch, 0, index);
+        for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
+            self.put_scratch(scratch, COLUMN + part as i32 * self.len().bytes(), src);
+        }
+        let bits = mask.map(|mask| self.mask_bits(mask));
+        for lane in 0..self.lanes() as i32 {
+            let next = self.label();
+            if let Some(bits) = bits {
+                let here = self.general();
+                self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
+                self.push(M::JumpIf(Cond::Equal, next));
+            }
+            let (mut place, src) = (self.general(), self.general());
+            self.push(M::Load { bytes: 4, signed: false, dst: place, at: At::new(scratch, 4 * lane) });
+            if at.base != self.shared_base {
+                // Part of the index may be in the base, and the rest be less than nothing.
+                place = self.extended(place);
+            }
+            let from = At::new(scratch, COLUMN + bytes as i32 * lane);
+            self.push(M::Load { bytes, signed: false, dst: src, at: from });
+            self.push(M::Store { bytes, src, at: At { index: place, ..at } });
+            if bits.is_some() {
+                self.push(M::Label(next));
+            }
+        }
+        self.forget_cells(address.memory);
     }
 
     /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements), in the first scratch column.
@@ -684,7 +747,7 @@ impl<'k> Lower<'k> {
 
     /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements).
     pub(super) fn offsets(&mut self, address: &Address, c: usize) -> R {
-        let mut sum = self.constant(address.offset);
+        let mut sum = R::NONE;
         for &(index, stride) in &address.terms {
             let wide = self.scalar_of(index).bits() == 64;
             let mut v = if wide {
@@ -695,13 +758,22 @@ impl<'k> Lower<'k> {
             } else {
                 self.vector_of(index, c)
             };
-            if stride != 1 {
+            if stride.is_power_of_two() && stride != 1 {
+                v = self.vec_imm(ops::VPSLLD, R::NONE, Src::R(v), stride.trailing_zeros() as u8);
+            } else if stride != 1 {
                 let by = self.constant(stride);
                 v = self.vec(ops::VPMULLD, v, Src::R(by));
             }
-            sum = self.vec(ops::VPADDD, sum, Src::R(v));
+            sum = if sum.is_none() { v } else { self.vec(ops::VPADDD, sum, Src::R(v)) };
         }
-        sum
+        match (sum.is_none(), address.offset) {
+            (true, offset) => self.constant(offset),
+            (false, 0) => sum,
+            (false, offset) => {
+                let offset = self.constant(offset);
+                self.vec(ops::VPADDD, sum, Src::R(offset))
+            }
+        }
     }
 
     fn access_code(&self, access: Access, address: &Address, element: Element, c: usize) -> u64 {
@@ -774,9 +846,20 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
+        // One thread runs a workgroup, so that on its memory these are like any others; of several at one place the last counts.
+        let apart = address.terms.iter().any(|&(index, _)| self.shape_of(index).lane != Lane::Same);
+        if apart && matches!(address.memory, Memory::Shared(_)) {
+            match (op, value, result) {
+                (AtomicOp::Store, Some(value), _) => return self.store(address, element, value, guard, c),
+                (AtomicOp::Load, _, Some(result)) => return self.load(result, address, element, guard, c),
+                _ => {}
+            }
+        }
         let guard = self.guard_of(guard, c);
         let mask = self.active(guard, c);
-        if self.workgroup_atomic(op, address, element, value, compare, result, mask, c) {
+        if self.workgroup_atomic(op, address, element, value, compare, result, mask, c)
+            || self.buffer_atomic(op, address, element, value, result, mask, c)
+        {
             return;
         }
         let scratch = self.scratch();

@@ -6,10 +6,12 @@
 mod arith;
 mod assume;
 mod atomic;
+mod bits;
 mod cells;
 mod flow;
 mod known;
 mod memory;
+mod narrow;
 mod rare;
 mod regions;
 mod scalar;

@@ -11,6 +11,7 @@ mod rewrite;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod together;
 mod trial;
 mod versions;
 
@@ -44,6 +45,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
         ranges::run(kernel);
+    }
+    if passes.contains(Passes::TOGETHER) && options.strides_together {
+        together::run(kernel);
     }
     if passes.contains(Passes::BATCH) {
         batch::run(kernel, options.rounds_together);

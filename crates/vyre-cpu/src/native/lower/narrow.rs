@@ -1,0 +1,122 @@
+//! Elements of less than a word that don't lie side by side, such as the halves of a `vec2<f16>`: words are moved, and elements
+//! taken out of them or put together.
+//!
+//! A word that holds an element may end behind the last element of a buffer. It never reaches into another page, and what is behind
+//! is not looked at.
+
+use vyre_foundation::kernel::{Address, Element, Scalar, Value};
+
+use super::super::isa::Isa;
+use super::super::mir::{At, M, R, Src};
+use super::super::ops;
+use super::Lower;
+use super::memory::Place;
+use super::value::Rep;
+
+/// Bits of its word that are before an element, where that is the same in all lanes.
+fn bits_before(address: &Address) -> Option<u32> {
+    address.terms.iter().all(|&(_, stride)| stride.is_multiple_of(4)).then_some(address.offset % 4 * 8)
+}
+
+impl<'k> Lower<'k> {
+    /// The words that narrow elements lie in, with the bits before each; `None` where they lie otherwise.
+    pub(super) fn load_words(&mut self, address: &Address, place: &Place, mask: Option<R>) -> Option<(R, u32)> {
+        let before = bits_before(address)?;
+        let word = |at: At| At { disp: at.disp - before as i32 / 8, ..at };
+        let (at, index) = match *place {
+            Place::Affine(at, 4) => return Some((self.load_contiguous(Scalar::U32, word(at), mask), before)),
+            Place::Affine(at, step) if step % 4 == 0 => self.as_gather(word(at), step),
+            Place::Vary(at, index) => (word(at), index),
+            _ => return None,
+        };
+        let Rep::Vector(words, _) = self.gather(Scalar::U32, at, index, mask) else { return None };
+        Some((words, before))
+    }
+
+    /// Narrow elements out of their words, as lanes.
+    pub(super) fn taken_out(&mut self, element: Element, words: R, before: u32) -> R {
+        let bits = element.bits();
+        match element {
+            Element::F16 => {
+                let halves = match before {
+                    0 => words,
+                    _ => self.vec_imm(ops::VPSRLD, R::NONE, Src::R(words), before as u8),
+                };
+                self.halves_as_floats(halves)
+            }
+            Element::BF16 if before == 16 => {
+                let upper = self.constant(0xffff_0000);
+                self.vec(ops::VPANDD, words, Src::R(upper))
+            }
+            Element::BF16 => self.vec_imm(ops::VPSLLD, R::NONE, Src::R(words), 16),
+            _ => {
+                let signed = matches!(element, Element::I8 | Element::I16);
+                let down = if signed { ops::VPSRAD } else { ops::VPSRLD };
+                let up = 32 - bits - before;
+                let v = if up == 0 { words } else { self.vec_imm(ops::VPSLLD, R::NONE, Src::R(words), up as u8) };
+                self.vec_imm(down, R::NONE, Src::R(v), (32 - bits) as u8)
+            }
+        }
+    }
+
+    /// Halves in the lower parts of words, as floats.
+    pub(super) fn halves_as_floats(&mut self, words: R) -> R {
+        let packed = if self.isa == Isa::Avx2 {
+            // The instruction takes signed words to the nearest that fits, so nothing may be above.
+            let lower = self.constant(0xffff);
+            let halves = self.vec(ops::VPANDD, words, Src::R(lower));
+            let packed = self.vec(ops::VPACKUSDW, halves, Src::R(halves));
+            self.vec_imm(ops::VPERMQ, R::NONE, Src::R(packed), 0b00_00_10_00)
+        } else {
+            let packed = self.vector();
+            self.push(M::Reverse { op: ops::VPMOVDW, len: self.len(), dst: packed, src: words, imm: None });
+            packed
+        };
+        self.vec(ops::VCVTPH2PS, R::NONE, Src::R(packed))
+    }
+
+    /// Stores pairs of narrow elements as words; false, and nothing done, where they don't lie like that.
+    pub(super) fn store_in_words(
+        &mut self,
+        address: &Address,
+        element: Element,
+        value: Value,
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        let fits = matches!(element, Element::F16 | Element::U16 | Element::I16)
+            && width.is_multiple_of(2)
+            && bits_before(address) == Some(0);
+        let Some(first) = fits.then(|| self.place(address, c, Element::U32)).flatten() else { return false };
+        if matches!(first, Place::Same(_)) {
+            return false;
+        }
+        for pair in 0..width / 2 {
+            let (low, high) =
+                (self.bits_of(element, value, 2 * pair, c), self.bits_of(element, value, 2 * pair + 1, c));
+            let high = self.vec_imm(ops::VPSLLD, R::NONE, Src::R(high), 16);
+            let words = self.vec(ops::VPORD, low, Src::R(high));
+            let moved = |at: At| At { disp: at.disp + 4 * i32::from(pair), ..at };
+            let place = match first {
+                Place::Same(at) => Place::Same(moved(at)),
+                Place::Affine(at, step) => Place::Affine(moved(at), step),
+                Place::Vary(at, index) => Place::Vary(moved(at), index),
+            };
+            self.store_vector(address, Scalar::U32, place, [words, R::NONE], mask);
+        }
+        true
+    }
+
+    /// A narrow element of each lane in the lower part of a word, zeros above.
+    fn bits_of(&mut self, element: Element, value: Value, component: u8, c: usize) -> R {
+        let v = self.vector_part(value, component, c, 0);
+        if element == Element::F16 {
+            let packed = self.vector();
+            self.push(M::Reverse { op: ops::VCVTPS2PH, len: self.len(), dst: packed, src: v, imm: Some(0) });
+            return self.vec(ops::VPMOVZXWD, R::NONE, Src::R(packed));
+        }
+        let lower = self.constant(0xffff);
+        self.vec(ops::VPANDD, v, Src::R(lower))
+    }
+}

@@ -1,0 +1,158 @@
+//! What lanes do with words that don't lie side by side, with the bits of words, and in loops that they go through side by side: every
+//! path gives what the reference gives.
+
+use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
+use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_foundation::ir::{BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
+
+fn agree(what: &str, case: &Case) {
+    let expected = run_reference(case).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let backend = CpuBackend::with_path(path).expect("a path that is here");
+        let outcome = check_against(&backend, case, &expected, &Rules::exact());
+        assert!(matches!(outcome, Outcome::Same), "{what} on {path}: {outcome:?}");
+    }
+}
+
+fn words(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+#[test]
+fn functions_of_bits() {
+    let edges = [0, 1, 2, 3, 0x8000_0000, 0xffff_ffff, 0x7fff_ffff, 0x0001_0000, 0xffff_0000, 0xaaaa_aaaa, 0xf0f0_0001];
+    let numbers = edges.into_iter().chain((0..21u32).map(|i| i.wrapping_mul(2_654_435_761)));
+    let input: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+    for ty in [DataType::U32, DataType::I32] {
+        for op in [
+            MathOp::ReverseBits,
+            MathOp::CountOneBits,
+            MathOp::CountLeadingZeros,
+            MathOp::CountTrailingZeros,
+            MathOp::FirstLeadingBit,
+            MathOp::FirstTrailingBit,
+            MathOp::Sign,
+        ] {
+            if op == MathOp::Sign && ty == DataType::U32 {
+                continue;
+            }
+            let value = Expr::math(op, vec![Expr::load("a", Expr::global_id(0))]);
+            let program = Program::wrapped(
+                vec![BufferDecl::read("a", 0, ty.clone()), BufferDecl::output("out", 1, ty.clone()).with_count(32)],
+                [32, 1, 1],
+                vec![Node::store("out", Expr::global_id(0), value)],
+            );
+            agree(&format!("{op:?} of {ty}"), &Case::new(program, vec![input.clone()]));
+        }
+    }
+}
+
+/// Vectors of halves, of several sizes, whole ones and at the edge of a block.
+#[test]
+fn halves_that_lie_apart() {
+    for lanes in [1, 2, 4] {
+        for count in [1u32, 5, 16, 37, 64, 200] {
+            let ty = if lanes == 1 { DataType::F16 } else { DataType::vector(DataType::F16, lanes) };
+            let i = || Expr::global_id(0);
+            let sum = Expr::load("a", i()) + Expr::load("a", Expr::u32(count - 1) - i());
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, ty.clone()).with_count(count),
+                    BufferDecl::output("out", 1, ty).with_count(count),
+                ],
+                [64, 1, 1],
+                vec![Node::if_then(i().lt(count), vec![Node::store("out", i(), sum)])],
+            );
+            // Exponents in the middle, so that no sum is infinite.
+            let halves = (0..count * lanes).flat_map(|i| (0x3000 | (i * 733 % 0x1000) as u16).to_le_bytes());
+            let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, vec![halves.collect()]) };
+            agree(&format!("{count} times {lanes} halves"), &case);
+        }
+    }
+}
+
+/// Words, and pairs of them, stored wherever the input says and far apart, by all lanes and by some.
+#[test]
+fn stores_that_lie_apart() {
+    let size = 64u32;
+    for ty in [DataType::U32, DataType::U64] {
+        for place in 0..3 {
+            for some in [false, true] {
+                let i = || Expr::global_id(0);
+                let index = match place {
+                    // Every place once, in another order.
+                    0 => (i() * 29u32) % size,
+                    1 => i() * 3u32,
+                    _ => Expr::u32(3 * size - 1) - i() * 2u32,
+                };
+                let value = Expr::load("a", i()).cast(ty.clone()) * Expr::u32(3).cast(ty.clone());
+                let store = Node::store("out", index, value);
+                let body = if some {
+                    vec![Node::if_then((Expr::load("a", i()) % 3u32).ne(1u32), vec![store])]
+                } else {
+                    vec![store]
+                };
+                let program = Program::wrapped(
+                    vec![
+                        BufferDecl::read("a", 0, DataType::U32),
+                        BufferDecl::output("out", 1, ty.clone()).with_count(3 * size),
+                    ],
+                    [size, 1, 1],
+                    body,
+                );
+                let case = Case { grid: Some([1, 1, 1]), ..Case::new(program, vec![words(size)]) };
+                agree(&format!("{ty} at {place}, some {some}"), &case);
+            }
+        }
+    }
+}
+
+/// Loops from the invocation's place, by the size of the workgroup or of the grid, with workgroup memory and without.
+#[test]
+fn loops_side_by_side() {
+    let size = 64u32;
+    for length in [0u32, 1, 15, 63, 64, 65, 200, 256, 300, 1000] {
+        for shared in [false, true] {
+            for whole_grid in [false, true] {
+                let i = || Expr::var("i");
+                let from = if whole_grid { Expr::global_id(0) } else { Expr::local_id(0) };
+                let step = match whole_grid {
+                    true => Expr::Builtin(Builtin::NumWorkgroups(0)) * size,
+                    false => Expr::u32(size),
+                };
+                let round = vec![
+                    Node::If { cond: i().lt(Expr::load("n", 0u32)), then: vec![], otherwise: vec![Node::Break] },
+                    Node::assign("sum", Expr::var("sum") * 5u32 + Expr::load("a", i())),
+                    Node::store("out", i() + size * 2, Expr::var("sum") ^ i()),
+                ];
+                let next = vec![Node::assign("i", i() + step)];
+                let mut body = vec![
+                    Node::var("sum", DataType::U32, Expr::u32(1)),
+                    Node::var("i", DataType::U32, from),
+                    Node::Loop { body: round, continuing: next, break_if: None },
+                ];
+                if shared {
+                    body.push(Node::store("tile", Expr::local_id(0), Expr::var("sum")));
+                    body.push(Node::barrier());
+                    let other = Expr::load("tile", Expr::u32(size - 1) - Expr::local_id(0));
+                    body.push(Node::assign("sum", Expr::var("sum") + other));
+                }
+                body.push(Node::store("out", Expr::global_id(0), Expr::var("sum")));
+                let mut buffers = vec![
+                    BufferDecl::read("a", 0, DataType::U32),
+                    BufferDecl::read("n", 1, DataType::U32),
+                    BufferDecl::output("out", 2, DataType::U32).with_count(1000 + 2 * size),
+                ];
+                if shared {
+                    buffers.push(BufferDecl::workgroup("tile", 0, DataType::U32).with_count(size));
+                }
+                let program = Program::wrapped(buffers, [size, 1, 1], body);
+                let inputs = vec![words(1000), length.to_le_bytes().to_vec()];
+                // Without the whole grid in the step every workgroup writes the same places.
+                let groups = if whole_grid { 2 } else { 1 };
+                let case = Case { grid: Some([groups, 1, 1]), ..Case::new(program, inputs) };
+                agree(&format!("{length} long, shared {shared}, whole grid {whole_grid}"), &case);
+            }
+        }
+    }
+}

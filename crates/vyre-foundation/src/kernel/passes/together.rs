@@ -1,0 +1,620 @@
+//! Loops whose invocations start side by side and go on in the same steps: `for (i = local_id.x; i < n; i += 256u)`.
+//!
+//! Invocations leave such a loop one by one, at its end. Until the one that is furthest comes to the limit they can go round together,
+//! so the loop becomes two: one that counts where the first invocation of the workgroup is, which is the same for all of them, and the
+//! loop as it was for the rest. Where all invocations make equally many rounds there is no rest.
+//!
+//! For each invocation by itself nothing changes, whatever the others do: `i` is the count plus the invocation's place, in both loops.
+
+use hashbrown::HashMap;
+
+use super::{definitions, exits};
+use crate::ir::Builtin;
+use crate::kernel::walk::{each_inst, each_use_mut};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
+
+/// Steps that a loop may have: it comes twice.
+const MOST_STEPS: usize = 512;
+/// How far apart the first and the last invocation may be.
+const MOST_APART: u64 = 1 << 20;
+/// Operations that are looked through.
+const DEPTH: u32 = 8;
+
+/// Makes two loops of those that gain by it.
+pub(super) fn run(kernel: &mut Kernel) {
+    let mut loops = false;
+    each_inst(&kernel.body, &mut |inst| loops |= matches!(inst, Inst::Loop(_)));
+    if !loops {
+        return;
+    }
+    let mut together = Together {
+        size: kernel.workgroup_size,
+        written: kernel.buffers.iter().map(|buffer| buffer.written || buffer.atomic).collect(),
+        defs: definitions(kernel),
+        values: std::mem::take(&mut kernel.values),
+    };
+    together.block(&mut kernel.body);
+    kernel.values = together.values;
+}
+
+struct Together {
+    size: [u32; 3],
+    /// Buffers that the kernel changes.
+    written: Vec<bool>,
+    defs: Vec<Option<Op>>,
+    values: Vec<ValueInfo>,
+}
+
+/// A number that is `rest + place · scale`, with a rest that is the same for the workgroup.
+struct Placed {
+    place: Builtin,
+    scale: u32,
+    /// Nothing where it is zero.
+    rest: Option<Value>,
+}
+
+/// What the loop of all invocations needs.
+struct Start {
+    ty: Scalar,
+    /// Where the first invocation of the workgroup starts.
+    first: Value,
+    /// How far behind it this invocation is.
+    behind: Value,
+    /// How far behind it the last one is.
+    apart: u32,
+}
+
+impl Together {
+    fn block(&mut self, block: &mut Block) {
+        let mut insts = Vec::with_capacity(block.insts.len());
+        for mut inst in std::mem::take(&mut block.insts) {
+            match &mut inst {
+                Inst::If { then, otherwise, .. } => {
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                Inst::Loop(inner) => {
+                    self.block(&mut inner.body);
+                    if may_come_twice(&inner.body) {
+                        match inner.counter {
+                            Some(counter) => self.counted(inner, counter, &mut insts),
+                            None => self.tested(inner, &mut insts),
+                        }
+                    }
+                }
+                _ => {}
+            }
+            insts.push(inst);
+        }
+        block.insts = insts;
+    }
+
+    fn scalar(&self, value: Value) -> Scalar {
+        self.values[value.index()].ty.scalar
+    }
+
+    fn like(&mut self, like: Value) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(self.values[like.index()]);
+        self.defs.push(None);
+        value
+    }
+
+    fn fresh(&mut self, ty: Scalar) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
+        self.defs.push(None);
+        value
+    }
+
+    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
+        let value = self.fresh(ty);
+        self.defs[value.index()] = Some(op.clone());
+        insts.push(Inst::Let(value, op));
+        value
+    }
+
+    fn constant(&mut self, ty: Scalar, number: u32, insts: &mut Vec<Inst>) -> Value {
+        self.define(ty, Op::Const(fold::of_integer(ty, number.into())), insts)
+    }
+
+    fn number(&self, value: Value) -> Option<i128> {
+        match &self.defs[value.index()] {
+            Some(Op::Const(literal)) => fold::integer(literal),
+            _ => None,
+        }
+    }
+
+    /// It is the same for all invocations of a workgroup, as far as can be seen. Nothing but speed depends on it.
+    fn is_shared(&self, value: Value, depth: u32) -> bool {
+        let shared = |value: Value| depth > 0 && self.is_shared(value, depth - 1);
+        match &self.defs[value.index()] {
+            Some(Op::Const(_) | Op::Length(_)) => true,
+            Some(Op::Builtin(builtin)) => {
+                matches!(builtin, Builtin::WorkgroupId(_) | Builtin::NumWorkgroups(_) | Builtin::WorkgroupSize(_))
+            }
+            Some(Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _)) => shared(*a),
+            Some(Op::Binary(_, a, b)) => shared(*a) && shared(*b),
+            Some(Op::Load { address, guard, .. }) => {
+                let stays = matches!(address.memory, Memory::Buffer(index) if !self.written[index as usize]);
+                stays && address.terms.iter().all(|(index, _)| shared(*index)) && guard.is_none_or(shared)
+            }
+            _ => false,
+        }
+    }
+
+    /// A number as something shared and a multiple of a place in the workgroup.
+    fn placed(&mut self, value: Value, depth: u32, insts: &mut Vec<Inst>) -> Option<Placed> {
+        if depth == 0 {
+            return None;
+        }
+        let ty = self.scalar(value);
+        if !matches!(ty, Scalar::U32 | Scalar::I32) {
+            return None;
+        }
+        match self.defs[value.index()].clone()? {
+            Op::Builtin(place @ (Builtin::LocalId(_) | Builtin::LocalIndex)) => {
+                Some(Placed { place, scale: 1, rest: None })
+            }
+            Op::Builtin(Builtin::GlobalId(axis)) => {
+                let group = self.define(ty, Op::Builtin(Builtin::WorkgroupId(axis)), insts);
+                let size = self.constant(ty, self.size[usize::from(axis.min(2))], insts);
+                let rest = self.define(ty, Op::Binary(Binary::Mul, group, size), insts);
+                Some(Placed { place: Builtin::LocalId(axis), scale: 1, rest: Some(rest) })
+            }
+            Op::Binary(Binary::Add, a, b) => {
+                let (a, b) = if self.is_shared(b, DEPTH) { (a, b) } else { (b, a) };
+                if !self.is_shared(b, DEPTH) {
+                    return None;
+                }
+                let placed = self.placed(a, depth - 1, insts)?;
+                let rest = match placed.rest {
+                    Some(rest) => self.define(ty, Op::Binary(Binary::Add, rest, b), insts),
+                    None => b,
+                };
+                Some(Placed { rest: Some(rest), ..placed })
+            }
+            Op::Binary(op @ (Binary::Mul | Binary::Shl), a, b) => {
+                let by = u32::try_from(self.number(b)?).ok()?;
+                let by = if op == Binary::Shl { 1u32.checked_shl(by)? } else { by };
+                let placed = self.placed(a, depth - 1, insts)?;
+                let rest = placed.rest.map(|rest| self.define(ty, Op::Binary(op, rest, b), insts));
+                Some(Placed { scale: placed.scale.checked_mul(by)?, rest, ..placed })
+            }
+            Op::Cast(a) | Op::BitCast(a) if matches!(self.scalar(a), Scalar::U32 | Scalar::I32) => {
+                let placed = self.placed(a, depth - 1, insts)?;
+                let rest = placed.rest.map(|rest| self.define(ty, Op::Cast(rest), insts));
+                Some(Placed { rest, ..placed })
+            }
+            _ => None,
+        }
+    }
+
+    /// Where invocations start that start side by side.
+    fn start(&mut self, from: Value, insts: &mut Vec<Inst>) -> Option<Start> {
+        let ty = self.scalar(from);
+        let Placed { place, scale, rest } = self.placed(from, DEPTH, insts)?;
+        let places = match place {
+            Builtin::LocalId(axis) => self.size[usize::from(axis.min(2))],
+            _ => self.size.iter().product(),
+        };
+        let apart = u64::from(scale) * u64::from(places - 1);
+        if apart == 0 || apart > MOST_APART {
+            return None;
+        }
+        let mut behind = self.define(Scalar::U32, Op::Builtin(place), insts);
+        if scale != 1 {
+            let scale = self.constant(Scalar::U32, scale, insts);
+            behind = self.define(Scalar::U32, Op::Binary(Binary::Mul, behind, scale), insts);
+        }
+        if ty != Scalar::U32 {
+            behind = self.define(ty, Op::Cast(behind), insts);
+        }
+        let first = match rest {
+            Some(rest) => rest,
+            None => self.constant(ty, 0, insts),
+        };
+        Some(Start { ty, first, behind, apart: apart as u32 })
+    }
+
+    /// `limit` less `apart`, and zero where that is less.
+    fn less(&mut self, limit: Value, apart: u32, insts: &mut Vec<Inst>) -> Value {
+        let apart = self.constant(Scalar::U32, apart, insts);
+        let raised = self.define(Scalar::U32, Op::Binary(Binary::Max, limit, apart), insts);
+        self.define(Scalar::U32, Op::Binary(Binary::Sub, raised, apart), insts)
+    }
+
+    /// Puts the loop of all invocations before a counted one, or makes it that.
+    fn counted(&mut self, inner: &mut Loop, counter: Counter, insts: &mut Vec<Inst>) {
+        if self.is_shared(counter.from, DEPTH) || !self.is_shared(counter.to, DEPTH) || counter.step > 1 << 24 {
+            return;
+        }
+        let mut before = Vec::new();
+        let Some(start) = self.start(counter.from, &mut before) else { return };
+        let Start { ty, first, behind, apart } = start;
+        let to = self.number(counter.to);
+        let to = match to {
+            Some(to) => {
+                let apart = i128::from(apart);
+                // No count passes the greatest number.
+                if to <= apart || to > 1 << 30 || (ty == Scalar::I32 && self.number(first) != Some(0)) {
+                    return;
+                }
+                let rounds = |behind: i128| (to - behind + i128::from(counter.step) - 1) / i128::from(counter.step);
+                if self.number(first) == Some(0) && rounds(0) == rounds(apart) {
+                    // The last invocation makes as many rounds as the first.
+                    let count = self.fresh(ty);
+                    let here = Inst::Let(counter.value, Op::Binary(Binary::Add, count, behind));
+                    inner.body.insts.insert(0, here);
+                    inner.counter = Some(Counter { value: count, from: first, ..counter });
+                    return insts.append(&mut before);
+                }
+                self.constant(ty, (to - apart) as u32, &mut before)
+            }
+            None if ty == Scalar::I32 => return,
+            None => {
+                // No count passes the greatest number here either.
+                let most = self.constant(ty, 1 << 31, &mut before);
+                let zero = self.constant(ty, 0, &mut before);
+                let small = self.define(Scalar::Bool, Op::Binary(Binary::Lt, counter.to, most), &mut before);
+                let limit = self.define(ty, Op::Select(small, counter.to, zero), &mut before);
+                self.less(limit, apart, &mut before)
+            }
+        };
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        if continues.len() != 1 || !breaks.is_empty() {
+            return;
+        }
+        let count = self.fresh(ty);
+        let params: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        // Where the count is when the loop ends is carried.
+        let (at, reached) = (self.fresh(ty), self.fresh(ty));
+        let mut body = Vec::new();
+        let here = self.define(ty, Op::Binary(Binary::Add, count, behind), &mut body);
+        let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(params.iter().copied()).collect();
+        names.insert(counter.value, here);
+        let copy = self.copy(&inner.body, &mut names);
+        body.extend(copy.insts);
+        let End::Continue(mut carried) = copy.end else { return };
+        let step = self.constant(ty, counter.step, &mut body);
+        carried.push(self.define(ty, Op::Binary(Binary::Add, count, step), &mut body));
+        insts.append(&mut before);
+        let with = |values: &[Value], last: Value| [values, &[last]].concat();
+        insts.push(Inst::Loop(Box::new(Loop {
+            counter: Some(Counter { value: count, from: first, to, step: counter.step }),
+            params: with(&params, at),
+            init: with(&inner.init, first),
+            body: Block { insts: body, end: End::Continue(carried) },
+            results: with(&results, reached),
+            finite: true,
+            look: inner.look,
+            rare: inner.rare,
+        })));
+        let from = self.define(ty, Op::Binary(Binary::Add, reached, behind), insts);
+        inner.counter = Some(Counter { from, ..counter });
+        inner.init = results;
+    }
+
+    /// Puts the loop of all invocations before one that tests a carried number against a limit at its head.
+    fn tested(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
+        let Some((head, which, limit)) = self.head(inner) else { return };
+        let End::Continue(next) = &inner.body.end else { return };
+        let Some(Op::Binary(Binary::Add, a, b)) = self.defs[next[which].index()] else { return };
+        let step = match (a == inner.params[which], b == inner.params[which]) {
+            (true, false) => b,
+            (false, true) => a,
+            _ => return,
+        };
+        let init = inner.init[which];
+        if self.is_shared(init, DEPTH) || !self.is_shared(limit, DEPTH) || !self.is_shared(step, DEPTH) {
+            return;
+        }
+        if [limit, step].iter().any(|value| defines(&inner.body, *value)) || self.scalar(init) != Scalar::U32 {
+            return;
+        }
+        let mut before = Vec::new();
+        let Some(Start { ty, first, behind, apart }) = self.start(init, &mut before) else { return };
+        let limit = self.less(limit, apart, &mut before);
+        let params: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let count = params[which];
+        let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(params.iter().copied()).collect();
+        let mut body = Vec::new();
+        let goes_on = self.define(Scalar::Bool, Op::Binary(Binary::Lt, count, limit), &mut body);
+        body.push(Inst::If {
+            cond: goes_on,
+            then: Box::new(Block { insts: Vec::new(), end: End::Yield(Vec::new()) }),
+            otherwise: Box::new(Block { insts: Vec::new(), end: End::Break(params.clone()) }),
+            results: Vec::new(),
+        });
+        let here = self.define(ty, Op::Binary(Binary::Add, count, behind), &mut body);
+        names.insert(inner.params[which], here);
+        // All but the test, which holds.
+        let mut rest = inner.body.clone();
+        rest.insts.remove(head);
+        let copy = self.copy(&rest, &mut names);
+        body.extend(copy.insts);
+        let End::Continue(mut carried) = copy.end else { return };
+        carried[which] = self.define(ty, Op::Binary(Binary::Add, count, step), &mut body);
+        insts.append(&mut before);
+        insts.push(Inst::Loop(Box::new(Loop {
+            counter: None,
+            params,
+            init: inner.init.iter().enumerate().map(|(at, &init)| if at == which { first } else { init }).collect(),
+            body: Block { insts: body, end: End::Continue(carried) },
+            results: results.clone(),
+            finite: inner.finite,
+            look: inner.look,
+            rare: inner.rare,
+        })));
+        inner.init = results;
+        inner.init[which] = self.define(ty, Op::Binary(Binary::Add, inner.init[which], behind), insts);
+    }
+
+    /// The step at the head of a loop that leaves it unless a carried number is less than a limit, with both.
+    fn head(&self, inner: &Loop) -> Option<(usize, usize, Value)> {
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        if continues.len() != 1 || breaks.len() != 1 {
+            return None;
+        }
+        let head = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(_, op) if is_plain(op)))?;
+        let Inst::If { cond, then, otherwise, results } = &inner.body.insts[head] else { return None };
+        let goes_on = |block: &Block| block.insts.is_empty() && block.end == End::Yield(Vec::new());
+        let leaves = |block: &Block| block.insts.is_empty() && matches!(block.end, End::Break(_));
+        let holds = match (goes_on(then) && leaves(otherwise), leaves(then) && goes_on(otherwise)) {
+            (true, _) => true,
+            (_, true) => false,
+            _ => return None,
+        };
+        if !results.is_empty() {
+            return None;
+        }
+        let (number, limit) = match (&self.defs[cond.index()], holds) {
+            (Some(Op::Binary(Binary::Lt, a, b)), true) | (Some(Op::Binary(Binary::Ge, a, b)), false) => (*a, *b),
+            (Some(Op::Binary(Binary::Gt, a, b)), true) | (Some(Op::Binary(Binary::Le, a, b)), false) => (*b, *a),
+            _ => return None,
+        };
+        let which = inner.params.iter().position(|param| *param == number)?;
+        Some((head, which, limit))
+    }
+
+    /// A block with names of its own.
+    fn copy(&mut self, block: &Block, names: &mut HashMap<Value, Value>) -> Block {
+        let insts = block.insts.iter().map(|inst| self.copy_inst(inst, names)).collect();
+        let named = |values: &[Value], names: &HashMap<Value, Value>| -> Vec<Value> {
+            values.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect()
+        };
+        let end = match &block.end {
+            End::Yield(values) => End::Yield(named(values, names)),
+            End::Continue(values) => End::Continue(named(values, names)),
+            End::Break(values) => End::Break(named(values, names)),
+            other => other.clone(),
+        };
+        Block { insts, end }
+    }
+
+    fn copy_inst(&mut self, inst: &Inst, names: &mut HashMap<Value, Value>) -> Inst {
+        let mut copy = inst.clone();
+        each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
+        let mut rename = |this: &mut Self, value: &mut Value| {
+            let new = this.like(*value);
+            names.insert(*value, new);
+            *value = new;
+        };
+        match &mut copy {
+            Inst::Let(value, op) => {
+                let op = op.clone();
+                rename(self, value);
+                self.defs[value.index()] = Some(op);
+            }
+            Inst::Atomic { result: Some(result), .. } => rename(self, result),
+            Inst::If { then, otherwise, results, .. } => {
+                **then = self.copy(then, names);
+                **otherwise = self.copy(otherwise, names);
+                for result in results {
+                    let new = self.like(*result);
+                    names.insert(*result, new);
+                    *result = new;
+                }
+            }
+            Inst::Loop(inner) => {
+                for value in inner.params.iter_mut().chain(inner.counter.iter_mut().map(|counter| &mut counter.value)) {
+                    rename(self, value);
+                }
+                inner.body = self.copy(&inner.body, names);
+                for result in &mut inner.results {
+                    let new = self.like(*result);
+                    names.insert(*result, new);
+                    *result = new;
+                }
+            }
+            Inst::Atomic { .. } | Inst::Store { .. } | Inst::Barrier(_) => {}
+        }
+        copy
+    }
+}
+
+/// It computes from its operands and does nothing else.
+fn is_plain(op: &Op) -> bool {
+    !matches!(op, Op::Load { .. }) && !op.is_across_subgroup()
+}
+
+/// The body is not long, and nobody waits in it for others.
+fn may_come_twice(body: &Block) -> bool {
+    let (mut steps, mut alone) = (0, true);
+    each_inst(body, &mut |inst| {
+        steps += 1;
+        alone &= match inst {
+            Inst::Barrier(_) => false,
+            Inst::Let(_, op) => !op.is_across_subgroup(),
+            Inst::If { then, otherwise, .. } => ![then, otherwise].into_iter().any(|block| block.end == End::Return),
+            _ => true,
+        };
+    });
+    alone && steps <= MOST_STEPS && matches!(body.end, End::Continue(_))
+}
+
+fn defines(body: &Block, wanted: Value) -> bool {
+    let mut found = false;
+    each_inst(body, &mut |inst| match inst {
+        Inst::Let(value, _) => found |= *value == wanted,
+        Inst::If { results, .. } => found |= results.contains(&wanted),
+        Inst::Loop(inner) => found |= inner.results.contains(&wanted) || inner.params.contains(&wanted),
+        Inst::Atomic { result, .. } => found |= *result == Some(wanted),
+        _ => {}
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{BufferDecl, Builtin, DataType, Expr, Node, Program};
+    use crate::kernel::{Inst, Interpret, Kernel, Options, Passes, interpret, lower, verify, walk};
+
+    const SIZE: [u32; 3] = [4, 2, 1];
+    const GROUPS: u32 = 3;
+
+    fn builtin(builtin: Builtin) -> Expr {
+        Expr::Builtin(builtin)
+    }
+
+    /// Every invocation sums what it meets on its way from `from` to `to`; the order shows.
+    fn program(from: Expr, to: Expr, step: Option<u32>) -> Program {
+        let i = || Expr::var("i").cast(DataType::U32);
+        let place = (i() + Expr::u32(7)) & Expr::u32(63);
+        let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", place) + i();
+        let mut body = vec![Node::assign("sum", sum)];
+        let rounds = match step {
+            Some(step) => vec![Node::For { var: "i".into(), from, to, step, body }],
+            None => {
+                let all = builtin(Builtin::NumWorkgroups(0)) * Expr::u32(SIZE[0]);
+                body.insert(0, Node::If { cond: Expr::var("i").lt(to), then: vec![], otherwise: vec![Node::Break] });
+                let next = Node::assign("i", Expr::var("i") + all);
+                vec![Node::var("i", DataType::U32, from), Node::Loop { body, continuing: vec![next], break_if: None }]
+            }
+        };
+        let row = builtin(Builtin::GlobalId(1)) * Expr::u32(SIZE[0] * GROUPS) + builtin(Builtin::GlobalId(0));
+        let mut nodes = vec![Node::var("sum", DataType::U32, Expr::u32(1))];
+        nodes.extend(rounds);
+        nodes.push(Node::store("out", row, Expr::var("sum")));
+        Program::wrapped(
+            vec![
+                BufferDecl::read("bounds", 0, DataType::U32),
+                BufferDecl::read("data", 1, DataType::U32),
+                BufferDecl::output("out", 2, DataType::U32).with_count(SIZE[0] * SIZE[1] * GROUPS),
+            ],
+            SIZE,
+            nodes,
+        )
+    }
+
+    fn kernel(program: &Program, strides_together: bool) -> Kernel {
+        let options = Options { passes: Passes::all().without(Passes::UNROLL), strides_together, ..Options::default() };
+        let kernel = lower(&program.validate().expect("valid"), &options).expect("lowers");
+        verify(&kernel).expect("well made");
+        kernel
+    }
+
+    fn run(kernel: &Kernel, bounds: [u32; 2]) -> Vec<u8> {
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let data: Vec<u32> = (0..64).map(|i| i * i * 31 + 5).collect();
+        let mut buffers = [words(&bounds), words(&data), vec![0; (SIZE[0] * SIZE[1] * GROUPS * 4) as usize]];
+        let how = Interpret { grid: [GROUPS, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+        interpret(kernel, &mut buffers, &how).expect("runs");
+        buffers[2].clone()
+    }
+
+    fn loops(kernel: &Kernel) -> usize {
+        let mut count = 0;
+        walk::each_inst(&kernel.body, &mut |inst| count += usize::from(matches!(inst, Inst::Loop(_))));
+        count
+    }
+
+    fn starts() -> Vec<Expr> {
+        let bound = || Expr::load("bounds", Expr::u32(0));
+        vec![
+            builtin(Builtin::LocalId(0)),
+            builtin(Builtin::GlobalId(0)),
+            builtin(Builtin::LocalId(1)),
+            builtin(Builtin::LocalIndex),
+            builtin(Builtin::LocalId(0)) + bound(),
+            bound() + builtin(Builtin::GlobalId(0)) * Expr::u32(3),
+        ]
+    }
+
+    #[test]
+    fn counted_loops_give_what_they_gave() {
+        let to = || Expr::load("bounds", Expr::u32(1));
+        for start in starts() {
+            for step in [1, 4, 5, 8] {
+                let program = program(start.clone(), to(), step.into());
+                let (apart, together) = (kernel(&program, false), kernel(&program, true));
+                assert_eq!((loops(&apart), loops(&together)), (1, 2), "{start:?}");
+                let ends = [0, 1, 3, 4, 7, 8, 9, 31, 40];
+                for bounds in ends.into_iter().flat_map(|end| [[0, end], [2, end], [u32::MAX - 3, end]]) {
+                    assert_eq!(run(&apart, bounds), run(&together, bounds), "{start:?} {bounds:?} by {step}");
+                }
+                for bounds in [[u32::MAX - 60, u32::MAX], [u32::MAX - 40, u32::MAX - 9], [0x7fff_fff0, 0x8000_0010]] {
+                    if !matches!(start, Expr::Builtin(_)) {
+                        assert_eq!(run(&apart, bounds), run(&together, bounds), "{start:?} {bounds:?} by {step}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tested_loops_give_what_they_gave() {
+        let to = || Expr::load("bounds", Expr::u32(1));
+        for start in starts() {
+            let program = program(start.clone(), to(), None);
+            let (apart, together) = (kernel(&program, false), kernel(&program, true));
+            assert_eq!((loops(&apart), loops(&together)), (1, 2), "{start:?}");
+            for bounds in [[0, 0], [0, 3], [1, 12], [0, 13], [5, 64], [7, 100], [u32::MAX - 9, 30]] {
+                assert_eq!(run(&apart, bounds), run(&together, bounds), "{start:?} {bounds:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn equally_many_rounds_need_one_loop() {
+        for (ty, to, step, wanted) in [
+            (DataType::U32, 64, 4, 1),
+            (DataType::I32, 64, 4, 1),
+            (DataType::U32, 63, 4, 2),
+            (DataType::I32, 63, 4, 2),
+            (DataType::U32, 66, 4, 2),
+            (DataType::U32, 64, 3, 2),
+        ] {
+            let from = builtin(Builtin::LocalId(0)).cast(ty.clone());
+            let to = Expr::u32(to).cast(ty.clone());
+            let program = program(from, to, Some(step));
+            let (apart, together) = (kernel(&program, false), kernel(&program, true));
+            assert_eq!((loops(&apart), loops(&together)), (1, wanted), "{ty} by {step}\n{together}");
+            assert_eq!(run(&apart, [0, 0]), run(&together, [0, 0]), "{ty} by {step}");
+        }
+    }
+
+    #[test]
+    fn a_loop_that_lanes_leave_early_stays_one() {
+        let mut program = program(builtin(Builtin::LocalId(0)), Expr::load("bounds", Expr::u32(1)), Some(4));
+        let again = Expr::var("i").gt(Expr::u32(9));
+        let body = vec![Node::If { cond: again, then: vec![Node::Break], otherwise: vec![] }];
+        let Node::For { body: old, .. } = &program.body()[1] else { panic!("a loop") };
+        let rounds = Node::For {
+            var: "i".into(),
+            from: builtin(Builtin::LocalId(0)),
+            to: Expr::load("bounds", Expr::u32(1)),
+            step: 4,
+            body: [body, old.clone()].concat(),
+        };
+        let nodes = [&program.body()[..1], &[rounds], &program.body()[2..]].concat();
+        program = Program::wrapped(program.buffers().to_vec(), SIZE, nodes);
+        let (apart, together) = (kernel(&program, false), kernel(&program, true));
+        assert_eq!((loops(&apart), loops(&together)), (1, 1));
+        assert_eq!(run(&apart, [0, 50]), run(&together, [0, 50]));
+    }
+}

@@ -1,0 +1,202 @@
+//! Launches timed on one set of inputs: what campaigns decide by, and what an exhaustive search is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use vyre_driver::backend::{Binding, Launch, Order, Pipeline};
+use vyre_driver::routing::difference;
+use vyre_driver::tuner::{Candidate, Space};
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use vyre_foundation::ValidProgram;
+use vyre_foundation::launch::{self, LaunchPlan};
+
+use super::Inner;
+use super::tuning::{Asked, with_launch};
+
+impl Inner {
+    /// Times every launch that gives the results of the kernel's own so many times, in turns. The kernel's own is the first.
+    pub(super) fn time_all(
+        &self,
+        backend: &Arc<dyn VyreBackend>,
+        program: &ValidProgram,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+        space: Option<&Space>,
+        rounds: u32,
+    ) -> Result<Vec<(Candidate, Vec<u64>)>, BackendError> {
+        let plan = vyre_driver::launch::plan(program, inputs, config)?;
+        let asked = Asked { backend, program, plan: &plan, config };
+        let mut bench = Bench::new(self, backend, program, inputs, config);
+        let mut all: Vec<(Candidate, Vec<u64>)> = Vec::new();
+        let mut expected = None;
+        for candidate in self.candidates(&asked, space, false)?.list {
+            let results = match bench.results(&candidate) {
+                Ok(results) => results,
+                Err(error) if all.is_empty() => return Err(error),
+                // A launch that fails is none to compare with.
+                Err(_) => continue,
+            };
+            let own = expected.get_or_insert_with(|| results.clone());
+            if difference(program, config.ulp_budget, own, &results).is_none() {
+                all.push((candidate, Vec::new()));
+            }
+        }
+        bench.warm_up(&all[0].0)?;
+        for round in 0..rounds {
+            // Every other round runs backwards, so that a slow drift favours nobody.
+            for at in 0..all.len() {
+                let at = if round % 2 == 0 { at } else { all.len() - 1 - at };
+                let ns = bench.measure(&all[at].0)?;
+                all[at].1.push(ns);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Runs candidates on one set of inputs.
+pub(super) struct Bench<'a> {
+    engine: &'a Inner,
+    backend: &'a Arc<dyn VyreBackend>,
+    program: &'a ValidProgram,
+    inputs: &'a [&'a [u8]],
+    config: &'a DispatchConfig,
+    bindings: Vec<Binding>,
+    pipelines: Vec<(Candidate, Arc<dyn Pipeline>, LaunchPlan)>,
+    /// Launches that make one sample.
+    batch: u32,
+    /// A launch does not see what an earlier one has written, so that several can follow each other on the same buffers.
+    repeatable: bool,
+}
+
+/// A sample that is shorter says more about the clock and the queue than about the kernel.
+const SHORTEST_SAMPLE: Duration = Duration::from_micros(300);
+/// Clocks and caches are given so long to settle.
+const WARM_UP: Duration = Duration::from_millis(60);
+const MOST_BATCHED: u32 = 64;
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(
+        engine: &'a Inner,
+        backend: &'a Arc<dyn VyreBackend>,
+        program: &'a ValidProgram,
+        inputs: &'a [&'a [u8]],
+        config: &'a DispatchConfig,
+    ) -> Bench<'a> {
+        let access =
+            config.specialization.resolve(program).and_then(|constants| launch::access(program, Some(&constants)));
+        let in_place = |access: &launch::Access| access.reads && access.writes != launch::Writes::None;
+        let repeatable = access.is_ok_and(|access| !access.iter().any(in_place));
+        let (bindings, pipelines) = (Vec::new(), Vec::new());
+        Bench { engine, backend, program, inputs, config, bindings, pipelines, batch: 1, repeatable }
+    }
+
+    /// Runs the default until its times have settled, and finds how many launches make a sample that is long enough.
+    pub(super) fn warm_up(&mut self, default: &Candidate) -> Result<(), BackendError> {
+        let started = Instant::now();
+        let (mut last, mut shortest) = (0u64, u64::MAX);
+        for run in 0..64 {
+            let ns = self.measure(default)?.max(1);
+            shortest = shortest.min(ns);
+            let settled = ns.abs_diff(last).saturating_mul(50) < ns;
+            last = ns;
+            if (run >= 3 && settled) || started.elapsed() > WARM_UP {
+                break;
+            }
+        }
+        if self.repeatable {
+            let wanted = (SHORTEST_SAMPLE.as_nanos() as u64).div_ceil(shortest.max(1));
+            self.batch = u32::try_from(wanted).unwrap_or(MOST_BATCHED).clamp(1, MOST_BATCHED);
+        }
+        Ok(())
+    }
+
+    /// Buffers and a pipeline for a candidate, where the backend keeps them.
+    fn prepare(&mut self, candidate: &Candidate) -> Result<Option<usize>, BackendError> {
+        if !self.backend.capabilities().resident {
+            return Ok(None);
+        }
+        if let Some(at) = self.pipelines.iter().position(|(known, _, _)| known == candidate) {
+            return Ok(Some(at));
+        }
+        let config = with_launch(self.config, candidate);
+        let plan = vyre_driver::launch::plan(self.program, self.inputs, &config)?;
+        let options = vyre_driver::launch::compile_options(self.program, &config)?;
+        let pipeline = self.engine.pipeline(&**self.backend, self.program, &options)?;
+        if self.bindings.is_empty() {
+            for &bytes in &plan.buffer_bytes {
+                self.bindings.push(Binding::new(self.backend.allocate(bytes)?, bytes));
+            }
+        }
+        self.pipelines.push((candidate.clone(), pipeline, plan));
+        Ok(Some(self.pipelines.len() - 1))
+    }
+
+    /// Every run starts from the same contents: `all` buffers, or only those that a run changes.
+    fn reset(&self, all: bool) -> Result<(), BackendError> {
+        let mut given = self.inputs.iter();
+        for (&index, binding) in self.program.binding_order().iter().zip(&self.bindings) {
+            let kind = self.program.buffers()[index].kind;
+            match if kind.is_input() { given.next() } else { None } {
+                Some(input) if all || kind.is_result() => {
+                    let uploaded = self.backend.upload(&binding.buffer, 0, input, &Order::default())?;
+                    self.backend.forget(uploaded);
+                }
+                None if all => {
+                    let cleared = self.backend.clear(binding, &Order::default())?;
+                    self.backend.forget(cleared);
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn results(&mut self, candidate: &Candidate) -> Result<Vec<Vec<u8>>, BackendError> {
+        let Some(at) = self.prepare(candidate)? else {
+            return self.backend.dispatch_borrowed(self.program, self.inputs, &with_launch(self.config, candidate));
+        };
+        self.reset(true)?;
+        self.launch(at)?;
+        let mut results = Vec::new();
+        for (&index, binding) in self.program.binding_order().iter().zip(&self.bindings) {
+            if self.program.buffers()[index].kind.is_result() {
+                let mut bytes = vec![0; binding.bytes as usize];
+                self.backend.download(&binding.buffer, 0, &mut bytes, &Order::default())?;
+                results.push(bytes);
+            }
+        }
+        Ok(results)
+    }
+
+    pub(super) fn measure(&mut self, candidate: &Candidate) -> Result<u64, BackendError> {
+        let Some(at) = self.prepare(candidate)? else {
+            let config = with_launch(self.config, candidate);
+            let started = Instant::now();
+            for _ in 0..self.batch {
+                self.backend.dispatch_borrowed(self.program, self.inputs, &config)?;
+            }
+            return Ok(started.elapsed().as_nanos() as u64 / u64::from(self.batch));
+        };
+        self.reset(false)?;
+        let mut total = 0;
+        for _ in 0..self.batch {
+            total += self.launch(at)?;
+        }
+        Ok(total / u64::from(self.batch))
+    }
+
+    fn launch(&self, at: usize) -> Result<u64, BackendError> {
+        let (_, pipeline, plan) = &self.pipelines[at];
+        let started = Instant::now();
+        let ticket = self.backend.submit(pipeline, &Launch::new(&self.bindings, plan.grid).timed())?;
+        let mut done = self.backend.wait(ticket, self.config.timeout);
+        if matches!(done, Ok(None)) {
+            self.backend.cancel(ticket)?;
+            done = self.backend.wait(ticket, None);
+        }
+        self.backend.forget(ticket);
+        let device_ns = done?.and_then(|completion| completion.device_ns);
+        Ok(device_ns.unwrap_or(started.elapsed().as_nanos() as u64))
+    }
+}
