@@ -344,8 +344,10 @@ impl Core {
     pub(super) fn launched(&self, ready: &Arc<Ready>) {
         let address = Arc::as_ptr(ready).cast_mut();
         if self.last_address.load(Ordering::Relaxed) != address {
-            *lock(&self.last) = Some(ready.clone());
+            // Both under the lock, so that they are of the same launch.
+            let mut last = lock(&self.last);
             self.last_address.store(address, Ordering::Relaxed);
+            *last = Some(ready.clone());
         }
     }
 
