@@ -1,7 +1,7 @@
 //! Moves out of loops what is the same in every round.
 //!
-//! Arithmetic moves from anywhere in a loop. A load moves only from where every round comes by, only where nothing in the loop
-//! may change its memory, and only with its guard, because the loop may have no rounds at all.
+//! Arithmetic moves from anywhere in a loop. A load moves only from where every round comes by unless it is the last, only where nothing
+//! in the loop may change its memory, and only with its guard, because the loop may have no rounds at all.
 
 use crate::kernel::walk::{Effect, access, each_inst, each_operand};
 use crate::kernel::{Block, Inst, Kernel, Loop, Memory, Op};
@@ -94,8 +94,8 @@ impl Mover {
                 Inst::If { then, otherwise, .. } => {
                     self.pull(then, this, outside, written, false, out);
                     self.pull(otherwise, this, outside, written, false, out);
-                    // What follows may not be reached in every round.
-                    always &= !leaves(then) && !leaves(otherwise);
+                    // What follows may not be reached in every round; where the loop ends, no other round comes.
+                    always &= !skips(then) && !skips(otherwise);
                 }
                 _ => {}
             }
@@ -104,10 +104,11 @@ impl Mover {
     }
 }
 
-fn leaves(block: &Block) -> bool {
-    !matches!(block.end, crate::kernel::End::Yield(_))
+/// Begins the next round.
+fn skips(block: &Block) -> bool {
+    matches!(block.end, crate::kernel::End::Continue(_))
         || block.insts.iter().any(|inst| match inst {
-            Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
+            Inst::If { then, otherwise, .. } => skips(then) || skips(otherwise),
             _ => false,
         })
 }

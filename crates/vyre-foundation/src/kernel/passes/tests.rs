@@ -108,6 +108,23 @@ fn short_loops_are_unrolled_and_invariants_leave_loops() {
     assert!(before.contains("load f32"), "{long}");
 }
 
+/// A loop that is tested at its start and does not count.
+#[test]
+fn loads_leave_loops_that_are_tested_at_their_start() {
+    let test = Node::if_then(Expr::var("k").gt(Expr::u32(1000)), vec![Node::Break]);
+    let load = Node::assign("x", Expr::var("x") * Expr::load("a", i() & Expr::u32(7)));
+    let next = Node::assign("k", Expr::var("k") * Expr::u32(3) + Expr::u32(1));
+    let body = vec![
+        Node::var("x", DataType::F32, Expr::f32(1.0)),
+        Node::var("k", DataType::U32, Expr::len("a")),
+        Node::Loop { body: vec![test, load], continuing: vec![next], break_if: None },
+        Node::store("out", i(), Expr::var("x")),
+    ];
+    let buffers = vec![BufferDecl::read("a", 0, DataType::F32), BufferDecl::output("out", 1, DataType::F32)];
+    let text = text(buffers, 64, body);
+    assert!(text.split("loop").next().is_some_and(|before| before.contains("load f32")), "{text}");
+}
+
 #[test]
 fn neighbours_in_workgroup_memory_differ_by_an_offset() {
     let l = || Expr::local_id(0);
