@@ -97,6 +97,25 @@ impl Emitter<'_> {
         }
     }
 
+    /// The way of loads: what nobody writes may come through the cache for constants.
+    fn path(&self, memory: Memory) -> &'static str {
+        match memory {
+            Memory::Buffer(index) => {
+                let buffer = &self.kernel.buffers[index as usize];
+                let constant = matches!(buffer.kind, BufferKind::Read | BufferKind::Uniform);
+                if constant && !buffer.written && !buffer.atomic { "global.nc" } else { "global" }
+            }
+            other => space(other),
+        }
+    }
+
+    /// Loads a word into a register where a predicate holds; elsewhere the register keeps what it has.
+    pub(super) fn load_where(&mut self, holds: &str, into: &str, address: &Address, element: Element) {
+        let (path, (ty, _)) = (self.path(address.memory), access(element));
+        let at = self.address(address);
+        line!(self, "@{holds} ld.{path}.{ty} {into}, [{at}]");
+    }
+
     pub(super) fn load(&mut self, value: Value, address: &Address, element: Element, guard: Option<Value>) {
         let (ty, bytes) = access(element);
         let scalar = element.scalar();
@@ -106,14 +125,7 @@ impl Emitter<'_> {
         let moved = if raw { Scalar::U32 } else { scalar };
         let targets: Vec<String> =
             (0..width).map(|lane| if raw { self.temp("%r") } else { self.component(value, lane) }).collect();
-        let path = match address.memory {
-            Memory::Buffer(index) => {
-                let buffer = &self.kernel.buffers[index as usize];
-                let constant = matches!(buffer.kind, BufferKind::Read | BufferKind::Uniform);
-                if constant && !buffer.written && !buffer.atomic { "global.nc" } else { "global" }
-            }
-            other => space(other),
-        };
+        let path = self.path(address.memory);
         if element.bits() == 4 {
             self.load_nibbles(value, address, element, path, guard);
             return;

@@ -11,6 +11,7 @@ mod memory;
 mod narrow;
 mod neighbours;
 mod ops;
+mod optional;
 mod subgroup;
 
 use std::collections::HashMap;
@@ -485,6 +486,9 @@ impl<'k> Emitter<'k> {
                 Ok(())
             }
             Inst::If { cond, then, otherwise, results } => {
+                if self.optional_loads(*cond, then, otherwise, results)? {
+                    return Ok(());
+                }
                 let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
                 let end = self.label();
                 let cond = self.reg(*cond);
