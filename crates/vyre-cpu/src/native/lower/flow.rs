@@ -5,7 +5,7 @@ use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Memory, O
 use super::super::asm::{Alu, Cond};
 use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
-use super::super::mir::{At, GSrc, M, R, Role, Src, Vec3};
+use super::super::mir::{At, GSrc, LaneOp, M, R, Role, Src};
 use super::super::ops;
 use super::super::shape::{Lane, collect_ends};
 use super::value::{Lin, Rep};
@@ -588,7 +588,7 @@ impl<'k> Lower<'k> {
                 return false;
             }
             // Most instructions are of this kind and have nothing to do with either.
-            if let M::Vec(Vec3 { dst, a, b, mask, .. }) = &self.code[at]
+            if let M::Vec(LaneOp { dst, a, b, mask, .. }) = &self.code[at]
                 && [dst, a, mask].into_iter().all(|r| *r != to && *r != from)
                 && !matches!(b, Src::R(r) if *r == to || *r == from)
             {
@@ -1256,7 +1256,7 @@ impl<'k> Lower<'k> {
             let distance = self.vec(ops::VPSUBD, to, Src::R(value));
             let step = self.constant(counter.step);
             stays.push(self.mask_less(step, distance, false));
-            let next = self.vec3(ops::VPADDD, value, value, Src::R(step));
+            let next = self.lane_op(ops::VPADDD, value, value, Src::R(step));
             self.push(M::Vec(next));
         }
         self.leave_counted(inner, live, left, comps, &stays);
@@ -1336,7 +1336,7 @@ impl<'k> Lower<'k> {
             super::Isa::Avx512 | super::Isa::Simd128 => {
                 let dst = self.new_mask();
                 let op = if signed { ops::VPCMPD } else { ops::VPCMPUD };
-                let v = Vec3 { imm: Some(1), ..self.vec3(op, dst, a, Src::R(b)) };
+                let v = LaneOp { imm: Some(1), ..self.lane_op(op, dst, a, Src::R(b)) };
                 self.push(M::Vec(v));
                 dst
             }
