@@ -21,6 +21,9 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod bodies;
+mod convolution;
+mod digest;
 mod exponential;
 mod fft;
 mod fold;
@@ -42,6 +45,7 @@ mod search;
 mod segments;
 mod select;
 mod sort;
+mod stencil;
 mod top;
 
 pub use matrix::Transposed;
@@ -51,6 +55,7 @@ pub use random::Random;
 pub use reference::{Numbers, Plain};
 pub use registry::{Cost, Op, Parameter, Parameters, Types, op, ops};
 pub use select::Counted;
+pub use stencil::Boundary;
 
 /// The examples in the page on ops run as tests.
 #[cfg(doctest)]
