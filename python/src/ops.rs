@@ -12,7 +12,7 @@ use crate::expression::Term;
 
 /// An op by its name, on terms; see `vyre_ops`.
 #[pyfunction]
-#[pyo3(signature = (name, terms, axis=None, count=None, epsilon=None, order=Vec::new()))]
+#[pyo3(signature = (name, terms, axis=None, count=None, epsilon=None, order=Vec::new(), causal=false, inverse=false))]
 pub(crate) fn op(
     py: Python<'_>,
     name: &str,
@@ -21,9 +21,11 @@ pub(crate) fn op(
     count: Option<usize>,
     epsilon: Option<f64>,
     order: Vec<usize>,
+    causal: bool,
+    inverse: bool,
 ) -> PyResult<Vec<Array>> {
     let terms: Vec<Inner> = terms.iter().map(|term| term.inner().clone()).collect();
-    let parameters = Parameters { axis, count, epsilon };
+    let parameters = Parameters { axis, causal, count, epsilon, inverse };
     let made = py.detach(|| run(name, &terms, &parameters, &order)).map_err(|error| raised(py, &error))?;
     let array = |output: Output| {
         let element = Element::of(&output.ty).ok_or_else(|| {

@@ -77,6 +77,28 @@ def test_matrices():
         a @ a
 
 
+def test_attention():
+    q, k, v = (RANDOM.normal(size=(2, count, 16)).astype(np.float32) for count in (9, 70, 70))
+    scores = q @ k.transpose(0, 2, 1) / 4
+    for causal in (False, True):
+        seen = np.where(np.arange(70) <= np.arange(9)[:, None], scores, -np.inf) if causal else scores
+        weights = np.exp(seen - seen.max(-1, keepdims=True))
+        expected = weights / weights.sum(-1, keepdims=True) @ v
+        np.testing.assert_allclose(vyre.attention(q, k, v, causal=causal).numpy(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(vyre.VyreError):
+        vyre.attention(q, k, v[:, 1:])
+
+
+def test_fourier_transforms():
+    waves = (RANDOM.normal(size=(3, 60)) + 1j * RANDOM.normal(size=(3, 60))).astype(np.complex64)
+    parts = waves[..., None].view(np.float32)
+    found = vyre.fft(parts).numpy().view(np.complex64)[..., 0]
+    np.testing.assert_allclose(found, np.fft.fft(waves), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(vyre.ifft(vyre.fft(parts)).numpy(), parts, atol=1e-5)
+    with pytest.raises(vyre.VyreError, match="Fourier"):
+        vyre.fft(np.zeros((11, 2), np.float32))
+
+
 def test_moves():
     rows = np.array([5, 0, 36], np.uint32)
     array = vyre.array(WHOLE)

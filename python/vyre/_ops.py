@@ -193,6 +193,24 @@ def rms_norm(x: Any, epsilon: float = 1e-5) -> Array:
     return _vyre.op("rms_norm", [_term(x, "rms_norm", floats=True)], epsilon=float(epsilon))[0]
 
 
+def attention(q: Any, k: Any, v: Any, causal: bool = False) -> Array:
+    """``softmax(q @ k.T / sqrt(dim)) @ v`` in one kernel; of float32 and float16. Queries are ``(..., m, dim)``, keys and values
+    ``(..., n, dim)``. Causal: query ``i`` looks at the keys up to ``i`` alone."""
+    terms = together([_term(x, "attention", floats=True) for x in (q, k, v)])
+    return _vyre.op("attention", terms, causal=bool(causal))[0]
+
+
+def fft(x: Any) -> Array:
+    """The Fourier transform of complex numbers, float32 of ``(..., n, 2)``, along ``n``: a product of 2, 3, 5 and 7 of up to 4096, or
+    of two such. NumPy has complex numbers in this form by ``x.astype(np.complex64)[..., None].view(np.float32)``."""
+    return _vyre.op("fft", [_term(x, "fft")])[0]
+
+
+def ifft(x: Any) -> Array:
+    """The way back of :func:`fft`, divided by ``n``."""
+    return _vyre.op("fft", [_term(x, "ifft")], inverse=True)[0]
+
+
 def transpose(x: Any, axes: tuple[int, ...] | None = None) -> Array:
     """The axes in another order, or in reverse."""
     term = _term(x, "transpose")

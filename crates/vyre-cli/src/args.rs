@@ -163,9 +163,15 @@ pub(crate) struct Op {
     /// Bins of a histogram, elements of top-k.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
+    /// Attention: each query looks only at the keys up to its own position.
+    #[arg(long)]
+    pub(crate) causal: bool,
     /// What norms add under the root.
     #[arg(long, value_name = "X")]
     pub(crate) epsilon: Option<f64>,
+    /// The Fourier transform back.
+    #[arg(long)]
+    pub(crate) inverse: bool,
     /// Where to run: `auto`, or the name of a backend as `vyre devices` lists it.
     #[arg(long, short = 'b', default_value = "auto", value_name = "NAME")]
     pub(crate) backend: String,

@@ -82,8 +82,10 @@ fn list(output: &Output) -> Result<(), Failure> {
 fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
     let given = [
         ("--axis", Parameter::Axis, args.axis.is_some()),
+        ("--causal", Parameter::Causal, args.causal),
         ("--count", Parameter::Count, args.count.is_some()),
         ("--epsilon", Parameter::Epsilon, args.epsilon.is_some()),
+        ("--inverse", Parameter::Inverse, args.inverse),
     ];
     for (option, parameter, is_given) in given {
         if is_given && !op.parameters.contains(&parameter) {
@@ -91,7 +93,8 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
             return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message));
         }
     }
-    Ok(Parameters { axis: args.axis, count: args.count, epsilon: args.epsilon })
+    let args::Op { axis, causal, count, epsilon, inverse, .. } = *args;
+    Ok(Parameters { axis, causal, count, epsilon, inverse })
 }
 
 /// What is said of each name, in their order.

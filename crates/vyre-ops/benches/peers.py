@@ -36,6 +36,12 @@ table = a[: side * side].reshape(side, side)
 left = a[: matrix * matrix].reshape(matrix, matrix)
 right = b[: matrix * matrix].reshape(matrix, matrix)
 left_half, right_half = left.half(), right.half()
+heads, steps, dim = (8, 512, 64) if small else (32, 4096, 128)
+q, k, v = (t[: heads * steps * dim].reshape(1, heads, steps, dim) for t in (a, b, a[1:]))
+q_half, k_half, v_half = q.half(), k.half(), v.half()
+attention = torch.nn.functional.scaled_dot_product_attention
+short, long = (256, 1 << 14) if small else (1024, 1 << 20)
+waves = torch.view_as_complex(a[: n // 2].reshape(-1, 2))
 
 eager = {
     "copy": lambda: a.clone(),
@@ -57,6 +63,11 @@ eager = {
     "gather": lambda: a[places],
     "matmul": lambda: left @ right,
     "matmul f16": lambda: left_half @ right_half,
+    f"fft of {short}": lambda: torch.fft.fft(waves.reshape(-1, short)),
+    f"fft of {long}": lambda: torch.fft.fft(waves.reshape(-1, long)),
+    "attention": lambda: attention(q, k, v),
+    "attention f16": lambda: attention(q_half, k_half, v_half),
+    "attention f16, causal": lambda: attention(q_half, k_half, v_half, is_causal=True),
 }
 compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "transpose", "gather"]
 

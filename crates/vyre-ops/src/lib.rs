@@ -20,6 +20,9 @@
 //! The crate knows nothing of devices: it writes kernels in the text form of programs, and the engine decides where they run.
 #![deny(unsafe_code)]
 
+mod attention;
+mod exponential;
+mod fft;
 mod fold;
 mod histogram;
 mod launch;

@@ -1,6 +1,8 @@
 use vyre::expression::Term;
 use vyre::{Array, Error, Expression, Number};
 
+use crate::attention::attention;
+use crate::fft::fft;
 use crate::fold::Kind;
 use crate::histogram::histogram;
 use crate::launch::misfit;
@@ -248,6 +250,48 @@ pub trait Ops<T: Number> {
     /// The product of a matrix `[.., m, k]` and a vector `[k]`.
     fn matvec(&self, vector: &impl Ops<T>) -> Result<Array<T>, Error> {
         matvec(&self.to_term(), &vector.to_term())?.typed()
+    }
+
+    /// What queries find: `softmax(q·kᵀ / sqrt(dim))·v` in one kernel; of f32 and f16. Queries are `[.., m, dim]`, keys and values
+    /// `[.., n, dim]`, with rows of up to 128. Causal: query `i` looks at the keys up to `i` alone.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let x = engine.from_shape([2, 3], &[1.0f32, 0.0, 0.0, 0.0, 2.0, 0.0])?;
+    /// let found = x.attention(&x, &x, true)?.to_vec()?;
+    /// assert_eq!(found[..3], [1.0, 0.0, 0.0]); // the first looks at itself alone
+    /// assert!(found[4] > 1.0); // the second at both, and mostly at itself
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn attention(&self, keys: &impl Ops<T>, values: &impl Ops<T>, causal: bool) -> Result<Array<T>, Error> {
+        attention(&self.to_term(), &keys.to_term(), &values.to_term(), causal)?.typed()
+    }
+
+    /// The Fourier transform of complex f32 numbers, `[.., n, 2]` with real and imaginary parts side by side, along `n`: a product of 2, 3, 5 and
+    /// 7 of up to 4096, or a product of two such.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let pulse = engine.from_shape([4, 2], &[1.0f32, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])?;
+    /// assert_eq!(pulse.fft()?.to_vec()?, [1.0, 0.0].repeat(4)); // all frequencies alike
+    /// assert_eq!(pulse.fft()?.inverse_fft()?.to_vec()?, pulse.to_vec()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn fft(&self) -> Result<Array<T>, Error> {
+        fft(&self.to_term(), false)?.typed()
+    }
+
+    /// The way back of [`fft`](Ops::fft), divided by `n`.
+    fn inverse_fft(&self) -> Result<Array<T>, Error> {
+        fft(&self.to_term(), true)?.typed()
     }
 
     /// The last two axes swapped.

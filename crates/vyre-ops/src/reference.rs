@@ -413,3 +413,53 @@ pub(crate) fn matvec(a: &Plain, x: &Plain) -> Plain {
 pub(crate) fn dot(a: &Plain, b: &Plain) -> Plain {
     reduce(&times(a, b), None, Fold::Sum)
 }
+
+pub(crate) fn attention(q: &Plain, k: &Plain, v: &Plain, causal: bool) -> Plain {
+    let (Numbers::Float(queries), Numbers::Float(keys), Numbers::Float(values)) = (&q.numbers, &k.numbers, &v.numbers)
+    else {
+        return q.clone();
+    };
+    let axes = q.shape.len();
+    let (m, n, dim) = (q.shape[axes - 2], k.shape[axes - 2], q.shape[axes - 1]);
+    let mut numbers = Vec::with_capacity(queries.len());
+    for (at, query) in queries.chunks(dim.max(1)).enumerate() {
+        let start = at / m.max(1) * n;
+        let seen = if causal { n.min(at % m.max(1) + 1) } else { n };
+        let row = |of: &[f64], key: usize| of[(start + key) * dim..(start + key + 1) * dim].to_vec();
+        let product = |key: usize| row(keys, key).iter().zip(query).map(|(a, b)| a * b).sum::<f64>();
+        let scores: Vec<f64> = (0..seen).map(|key| product(key) / (dim as f64).sqrt()).collect();
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - most).exp()).sum();
+        let mut result = vec![0.0; dim];
+        for (key, score) in scores.iter().enumerate() {
+            for (result, value) in result.iter_mut().zip(row(values, key)) {
+                *result += (score - most).exp() / sum * value;
+            }
+        }
+        numbers.extend(result);
+    }
+    Plain::float(q.ty.clone(), q.shape.clone(), numbers)
+}
+
+/// By its definition, but that the angles are those of a table.
+pub(crate) fn fft(x: &Plain, inverse: bool) -> Plain {
+    let Numbers::Float(all) = &x.numbers else { return x.clone() };
+    let n = x.shape[x.shape.len() - 2];
+    let way = if inverse { 1.0 } else { -1.0 };
+    let turns: Vec<(f64, f64)> =
+        (0..n).map(|m| (way * std::f64::consts::TAU * m as f64 / n as f64).sin_cos()).collect();
+    let scale = if inverse { 1.0 / n as f64 } else { 1.0 };
+    let mut numbers = Vec::with_capacity(all.len());
+    for row in all.chunks(2 * n.max(1)) {
+        for k in 0..n {
+            let (mut re, mut im) = (0.0, 0.0);
+            for (j, point) in row.chunks(2).enumerate() {
+                let (sin, cos) = turns[j * k % n];
+                re += point[0] * cos - point[1] * sin;
+                im += point[0] * sin + point[1] * cos;
+            }
+            numbers.extend([re * scale, im * scale]);
+        }
+    }
+    Plain::float(x.ty.clone(), x.shape.clone(), numbers)
+}

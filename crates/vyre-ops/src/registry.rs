@@ -3,6 +3,8 @@
 use vyre::expression::Term;
 use vyre::{DataType, Diagnostic, Error, codes};
 
+use crate::attention::attention;
+use crate::fft::fft;
 use crate::fold::Kind;
 use crate::histogram::histogram;
 use crate::layout;
@@ -44,6 +46,10 @@ pub enum Types {
     Floats,
     /// f32, f64 and f16.
     AllFloats,
+    /// f32 and f16.
+    Halves,
+    /// f32.
+    Singles,
     /// u32, i32, f32 and their wide kin.
     Keys,
     /// u32.
@@ -55,8 +61,10 @@ pub enum Types {
 #[allow(missing_docs, reason = "the fields of `Parameters` say it")]
 pub enum Parameter {
     Axis,
+    Causal,
     Count,
     Epsilon,
+    Inverse,
 }
 
 /// What an op may be told besides its arrays.
@@ -64,10 +72,14 @@ pub enum Parameter {
 pub struct Parameters {
     /// The axis to work along; all elements where there is none.
     pub axis: Option<usize>,
+    /// Each query looks only at the keys up to its own position.
+    pub causal: bool,
     /// Bins of a histogram, elements of top-k.
     pub count: Option<usize>,
     /// What is added under a root.
     pub epsilon: Option<f64>,
+    /// The way back.
+    pub inverse: bool,
 }
 
 /// The least that an op has to move and compute.
@@ -125,6 +137,17 @@ fn each(shapes: &[Vec<usize>]) -> u64 {
 fn product(shapes: &[Vec<usize>]) -> u64 {
     let columns = shapes[1].last().copied().unwrap_or(1);
     2 * each(shapes) * columns as u64
+}
+
+fn attended(shapes: &[Vec<usize>]) -> u64 {
+    let keys = shapes[1].iter().rev().nth(1).copied().unwrap_or(1);
+    4 * each(shapes) * keys as u64
+}
+
+/// 5·n·log₂ n for each transform, as the field counts.
+fn transformed(shapes: &[Vec<usize>]) -> u64 {
+    let points = shapes[0].iter().rev().nth(1).copied().unwrap_or(1).max(1);
+    (2.5 * each(shapes) as f64 * (points as f64).log2()) as u64
 }
 
 macro_rules! op {
@@ -422,5 +445,27 @@ static OPS: &[Op] = &[
         |shapes| 2 * each(shapes),
         |x, _| Ok(vec![dot(&x[0], &x[1])?]),
         |x, _| vec![reference::dot(&x[0], &x[1])]
+    ),
+    op!(
+        "attention",
+        "softmax(q·kᵀ / sqrt(dim))·v",
+        ["q", "k", "v"],
+        Halves,
+        ["y"],
+        [Causal],
+        attended,
+        |x, p| Ok(vec![attention(&x[0], &x[1], &x[2], p.causal)?]),
+        |x, p| vec![reference::attention(&x[0], &x[1], &x[2], p.causal)]
+    ),
+    op!(
+        "fft",
+        "the Fourier transform of complex numbers, [.., n, 2]",
+        ["x"],
+        Singles,
+        ["y"],
+        [Inverse],
+        transformed,
+        |x, p| Ok(vec![fft(&x[0], p.inverse)?]),
+        |x, p| vec![reference::fft(&x[0], p.inverse)]
     ),
 ];

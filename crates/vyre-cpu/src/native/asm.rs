@@ -378,6 +378,11 @@ impl Asm {
         self.simple(wide, &[0x8d], dst, Rm::Mem(at), 0);
     }
 
+    /// `prefetcht0`.
+    pub(super) fn prefetch(&mut self, at: Mem) {
+        self.simple(false, &[0x0f, 0x18], 1, Rm::Mem(at), 0);
+    }
+
     pub(super) fn movsxd(&mut self, dst: u8, src: Rm) {
         self.simple(true, &[0x63], dst, src, 0);
     }

@@ -345,6 +345,10 @@ impl Emitter<'_> {
                     Err(imm) => self.asm.update_imm(op, at, imm),
                 }
             }
+            M::Prefetch { at } => {
+                let at = self.at(at, 0);
+                self.asm.prefetch(at);
+            }
             M::Lea { wide, dst, at } => {
                 let at = self.at(at, 0);
                 let to = self.def_of(dst, 2);

@@ -213,6 +213,10 @@ pub(super) enum M {
         b: GSrc,
         whole: bool,
     },
+    /// Asks for the cache line there, which may be anywhere.
+    Prefetch {
+        at: At,
+    },
     Lea {
         wide: bool,
         dst: R,
@@ -443,6 +447,7 @@ impl M {
                 go(src, Role::Use);
                 place.visit(&mut go);
             }
+            M::Prefetch { at: place } => place.visit(&mut go),
             M::Update { at: place, b, .. } => {
                 place.visit(&mut go);
                 gsrc(b, &mut go);

@@ -167,6 +167,19 @@ fn main() {
     let (sorted, spare) = (std::cell::RefCell::new(Vec::new()), std::cell::RefCell::new(Vec::new()));
     let kept = std::cell::RefCell::new(Vec::new());
 
+    let [heads, steps, dim] = if large || medium { [32, 4096, 128] } else { [8, 512, 64] };
+    let attended =
+        |values: &[f32]| engine.from_shape([heads, steps, dim], &values[..heads * steps * dim]).expect("heads");
+    let (queries, keys_of, values_of) = (attended(&x), attended(&y), attended(&x[1..]));
+    let [queries_half, keys_half, values_half] = [&queries, &keys_of, &values_of].map(halves);
+    let attention_flops = 4.0 * (heads * steps * steps * dim) as f64;
+    let attention_bytes = 4 * heads * steps * dim;
+    let points = if large || medium { [1024, 1 << 20] } else { [256, 1 << 14] };
+    let waves: Vec<Array<f32>> = points
+        .iter()
+        .map(|points: &usize| engine.from_shape([n / 4 / points, *points, 2], &x[..n / 2]).expect("waves"))
+        .collect();
+
     let s = side * side;
     let mut works = Works { list: Vec::new(), with_peers };
     let flops = 2.0 * (matrix as f64).powi(3);
@@ -295,6 +308,35 @@ fn main() {
             )
         })),
     );
+
+    works.add(
+        "attention",
+        4 * attention_bytes,
+        attention_flops,
+        Box::new(|| done(queries.attention(&keys_of, &values_of, false))),
+        Some(Box::new(|| {
+            peers::attention([&x, &y, &x[1..]], &mut out.borrow_mut()[..heads * steps * dim], [steps, dim])
+        })),
+    );
+    works.add(
+        "attention f16",
+        2 * attention_bytes,
+        attention_flops,
+        Box::new(|| done(queries_half.attention(&keys_half, &values_half, false))),
+        None,
+    );
+    works.add(
+        "attention f16, causal",
+        2 * attention_bytes,
+        attention_flops / 2.0,
+        Box::new(|| done(queries_half.attention(&keys_half, &values_half, true))),
+        None,
+    );
+
+    for (points, waves) in points.iter().zip(&waves) {
+        let flops = 5.0 * (n / 4) as f64 * (*points as f64).log2();
+        works.add(&format!("fft of {points}"), 4 * n, flops, Box::new(move || done(waves.fft())), None);
+    }
 
     if !with_peers {
         works.add("matmul f16", 6 * matrix * matrix, flops, Box::new(|| done(left_half.matmul(&right_half))), None);

@@ -233,3 +233,49 @@ pub(crate) fn gather(x: &[f32], at: &[u32], out: &mut [f32]) {
         }
     });
 }
+
+/// Queries on all threads, a row of scores for each.
+pub(crate) fn attention([q, k, v]: [&[f32]; 3], out: &mut [f32], [steps, dim]: [usize; 2]) {
+    out.par_chunks_mut(dim).enumerate().for_each_init(
+        || vec![0.0f32; steps],
+        |scores, (at, out)| {
+            let start = at / steps * steps * dim;
+            attend(
+                &q[at * dim..(at + 1) * dim],
+                &k[start..start + steps * dim],
+                &v[start..start + steps * dim],
+                scores,
+                out,
+            );
+        },
+    );
+}
+
+fast! {
+    fn attend(q: &[f32], k: &[f32], v: &[f32], scores: &mut [f32], out: &mut [f32]) {
+        let scale = 1.0 / (q.len() as f32).sqrt();
+        let mut most = f32::NEG_INFINITY;
+        for (score, key) in scores.iter_mut().zip(k.chunks_exact(q.len())) {
+            let mut columns = [0.0f32; 16];
+            for (a, b) in q.chunks_exact(16).zip(key.chunks_exact(16)) {
+                for ((column, a), b) in columns.iter_mut().zip(a).zip(b) {
+                    *column = a.mul_add(*b, *column);
+                }
+            }
+            *score = columns.iter().sum::<f32>() * scale;
+            most = if *score > most { *score } else { most };
+        }
+        out.fill(0.0);
+        let mut sum = 0.0;
+        for (score, value) in scores.iter().zip(v.chunks_exact(q.len())) {
+            let weight = (score - most).exp();
+            sum += weight;
+            for (out, value) in out.iter_mut().zip(value) {
+                *out = weight.mul_add(*value, *out);
+            }
+        }
+        for out in out.iter_mut() {
+            *out /= sum;
+        }
+    }
+}

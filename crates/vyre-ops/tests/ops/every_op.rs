@@ -12,6 +12,8 @@ fn types_of(types: Types) -> &'static [DataType] {
         Types::Numbers => &[F32, U32, I32, F64, U64, I64, F16],
         Types::Floats => &[F32, F64],
         Types::AllFloats => &[F32, F64, F16],
+        Types::Halves => &[F32, F16],
+        Types::Singles => &[F32],
         Types::Keys => &[U32, F32, I32, U64, I64, F64],
         Types::Words => &[U32],
     }
@@ -131,6 +133,18 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             let (m, k, n) = (side, side + 1, side + 3);
             vec![numbers(random, ty, vec![2, m, k], None), numbers(random, ty, vec![2, k, n], None)]
         }
+        "attention" => {
+            // The reference looks at every key for each query.
+            let (dim, side) = ([16, 32, 20, 64, 128][random.below(5)], side.min(130));
+            let [queries, keys] = [vec![2, side, dim], vec![2, side + 3, dim]];
+            let keys = if size == 0 { queries.clone() } else { keys };
+            [queries, keys.clone(), keys].map(|shape| numbers(random, ty, shape, None)).into()
+        }
+        "fft" => {
+            let points = [1, 2, 3, 4, 5, 7, 8, 12, 35, 36, 210, 256, 600, 1024][random.below(14)];
+            let points = if size == 0 { 0 } else { points };
+            vec![numbers(random, ty, vec![(size / points.max(1)).min(20), points, 2], None)]
+        }
         "matvec" => {
             let along = size / 3;
             vec![numbers(random, ty, vec![3, along], None), numbers(random, ty, vec![along], None)]
@@ -193,7 +207,13 @@ fn check(
         *x = numbers(random, ty, vec![2, along, 3], Some(5));
     }
     let count = op.parameters.contains(&Parameter::Count).then(|| if op.id == "top_k" { size.min(7) } else { 257 });
-    let parameters = Parameters { axis, count, epsilon: None };
+    let parameters = Parameters {
+        axis,
+        count,
+        causal: random.below(2) == 1,
+        inverse: random.below(2) == 1,
+        ..Parameters::default()
+    };
     let terms: Vec<Term> = inputs
         .iter()
         .map(|plain| {

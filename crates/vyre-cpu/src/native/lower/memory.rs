@@ -314,6 +314,11 @@ impl<'k> Lower<'k> {
                 for (part, loaded) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
                     let at = At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
+                    if let Some(ahead) = self.loops.last().and_then(|frame| frame.ahead)
+                        && ahead.now.contains(&at.index)
+                    {
+                        self.push(M::Prefetch { at: At { index: ahead.next, ..at } });
+                    }
                     *loaded = self.load_contiguous(scalar, at, mask);
                 }
                 Rep::Vector(parts[0], parts[1])

@@ -97,6 +97,15 @@ struct LoopFrame<'k> {
     body: *const Block,
     /// Its rounds are emitted one after the other; true once one of them leaves.
     rounds: Option<bool>,
+    /// Where memory is read in the next round.
+    ahead: Option<Ahead>,
+}
+
+/// An index that each round of a loop goes on by the same step, and what it will be in the next.
+#[derive(Clone, Copy)]
+struct Ahead {
+    now: [R; 2],
+    next: R,
 }
 
 impl<'k> LoopFrame<'k> {
@@ -114,6 +123,7 @@ impl<'k> LoopFrame<'k> {
             shared: vec![false; inner.params.len()],
             body: std::ptr::from_ref(&inner.body),
             rounds: None,
+            ahead: None,
         }
     }
 }
