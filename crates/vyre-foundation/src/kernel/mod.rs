@@ -9,6 +9,7 @@
 //! `If` or a `Loop` leaves through its results.
 
 mod build;
+mod bytes;
 mod clears;
 mod display;
 pub mod eval;
@@ -28,6 +29,7 @@ pub(crate) mod walk;
 
 use smallvec::SmallVec;
 
+pub use self::bytes::{ByteDot, byte_dots};
 pub use self::interpret::{Interpret, interpret};
 pub use self::lower::lower;
 pub use self::noise::Noise;
