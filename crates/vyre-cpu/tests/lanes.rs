@@ -247,13 +247,13 @@ fn words_across_vectors() {
         let lid = || Expr::local_id(0);
         let round = |step: u32| {
             vec![
-                Node::var(&format!("left{step}"), DataType::U32, Expr::u32(0)),
+                Node::var(format!("left{step}"), DataType::U32, Expr::u32(0)),
                 Node::if_then(
                     lid().ge(step),
-                    vec![Node::assign(&format!("left{step}"), Expr::load("tile", lid() - step))],
+                    vec![Node::assign(format!("left{step}"), Expr::load("tile", lid() - step))],
                 ),
                 Node::barrier(),
-                Node::store("tile", lid(), Expr::load("tile", lid()) + Expr::var(&format!("left{step}"))),
+                Node::store("tile", lid(), Expr::load("tile", lid()) + Expr::var(format!("left{step}"))),
                 Node::barrier(),
             ]
         };
