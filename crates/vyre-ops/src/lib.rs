@@ -18,7 +18,7 @@
 //! ```
 //!
 //! The crate knows nothing of devices: it writes kernels in the text form of programs, and the engine decides where they run.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod attention;
 mod bodies;
@@ -48,7 +48,7 @@ mod sort;
 mod stencil;
 mod top;
 
-pub use matrix::Transposed;
+pub use matrix::{Transposed, matmul_bf16};
 pub use ops::Ops;
 pub use output::Output;
 pub use random::Random;

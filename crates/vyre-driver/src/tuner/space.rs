@@ -12,6 +12,16 @@ pub struct Candidate {
     /// Values for specialization constants, such as a tile size.
     #[serde(default, skip_serializing_if = "SpecMap::is_empty")]
     pub specialization: SpecMap,
+    /// What runs instead of the program: [`Variant::id`](crate::variant::Variant::id).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+}
+
+impl Candidate {
+    /// The program itself with workgroups of this shape.
+    pub fn of_shape(workgroup_size: [u32; 3]) -> Candidate {
+        Candidate { workgroup_size, specialization: SpecMap::new(), variant: None }
+    }
 }
 
 /// What may be tuned about a program or an op: workgroup shapes, and the values of some specialization constants.
@@ -56,6 +66,10 @@ impl Candidates {
 /// `16 x 16, tile = 8`.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(variant) = &self.variant {
+            // What tells versions apart is for files.
+            return f.write_str(variant.rsplit_once('#').map_or(variant, |(name, _)| name));
+        }
         let [x, y, z] = self.workgroup_size;
         match [y, z] {
             [1, 1] => write!(f, "{x}")?,
@@ -186,7 +200,7 @@ impl Space {
                     specialization.insert(name.clone(), value.clone());
                 }
             }
-            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization };
+            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization, variant: None };
             let place = place(&candidate.workgroup_size, &counter[1..]);
             if candidate == list[0] {
                 places[0] = place;
@@ -221,7 +235,7 @@ mod tests {
     use super::*;
 
     fn plain(workgroup_size: [u32; 3]) -> Candidate {
-        Candidate { workgroup_size, specialization: SpecMap::new() }
+        Candidate::of_shape(workgroup_size)
     }
 
     #[test]

@@ -10,6 +10,7 @@ use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline, Ticket}
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::routing::{Load, Timing};
 use vyre_driver::tuner::Mode;
+use vyre_driver::variant::Variant;
 use vyre_foundation::launch::Writes;
 use vyre_spec::codes::Class;
 use vyre_spec::{Diagnostic, codes};
@@ -18,6 +19,7 @@ use super::core::{Arg, Core, Ready, Request};
 use super::learning::{Context, Learning, Pick};
 use super::routes::Work;
 use super::tuning::Asked;
+use super::variants;
 use super::{Inner, lock};
 use crate::Error;
 use crate::runtime::{Alarm, Deps, Device, Held, Job, Loan, Storage};
@@ -268,9 +270,13 @@ impl Inner {
             return Ok(ready);
         }
         able.check_launch(program, &plan)?;
-        let asked = Asked { backend, program, plan: &plan, config: &core.config };
-        let mut decision = tuning.decision(&asked).filter(|_| request.grid.is_none());
-        if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
+        let asked =
+            Asked { backend, program, plan: &plan, config: &core.config, variants: &[], fixed: request.grid.is_some() };
+        let variants = self.variants_for(core, &Asked { config: &config, ..asked }, args, request, deadline)?;
+        let asked = Asked { variants: &variants, ..asked };
+        let is_open = request.grid.is_none() || !variants.is_empty();
+        let mut decision = tuning.decision(&asked);
+        if decision.is_none() && tuning.mode() == Mode::On && is_open && args.len() == core.slots.len() {
             let contents = self.contents(core, args, false, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
             decision = self.tune_at_first_use(&Asked { config: &config, ..asked }, &contents)?;
@@ -285,7 +291,7 @@ impl Inner {
         let pipeline = self.pipeline(&**backend, program, &options)?;
         check_deadline(deadline)?;
         let mut learning = None;
-        if decision.is_none() && tuning.mode() == Mode::NaturalGradient && request.grid.is_none() {
+        if decision.is_none() && tuning.mode() == Mode::NaturalGradient && is_open {
             let mut candidates = self.candidates(&asked, None, true)?;
             if candidates.list.len() > 1 {
                 tuning.begin_with_best_guess(&asked, &mut candidates);
@@ -294,13 +300,38 @@ impl Inner {
             }
         }
         let pipeline = Some(pipeline);
-        let planned = (decided_plan, contents);
+        let planned = (if variants.is_empty() { decided_plan.clone() } else { plan.clone() }, contents);
         let live = decision.as_ref().and_then(|decision| tuning.watch(&asked, decision));
-        let ready =
+        let mut ready =
             Ready::new(core, device.clone(), sizes.clone(), request, pipeline, planned, work, decision, learning);
+        // What a variant leaves as it was is what the program itself does.
+        ready.plan = decided_plan;
         let ready = Arc::new(ready.watched(live));
         core.keep(ready.clone());
         Ok(ready)
+    }
+
+    /// The variants that may run for a launch. Those that nothing is known of yet are compared with the program on copies of the inputs.
+    fn variants_for(
+        self: &Arc<Inner>,
+        core: &Core,
+        asked: &Asked<'_>,
+        args: &[Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Variant>, Error> {
+        // How many blocks a variant needs is known only where the size is.
+        if core.config.variants.is_empty() || request.size_from.is_some() || !self.tuning.decides() {
+            return Ok(Vec::new());
+        }
+        let is_new = |variant: &Variant| self.gate.verdict(asked, variant).is_none();
+        let compares = args.len() == core.slots.len() && variants::open(asked, request.interruptible).any(is_new);
+        if !compares {
+            return Ok(self.agreeing_variants(asked, request.interruptible, None));
+        }
+        let contents = self.contents(core, args, false, deadline)?;
+        let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        Ok(self.agreeing_variants(asked, request.interruptible, Some(&contents)))
     }
 
     /// What a launch of these sizes needs, on a device or else on the one that the router gives.

@@ -18,6 +18,7 @@ mod routes;
 mod timings;
 mod tuning;
 mod unfinished;
+mod variants;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,7 @@ use vyre_driver::metrics::{Counter, Metrics, Stage};
 use vyre_driver::pipeline::{PipelineCache, PipelineSource, dispatch_policy_cache_string};
 use vyre_driver::registry::Registry;
 use vyre_driver::tuner::{Candidate, Decision, Space};
+use vyre_driver::variant::{Code, Variant};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
@@ -65,6 +67,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     routes: Routes,
     tuning: Tuning,
+    gate: variants::Gate,
     /// Backends that are open, in the order of opening.
     devices: Mutex<Vec<Arc<Device>>>,
     budget: Option<u64>,
@@ -449,6 +452,12 @@ impl Inner {
         program: &ValidProgram,
         options: &vyre_driver::backend::CompileOptions,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
+        if let Some(Code::Program(other, _)) = options.variant.as_ref().map(Variant::code) {
+            let mut options = options.clone();
+            (options.variant, options.workgroup_size) = (None, None);
+            options.specialization = Default::default();
+            return self.pipeline(backend, other, &options);
+        }
         let found = self.pipelines.get(backend, program, options)?;
         match found.source {
             PipelineSource::Memory => self.metrics.add(Counter::MemoryHits, 1),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vyre_driver::backend::DeviceKind;
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
-use vyre_driver::routing::difference;
 use vyre_driver::tuner::{
     self, Campaign, Candidate, Candidates, Decision, DefaultPolicy, DriftWatch, Known, Lock, Measured, Mode, Plan,
     Source, Space, StaticProgramShape, Step, Subject, Tuner, TunerProgramKey, Verdict,
 };
+use vyre_driver::variant::Variant;
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
@@ -21,6 +21,7 @@ use vyre_spec::{Diagnostic, codes};
 use super::bench::Bench;
 use super::timings::Live;
 use super::unfinished::Unfinished;
+use super::variants::{self, disagreement};
 use super::{Inner, lock};
 
 /// Where decisions are kept.
@@ -82,6 +83,10 @@ pub(super) struct Asked<'a> {
     /// With the kernel's own launch.
     pub(super) plan: &'a LaunchPlan,
     pub(super) config: &'a DispatchConfig,
+    /// Other implementations that may run.
+    pub(super) variants: &'a [Variant],
+    /// The caller names the grid, so that nothing but a variant can take the place of the program's own launch.
+    pub(super) fixed: bool,
 }
 
 impl Asked<'_> {
@@ -141,6 +146,10 @@ impl Asked<'_> {
     /// A launch with these workgroups and constants gives proven the same results as one with the same constants and the kernel's
     /// own workgroups.
     fn is_proven(&self, candidate: &Candidate) -> Result<bool, Diagnostic> {
+        if candidate.variant.is_some() {
+            // Every size is compared before it runs there.
+            return Ok(self.may_run(candidate));
+        }
         let specialization = with_launch(self.config, candidate).specialization.resolve(self.program)?;
         let own = launch::workgroup_size(self.program, Some(&specialization))?;
         let freedom = launch::freedom(self.program, Some(&specialization))?;
@@ -152,6 +161,17 @@ impl Asked<'_> {
         });
         plan.workgroup_size = own;
         Ok(candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size))
+    }
+
+    /// It is not of a variant that may not run here, nor another shape where that is fixed.
+    fn may_run(&self, candidate: &Candidate) -> bool {
+        match &candidate.variant {
+            Some(id) => self.variants.iter().any(|variant| variant.id() == *id),
+            None => {
+                let own = candidate.workgroup_size == self.plan.workgroup_size && candidate.specialization.is_empty();
+                own || !self.fixed
+            }
+        }
     }
 
     fn fits(&self, shape: [u32; 3]) -> bool {
@@ -212,11 +232,11 @@ impl Tuning {
 
     /// What was decided for a launch; `None` for the kernel's own.
     pub(super) fn decision(&self, asked: &Asked<'_>) -> Option<Decision> {
-        if !leaves_launch_open(asked.config) {
+        if (asked.fixed || !leaves_launch_open(asked.config)) && asked.variants.is_empty() {
             return None;
         }
         if let Some(lock) = &self.lock {
-            return self.locked(lock, asked);
+            return self.locked(lock, asked).filter(|decision| asked.may_run(&decision.candidate));
         }
         if self.mode == Mode::OffUseDefault {
             return None;
@@ -244,15 +264,21 @@ impl Tuning {
                 Known::Decided(_) | Known::Guess(_) | Known::Nothing => None,
             }
         })?;
-        match found {
+        let found = match found {
             Ok(decision) => Some(decision),
             Err(size) => self.written(asked, size),
-        }
+        };
+        found.filter(|decision| asked.may_run(&decision.candidate))
+    }
+
+    /// Decisions are looked up at all.
+    pub(super) fn decides(&self) -> bool {
+        self.lock.is_some() || self.mode != Mode::OffUseDefault
     }
 
     /// A launch that was written by hand, where it is proven to change nothing.
     fn written(&self, asked: &Asked<'_>, workgroup_size: [u32; 3]) -> Option<Decision> {
-        let candidate = Candidate { workgroup_size, specialization: Default::default() };
+        let candidate = Candidate::of_shape(workgroup_size);
         if asked.is_proven(&candidate).unwrap_or(false) && asked.fits(workgroup_size) {
             return Some(Decision::written(asked.subject(true), candidate));
         }
@@ -447,6 +473,7 @@ fn leaves_launch_open(config: &DispatchConfig) -> bool {
 
 pub(super) fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> DispatchConfig {
     let mut config = config.clone();
+    config.variant = variants::find(&config, candidate).cloned();
     config.workgroup_override = Some(candidate.workgroup_size);
     for (name, value) in candidate.specialization.iter() {
         config.specialization.insert(name, value.clone());
@@ -469,14 +496,14 @@ impl Inner {
     ) -> Result<Candidates, BackendError> {
         let Asked { program, plan, config, .. } = *asked;
         let limits = &asked.backend.capabilities().limits;
-        let own = Candidate { workgroup_size: plan.workgroup_size, specialization: Default::default() };
+        let own = Candidate::of_shape(plan.workgroup_size);
         let own_constants = config.specialization.resolve(program)?;
         let most = if proven { MOST_LEARNT } else { MOST_CANDIDATES };
         let mut candidates =
             Candidates { list: vec![own.clone()], places: vec![place(&own, &[])], first: None, prior: None };
         let combinations = space.map_or_else(|| vec![Default::default()], |space| space.constants(most));
         for (constants, at) in combinations {
-            let varied = Candidate { workgroup_size: plan.workgroup_size, specialization: constants.clone() };
+            let varied = Candidate { specialization: constants.clone(), ..own.clone() };
             let resolved = with_launch(config, &varied).specialization.resolve(program)?;
             // Constants may decide how large the kernel's own workgroups are.
             let size = match config.workgroup_override {
@@ -485,7 +512,7 @@ impl Inner {
             };
             let mut shapes = vec![size];
             let freedom = launch::freedom(program, Some(&resolved))?;
-            if leaves_launch_open(config) && freedom.shapes != launch::Shapes::Own {
+            if leaves_launch_open(config) && !asked.fixed && freedom.shapes != launch::Shapes::Own {
                 let explicit = space.map(Space::shapes).unwrap_or_default();
                 let along = Space::new().with_shapes_along(freedom.axes, plan.domain, limits.max_workgroup_invocations);
                 let mut own_plan = plan.clone();
@@ -494,7 +521,7 @@ impl Inner {
                 shapes.extend(others.iter().filter(|shape| freedom.may_try(&own_plan, **shape)));
             }
             for workgroup_size in shapes {
-                let candidate = Candidate { workgroup_size, specialization: constants.clone() };
+                let candidate = Candidate { specialization: constants.clone(), ..Candidate::of_shape(workgroup_size) };
                 let is_default = workgroup_size == own.workgroup_size && resolved == own_constants;
                 if is_default || !asked.fits(workgroup_size) || candidates.list.contains(&candidate) {
                     continue;
@@ -508,6 +535,16 @@ impl Inner {
         }
         let constants = candidates.places.iter().map(Vec::len).max().unwrap_or(3);
         candidates.places.iter_mut().for_each(|place| place.resize(constants, 0));
+        if !asked.variants.is_empty() {
+            // What is learnt about the program's own launches says nothing of a variant, so they stand far apart.
+            candidates.places.iter_mut().for_each(|place| place.push(0));
+            for (variant, far) in asked.variants.iter().zip((8..).step_by(8)) {
+                let mut at = candidates.places[0].clone();
+                at[constants] = far;
+                candidates.places.push(at);
+                candidates.list.push(variants::candidate(variant, own.workgroup_size));
+            }
+        }
         Ok(candidates)
     }
 
@@ -517,7 +554,7 @@ impl Inner {
         asked: &Asked<'_>,
         inputs: &[&[u8]],
     ) -> Result<Option<Decision>, BackendError> {
-        if !leaves_launch_open(asked.config) {
+        if !leaves_launch_open(asked.config) && asked.variants.is_empty() {
             return Ok(None);
         }
         match self.tune(asked.backend, asked.program, inputs, asked.config, None, true, &mut |_| Go::On) {
@@ -545,7 +582,12 @@ impl Inner {
         self.tuning.check_unlocked("a kernel is to be tuned")?;
         let _timer = self.metrics.time(Stage::Tune);
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
-        let asked = Asked { backend, program, plan: &plan, config };
+        let asked = Asked { backend, program, plan: &plan, config, variants: &[], fixed: false };
+        // What differs is known already and needs not be found out again.
+        let differs = |variant: &Variant| matches!(self.gate.verdict(&asked, variant), Some(Err(_)));
+        let open = variants::open(&asked, config.timeout.is_some()).filter(|variant| !differs(variant));
+        let open: Vec<Variant> = open.cloned().collect();
+        let asked = Asked { variants: &open, ..asked };
         let mut candidates = self.candidates(&asked, space, proven)?;
         self.tuning.begin_with_best_guess(&asked, &mut candidates);
         if let Some(guess) = candidates.first.filter(|_| space.is_none() && self.is_own_guess(&asked)) {
@@ -567,18 +609,20 @@ impl Inner {
                 Step::Check(candidate) => {
                     let checked =
                         bench.results(&candidates.list[candidate]).map_err(|error| error.message().to_owned());
-                    campaign.checked(
-                        candidate,
-                        checked.and_then(|results| match &expected {
-                            None => {
-                                expected = Some(results);
-                                Ok(())
-                            }
-                            Some(expected) => {
-                                difference(program, config.ulp_budget, expected, &results).map_or(Ok(()), Err)
-                            }
-                        }),
-                    );
+                    let verdict = checked.and_then(|results| match &expected {
+                        None => {
+                            expected = Some(results);
+                            Ok(())
+                        }
+                        Some(expected) => {
+                            disagreement(program, config, &candidates.list[candidate], expected, &results)
+                                .map_or(Ok(()), Err)
+                        }
+                    });
+                    if let Some(variant) = variants::find(config, &candidates.list[candidate]) {
+                        self.judged(&asked, variant, &verdict);
+                    }
+                    campaign.checked(candidate, verdict);
                 }
                 Step::Measure(candidate) => {
                     // What an interrupted campaign has measured needs not be measured again.
