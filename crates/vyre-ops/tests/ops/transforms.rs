@@ -27,7 +27,7 @@ fn waves_are_found_and_made() {
             let size = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
             let mut first: Option<Vec<f32>> = None;
             for (name, engine) in engines() {
-                if name != "cpu" && !name.starts_with("cuda") && !matches!(points, 7 | 20 | 512 | 4374) {
+                if name != "cpu" && !name.starts_with("cuda") && points != 20 {
                     continue;
                 }
                 let x = engine.from_shape(shape, &values).expect("an array");
