@@ -142,6 +142,9 @@ def op(
     order: list[int] = ...,
     causal: bool = False,
     inverse: bool = False,
+    boundary: str | None = None,
+    padding: int = 0,
+    stride: int | None = None,
 ) -> list[Array]: ...
 def zeros(shape: list[int], dtype: Any) -> Array: ...
 def from_host(object: Any) -> Array: ...

@@ -24,7 +24,7 @@ use crate::path::CpuPath;
 use crate::pipeline::{self, CpuPipeline};
 use crate::pool::Pool;
 use crate::record::CpuRecording;
-use crate::work::{CpuWork, GridPlace, HostBuffer, Move, Places, Prepared, Recorded};
+use crate::work::{BoundLaunch, CpuWork, GridPlace, HostBuffer, Move, Places, Recorded};
 use crate::{dispatch, native, threads};
 
 /// Queues of the backend.
@@ -178,7 +178,7 @@ impl CpuBackend {
                 places.fill(cpu, bindings, self.id())?;
                 let plan = places.plan(cpu, *grid, self.pool.width())?;
                 self.pool.reserve(plan.scratch_bytes)?;
-                Recorded::Launch(Prepared::new(pipeline, bindings, places, plan))
+                Recorded::Launch(BoundLaunch::new(pipeline, bindings, places, plan))
             }
             Step::Copy { from, to } => Recorded::Move(self.a_move(Some(from), to)?),
             Step::Clear(part) => Recorded::Move(self.a_move(None, part)?),

@@ -12,12 +12,12 @@ use std::f64::consts::PI;
 use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error};
 
-use crate::launch::{MOST, Traits, engine, extents, misfit, mistyped, room};
+use crate::launch::{self, MOST, Traits, engine, extents, misfit, mistyped};
 use crate::output::Output;
 use stages::{Layout, Pass};
 
 /// Points of a transform that a workgroup keeps: with memory of this many bytes, and everywhere.
-const LONG: (usize, u64) = (4096, 34 << 10);
+const LONG: (usize, u64) = (4096, 35 << 10);
 const SHORT: usize = 1024;
 /// Angles of the second pass are put together of two: the first of so many neighbours.
 const NEIGHBOURS: usize = 4096;
@@ -36,13 +36,15 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     let (batches, n) = (batch.iter().product::<usize>(), *n);
     let engine = engine(term)?;
     if batches * n == 0 {
-        return Ok(Output { buffer: room(&engine, &ty, 0), ty, shape });
+        return Ok(Output { buffer: launch::room(&engine, &ty, 0), ty, shape });
     }
     if batches * n * 2 > MOST {
         return Err(misfit(format!("{} elements are more than are taken at once, which is {MOST}", batches * n * 2)));
     }
     let traits = Traits::of(&engine);
     let most = if traits.memory >= LONG.1 { LONG.0 } else { SHORT };
+    // Several columns are kept at once.
+    let room = if traits.memory >= LONG.1 { LONG.0 * 3 / 2 } else { SHORT };
     let source = term.evaluate()?;
     if let (true, Some(radices)) = (n <= most, radices(n)) {
         let row = Layout { transform: n, index: 1, by_index: true };
@@ -55,6 +57,7 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
             turned: None,
             swapped: inverse,
             scale: inverse.then_some(n),
+            room,
         };
         let out = pass.run(&engine, &traits, &source, &table(&engine, &[n])?, batches)?;
         return Ok(Output { buffer: out, ty, shape });
@@ -77,6 +80,7 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
         turned: Some(n),
         swapped: inverse,
         scale: None,
+        room,
     };
     let turned = pass.run(&engine, &traits, &source, &table(&engine, &[long, n])?, batches * short)?;
     let (from, to) =
@@ -90,6 +94,7 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
         turned: None,
         swapped: inverse,
         scale: inverse.then_some(n),
+        room,
     };
     let out = pass.run(&engine, &traits, &turned, &table(&engine, &[short])?, batches * long)?;
     Ok(Output { buffer: out, ty, shape })

@@ -21,6 +21,9 @@
 #![deny(unsafe_code)]
 
 mod attention;
+mod bodies;
+mod convolution;
+mod digest;
 mod exponential;
 mod fft;
 mod fold;
@@ -42,6 +45,7 @@ mod search;
 mod segments;
 mod select;
 mod sort;
+mod stencil;
 mod top;
 
 pub use matrix::{Transposed, matmul_bf16};
@@ -51,6 +55,7 @@ pub use random::Random;
 pub use reference::{Numbers, Plain};
 pub use registry::{Axis, Cost, Op, Parameter, Parameters, Sample, Types, op, ops};
 pub use select::Counted;
+pub use stencil::Boundary;
 
 /// The examples in the page on ops run as tests.
 #[cfg(doctest)]

@@ -31,8 +31,8 @@ const CALLER: usize = 0;
 /// Callers that may run small launches or help at the same time.
 const GUESTS: usize = 4;
 
-/// Threads that one calls for work that it has found. A call takes the caller some microseconds, and whoever is called needs a
-/// multiple of that to come: so each who comes calls as many again.
+/// Threads that are called at a time. A call takes the caller some microseconds, and whoever is called needs a multiple of that to
+/// come; so who has work for others calls them all, and who comes first calls those that are left.
 const CALLS: usize = 4;
 
 /// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
@@ -61,6 +61,11 @@ struct Calls([Option<Arc<Worker>>; CALLS]);
 impl Calls {
     fn is_empty(&self) -> bool {
         self.0[0].is_none()
+    }
+
+    /// There are no more to call.
+    fn are_all(&self) -> bool {
+        self.0[CALLS - 1].is_none()
     }
 
     fn wake(self) {
@@ -132,10 +137,17 @@ impl<W: Work> Shared<W> {
     }
 
     /// Calls threads for what there is to do, and lets go of the state.
-    fn leave(self: &Arc<Self>, mut state: MutexGuard<'_, State<W>>) {
-        let calls = self.stir(&mut state);
-        drop(state);
-        calls.wake();
+    fn leave<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State<W>>) {
+        loop {
+            let calls = self.stir(&mut state);
+            drop(state);
+            let all = calls.are_all();
+            calls.wake();
+            if all {
+                return;
+            }
+            state = self.lock();
+        }
     }
 
     /// A thread of the pool.

@@ -179,6 +179,12 @@ fn main() {
         .iter()
         .map(|points: &usize| engine.from_shape([n / 4 / points, *points, 2], &x[..n / 2]).expect("waves"))
         .collect();
+    let bodies = if large || medium { 1 << 15 } else { 1 << 12 };
+    let bodies_here = engine.from_shape([bodies, 4], &x[..4 * bodies]).expect("bodies");
+    let [images, channels, edge] = if large || medium { [32, 64, 56] } else { [2, 16, 56] };
+    let pictures = images * channels * edge * edge;
+    let pictures_here = engine.from_shape([images, channels, edge, edge], &x[..pictures]).expect("pictures");
+    let windows = engine.from_shape([channels, channels, 3, 3], &y[..channels * channels * 9]).expect("windows");
 
     let s = side * side;
     let mut works = Works { list: Vec::new(), with_peers };
@@ -333,6 +339,28 @@ fn main() {
         None,
     );
 
+    const FIVE: [f64; 9] = [0.0, 0.25, 0.0, 0.25, 0.5, 0.25, 0.0, 0.25, 0.0];
+    works.add(
+        "stencil of 5 points",
+        8 * s,
+        10.0 * s as f64,
+        Box::new(|| done(table.stencil(&FIVE, &[3, 3], vyre_ops::Boundary::Zero))),
+        Some(Box::new(|| peers::stencil(&x[..s], &mut out.borrow_mut()[..s], side))),
+    );
+    works.add(
+        "bodies",
+        28 * bodies,
+        20.0 * (bodies as f64).powi(2),
+        Box::new(|| done(bodies_here.accelerations(1e-2))),
+        Some(Box::new(|| peers::bodies(&x[..4 * bodies], &mut out.borrow_mut()[..3 * bodies]))),
+    );
+    works.add(
+        "convolution 3 x 3",
+        8 * pictures,
+        18.0 * (pictures * channels) as f64,
+        Box::new(|| done(pictures_here.convolution(&windows, 1, 1))),
+        None,
+    );
     for (points, waves) in points.iter().zip(&waves) {
         let flops = 5.0 * (n / 4) as f64 * (*points as f64).log2();
         works.add(&format!("fft of {points}"), 4 * n, flops, Box::new(move || done(waves.fft())), None);

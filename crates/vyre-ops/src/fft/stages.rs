@@ -36,6 +36,8 @@ pub(super) struct Pass {
     pub(super) swapped: bool,
     /// Results are divided by this.
     pub(super) scale: Option<usize>,
+    /// Points that workgroup memory has room for.
+    pub(super) room: usize,
 }
 
 impl Pass {
@@ -43,13 +45,18 @@ impl Pass {
         self.radices.iter().product()
     }
 
+    /// Neighbours in memory belong to one transform.
+    fn is_rows(&self) -> bool {
+        self.from.by_index && self.to.by_index
+    }
+
     /// Transforms of a workgroup.
     fn together(&self) -> usize {
         let points = self.points();
-        match self.from.by_index && self.to.by_index {
+        match self.is_rows() {
             true => (TOGETHER / points).max(1),
             // Neighbours in memory belong to different transforms: four of them fill a sector.
-            false => (TOGETHER / points).max(4),
+            false => (TOGETHER / points).max(4).min(self.room / points).max(1),
         }
     }
 
@@ -61,9 +68,9 @@ impl Pass {
         table: &Buffer,
         transforms: usize,
     ) -> Result<Buffer, Error> {
-        let padded = traits.is_gpu;
-        let key = format!("fft {self:?} {padded}");
-        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(padded)))?;
+        let pairs = traits.is_gpu;
+        let key = format!("fft {self:?} {pairs}");
+        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(pairs)))?;
         let groups = transforms.div_ceil(self.together());
         let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
         let sizes = [transforms as u32];
@@ -72,15 +79,15 @@ impl Pass {
         Ok(out)
     }
 
-    fn source(&self, padded: bool) -> String {
+    fn source(&self, pairs: bool) -> String {
         let (n, together) = (self.points(), self.together());
         let lanes = (n * together / POINTS).next_power_of_two().clamp(32, 256);
-        let room = if padded { n * together + n * together / 32 } else { n * together };
+        let memory = Memory { pairs, points: n, apart: !self.is_rows() };
         let mut text =
             "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n"
                 .to_owned();
         if self.radices.len() > 1 {
-            let _ = write!(text, "workgroup real: f32[{room}] @0;\nworkgroup imaginary: f32[{room}] @0;\n");
+            text.push_str(&memory.declarations(together));
         }
         let _ = write!(
             text,
@@ -90,13 +97,16 @@ impl Pass {
         let mut before = 1;
         for (stage, &radix) in self.radices.iter().enumerate() {
             let count = n * together / radix;
-            let layout = if stage == 0 { self.from } else { self.to };
+            let by_index = match stage {
+                0 => self.from.by_index,
+                _ => stage < last || self.to.by_index,
+            };
             let times = count.div_ceil(lanes);
             let mut stores = String::new();
             for u in 0..times {
                 let own = format!("{stage}_{u}");
                 // Which transform and which of its butterflies.
-                let (at, within) = match layout.by_index {
+                let (at, within) = match by_index {
                     true => (format!("flat{own} / {}", n / radix), format!("flat{own} % {}", n / radix)),
                     false => (format!("flat{own} % {together}"), format!("flat{own} / {together}")),
                 };
@@ -105,27 +115,21 @@ impl Pass {
                     "let flat{own} = l + {};\nlet t{own} = {at};\nlet j{own} = {within};\nlet k{own} = j{own} % {before};\n",
                     u * lanes
                 );
-                let points = self.read(&mut text, stage, &own, [n, radix, before], padded);
+                let points = self.read(&mut text, stage, &own, [n, radix, before], &memory);
                 let mut lines = Lines { text: &mut text, prefix: format!("c{own}"), count: 0 };
                 let made = lines.transform(&points);
                 let whole = count.is_multiple_of(lanes);
                 if !whole {
                     let _ = writeln!(stores, "if flat{own} < {count} {{");
                 }
-                for (i, point) in made.iter().enumerate() {
+                if stage == last {
+                    self.write(&mut stores, &own, before, &made);
+                }
+                for (i, point) in made.iter().enumerate().filter(|_| stage < last) {
                     let place = format!("(j{own} - k{own}) * {radix} + k{own} + {}", i * before);
-                    match stage == last {
-                        true => self.write(&mut stores, &own, i, &place, point),
-                        false => {
-                            let at = memory(
-                                &format!("t{own} * {n} + {place}"),
-                                padded,
-                                &format!("to{own}_{i}"),
-                                &mut stores,
-                            );
-                            let _ = writeln!(stores, "real[{at}] = {};\nimaginary[{at}] = {};", point.re, point.im);
-                        }
-                    }
+                    let to = format!("to{own}_{i}");
+                    let _ = writeln!(stores, "let {to} = {};", memory.place(&format!("t{own}"), &place));
+                    memory.store(&mut stores, &to, point);
                 }
                 if !whole {
                     stores.push_str("}\n");
@@ -152,7 +156,7 @@ impl Pass {
         stage: usize,
         own: &str,
         [n, radix, before]: [usize; 3],
-        padded: bool,
+        memory: &Memory,
     ) -> Vec<Complex> {
         let mut points = Vec::new();
         if stage == 0 {
@@ -177,66 +181,147 @@ impl Pass {
             return points;
         }
         for i in 0..radix {
-            let point = Complex::named(&format!("x{own}_{i}"));
-            let place = format!("t{own} * {n} + j{own} + {}", i * (n / radix));
-            let at = memory(&place, padded, &format!("at{own}_{i}"), text);
-            let _ = writeln!(text, "let {} = real[{at}];\nlet {} = imaginary[{at}];", point.re, point.im);
-            if i == 0 {
-                points.push(point);
-                continue;
-            }
-            let turn = Complex { re: format!("turn{own}_{i}.x"), im: format!("turn{own}_{i}.y") };
-            let _ = writeln!(text, "let turn{own}_{i} = table[k{own} * {}];", i * (n / (before * radix)));
-            let mut lines = Lines { text, prefix: format!("t{own}_{i}"), count: 0 };
-            points.push(lines.product(&point, &turn));
+            let at = format!("at{own}_{i}");
+            let place = memory.place(&format!("t{own}"), &format!("(j{own} + {})", i * (n / radix)));
+            let _ = writeln!(text, "let {at} = {place};");
+            points.push(memory.load(text, &at, &format!("x{own}_{i}")));
         }
-        points
+        let turns = powers(text, &format!("turn{own}"), radix, &|power| {
+            format!("table[k{own} * {}]", power * (n / (before * radix)))
+        });
+        let mut lines = Lines { text, prefix: format!("t{own}"), count: 0 };
+        let turned = points.iter().zip(&turns).map(|(point, turn)| match turn {
+            Some(turn) => lines.product(point, turn),
+            None => point.clone(),
+        });
+        turned.collect()
     }
 
-    /// A result to its place in the buffer.
-    fn write(&self, text: &mut String, own: &str, i: usize, place: &str, point: &Complex) {
+    /// The results of a butterfly to their places in the buffer.
+    fn write(&self, text: &mut String, own: &str, before: usize, points: &[Complex]) {
         let n = self.points();
-        let name = format!("{own}_{i}");
         let Layout { transform, index, .. } = self.to;
-        if i == 0 {
-            let _ = write!(
-                text,
-                "let to{own} = first + t{own};\nlet start{own} = to{own} / {0} * {1} + to{own} % {0} * {transform};\n",
-                self.per_batch, self.batch
-            );
-        }
-        let _ = writeln!(text, "let place{name} = {place};");
-        let mut point = point.clone();
-        if self.turned.is_some() {
-            let _ = write!(
-                text,
-                "let angle{name} = to{own} % {0} * place{name};\nlet near{name} = table[{n} + angle{name} % {NEIGHBOURS}];\n\
-                 let far{name} = table[{1} + angle{name} / {NEIGHBOURS}];\n",
-                self.per_batch,
-                n + NEIGHBOURS
-            );
-            let of = |kind: &str| Complex { re: format!("{kind}{name}.x"), im: format!("{kind}{name}.y") };
-            let mut lines = Lines { text, prefix: format!("w{name}"), count: 0 };
-            let turn = lines.product(&of("near"), &of("far"));
-            point = lines.product(&point, &turn);
-        }
-        let (mut re, mut im) = (point.re, point.im);
-        if let Some(count) = self.scale {
-            let by = format!("f32#{:08x}", ((1.0 / count as f64) as f32).to_bits());
-            (re, im) = (format!("{re} * {by}"), format!("{im} * {by}"));
-        }
-        if self.swapped {
-            std::mem::swap(&mut re, &mut im);
-        }
-        let _ = writeln!(
+        // The last stage has all butterflies in one run, so that the first result's place is the butterfly's.
+        let _ = write!(
             text,
-            "if to{own} < sizes[0] {{\nout[start{own} + place{name} * {index}] = vec<f32, 2>({re}, {im});\n}}"
+            "let to{own} = first + t{own};\nlet start{own} = to{own} / {0} * {1} + to{own} % {0} * {transform} + j{own} * {index};\n",
+            self.per_batch, self.batch
         );
+        let mut points = points.to_vec();
+        if self.turned.is_some() {
+            // Turned by the first place, and by as many steps as there are between it and their own.
+            let _ = writeln!(text, "let column{own} = to{own} % {};", self.per_batch);
+            let mut angle = |name: &str, by: &str| {
+                let _ = write!(
+                    text,
+                    "let angle_{name}{own} = column{own} * {by};\nlet near_{name}{own} = table[{n} + angle_{name}{own} % {NEIGHBOURS}];\n\
+                     let far_{name}{own} = table[{} + angle_{name}{own} / {NEIGHBOURS}];\n",
+                    n + NEIGHBOURS
+                );
+                let of =
+                    |kind: &str| Complex { re: format!("{kind}_{name}{own}.x"), im: format!("{kind}_{name}{own}.y") };
+                let mut lines = Lines { text, prefix: format!("{name}{own}"), count: 0 };
+                lines.product(&of("near"), &of("far"))
+            };
+            let first = angle("first", &format!("j{own}"));
+            let steps: Vec<(usize, Complex)> = [1, 2, 4]
+                .into_iter()
+                .filter(|power| *power < points.len())
+                .map(|power| (power, angle(&format!("step{power}_"), &(power * before).to_string())))
+                .collect();
+            let mut lines = Lines { text, prefix: format!("w{own}"), count: 0 };
+            for (i, point) in points.iter_mut().enumerate() {
+                let mut turn = first.clone();
+                for (power, step) in &steps {
+                    if i & power != 0 {
+                        turn = lines.product(&turn, step);
+                    }
+                }
+                *point = lines.product(point, &turn);
+            }
+        }
+        let _ = writeln!(text, "if to{own} < sizes[0] {{");
+        for (i, point) in points.iter().enumerate() {
+            let (mut re, mut im) = (point.re.clone(), point.im.clone());
+            if let Some(count) = self.scale {
+                let by = format!("f32#{:08x}", ((1.0 / count as f64) as f32).to_bits());
+                (re, im) = (format!("{re} * {by}"), format!("{im} * {by}"));
+            }
+            if self.swapped {
+                std::mem::swap(&mut re, &mut im);
+            }
+            let _ = writeln!(text, "out[start{own} + {}] = vec<f32, 2>({re}, {im});", i * before * index);
+        }
+        text.push_str("}\n");
     }
 }
 
-/// Where a point is in workgroup memory: one of padding in 32 keeps the lanes on different banks.
-fn memory(place: &str, padded: bool, name: &str, text: &mut String) -> String {
-    let _ = writeln!(text, "let {name} = {place};");
-    if padded { format!("{name} + {name} / 32") } else { name.to_owned() }
+/// The powers of an angle up to so many: those of 1, 2 and 4 are read, and others are products of these.
+fn powers(text: &mut String, name: &str, count: usize, read: &dyn Fn(usize) -> String) -> Vec<Option<Complex>> {
+    let mut all: Vec<Option<Complex>> = vec![None];
+    for power in 1..count {
+        let highest = 1 << power.ilog2();
+        if power == highest {
+            let _ = writeln!(text, "let {name}_{power} = {};", read(power));
+            all.push(Some(Complex { re: format!("{name}_{power}.x"), im: format!("{name}_{power}.y") }));
+        } else if let (Some(a), Some(b)) = (all[highest].clone(), all[power - highest].clone()) {
+            let mut lines = Lines { text: &mut *text, prefix: format!("{name}_{power}"), count: 0 };
+            all.push(Some(lines.product(&a, &b)));
+        }
+    }
+    all
+}
+
+/// Workgroup memory for transforms of so many points: as pairs, with one of padding in 16, or real and imaginary
+/// parts by themselves.
+struct Memory {
+    pairs: bool,
+    points: usize,
+    /// Neighbouring invocations may have neighbouring transforms.
+    apart: bool,
+}
+
+impl Memory {
+    fn pitch(&self) -> usize {
+        let padded = self.points + self.points / 16;
+        match (self.pairs, self.apart) {
+            (true, true) => padded.next_multiple_of(16) + 4,
+            (true, false) => padded,
+            (false, _) => self.points,
+        }
+    }
+
+    fn declarations(&self, transforms: usize) -> String {
+        let room = transforms * self.pitch();
+        match self.pairs {
+            true => format!("workgroup points: vec<f32, 2>[{room}] @0;\n"),
+            false => format!("workgroup real: f32[{room}] @0;\nworkgroup imaginary: f32[{room}] @0;\n"),
+        }
+    }
+
+    fn place(&self, transform: &str, at: &str) -> String {
+        let pitch = self.pitch();
+        match self.pairs {
+            true => format!("{transform} * {pitch} + ({at}) + ({at}) / 16"),
+            false => format!("{transform} * {pitch} + {at}"),
+        }
+    }
+
+    fn load(&self, text: &mut String, at: &str, name: &str) -> Complex {
+        if self.pairs {
+            let _ = writeln!(text, "let {name} = points[{at}];");
+            return Complex { re: format!("{name}.x"), im: format!("{name}.y") };
+        }
+        let point = Complex::named(name);
+        let _ = writeln!(text, "let {} = real[{at}];\nlet {} = imaginary[{at}];", point.re, point.im);
+        point
+    }
+
+    fn store(&self, text: &mut String, at: &str, point: &Complex) {
+        let Complex { re, im } = point;
+        let _ = match self.pairs {
+            true => writeln!(text, "points[{at}] = vec<f32, 2>({re}, {im});"),
+            false => writeln!(text, "real[{at}] = {re};\nimaginary[{at}] = {im};"),
+        };
+    }
 }

@@ -5,7 +5,11 @@ mod batch;
 mod contract;
 mod counted;
 mod dead;
+#[cfg(test)]
+mod float_tests;
+mod floats;
 mod invariant;
+mod powers;
 mod ranges;
 mod rewrite;
 mod simplify;
@@ -44,7 +48,8 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
     }
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
-        ranges::run(kernel);
+        let floats = ranges::run(kernel);
+        powers::run(kernel, &floats);
     }
     if passes.contains(Passes::TOGETHER) && options.strides_together {
         together::run(kernel);
@@ -53,7 +58,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
         batch::run(kernel, options.rounds_together);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options.unrolling, true);
-    if passes.contains(Passes::CONTRACT) && kernel.math == Math::Fast {
+    if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {
         contract::run(kernel);
     }
     if passes.contains(Passes::DEAD) {
