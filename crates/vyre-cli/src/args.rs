@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use vyre::ir::Math;
 
 /// Write a compute kernel once; vyre runs it on whatever is fastest here.
@@ -24,6 +24,18 @@ pub(crate) struct Command {
     pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) what: What,
+}
+
+impl Command {
+    /// What was said. `vyre tune --ops` needs no kernel.
+    pub(crate) fn parsed() -> Command {
+        let command = <Command as CommandFactory>::command().mut_subcommand("tune", |tune| {
+            tune.mut_arg("kernel", |kernel| {
+                kernel.required(false).required_unless_present("ops").default_value_if("ops", "true", ".")
+            })
+        });
+        Command::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -274,6 +286,9 @@ pub(crate) struct Bench {
 
 #[derive(Args, Debug)]
 pub(crate) struct Tune {
+    /// Compare the forms of every op that has several, such as the tiles of `matmul`, instead of a kernel's launches.
+    #[arg(long, conflicts_with_all = ["kernel", "vary", "exhaustive", "budget"])]
+    pub(crate) ops: bool,
     #[command(flatten)]
     pub(crate) kernel: Kernel,
     #[command(flatten)]

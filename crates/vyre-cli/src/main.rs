@@ -27,17 +27,16 @@ mod run;
 mod shapes;
 mod source;
 mod tune;
+mod tune_ops;
 mod tune_row;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use args::{Command, What};
 use report::{Failure, Output};
 
 fn main() -> ExitCode {
-    let command = Command::parse();
+    let command = Command::parsed();
     let output = Output::new(command.json);
     // A front end that stops on a hostile kernel becomes a diagnostic; what the panic says itself helps nobody.
     let print_panic = std::panic::take_hook();

@@ -14,6 +14,7 @@ use crate::progress::Progress;
 use crate::report::{Failure, Output, count, quantiles, split, time};
 use crate::run::known_backend;
 use crate::source::OpenSource;
+use crate::tune_ops::tune_ops;
 use crate::tune_row::Row;
 
 /// The most bars that are drawn.
@@ -30,7 +31,23 @@ pub(crate) fn interrupted_gently() -> bool {
     INTERRUPTIONS.compare_exchange(GENTLE, ASKED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
 
+/// From here on the first interruption is only noted.
+pub(crate) fn begin_gently() {
+    INTERRUPTIONS.store(GENTLE, Ordering::SeqCst);
+}
+
+pub(crate) fn was_asked_to_stop() -> bool {
+    INTERRUPTIONS.load(Ordering::SeqCst) == ASKED
+}
+
+pub(crate) fn end_gently() {
+    INTERRUPTIONS.store(AT_ONCE, Ordering::SeqCst);
+}
+
 pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
+    if args.ops {
+        return tune_ops(output);
+    }
     if args.kernel.kernel.is_dir() {
         return tune_folder(args, output);
     }

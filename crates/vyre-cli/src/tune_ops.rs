@@ -46,7 +46,7 @@ pub(crate) fn tune_ops(output: &Output) -> Result<(), Failure> {
         let mut decided = engine.decisions().launches()?;
         decided.retain(|decided| known.insert(decided.key.clone()));
         if decided.is_empty() {
-            text.push(format!("{name:<34} known already"));
+            text.push(format!("{name:<34} nothing new was decided"));
         }
         for one in decided {
             let (decision, evidence) = (&one.decision, &one.decision.evidence);

@@ -53,7 +53,7 @@ pub use ops::Ops;
 pub use output::Output;
 pub use random::Random;
 pub use reference::{Numbers, Plain};
-pub use registry::{Cost, Op, Parameter, Parameters, Types, op, ops};
+pub use registry::{Axis, Cost, Op, Parameter, Parameters, Sample, Types, op, ops};
 pub use select::Counted;
 pub use stencil::Boundary;
 

@@ -11,12 +11,13 @@ use std::fmt::Write;
 
 use half::bf16;
 use vyre::expression::Term;
-use vyre::variant::Variant;
-use vyre::{Array, Buffer, DataType, DispatchConfig, Engine, Error};
+use vyre::variant::{Blocks, Variant};
+use vyre::{Array, Buffer, DataType, DispatchConfig, Engine, Error, Program, ValidProgram};
 
 use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room};
 use crate::layout::transpose;
 use crate::output::Output;
+use crate::registry::{Axis, Sample};
 
 /// Which factors are given transposed: `[.., k, m]` instead of `[.., m, k]`, and `[.., n, k]` instead of `[.., k, n]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +28,33 @@ pub struct Transposed {
     pub b: bool,
 }
 
-/// Columns side by side in vectors and rows in registers, on processors.
-const LANES: usize = 32;
-const ROWS: usize = 10;
+/// Columns side by side in vectors and rows in registers, on processors; the default first.
+const LANES: [(usize, usize); 8] = [(32, 10), (32, 6), (32, 8), (32, 12), (64, 4), (64, 5), (64, 6), (16, 12)];
+
+/// What may be tuned, see [`lanes`], [`tiles`] and [`wgmma`].
+pub(crate) const SPACE: &[Axis] = &[
+    Axis {
+        name: "columns x rows of an invocation",
+        on: "processors",
+        values: &["32 x 10", "32 x 6", "32 x 8", "32 x 12", "64 x 4", "64 x 5", "64 x 6", "16 x 12"],
+    },
+    Axis { name: "tile x depth", on: "GPUs", values: &["128 x 8", "128 x 16", "64 x 16"] },
+    Axis {
+        name: "variant of f16 and bf16",
+        on: "sm_90a",
+        values: &["fragments or tiles", "wgmma 128x256", "wgmma 128x128"],
+    },
+];
+
+/// Squares, and factors that are long one way.
+pub(crate) fn samples() -> Vec<Sample> {
+    let of = |ty: DataType, [m, n, k]: [usize; 3]| vec![(ty.clone(), vec![m, k]), (ty, vec![k, n])];
+    let shapes = [[256; 3], [512; 3], [1024; 3], [2048; 3], [4096, 256, 256], [256, 256, 4096]];
+    let mut samples: Vec<Sample> = shapes.into_iter().map(|sizes| of(DataType::F32, sizes)).collect();
+    samples.extend([[512; 3], [2048; 3]].into_iter().map(|sizes| of(DataType::F16, sizes)));
+    samples.push(of(DataType::F64, [512; 3]));
+    samples
+}
 
 /// Products of so many products are worth a kernel of their own for their sizes.
 const DIRECT: usize = 1 << 24;
@@ -136,19 +161,52 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     let (a, b) = (elements(a, &ty)?, elements(b, &ty)?);
     let (kernel, groups) = if traits.is_gpu {
         let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
+        let groups = |cut: tiles::Cut| batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile);
+        let others = tiles::Cut::others(&ty, [m, n, k], transposed);
         let kernel = match direct {
             Some(kernel) => kernel,
-            None => tiles::kernel(&engine, &ty, transposed, cut)?,
+            None if m * n * k * batches < DIRECT || others.is_empty() => tiles::kernel(&engine, &ty, transposed, cut)?,
+            None => engine.kernel_from_with(&format!("matmul tiles {key} {transposed:?}"), || {
+                let mut forms = Vec::new();
+                for other in others {
+                    let program = valid(&tiles::program(&ty, transposed, other)?)?;
+                    let blocks = Blocks::Fixed(grid(groups(other)));
+                    forms.push(Variant::program(format!("{} x {}", other.tile, other.depth), &program, blocks));
+                }
+                Ok((tiles::program(&ty, transposed, cut)?, with_variants(forms)))
+            })?,
         };
-        (kernel, batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile))
+        (kernel, groups(cut))
     } else {
-        let kernel = lanes(&engine, &ty, transposed)?;
-        (kernel, batches * m.div_ceil(ROWS) * n.div_ceil(LANES))
+        let kernel = match m * n * k * batches >= DIRECT {
+            true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?}"), || {
+                let mut forms = Vec::new();
+                for form in &LANES[1..] {
+                    let program = lanes(&ty, transposed, *form)?;
+                    let blocks = Blocks::Fixed(grid(lane_groups([m, n], batches, *form)));
+                    forms.push(Variant::program(format!("{} x {}", form.0, form.1), &valid(&program)?, blocks));
+                }
+                Ok((lanes(&ty, transposed, LANES[0])?, with_variants(forms)))
+            })?,
+            false => {
+                engine.kernel_from(&format!("matmul lanes {ty} {transposed:?}"), || lanes(&ty, transposed, LANES[0]))?
+            }
+        };
+        (kernel, lane_groups([m, n], batches, LANES[0]))
     };
-    let sizes = [m, n, k, groups].map(|size| size as u32);
+    let sizes = [m, n, k, batches].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).overwrites().launch()?;
     Ok(Output { buffer: out, ty, shape })
+}
+
+/// Workgroups of a form on processors.
+fn lane_groups([m, n]: [usize; 2], batches: usize, (columns, rows): (usize, usize)) -> usize {
+    batches * m.div_ceil(rows) * n.div_ceil(columns)
+}
+
+fn valid(program: &Program) -> Result<ValidProgram, Error> {
+    program.validate().map_err(|problems| Error::from(problems.to_vec()))
 }
 
 fn head(ty: &str) -> String {
@@ -166,8 +224,9 @@ fn place_b(transposed: Transposed, k: &str, column: &str) -> String {
 
 fn begin(rows: usize, columns: usize) -> String {
     format!(
-        "{GROUP}let l = local_index;\nlet m = sizes[0];\nlet n = sizes[1];\nlet depth = sizes[2];\nif group < sizes[3] {{\n\
-         let tiles_down = (m + {}) / {rows};\nlet tiles_across = (n + {}) / {columns};\nlet batch = group / (tiles_down * tiles_across);\n\
+        "{GROUP}let l = local_index;\nlet m = sizes[0];\nlet n = sizes[1];\nlet depth = sizes[2];\n\
+         let tiles_down = (m + {}) / {rows};\nlet tiles_across = (n + {}) / {columns};\n\
+         if group < sizes[3] * tiles_down * tiles_across {{\nlet batch = group / (tiles_down * tiles_across);\n\
          let tile = group % (tiles_down * tiles_across);\nlet a_start = batch * m * depth;\nlet b_start = batch * depth * n;\n\
          let out_start = batch * m * n;\n",
         rows - 1,
@@ -191,38 +250,51 @@ fn narrowed(ty: &DataType, sum: &str) -> String {
 }
 
 /// Columns in vectors: each invocation makes some rows of one column.
-fn lanes(engine: &Engine, ty: &DataType, transposed: Transposed) -> Result<vyre::Kernel, Error> {
-    engine.kernel_from(&format!("matmul lanes {ty} {transposed:?}"), || {
-        let mut text = head(&ty.to_string());
-        let sum = sums_of(ty);
-        // Tiles go down a column first, so that the part of `b` that they share stays in the cache.
-        let _ = write!(
-            text,
-            "workgroup_size [{LANES}, 1, 1];\nentry matmul {{\n{}let row = tile % tiles_down * {ROWS};\n\
-             let column = tile / tiles_down * {LANES} + l;\n",
-            begin(ROWS, LANES)
-        );
-        for r in 0..ROWS {
-            let _ = writeln!(text, "var sum{r}: {sum};\nlet row{r} = min(row + {r}, m - 1);");
-        }
+fn lanes(ty: &DataType, transposed: Transposed, (columns, rows): (usize, usize)) -> Result<Program, Error> {
+    let mut text = head(&ty.to_string());
+    let sum = sums_of(ty);
+    // Tiles go down a column first, so that the part of `b` that they share stays in the cache.
+    let _ = write!(
+        text,
+        "workgroup_size [{columns}, 1, 1];\nentry matmul {{\n{}let row = tile % tiles_down * {rows};\n\
+         let column = tile / tiles_down * {columns} + l;\n",
+        begin(rows, columns)
+    );
+    for r in 0..rows {
+        let _ = writeln!(text, "var sum{r}: {sum};\nlet row{r} = min(row + {r}, m - 1);");
+    }
+    let _ = writeln!(
+        text,
+        "if column < n {{\nfor k in 0..depth {{\nlet right = {};",
+        widened(ty, format!("b[{}]", place_b(transposed, "k", "column")))
+    );
+    for r in 0..rows {
+        let left = widened(ty, format!("a[{}]", place_a(transposed, &format!("row{r}"), "k")));
+        let _ = writeln!(text, "sum{r} = fma({left}, right, sum{r});");
+    }
+    text.push_str("}\n");
+    for r in 0..rows {
         let _ = writeln!(
             text,
-            "if column < n {{\nfor k in 0..depth {{\nlet right = {};",
-            widened(ty, format!("b[{}]", place_b(transposed, "k", "column")))
+            "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = {};\n}}",
+            narrowed(ty, &format!("sum{r}"))
         );
-        for r in 0..ROWS {
-            let left = widened(ty, format!("a[{}]", place_a(transposed, &format!("row{r}"), "k")));
-            let _ = writeln!(text, "sum{r} = fma({left}, right, sum{r});");
-        }
-        text.push_str("}\n");
-        for r in 0..ROWS {
-            let _ = writeln!(
-                text,
-                "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = {};\n}}",
-                narrowed(ty, &format!("sum{r}"))
-            );
-        }
-        text.push_str("}\n}\n}\n");
-        crate::launch::parsed(&text)
-    })
+    }
+    text.push_str("}\n}\n}\n");
+    crate::launch::parsed(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_space_says_what_is_tried() {
+        let lanes: Vec<String> = LANES.iter().map(|(columns, rows)| format!("{columns} x {rows}")).collect();
+        assert_eq!(SPACE[0].values, lanes);
+        let own = tiles::Cut::of(&DataType::F32, [256; 3], Transposed::default());
+        let cuts = [vec![own], tiles::Cut::others(&DataType::F32, [256; 3], Transposed::default())].concat();
+        let cuts: Vec<String> = cuts.iter().map(|cut| format!("{} x {}", cut.tile, cut.depth)).collect();
+        assert_eq!(SPACE[1].values, cuts);
+    }
 }

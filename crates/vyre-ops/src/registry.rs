@@ -36,10 +36,28 @@ pub struct Op {
     pub outputs: &'static [&'static str],
     /// The parameters that it looks at.
     pub parameters: &'static [Parameter],
+    /// What may be tuned about it; the first value of each is the default.
+    pub space: &'static [Axis],
+    /// What it is tuned with.
+    pub samples: fn() -> Vec<Sample>,
     run: fn(&[Term], &Parameters) -> Result<Vec<Output>, Error>,
     plain: fn(&[Plain], &Parameters) -> Vec<Plain>,
     operations: fn(&[Vec<usize>]) -> u64,
 }
+
+/// One thing that may be tuned about an op, on the devices that have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// What it is.
+    pub name: &'static str,
+    /// Where it is.
+    pub on: &'static str,
+    /// What it may be, the default first.
+    pub values: &'static [&'static str],
+}
+
+/// Types and shapes of an op's arrays.
+pub type Sample = Vec<(DataType, Vec<usize>)>;
 
 /// The types that an op takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +190,10 @@ fn weighed(shapes: &[Vec<usize>]) -> u64 {
 macro_rules! op {
     ($id:literal, $about:literal, [$($input:literal),*], $types:ident, [$($output:literal),*], [$($parameter:ident),*], $operations:expr,
      $run:expr, $plain:expr) => {
+        op!($id, $about, [$($input),*], $types, [$($output),*], [$($parameter),*], $operations, $run, $plain, &[], Vec::new)
+    };
+    ($id:literal, $about:literal, [$($input:literal),*], $types:ident, [$($output:literal),*], [$($parameter:ident),*], $operations:expr,
+     $run:expr, $plain:expr, $space:expr, $samples:expr) => {
         Op {
             id: $id,
             about: $about,
@@ -179,6 +201,8 @@ macro_rules! op {
             types: Types::$types,
             outputs: &[$($output),*],
             parameters: &[$(Parameter::$parameter),*],
+            space: $space,
+            samples: $samples,
             run: $run,
             plain: $plain,
             operations: $operations,
@@ -441,7 +465,9 @@ static OPS: &[Op] = &[
         [],
         product,
         |x, _| Ok(vec![matmul(&x[0], &x[1], Transposed::default())?]),
-        |x, _| vec![reference::matmul(&x[0], &x[1])]
+        |x, _| vec![reference::matmul(&x[0], &x[1])],
+        crate::matrix::SPACE,
+        crate::matrix::samples
     ),
     op!(
         "matvec",

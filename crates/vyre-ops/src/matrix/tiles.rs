@@ -25,10 +25,18 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    pub(super) fn of(ty: &DataType, [m, n, k]: [usize; 3], transposed: Transposed) -> Cut {
+    pub(super) fn of(ty: &DataType, sizes: [usize; 3], transposed: Transposed) -> Cut {
+        Cut::with(ty, sizes, transposed, if *ty == DataType::F64 { 64 } else { 128 }, 8)
+    }
+
+    /// Others that may be faster.
+    pub(super) fn others(ty: &DataType, sizes: [usize; 3], transposed: Transposed) -> Vec<Cut> {
+        let cuts: &[(usize, usize)] = if *ty == DataType::F32 { &[(128, 16), (64, 16)] } else { &[] };
+        cuts.iter().map(|&(tile, depth)| Cut::with(ty, sizes, transposed, tile, depth)).collect()
+    }
+
+    fn with(ty: &DataType, [m, n, k]: [usize; 3], transposed: Transposed, tile: usize, depth: usize) -> Cut {
         let widths = [if transposed.a { m } else { k }, if transposed.b { k } else { n }, n];
-        let tile = if *ty == DataType::F64 { 64 } else { 128 };
-        let depth = 8;
         let vectors = *ty == DataType::F32 && widths.iter().all(|width| width.is_multiple_of(4));
         let whole = m.is_multiple_of(tile) && n.is_multiple_of(tile) && k.is_multiple_of(2 * depth);
         Cut { tile, depth, vectors, whole }

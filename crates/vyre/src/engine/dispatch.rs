@@ -10,7 +10,7 @@ use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline, Ticket}
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::routing::{Load, Timing};
 use vyre_driver::tuner::Mode;
-use vyre_driver::variant::Variant;
+use vyre_driver::variant::{Code, Variant};
 use vyre_foundation::launch::Writes;
 use vyre_spec::codes::Class;
 use vyre_spec::{Diagnostic, codes};
@@ -276,7 +276,8 @@ impl Inner {
         let asked = Asked { variants: &variants, ..asked };
         let is_open = request.grid.is_none() || !variants.is_empty();
         let mut decision = tuning.decision(&asked);
-        if decision.is_none() && tuning.mode() == Mode::On && is_open && args.len() == core.slots.len() {
+        let is_tunable = request.grid.is_none() || variants::open(&asked, request.interruptible).next().is_some();
+        if decision.is_none() && tuning.mode() == Mode::On && is_tunable && args.len() == core.slots.len() {
             let contents = self.contents(core, args, false, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
             decision = self.tune_at_first_use(&Asked { config: &config, ..asked }, &contents)?;
@@ -324,14 +325,18 @@ impl Inner {
         if core.config.variants.is_empty() || request.size_from.is_some() || !self.tuning.decides() {
             return Ok(Vec::new());
         }
-        let is_new = |variant: &Variant| self.gate.verdict(asked, variant).is_none();
+        // Comparing several programs would stall a launch, so only what tuning has decided for, or somebody's own code, is.
+        let named = self.tuning.named(asked);
+        let is_wanted =
+            |variant: &Variant| !matches!(variant.code(), Code::Program(..)) || named.as_ref() == Some(&variant.id());
+        let is_new = |variant: &Variant| is_wanted(variant) && self.gate.verdict(asked, variant).is_none();
         let compares = args.len() == core.slots.len() && variants::open(asked, request.interruptible).any(is_new);
         if !compares {
-            return Ok(self.agreeing_variants(asked, request.interruptible, None));
+            return Ok(self.agreeing_variants(asked, request.interruptible, None, &is_wanted));
         }
         let contents = self.contents(core, args, false, deadline)?;
         let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-        Ok(self.agreeing_variants(asked, request.interruptible, Some(&contents)))
+        Ok(self.agreeing_variants(asked, request.interruptible, Some(&contents), &is_wanted))
     }
 
     /// What a launch of these sizes needs, on a device or else on the one that the router gives.

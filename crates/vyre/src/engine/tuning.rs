@@ -235,8 +235,17 @@ impl Tuning {
         if (asked.fixed || !leaves_launch_open(asked.config)) && asked.variants.is_empty() {
             return None;
         }
+        self.stored(asked).filter(|decision| asked.may_run(&decision.candidate))
+    }
+
+    /// The variant that was decided for, whether it may run or not.
+    pub(super) fn named(&self, asked: &Asked<'_>) -> Option<String> {
+        self.stored(asked)?.candidate.variant
+    }
+
+    fn stored(&self, asked: &Asked<'_>) -> Option<Decision> {
         if let Some(lock) = &self.lock {
-            return self.locked(lock, asked).filter(|decision| asked.may_run(&decision.candidate));
+            return self.locked(lock, asked);
         }
         if self.mode == Mode::OffUseDefault {
             return None;
@@ -264,11 +273,10 @@ impl Tuning {
                 Known::Decided(_) | Known::Guess(_) | Known::Nothing => None,
             }
         })?;
-        let found = match found {
+        match found {
             Ok(decision) => Some(decision),
             Err(size) => self.written(asked, size),
-        };
-        found.filter(|decision| asked.may_run(&decision.candidate))
+        }
     }
 
     /// Decisions are looked up at all.
@@ -298,7 +306,12 @@ impl Tuning {
         let found = lock.launch(&adapter, &exact).or_else(of_class).cloned();
         match found {
             // The file may be of another kernel or have been changed by hand.
-            Some(decision) if decision.pinned || asked.is_proven(&decision.candidate).unwrap_or(false) => {
+            // A variant is compared before it runs, whoever names it.
+            Some(decision)
+                if decision.pinned
+                    || decision.candidate.variant.is_some()
+                    || asked.is_proven(&decision.candidate).unwrap_or(false) =>
+            {
                 if decision.evidence.build != asked.build() && decision.evidence.samples > 0 {
                     let message = format!(
                         "`{}` was locked with another build of driver or compiler; its launch is used as it is",
@@ -554,7 +567,7 @@ impl Inner {
         asked: &Asked<'_>,
         inputs: &[&[u8]],
     ) -> Result<Option<Decision>, BackendError> {
-        if !leaves_launch_open(asked.config) && asked.variants.is_empty() {
+        if !leaves_launch_open(asked.config) && asked.config.variants.is_empty() {
             return Ok(None);
         }
         match self.tune(asked.backend, asked.program, inputs, asked.config, None, true, &mut |_| Go::On) {

@@ -95,11 +95,12 @@ impl Inner {
         asked: &Asked<'_>,
         interruptible: bool,
         inputs: Option<&[&[u8]]>,
+        is_wanted: &dyn Fn(&Variant) -> bool,
     ) -> Vec<Variant> {
         let mut agreeing = Vec::new();
         // The program's own results, once for all that are compared with them.
         let mut expected: Option<Result<Vec<Vec<u8>>, String>> = None;
-        for variant in open(asked, interruptible) {
+        for variant in open(asked, interruptible).filter(|variant| is_wanted(variant)) {
             let verdict = match (self.gate.verdict(asked, variant), inputs) {
                 (Some(verdict), _) => verdict,
                 (None, None) => continue,
