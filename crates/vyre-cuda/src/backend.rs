@@ -121,15 +121,15 @@ impl CudaBackend {
     }
 
     fn lower(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Kernel, BackendError> {
-        let kernel = kernel::lower(
-            program,
-            &ptx::lowering(Options {
-                specialization: options.specialization.clone(),
-                workgroup_size: options.workgroup_size,
-                interruptible: options.interruptible,
-                ..Options::default()
-            }),
-        )?;
+        let mut lowering = ptx::lowering(Options {
+            specialization: options.specialization.clone(),
+            workgroup_size: options.workgroup_size,
+            merged: options.knobs.merged,
+            interruptible: options.interruptible,
+            ..Options::default()
+        });
+        lowering.rounds_together = options.knobs.rounds.unwrap_or(lowering.rounds_together);
+        let kernel = kernel::lower(program, &lowering)?;
         self.capabilities.check(&kernel)?;
         Ok(kernel)
     }
@@ -190,7 +190,10 @@ impl VyreBackend for CudaBackend {
 
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
         let kernel = self.lower(program, options)?;
-        let ptx = ptx::emit(&kernel, Target { sm: self.target, interruptible: options.interruptible })?;
+        let mut ptx = ptx::emit(&kernel, Target { sm: self.target, interruptible: options.interruptible })?;
+        if let Some(registers) = options.knobs.registers {
+            ptx.limit_registers(registers);
+        }
         self.device.with(|| {
             let cubin = match self.device.api.link(&ptx.text) {
                 Ok(cubin) => cubin,

@@ -37,8 +37,7 @@ fn key(surface: u64) -> TunerProgramKey {
 }
 
 fn candidates() -> Candidates {
-    let candidate =
-        |index: usize| Candidate { workgroup_size: [index as u32 + 1, 1, 1], specialization: SpecMap::new() };
+    let candidate = |index: usize| Candidate::plain([index as u32 + 1, 1, 1]);
     let places = (0..CANDIDATES).map(place).collect();
     Candidates { list: (0..CANDIDATES).map(candidate).collect(), places, first: None, prior: None }
 }

@@ -12,7 +12,7 @@ use vyre_foundation::ir::Program;
 
 fn decide(measured_at: u64) -> Decision {
     let space = Space::new().with_shapes_up_to(2, 64).with_constant("tile", [4u32, 8, 16]);
-    let default = Candidate { workgroup_size: [64, 1, 1], specialization: SpecMap::new() };
+    let default = Candidate::plain([64, 1, 1]);
     let candidates = space.candidates(default, 1024, 100);
     let mut campaign = Campaign::new(candidates.list.len(), Plan::default());
     loop {

@@ -90,7 +90,9 @@ pub fn family(program: &Program, config: &DispatchConfig) -> String {
 
 /// What of a configuration changes results or code; `None` where it changes nothing.
 fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
-    if config.specialization.is_empty() && config.ulp_budget.is_none() && config.profile.is_none() {
+    let knobs = config.knobs;
+    if config.specialization.is_empty() && config.ulp_budget.is_none() && config.profile.is_none() && knobs.is_default()
+    {
         return None;
     }
     let mut hasher = blake3::Hasher::new_derive_key("vyre tuner policy v1");
@@ -99,6 +101,9 @@ fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
     let profile = config.profile.as_deref();
     hasher.update(&[u8::from(profile.is_some())]);
     hasher.update(profile.unwrap_or_default().as_bytes());
+    if !knobs.is_default() {
+        hasher.update(&knobs.bytes());
+    }
     Some(*hasher.finalize().as_bytes())
 }
 

@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::Knobs;
 use crate::specialization::{SpecMap, SpecValue};
 
 /// One way to launch a program.
@@ -12,6 +13,16 @@ pub struct Candidate {
     /// Values for specialization constants, such as a tile size.
     #[serde(default, skip_serializing_if = "SpecMap::is_empty")]
     pub specialization: SpecMap,
+    /// How the compiler makes the code.
+    #[serde(default, skip_serializing_if = "Knobs::is_default")]
+    pub knobs: Knobs,
+}
+
+impl Candidate {
+    /// This workgroup and everything else as it is.
+    pub fn plain(workgroup_size: [u32; 3]) -> Self {
+        Candidate { workgroup_size, specialization: SpecMap::default(), knobs: Knobs::default() }
+    }
 }
 
 /// What may be tuned about a program or an op: workgroup shapes, and the values of some specialization constants.
@@ -53,7 +64,7 @@ impl Candidates {
     }
 }
 
-/// `16 x 16, tile = 8`.
+/// `16 x 16, tile = 8, 1 x 4 in one`.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.workgroup_size;
@@ -70,6 +81,9 @@ impl fmt::Display for Candidate {
                 SpecValue::Bool(value) => write!(f, ", {name} = {value}")?,
                 other => write!(f, ", {name} = {other:?}")?,
             }
+        }
+        if !self.knobs.is_default() {
+            write!(f, ", {}", self.knobs)?;
         }
         Ok(())
     }
@@ -186,7 +200,7 @@ impl Space {
                     specialization.insert(name.clone(), value.clone());
                 }
             }
-            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization };
+            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization, knobs: list[0].knobs };
             let place = place(&candidate.workgroup_size, &counter[1..]);
             if candidate == list[0] {
                 places[0] = place;
@@ -221,7 +235,7 @@ mod tests {
     use super::*;
 
     fn plain(workgroup_size: [u32; 3]) -> Candidate {
-        Candidate { workgroup_size, specialization: SpecMap::new() }
+        Candidate::plain(workgroup_size)
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod eval;
 mod facts;
 mod fold;
 mod interpret;
+mod loads;
 mod looks;
 mod lower;
 mod math;
@@ -29,6 +30,7 @@ pub(crate) mod walk;
 use smallvec::SmallVec;
 
 pub use self::interpret::{Interpret, interpret};
+pub use self::loads::Loads;
 pub use self::lower::lower;
 pub use self::noise::Noise;
 pub(crate) use self::noise::{met_nonfinite, ulp};

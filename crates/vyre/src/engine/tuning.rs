@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use vyre_driver::backend::DeviceKind;
+use vyre_driver::backend::{DeviceKind, Knobs};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::routing::difference;
@@ -151,7 +151,8 @@ impl Asked<'_> {
             u32::try_from(groups).unwrap_or(u32::MAX)
         });
         plan.workgroup_size = own;
-        Ok(candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size))
+        let shape = candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size);
+        Ok(shape && (freedom.is_proven() || !candidate.knobs.merges()))
     }
 
     fn fits(&self, shape: [u32; 3]) -> bool {
@@ -245,14 +246,26 @@ impl Tuning {
             }
         })?;
         match found {
-            Ok(decision) => Some(decision),
+            Ok(decision) => self.usable(asked, decision),
             Err(size) => self.written(asked, size),
         }
     }
 
+    /// What its owner has pinned is not proven, but the compiler merges only invocations that don't see each other.
+    fn usable(&self, asked: &Asked<'_>, decision: Decision) -> Option<Decision> {
+        if !decision.candidate.knobs.merges() || asked.is_proven(&decision.candidate).unwrap_or(false) {
+            return Some(decision);
+        }
+        let name = asked.program.name();
+        let message =
+            format!("a file asks for {} for `{name}`, but its results may depend on that", decision.candidate);
+        self.tell(Diagnostic::new(&codes::tuner::NOT_PROVEN, message));
+        None
+    }
+
     /// A launch that was written by hand, where it is proven to change nothing.
     fn written(&self, asked: &Asked<'_>, workgroup_size: [u32; 3]) -> Option<Decision> {
-        let candidate = Candidate { workgroup_size, specialization: Default::default() };
+        let candidate = Candidate::plain(workgroup_size);
         if asked.is_proven(&candidate).unwrap_or(false) && asked.fits(workgroup_size) {
             return Some(Decision::written(asked.subject(true), candidate));
         }
@@ -280,7 +293,7 @@ impl Tuning {
                     );
                     self.tell(Diagnostic::new(&codes::tuner::LOCK_OLD, message));
                 }
-                Some(decision)
+                self.usable(asked, decision)
             }
             Some(decision) => self.written(asked, decision.candidate.workgroup_size),
             None => {
@@ -442,12 +455,15 @@ impl Tuning {
 
 /// A caller who names a workgroup size gets it.
 fn leaves_launch_open(config: &DispatchConfig) -> bool {
-    config.workgroup_override.is_none() && config.grid_override.is_none()
+    config.workgroup_override.is_none() && config.grid_override.is_none() && config.knobs.is_default()
 }
 
 pub(super) fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> DispatchConfig {
     let mut config = config.clone();
     config.workgroup_override = Some(candidate.workgroup_size);
+    if !candidate.knobs.is_default() {
+        config.knobs = candidate.knobs;
+    }
     for (name, value) in candidate.specialization.iter() {
         config.specialization.insert(name, value.clone());
     }
@@ -469,14 +485,14 @@ impl Inner {
     ) -> Result<Candidates, BackendError> {
         let Asked { program, plan, config, .. } = *asked;
         let limits = &asked.backend.capabilities().limits;
-        let own = Candidate { workgroup_size: plan.workgroup_size, specialization: Default::default() };
+        let own = Candidate::plain(plan.workgroup_size);
         let own_constants = config.specialization.resolve(program)?;
         let most = if proven { MOST_LEARNT } else { MOST_CANDIDATES };
         let mut candidates =
             Candidates { list: vec![own.clone()], places: vec![place(&own, &[])], first: None, prior: None };
         let combinations = space.map_or_else(|| vec![Default::default()], |space| space.constants(most));
         for (constants, at) in combinations {
-            let varied = Candidate { workgroup_size: plan.workgroup_size, specialization: constants.clone() };
+            let varied = Candidate { specialization: constants.clone(), ..own.clone() };
             let resolved = with_launch(config, &varied).specialization.resolve(program)?;
             // Constants may decide how large the kernel's own workgroups are.
             let size = match config.workgroup_override {
@@ -493,9 +509,14 @@ impl Inner {
                 let others = if explicit.is_empty() { along.shapes() } else { explicit };
                 shapes.extend(others.iter().filter(|shape| freedom.may_try(&own_plan, **shape)));
             }
-            for workgroup_size in shapes {
-                let candidate = Candidate { workgroup_size, specialization: constants.clone() };
-                let is_default = workgroup_size == own.workgroup_size && resolved == own_constants;
+            let mut ways: Vec<([u32; 3], Knobs)> = shapes.iter().map(|shape| (*shape, Knobs::default())).collect();
+            if leaves_launch_open(config) {
+                ways.extend(self.knobs(asked, &resolved, &freedom, &shapes, proven)?);
+            }
+            for (workgroup_size, knobs) in ways {
+                let candidate = Candidate { workgroup_size, specialization: constants.clone(), knobs };
+                let is_default =
+                    workgroup_size == own.workgroup_size && resolved == own_constants && knobs.is_default();
                 if is_default || !asked.fits(workgroup_size) || candidates.list.contains(&candidate) {
                     continue;
                 }
@@ -508,6 +529,11 @@ impl Inner {
         }
         let constants = candidates.places.iter().map(Vec::len).max().unwrap_or(3);
         candidates.places.iter_mut().for_each(|place| place.resize(constants, 0));
+        if candidates.list.iter().any(|candidate| !candidate.knobs.is_default()) {
+            for (place, candidate) in candidates.places.iter_mut().zip(&candidates.list) {
+                place.extend(candidate.knobs.place());
+            }
+        }
         Ok(candidates)
     }
 
@@ -645,7 +671,8 @@ impl Inner {
     }
 }
 
-/// Where a candidate stands: shapes are neighbours when their sizes along the axes differ by few doublings.
+/// Where a candidate stands: shapes of threads are neighbours when their sizes along the axes differ by few doublings.
 fn place(candidate: &Candidate, constants: &[u32]) -> Vec<u32> {
-    candidate.workgroup_size.iter().map(|size| size.max(&1).ilog2()).chain(constants.iter().copied()).collect()
+    let threads = candidate.workgroup_size.iter().zip(candidate.knobs.merged);
+    threads.map(|(size, merged)| (size / merged.max(1)).max(1).ilog2()).chain(constants.iter().copied()).collect()
 }
