@@ -167,7 +167,7 @@ def triton_heat(a, out, rows, columns, block: tl.constexpr):
 
 CONFIGS = [
     triton.Config({"m": m, "n": n, "k": k}, num_warps=w, num_stages=s)
-    for m, n, k, w, s in [(64, 64, 16, 4, 3), (128, 64, 16, 8, 3), (128, 128, 16, 8, 3), (128, 128, 8, 8, 4), (64, 128, 32, 8, 2)]
+    for m, n, k, w, s in [(64, 64, 16, 4, 3), (128, 64, 16, 8, 3), (128, 128, 16, 8, 3), (128, 128, 16, 8, 4), (64, 128, 32, 8, 2)]
 ]
 
 

@@ -3,16 +3,17 @@
 use pyo3::prelude::*;
 use vyre::expression::Term as Inner;
 use vyre::{Array as Typed, DataType, Diagnostic, Error, Expression, Number, codes};
-use vyre_ops::{Ops, Output, Parameters};
+use vyre_ops::{Boundary, Ops, Output, Parameters};
 
 use crate::array::{Array, Kind};
 use crate::element::Element;
 use crate::error::{raised, refused};
 use crate::expression::Term;
 
+#[allow(clippy::too_many_arguments, reason = "each is a named argument in Python")]
 /// An op by its name, on terms; see `vyre_ops`.
 #[pyfunction]
-#[pyo3(signature = (name, terms, axis=None, count=None, epsilon=None, order=Vec::new()))]
+#[pyo3(signature = (name, terms, axis=None, count=None, epsilon=None, order=Vec::new(), causal=false, inverse=false, boundary=None, padding=0, stride=None))]
 pub(crate) fn op(
     py: Python<'_>,
     name: &str,
@@ -21,9 +22,20 @@ pub(crate) fn op(
     count: Option<usize>,
     epsilon: Option<f64>,
     order: Vec<usize>,
+    causal: bool,
+    inverse: bool,
+    boundary: Option<&str>,
+    padding: usize,
+    stride: Option<usize>,
 ) -> PyResult<Vec<Array>> {
     let terms: Vec<Inner> = terms.iter().map(|term| term.inner().clone()).collect();
-    let parameters = Parameters { axis, count, epsilon };
+    let boundary = match boundary {
+        None => Boundary::default(),
+        Some(name) => Boundary::named(name).ok_or_else(|| {
+            refused(py, format!("there is no boundary {name:?}"), "Take zero, edge, wrap or reflect.")
+        })?,
+    };
+    let parameters = Parameters { axis, boundary, causal, count, epsilon, inverse, padding, stride };
     let made = py.detach(|| run(name, &terms, &parameters, &order)).map_err(|error| raised(py, &error))?;
     let array = |output: Output| {
         let element = Element::of(&output.ty).ok_or_else(|| {

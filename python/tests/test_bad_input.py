@@ -171,3 +171,12 @@ def test_devices_and_sizes_that_are_not_there(squares):
         vyre.kernel(workgroup=(1 << 20,))(ten.squares.function).on("cpu")(x, x.copy())
     with pytest.raises((TypeError, OverflowError)):
         squares[-1]
+
+
+def test_a_device_that_is_not_there_was_not_lost(squares):
+    absent = next((device for device in vyre.devices() if device.absent and device.id in ("cuda", "wgpu")), None)
+    if absent is None:
+        pytest.skip("every device is here")
+    with pytest.raises(vyre.errors.DeviceAbsent) as refused:
+        ten.squares.on(absent.id)(np.ones(4, np.float32), np.zeros(4, np.float32))
+    assert refused.value.fix

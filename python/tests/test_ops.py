@@ -1,5 +1,8 @@
 """Ops mean what NumPy's do, and take expressions in."""
 
+import hashlib
+import zlib
+
 import numpy as np
 import pytest
 
@@ -75,6 +78,65 @@ def test_matrices():
     np.testing.assert_array_equal(cube.transpose((2, 0, 1)).numpy(), cube.numpy().transpose(2, 0, 1))
     with pytest.raises(ValueError, match="don't fit"):
         a @ a
+
+
+def test_attention():
+    q, k, v = (RANDOM.normal(size=(2, count, 16)).astype(np.float32) for count in (9, 70, 70))
+    scores = q @ k.transpose(0, 2, 1) / 4
+    for causal in (False, True):
+        seen = np.where(np.arange(70) <= np.arange(9)[:, None], scores, -np.inf) if causal else scores
+        weights = np.exp(seen - seen.max(-1, keepdims=True))
+        expected = weights / weights.sum(-1, keepdims=True) @ v
+        np.testing.assert_allclose(vyre.attention(q, k, v, causal=causal).numpy(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(vyre.VyreError):
+        vyre.attention(q, k, v[:, 1:])
+
+
+def test_fourier_transforms():
+    waves = (RANDOM.normal(size=(3, 60)) + 1j * RANDOM.normal(size=(3, 60))).astype(np.complex64)
+    parts = waves[..., None].view(np.float32)
+    found = vyre.fft(parts).numpy().view(np.complex64)[..., 0]
+    np.testing.assert_allclose(found, np.fft.fft(waves), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(vyre.ifft(vyre.fft(parts)).numpy(), parts, atol=1e-5)
+    with pytest.raises(vyre.VyreError, match="Fourier"):
+        vyre.fft(np.zeros((11, 2), np.float32))
+
+
+@pytest.mark.parametrize("boundary", ["zero", "edge", "wrap", "reflect"])
+def test_stencils(boundary):
+    weights = RANDOM.normal(size=(3, 5)).astype(np.float32)
+    padded = np.pad(FLOATS, ((1, 1), (2, 2)), mode="constant" if boundary == "zero" else boundary)
+    expected = sum(weights[y, x] * padded[y : y + 37, x : x + 53] for y in range(3) for x in range(5))
+    np.testing.assert_allclose(vyre.stencil(FLOATS, weights, boundary).numpy(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(vyre.VyreError, match="boundary"):
+        vyre.stencil(FLOATS, weights, "none")
+
+
+def test_convolutions():
+    images = RANDOM.normal(size=(2, 3, 9, 8)).astype(np.float32)
+    weights = RANDOM.normal(size=(4, 3, 3, 2)).astype(np.float32)
+    padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 2), (2, 3))[:, :, ::2, ::2]
+    expected = np.einsum("nchwyx,ocyx->nohw", windows, weights)
+    np.testing.assert_allclose(vyre.convolution(images, weights, 2, 1).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_bodies_attract_each_other():
+    bodies = RANDOM.normal(size=(50, 4)).astype(np.float32)
+    to = bodies[None, :, :3] - bodies[:, None, :3]
+    far = (to.astype(np.float64) ** 2).sum(2) + 0.01
+    expected = (to * (bodies[None, :, 3] / far**1.5)[..., None]).sum(1)
+    np.testing.assert_allclose(vyre.accelerations(bodies, 0.1).numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_segments_and_digests():
+    sums = vyre.segment_cumsum(vyre.array(WHOLE.ravel()), np.array([0, 40, 1961], np.uint32))
+    expected = np.concatenate([np.cumsum(WHOLE.ravel()[:40]), np.cumsum(WHOLE.ravel()[40:])])
+    np.testing.assert_array_equal(sums.numpy(), expected)
+    messages = RANDOM.integers(0, 1 << 32, (5, 17), dtype=np.uint32)
+    np.testing.assert_array_equal(vyre.crc32(messages).numpy(), [zlib.crc32(row.tobytes()) for row in messages])
+    hashes = [hashlib.sha256(row.tobytes()).digest() for row in messages]
+    assert [row.astype(">u4").tobytes() for row in vyre.sha256(messages).numpy()] == hashes
 
 
 def test_moves():

@@ -193,6 +193,59 @@ def rms_norm(x: Any, epsilon: float = 1e-5) -> Array:
     return _vyre.op("rms_norm", [_term(x, "rms_norm", floats=True)], epsilon=float(epsilon))[0]
 
 
+def attention(q: Any, k: Any, v: Any, causal: bool = False) -> Array:
+    """``softmax(q @ k.T / sqrt(dim)) @ v`` in one kernel; of float32 and float16. Queries are ``(..., m, dim)``, keys and values
+    ``(..., n, dim)``. Causal: query ``i`` looks at the keys up to ``i`` alone."""
+    terms = together([_term(x, "attention", floats=True) for x in (q, k, v)])
+    return _vyre.op("attention", terms, causal=bool(causal))[0]
+
+
+def fft(x: Any) -> Array:
+    """The Fourier transform of complex numbers, float32 of ``(..., n, 2)``, along ``n``: a product of 2, 3, 5 and 7 of up to 4096, or
+    of two such. NumPy has complex numbers in this form by ``x.astype(np.complex64)[..., None].view(np.float32)``."""
+    return _vyre.op("fft", [_term(x, "fft")])[0]
+
+
+def ifft(x: Any) -> Array:
+    """The way back of :func:`fft`, divided by ``n``."""
+    return _vyre.op("fft", [_term(x, "ifft")], inverse=True)[0]
+
+
+def stencil(x: Any, weights: Any, boundary: str = "zero") -> Array:
+    """Sums of the neighbours of each element in the last two or three axes, with weights of two or three axes whose middle is the element
+    itself. Behind the edges are zeros, or what ``"edge"``, ``"wrap"`` and ``"reflect"`` of ``numpy.pad`` say."""
+    term = _term(x, "stencil", floats=True)
+    return _vyre.op("stencil", [term, _term(weights, "stencil", floats=True)], boundary=boundary)[0]
+
+
+def convolution(x: Any, weights: Any, stride: int = 1, padding: int = 0) -> Array:
+    """Windows of images, ``(n, channels, h, w)`` by weights ``(outputs, channels, kh, kw)``, or ``(h, w)`` by ``(kh, kw)``."""
+    terms = together([_term(x, "convolution", floats=True), _term(weights, "convolution", floats=True)])
+    return _vyre.op("convolution", terms, stride=operator.index(stride), padding=operator.index(padding))[0]
+
+
+def accelerations(bodies: Any, epsilon: float = 1e-3) -> Array:
+    """How bodies ``(n, 4)``, each with a place and a mass, attract each other: ``(n, 3)``."""
+    return _vyre.op("accelerations", [_term(bodies, "accelerations")], epsilon=float(epsilon))[0]
+
+
+def segment_cumsum(x: Any, offsets: Any) -> Array:
+    """Sums up to each element along the first axis that begin anew with each segment: segment ``j`` goes from ``offsets[j]`` to
+    ``offsets[j + 1]``."""
+    return _vyre.op("segment_cumsum", [_term(x, "segment_cumsum"), _term(offsets, "segment_cumsum").cast("uint32")])[0]
+
+
+def crc32(x: Any) -> Array:
+    """The CRC-32 (of zlib) of each row of uint32: a message whose bytes are in the order of memory."""
+    return _vyre.op("crc32", [_term(x, "crc32")])[0]
+
+
+def sha256(x: Any) -> Array:
+    """The SHA-256 of each row of uint32, a message whose bytes are in the order of memory, as eight words: the first byte of a hash is the
+    highest of its first word."""
+    return _vyre.op("sha256", [_term(x, "sha256")])[0]
+
+
 def transpose(x: Any, axes: tuple[int, ...] | None = None) -> Array:
     """The axes in another order, or in reverse."""
     term = _term(x, "transpose")

@@ -140,6 +140,11 @@ def op(
     count: int | None = None,
     epsilon: float | None = None,
     order: list[int] = ...,
+    causal: bool = False,
+    inverse: bool = False,
+    boundary: str | None = None,
+    padding: int = 0,
+    stride: int | None = None,
 ) -> list[Array]: ...
 def zeros(shape: list[int], dtype: Any) -> Array: ...
 def from_host(object: Any) -> Array: ...

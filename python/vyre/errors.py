@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["VyreError", "InvalidUse", "LaunchTimeout", "LaunchCancelled", "OutOfMemory", "KernelError", "DeviceLost"]
+__all__ = ["VyreError", "InvalidUse", "LaunchTimeout", "LaunchCancelled", "OutOfMemory", "KernelError", "DeviceAbsent", "DeviceLost"]
 
 
 #: A mistake: its code, what it is, what to do, and line and column.
@@ -52,6 +52,10 @@ class OutOfMemory(VyreError, MemoryError):
     """There is no room, on a device or on the host."""
 
 
+class DeviceAbsent(VyreError):
+    """There is no such device here, or its driver can't be used."""
+
+
 class DeviceLost(VyreError):
     """A device does not answer any more, and what only it had is lost."""
 
@@ -59,7 +63,10 @@ class DeviceLost(VyreError):
 _BY_CODE: dict[str, type[VyreError]] = {
     "V0706": LaunchTimeout,
     "V0707": OutOfMemory,
+    "V1203": DeviceAbsent,
     "V1309": LaunchCancelled,
+    "V1501": DeviceAbsent,
+    "V1603": DeviceAbsent,
 }
 
 

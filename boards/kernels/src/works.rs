@@ -365,6 +365,54 @@ pub(crate) fn works() -> Vec<Work> {
             |n| [n as u32, 1, 1],
             |n| 16384 * n as u64
         ),
+        work!(
+            "dct",
+            [10, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 8, 8),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "fdtd",
+            [7, 9],
+            Some("N"),
+            |n| vec![input("input", n * n * n, Unit), input("weights", 5, Unit), result("output", n * n * n, Floats)],
+            |n| square(n, 32, 8),
+            |n| 8 * (n * n * n) as u64
+        ),
+        work!(
+            "separable",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), input("weights", 17, Unit), result("output", n * n, Floats)],
+            |n| square(n, 128, 4),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "quasirandom",
+            [22, 26],
+            None,
+            |n| vec![input("directions", 32, Below(0)), result("output", n, Mostly)],
+            line,
+            |n| 4 * n as u64
+        ),
+        work!(
+            "gamma",
+            [20, 24],
+            None,
+            |n| vec![input("input", 4 * n, Unit), result("output", 4 * n, Floats)],
+            line,
+            |n| 32 * n as u64
+        ),
+        work!(
+            "sobel",
+            [12, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
     ]
 }
 

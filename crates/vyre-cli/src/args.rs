@@ -163,9 +163,24 @@ pub(crate) struct Op {
     /// Bins of a histogram, elements of top-k.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
-    /// What norms add under the root.
+    /// What a stencil finds behind the edges: zero, edge, wrap or reflect.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) boundary: Option<String>,
+    /// Attention: each query looks only at the keys up to its own position.
+    #[arg(long)]
+    pub(crate) causal: bool,
+    /// What norms add under the root, or the distance within which bodies attract less.
     #[arg(long, value_name = "X")]
     pub(crate) epsilon: Option<f64>,
+    /// The Fourier transform back.
+    #[arg(long)]
+    pub(crate) inverse: bool,
+    /// Zeros around the images of a convolution.
+    #[arg(long, value_name = "N")]
+    pub(crate) padding: Option<usize>,
+    /// How far the window of a convolution moves at a time.
+    #[arg(long, value_name = "N")]
+    pub(crate) stride: Option<usize>,
     /// Where to run: `auto`, or the name of a backend as `vyre devices` lists it.
     #[arg(long, short = 'b', default_value = "auto", value_name = "NAME")]
     pub(crate) backend: String,

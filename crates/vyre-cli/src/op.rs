@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use vyre::expression::Term;
 use vyre::{DataType, Diagnostic, Engine, codes};
-use vyre_ops::{Op, Parameter, Parameters};
+use vyre_ops::{Boundary, Op, Parameter, Parameters};
 
 use crate::args;
 use crate::data::{self, Layout, Numbers, Place, Value};
@@ -82,8 +82,13 @@ fn list(output: &Output) -> Result<(), Failure> {
 fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
     let given = [
         ("--axis", Parameter::Axis, args.axis.is_some()),
+        ("--boundary", Parameter::Boundary, args.boundary.is_some()),
+        ("--causal", Parameter::Causal, args.causal),
         ("--count", Parameter::Count, args.count.is_some()),
         ("--epsilon", Parameter::Epsilon, args.epsilon.is_some()),
+        ("--inverse", Parameter::Inverse, args.inverse),
+        ("--padding", Parameter::Padding, args.padding.is_some()),
+        ("--stride", Parameter::Stride, args.stride.is_some()),
     ];
     for (option, parameter, is_given) in given {
         if is_given && !op.parameters.contains(&parameter) {
@@ -91,7 +96,15 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
             return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message));
         }
     }
-    Ok(Parameters { axis: args.axis, count: args.count, epsilon: args.epsilon })
+    let boundary = match &args.boundary {
+        None => Boundary::default(),
+        Some(name) => Boundary::named(name).ok_or_else(|| {
+            Diagnostic::new(&codes::command::BAD_ARGUMENT, format!("there is no boundary `{name}`"))
+                .with_fix("Take zero, edge, wrap or reflect.")
+        })?,
+    };
+    let args::Op { axis, causal, count, epsilon, inverse, padding, stride, .. } = *args;
+    Ok(Parameters { axis, boundary, causal, count, epsilon, inverse, padding: padding.unwrap_or(0), stride })
 }
 
 /// What is said of each name, in their order.

@@ -10,6 +10,7 @@ use vyre_driver::backend::{
     Launch, Limits, Order, Pipeline, Recording, Step, Ticket, TypeSet, borrowed,
 };
 use vyre_driver::pipeline::{PipelineDeviceFingerprint, PipelineFeatureFlags};
+use vyre_driver::variant::{Code, Variant};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{DataType, Program};
@@ -23,7 +24,7 @@ use crate::path::CpuPath;
 use crate::pipeline::{self, CpuPipeline};
 use crate::pool::Pool;
 use crate::record::CpuRecording;
-use crate::work::{CpuWork, GridPlace, HostBuffer, Move, Places, Prepared, Recorded};
+use crate::work::{BoundLaunch, CpuWork, GridPlace, HostBuffer, Move, Places, Recorded};
 use crate::{dispatch, native, threads};
 
 /// Queues of the backend.
@@ -127,6 +128,9 @@ impl CpuBackend {
     }
 
     fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
+        if let Some(variant) = &options.variant {
+            return CpuPipeline::of_variant(program, options, variant);
+        }
         CpuPipeline::new(program, options, self.path, |kernel| Ok(self.capabilities.check(kernel)?))
     }
 
@@ -174,7 +178,7 @@ impl CpuBackend {
                 places.fill(cpu, bindings, self.id())?;
                 let plan = places.plan(cpu, *grid, self.pool.width())?;
                 self.pool.reserve(plan.scratch_bytes)?;
-                Recorded::Launch(Prepared::new(pipeline, bindings, places, plan))
+                Recorded::Launch(BoundLaunch::new(pipeline, bindings, places, plan))
             }
             Step::Copy { from, to } => Recorded::Move(self.a_move(Some(from), to)?),
             Step::Clear(part) => Recorded::Move(self.a_move(None, part)?),
@@ -219,6 +223,13 @@ impl VyreBackend for CpuBackend {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn takes(&self, variant: &Variant) -> Result<(), String> {
+        match variant.code() {
+            Code::Host(_) => Ok(()),
+            _ => Err(format!("the processor can't run {variant}")),
+        }
     }
 
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {

@@ -22,6 +22,7 @@
 mod backend;
 mod dispatch;
 mod effort;
+mod foreign;
 mod interp;
 mod launch;
 mod memory;

@@ -1,14 +1,18 @@
 //! A kernel made ready to run on the processor.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{BoundShape, CompileOptions, Pipeline, Reader, Writer};
+use vyre_driver::variant::{Code, HostFunction, Variant};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{BufferKind, Node, Program};
 use vyre_foundation::kernel::{self, Kernel, Options, Passes};
+use vyre_spec::codes;
 
 use crate::effort::Effort;
+use crate::foreign;
 use crate::interp::Interpreted;
 use crate::launch::{Grid, SMALL_LAUNCH, Stop, Stretch};
 use crate::memory::{Scratch, Span};
@@ -29,6 +33,8 @@ pub(crate) struct CpuPipeline {
     workgroup_size: [u32; 3],
     shapes: Vec<BoundShape>,
     native: Option<Native>,
+    /// What runs instead of all that, where a variant was asked for.
+    foreign: Option<Foreign>,
     /// Why there is no machine code.
     refusal: Option<String>,
     /// For kernels without machine code, and for launches too large for it; made when first needed.
@@ -49,6 +55,21 @@ pub(crate) enum Way {
     Native,
     /// The interpreter: there is no machine code, or the launch is too large for it.
     Interpreted,
+    /// A Rust function.
+    Foreign,
+}
+
+/// A Rust function and which buffers it may write.
+struct Foreign {
+    variant: Variant,
+    function: HostFunction,
+    written: Vec<bool>,
+}
+
+impl fmt::Debug for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.variant.fmt(f)
+    }
 }
 
 impl Pipeline for CpuPipeline {
@@ -152,11 +173,41 @@ impl CpuPipeline {
             refusal,
             interpreted,
             native,
+            foreign: None,
         };
         if pipeline.native.is_none() {
             pipeline.interpreted.get_or_init(|| Interpreted::new(kernel));
         }
         Ok(pipeline)
+    }
+
+    /// A variant in the place of a program. Nothing of it can be stored.
+    pub(crate) fn of_variant(
+        program: &ValidProgram,
+        options: &CompileOptions,
+        variant: &Variant,
+    ) -> Result<CpuPipeline, BackendError> {
+        let Code::Host(function) = variant.code() else {
+            let message = format!("the processor can't run {variant}");
+            return Err(BackendError::with_code(&codes::backend::UNSUPPORTED_FEATURE, message));
+        };
+        let lowered = lowering(program, options);
+        let kernel = kernel::lower(program, &lowered)?;
+        let order = program.binding_order();
+        let written = order.iter().map(|&index| program.buffers()[index].kind.is_result()).collect();
+        Ok(CpuPipeline {
+            program: program.clone(),
+            options: lowered,
+            workgroup_size: kernel.workgroup_size,
+            shapes: BoundShape::of(&kernel.buffers),
+            effort: Effort { steps: u64::MAX, is_known: false },
+            interruptible: options.interruptible,
+            parts: None,
+            refusal: None,
+            interpreted: OnceLock::new(),
+            native: None,
+            foreign: Some(Foreign { variant: variant.clone(), function: function.clone(), written }),
+        })
     }
 
     /// Reads what [`Pipeline::artifact`] wrote; `None` when it is not that, or for another path.
@@ -186,6 +237,7 @@ impl CpuPipeline {
             workgroup_size,
             shapes,
             native: Some(native),
+            foreign: None,
             refusal: None,
             interpreted: OnceLock::new(),
             effort: Effort { steps, is_known: flags & 1 != 0 },
@@ -196,6 +248,9 @@ impl CpuPipeline {
 
     /// How the kernel runs, for people.
     pub(crate) fn describe(&self) -> String {
+        if let Some(foreign) = &self.foreign {
+            return foreign.variant.to_string();
+        }
         match (&self.native, &self.refusal) {
             (Some(native), _) => native.describe(),
             (None, Some(reason)) => format!("interpreted, because {reason}"),
@@ -227,6 +282,9 @@ impl CpuPipeline {
 
     /// The form that a launch takes.
     pub(crate) fn way(&self, buffers: &[Span], grid: [u32; 3]) -> Result<Way, BackendError> {
+        if self.foreign.is_some() {
+            return Ok(Way::Foreign);
+        }
         if self.native.as_ref().is_some_and(|native| native.fits(self.workgroup_size, buffers, grid)) {
             return Ok(Way::Native);
         }
@@ -245,7 +303,7 @@ impl CpuPipeline {
     /// Steps of one workgroup, as many as machine code would take in the same time.
     pub(crate) fn steps(&self, way: Way) -> u64 {
         match way {
-            Way::Native => self.effort.steps,
+            Way::Native | Way::Foreign => self.effort.steps,
             Way::Interpreted => self.effort.steps.saturating_mul(16),
         }
     }
@@ -253,6 +311,7 @@ impl CpuPipeline {
     /// Bytes of private memory that every thread needs; `None` when that is no number of bytes.
     pub(crate) fn scratch_bytes(&self, way: Way) -> Option<usize> {
         match (way, &self.native, self.interpreted.get()) {
+            (Way::Foreign, _, _) => Some(0),
             (Way::Native, Some(native), _) => Some(native.scratch_bytes(self.shapes.len())),
             (_, _, Some(interpreted)) => interpreted.scratch_bytes(),
             _ => None,
@@ -269,6 +328,14 @@ impl CpuPipeline {
         mut stretches: impl Iterator<Item = Stretch>,
         scratch: &mut Scratch,
     ) -> bool {
+        if let Some(Foreign { function, written, .. }) = &self.foreign {
+            let goes_on = !stop.is_set();
+            // The grid is one workgroup, so this is all of it.
+            if goes_on && stretches.next().is_some() {
+                foreign::call(function, buffers, written);
+            }
+            return goes_on;
+        }
         match (way, &self.native, self.interpreted.get()) {
             (Way::Native, Some(native), _) => native.run(scratch, buffers, grid, stop, stretches),
             (_, _, Some(interpreted)) => stretches.all(|Stretch { first, end, y, z }| {

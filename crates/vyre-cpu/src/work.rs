@@ -119,7 +119,7 @@ pub(crate) struct GridPlace {
 
 /// A launch with everything that it uses.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct BoundLaunch {
     pipeline: Option<Arc<dyn Pipeline>>,
     /// The buffers live until the launch is over.
     bindings: Vec<Binding>,
@@ -127,9 +127,9 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
 }
 
-impl Prepared {
-    pub(crate) fn new(pipeline: &Arc<dyn Pipeline>, bindings: &[Binding], places: Places, plan: Plan) -> Prepared {
-        Prepared { pipeline: Some(Arc::clone(pipeline)), bindings: bindings.to_vec(), places, plan }
+impl BoundLaunch {
+    pub(crate) fn new(pipeline: &Arc<dyn Pipeline>, bindings: &[Binding], places: Places, plan: Plan) -> BoundLaunch {
+        BoundLaunch { pipeline: Some(Arc::clone(pipeline)), bindings: bindings.to_vec(), places, plan }
     }
 
     /// Takes another launch; its places are swapped with those that were here.
@@ -151,7 +151,7 @@ impl Prepared {
     }
 
     /// Both are launches of one pipeline.
-    pub(crate) fn is_like(&self, other: &Prepared) -> bool {
+    pub(crate) fn is_like(&self, other: &BoundLaunch) -> bool {
         matches!((&self.pipeline, &other.pipeline), (Some(own), Some(other)) if Arc::ptr_eq(own, other))
     }
 
@@ -190,7 +190,7 @@ impl Move {
 /// One step of a recording.
 #[derive(Debug)]
 pub(crate) enum Recorded {
-    Launch(Prepared),
+    Launch(BoundLaunch),
     Move(Move),
 }
 
@@ -224,7 +224,7 @@ impl Recorded {
 /// One piece of work of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct CpuWork {
-    launch: Prepared,
+    launch: BoundLaunch,
     kind: Kind,
 }
 

@@ -7,6 +7,7 @@ use vyre_driver::backend::{
     Binding, Buffer, Capabilities, CompileOptions, Completion, HostDispatch, KeptPipelines, Launch, Order, Pipeline,
     Recording, Step, Ticket, borrowed, dispatch_through,
 };
+use vyre_driver::variant::{Ptx, Variant};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
@@ -16,6 +17,7 @@ use vyre_spec::{Diagnostic, codes};
 use crate::api::{Api, Attribute, CudaError};
 use crate::capabilities::capabilities;
 use crate::device::{Device, Failure, describe, locked};
+use crate::foreign;
 use crate::launch::{self, Words};
 use crate::memory::CudaBuffer;
 use crate::pipeline::{Code, CudaPipeline};
@@ -134,6 +136,16 @@ impl CudaBackend {
         Ok(kernel)
     }
 
+    /// The foreign kernel that the options ask for.
+    fn kernel_of<'a>(&self, options: &'a CompileOptions) -> Result<Option<&'a Ptx>, BackendError> {
+        let Some(variant) = &options.variant else { return Ok(None) };
+        let unable = |why| BackendError::with_code(&codes::backend::UNSUPPORTED_FEATURE, why);
+        if options.interruptible {
+            return Err(unable(format!("{variant} can't be stopped")));
+        }
+        foreign::kernel_of(variant, self.target).map(Some).map_err(unable)
+    }
+
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -188,14 +200,26 @@ impl VyreBackend for CudaBackend {
         &self.capabilities
     }
 
+    fn takes(&self, variant: &Variant) -> Result<(), String> {
+        foreign::kernel_of(variant, self.target).map(drop)
+    }
+
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
         let kernel = self.lower(program, options)?;
-        let mut ptx = ptx::emit(&kernel, Target { sm: self.target, interruptible: options.interruptible })?;
-        if let Some(registers) = options.knobs.registers {
-            ptx.limit_registers(registers);
-        }
+        let foreign = self.kernel_of(options)?;
+        let ptx = match foreign {
+            Some(_) => None,
+            None => {
+                let mut ptx = ptx::emit(&kernel, Target { sm: self.target, interruptible: options.interruptible })?;
+                if let Some(registers) = options.knobs.registers {
+                    ptx.limit_registers(registers);
+                }
+                Some(ptx)
+            }
+        };
+        let text = foreign.map(|foreign| &foreign.text).or(ptx.as_ref().map(|ptx| &ptx.text));
         self.device.with(|| {
-            let cubin = match self.device.api.link(&ptx.text) {
+            let cubin = match self.device.api.link(text.map_or("", String::as_str)) {
                 Ok(cubin) => cubin,
                 Err((error, complaints)) if !complaints.is_empty() => {
                     let message = format!("{error}: {complaints}");
@@ -203,7 +227,11 @@ impl VyreBackend for CudaBackend {
                 }
                 Err((error, _)) => return Err(error.into()),
             };
-            let code = Code::new(&kernel, &ptx, options.interruptible, cubin);
+            let code = match (foreign, &ptx) {
+                (None, Some(ptx)) => Code::new(&kernel, ptx, options.interruptible, cubin),
+                (Some(foreign), _) => Code::of_variant(&kernel, foreign, cubin),
+                (None, None) => return Err(BackendError::new("there is nothing to compile").into()),
+            };
             Ok(Arc::new(CudaPipeline::load(&self.device, code)?) as Arc<dyn Pipeline>)
         })
     }
@@ -214,7 +242,8 @@ impl VyreBackend for CudaBackend {
         options: &CompileOptions,
         artifact: &[u8],
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
-        let code = Code::decode(artifact, program.binding_order().len(), options.interruptible)?;
+        let mut code = Code::decode(artifact, program.binding_order().len(), options.interruptible)?;
+        code.foreign = self.kernel_of(options)?.cloned();
         self.device.with(|| match CudaPipeline::load(&self.device, code) {
             Ok(pipeline) => Ok(Arc::new(pipeline) as Arc<dyn Pipeline>),
             Err(Failure::Cuda(error)) if !error.is_fault() && !error.is_out_of_memory() => {
@@ -322,7 +351,12 @@ impl VyreBackend for CudaBackend {
         let (mut params, ready) = launch::bind(pipeline, launch.bindings, device, self.id)?;
         device.with(|| {
             let mut turn = device.begin_launch(&launch.order, ready)?;
-            let keeps = turn.keeps(device, !launch.timed && !pipeline.code.interruptible)?;
+            let is_foreign = pipeline.code.foreign.is_some();
+            let keeps = turn.keeps(device, !launch.timed && !pipeline.code.interruptible && !is_foreign)?;
+            if is_foreign {
+                // It does not say at its start that what is before it is over.
+                turn.mark()?;
+            }
             let stream = turn.queue.stream;
             let (mut events, mut stop) = (None, None);
             if launch.timed {
@@ -357,7 +391,9 @@ impl VyreBackend for CudaBackend {
                     turn.keep(ticket, part, params);
                 } else {
                     api.launch(part, params, stream)?;
-                    turn.is_marked_by(ticket);
+                    if !is_foreign {
+                        turn.is_marked_by(ticket);
+                    }
                 }
                 Ok::<_, CudaError>(())
             })?;

@@ -9,6 +9,7 @@ use vyre_spec::codes;
 
 use crate::api::{DevicePointer, KernelLaunch};
 use crate::device::Device;
+use crate::foreign;
 use crate::memory::CudaBuffer;
 use crate::pipeline::CudaPipeline;
 use crate::ptx::TOGETHER;
@@ -54,6 +55,9 @@ pub(crate) fn bind(
     backend: &str,
 ) -> Result<(Params, u64), BackendError> {
     Binding::check_all(bindings, pipeline.code.shapes.len(), ALIGNMENT)?;
+    if let Some(foreign) = &pipeline.code.foreign {
+        return foreign::bind(foreign, pipeline, bindings, device, backend);
+    }
     let (mut params, mut ready) = (Params::new(), 0);
     for (binding, shape) in bindings.iter().zip(&pipeline.code.shapes) {
         let buffer = binding.buffer.of::<CudaBuffer>(backend)?;
@@ -75,6 +79,12 @@ pub(crate) fn for_each_part<E>(
     mut launch: impl FnMut(&KernelLaunch, &mut [u64]) -> Result<(), E>,
 ) -> Result<(), E> {
     let (code, functions) = (&pipeline.code, pipeline.functions);
+    if let Some(foreign) = &code.foreign {
+        let tensor_maps = foreign.tensor_maps.len() as u32;
+        let (function, dynamic_shared) = (functions.single, code.dynamic_shared);
+        let part = KernelLaunch { function, grid, block: code.workgroup_size, dynamic_shared, tensor_maps };
+        return if grid.contains(&0) { Ok(()) } else { launch(&part, params) };
+    }
     let fixed = params.len();
     params.extend(grid.map(u64::from));
     params.extend([0; 3]);
@@ -104,6 +114,7 @@ pub(crate) fn for_each_part<E>(
                     grid: [blocks, rows(1), rows(2)],
                     block: code.workgroup_size,
                     dynamic_shared: code.dynamic_shared,
+                    tensor_maps: 0,
                 };
                 launch(&part, params)?;
                 x += blocks * in_block;

@@ -32,6 +32,7 @@ mod backend;
 mod batch;
 mod capabilities;
 mod device;
+mod foreign;
 mod interop;
 mod launch;
 mod memory;

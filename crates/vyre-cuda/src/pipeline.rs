@@ -1,15 +1,17 @@
 //! A kernel made ready to run on the device, and the bytes it is kept as.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{BoundShape, Pipeline, Reader, Writer};
+use vyre_driver::variant::Ptx;
 use vyre_foundation::kernel::Kernel;
 use vyre_spec::codes;
 
 use crate::api::{Api, CudaError, Handle};
 use crate::device::{Device, Failure, Leftover, Uses};
-use crate::ptx::{self, Ptx};
+use crate::ptx;
 
 /// A kernel's machine code and what a launch has to know about it.
 pub(crate) struct Code {
@@ -18,6 +20,8 @@ pub(crate) struct Code {
     pub(crate) dynamic_shared: u32,
     /// Its launches look at a stop word.
     pub(crate) interruptible: bool,
+    /// A kernel that somebody else wrote.
+    pub(crate) foreign: Option<Ptx>,
     together: bool,
     cubin: Vec<u8>,
 }
@@ -45,13 +49,27 @@ const MOST_INVOCATIONS: u32 = 1024;
 const MOST_SHARED: u32 = 1 << 24;
 
 impl Code {
-    pub(crate) fn new(kernel: &Kernel, ptx: &Ptx, interruptible: bool, cubin: Vec<u8>) -> Code {
+    pub(crate) fn new(kernel: &Kernel, ptx: &ptx::Ptx, interruptible: bool, cubin: Vec<u8>) -> Code {
         Code {
             shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: kernel.workgroup_size,
             dynamic_shared: ptx.dynamic_shared,
             interruptible,
+            foreign: None,
             together: ptx.together,
+            cubin,
+        }
+    }
+
+    /// A kernel that somebody else wrote in the place of a program's.
+    pub(crate) fn of_variant(kernel: &Kernel, ptx: &Ptx, cubin: Vec<u8>) -> Code {
+        Code {
+            shapes: BoundShape::of(&kernel.buffers),
+            workgroup_size: ptx.block,
+            dynamic_shared: ptx.shared,
+            interruptible: false,
+            foreign: Some(ptx.clone()),
+            together: false,
             cubin,
         }
     }
@@ -77,6 +95,7 @@ impl Code {
                 workgroup_size,
                 dynamic_shared,
                 interruptible: flags & 2 != 0,
+                foreign: None,
                 together: flags & 1 != 0,
                 cubin: input.bytes()?.to_vec(),
             };
@@ -93,7 +112,11 @@ impl Code {
     }
 
     fn find(&self, api: &Api, module: Handle) -> Result<Functions, CudaError> {
-        let single = api.function(module, ptx::ENTRY_C)?;
+        let single = match &self.foreign {
+            // Who made this has looked for zeros in the name.
+            Some(foreign) => api.function(module, &CString::new(foreign.entry.as_str()).unwrap_or_default())?,
+            None => api.function(module, ptx::ENTRY_C)?,
+        };
         if self.dynamic_shared > 0 {
             api.allow_dynamic_shared(single, self.dynamic_shared)?;
         }
@@ -147,6 +170,7 @@ mod tests {
             workgroup_size: [64, 1, 1],
             dynamic_shared: 0,
             interruptible: true,
+            foreign: None,
             together: false,
             cubin: vec![1, 2, 3],
         }

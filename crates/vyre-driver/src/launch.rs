@@ -41,7 +41,7 @@ pub fn plan_with(
     let specialization = config.specialization.resolve(program)?;
     let output_elements: Vec<(Name, u64)> =
         config.output_elements.iter().map(|(name, elements)| (Name::from(name), *elements)).collect();
-    let plan = launch::plan(
+    let mut plan = launch::plan(
         program,
         &LaunchRequest {
             input_bytes,
@@ -64,6 +64,9 @@ pub fn plan_with(
             ));
         }
     }
+    if let Some(variant) = &config.variant {
+        plan.grid = variant.grid(&plan);
+    }
     Ok(plan)
 }
 
@@ -75,6 +78,7 @@ pub fn compile_options(program: &Program, config: &DispatchConfig) -> Result<Com
         ulp_budget: config.ulp_budget,
         profile: config.profile.clone(),
         knobs: config.knobs,
+        variant: config.variant.clone(),
         interruptible: config.timeout.is_some(),
         label: config.label.clone(),
     })

@@ -30,5 +30,6 @@ pub mod routing;
 pub mod specialization;
 mod table_file;
 pub mod tuner;
+pub mod variant;
 
 pub use backend::{BackendError, DispatchConfig, VyreBackend};

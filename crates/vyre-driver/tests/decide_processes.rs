@@ -17,7 +17,6 @@ use device::{CANDIDATES, Device, Surface, place};
 use process::{all_succeed, child, role};
 use random::Random;
 use vyre_driver::routing::{BackendLatency, PgoTable, RouteDecision};
-use vyre_driver::specialization::SpecMap;
 use vyre_driver::tuner::{
     Campaign, Candidate, Candidates, Decision, Measured, Mode, Plan, StaticProgramShape, Step, Subject, Tuner,
     TunerCache, TunerProgramKey,
@@ -37,7 +36,7 @@ fn key(surface: u64) -> TunerProgramKey {
 }
 
 fn candidates() -> Candidates {
-    let candidate = |index: usize| Candidate::plain([index as u32 + 1, 1, 1]);
+    let candidate = |index: usize| Candidate::of_shape([index as u32 + 1, 1, 1]);
     let places = (0..CANDIDATES).map(place).collect();
     Candidates { list: (0..CANDIDATES).map(candidate).collect(), places, first: None, prior: None }
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use vyre_driver::DispatchConfig;
-use vyre_driver::specialization::SpecMap;
 use vyre_driver::tuner::{
     Campaign, Candidate, Decision, DefaultPolicy, Known, Lock, Measured, Mode, Plan, Source, Space, Span,
     StaticProgramShape, Step, Subject, Tuner, TunerCache, TunerProgramKey, Verdict, family,
@@ -12,7 +11,7 @@ use vyre_foundation::ir::Program;
 
 fn decide(measured_at: u64) -> Decision {
     let space = Space::new().with_shapes_up_to(2, 64).with_constant("tile", [4u32, 8, 16]);
-    let default = Candidate::plain([64, 1, 1]);
+    let default = Candidate::of_shape([64, 1, 1]);
     let candidates = space.candidates(default, 1024, 100);
     let mut campaign = Campaign::new(candidates.list.len(), Plan::default());
     loop {

@@ -36,6 +36,29 @@ table = a[: side * side].reshape(side, side)
 left = a[: matrix * matrix].reshape(matrix, matrix)
 right = b[: matrix * matrix].reshape(matrix, matrix)
 left_half, right_half = left.half(), right.half()
+heads, steps, dim = (8, 512, 64) if small else (32, 4096, 128)
+q, k, v = (t[: heads * steps * dim].reshape(1, heads, steps, dim) for t in (a, b, a[16:]))
+q_half, k_half, v_half = q.half(), k.half(), v.half()
+attention = torch.nn.functional.scaled_dot_product_attention
+short, long = (256, 1 << 14) if small else (1024, 1 << 20)
+waves = torch.view_as_complex(a[: n // 2].reshape(-1, 2))
+bodies = a[: 4 * (1 << 12 if small else 1 << 15)].reshape(-1, 4)
+images, channels = (2, 16) if small else (32, 64)
+pictures = a[: images * channels * 56 * 56].reshape(images, channels, 56, 56)
+windows = b[: channels * channels * 9].reshape(channels, channels, 3, 3)
+torch.backends.cudnn.allow_tf32 = False
+
+
+def stencil(x):
+    p = torch.nn.functional.pad(x, (1, 1, 1, 1))
+    return 0.5 * x + 0.25 * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:])
+
+
+def pull(all):
+    d = all[None, :, :3] - all[:, None, :3]
+    by = all[None, :, 3] * ((d * d).sum(2) + 1e-4) ** -1.5
+    return (d * by[:, :, None]).sum(1)
+
 
 eager = {
     "copy": lambda: a.clone(),
@@ -57,8 +80,16 @@ eager = {
     "gather": lambda: a[places],
     "matmul": lambda: left @ right,
     "matmul f16": lambda: left_half @ right_half,
+    "stencil of 5 points": lambda: stencil(table),
+    "bodies": lambda: pull(bodies),
+    "convolution 3 x 3": lambda: torch.nn.functional.conv2d(pictures, windows, padding=1),
+    f"fft of {short}": lambda: torch.fft.fft(waves.reshape(-1, short)),
+    f"fft of {long}": lambda: torch.fft.fft(waves.reshape(-1, long)),
+    "attention": lambda: attention(q, k, v),
+    "attention f16": lambda: attention(q_half, k_half, v_half),
+    "attention f16, causal": lambda: attention(q_half, k_half, v_half, is_causal=True),
 }
-compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "transpose", "gather"]
+compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "transpose", "gather", "stencil of 5 points", "bodies"]
 
 
 def milliseconds(work):

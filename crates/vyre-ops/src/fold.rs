@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Product,
     Min,
     Max,
+    /// The largest of floats that are looked at again, where NaN will be noticed; it may be lost here.
+    Most,
     /// Bitwise or of 0 and 1.
     Any,
     /// Bitwise and of 0 and 1.
@@ -62,7 +64,7 @@ impl Fold {
             (Kind::Product, true) => float(1.0),
             (Kind::Product | Kind::All, _) => whole(1),
             (Kind::Min | Kind::ArgMin, true) => float(f64::INFINITY),
-            (Kind::Max | Kind::ArgMax, true) => float(f64::NEG_INFINITY),
+            (Kind::Max | Kind::Most | Kind::ArgMax, true) => float(f64::NEG_INFINITY),
             (kind, false) => match (ty, kind.finds_least()) {
                 (DataType::I32, true) => Literal::I32(i32::MAX),
                 (DataType::I32, false) => Literal::I32(i32::MIN),
@@ -122,6 +124,7 @@ impl Fold {
             Kind::Product => format!("{a} * {b}"),
             Kind::Any => format!("{a} | {b}"),
             Kind::All => format!("{a} & {b}"),
+            Kind::Most => format!("max({a}, {b})"),
             kind if is_float(&self.ty) => {
                 let order = if kind.finds_least() { "<" } else { ">" };
                 format!("select(({b} {order} {a}) | ({b} != {b}), {b}, {a})")

@@ -18,8 +18,14 @@
 //! ```
 //!
 //! The crate knows nothing of devices: it writes kernels in the text form of programs, and the engine decides where they run.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod attention;
+mod bodies;
+mod convolution;
+mod digest;
+mod exponential;
+mod fft;
 mod fold;
 mod histogram;
 mod launch;
@@ -39,15 +45,17 @@ mod search;
 mod segments;
 mod select;
 mod sort;
+mod stencil;
 mod top;
 
-pub use matrix::Transposed;
+pub use matrix::{Transposed, matmul_bf16};
 pub use ops::Ops;
 pub use output::Output;
 pub use random::Random;
 pub use reference::{Numbers, Plain};
 pub use registry::{Cost, Op, Parameter, Parameters, Types, op, ops};
 pub use select::Counted;
+pub use stencil::Boundary;
 
 /// The examples in the page on ops run as tests.
 #[cfg(doctest)]

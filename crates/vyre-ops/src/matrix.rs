@@ -1,15 +1,18 @@
 //! Products of matrices, batched, with transposes.
 //!
 //! **Order.** Each element is a chain of `fma(a, b, sum)` from 0 over ascending `k`, whatever the kernel's form, so it is the same everywhere.
-//! f16 is added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
+//! f16 and bf16 are added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
 
 mod fragments;
 mod tiles;
+mod wgmma;
 
 use std::fmt::Write;
 
+use half::bf16;
 use vyre::expression::Term;
-use vyre::{DataType, Engine, Error};
+use vyre::variant::Variant;
+use vyre::{Array, Buffer, DataType, DispatchConfig, Engine, Error};
 
 use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room};
 use crate::layout::transpose;
@@ -28,9 +31,48 @@ pub struct Transposed {
 const LANES: usize = 32;
 const ROWS: usize = 10;
 
+/// Products of so many products are worth a kernel of their own for their sizes.
+const DIRECT: usize = 1 << 24;
+
+/// The product of matrices of bf16, `[.., m, k]` by `[.., k, n]`, or transposed; added up in f32 and rounded once.
+pub fn matmul_bf16(a: &Array<bf16>, b: &Array<bf16>, transposed: Transposed) -> Result<Array<bf16>, Error> {
+    matmul(a.lazy().term(), b.lazy().term(), transposed)?.typed()
+}
+
+/// The type that a term has in memory, where that is a float of its own.
+fn stored_type(term: &Term) -> DataType {
+    match term.stored() {
+        Some((_, DataType::BF16)) => DataType::BF16,
+        _ => term.data_type().clone(),
+    }
+}
+
+/// The elements of a factor as they are stored.
+fn elements(term: &Term, ty: &DataType) -> Result<Buffer, Error> {
+    match term.stored() {
+        Some((buffer, stored)) if stored == ty => Ok(buffer.clone()),
+        _ => term.evaluate(),
+    }
+}
+
+/// The variants that some device of the engine can run.
+fn runnable(engine: &Engine, variants: Vec<Variant>) -> Vec<Variant> {
+    let backends: Vec<_> = engine.backend_ids().iter().filter_map(|id| engine.backend(id.as_str()).ok()).collect();
+    variants.into_iter().filter(|variant| backends.iter().any(|backend| backend.takes(variant).is_ok())).collect()
+}
+
+fn with_variants(variants: Vec<Variant>) -> DispatchConfig {
+    let mut config = DispatchConfig::default();
+    config.variants = variants;
+    config
+}
+
 pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Output, Error> {
-    let ty = a.data_type().clone();
-    if ty != *b.data_type() || !is_float(&ty) {
+    let (mut ty, other) = (stored_type(a), stored_type(b));
+    if ty != other {
+        ty = a.data_type().clone();
+    }
+    if (ty != other && ty != *b.data_type()) || !(is_float(&ty) || ty == DataType::BF16) {
         return Err(mistyped(format!(
             "products of matrices are of floats of one type, not of {ty} and {}",
             b.data_type()
@@ -61,21 +103,43 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     let traits = Traits::of(&engine);
     let fits =
         m.is_multiple_of(fragments::BLOCK) && n.is_multiple_of(fragments::BLOCK) && k.is_multiple_of(fragments::DEPTH);
-    if ty == DataType::F16 && traits.is_gpu && traits.fragments && fits && batches <= 65_535 {
+    let is_half = matches!(ty, DataType::F16 | DataType::BF16);
+    // Where a device takes one of these, nothing has to be transposed first.
+    let product = wgmma::Product { sizes: [m, n, k], batches, transposed };
+    let as_fragments = Transposed { a: false, b: true };
+    let key = format!("{ty} {:?} {batches}", product.sizes);
+    let mut direct = None;
+    if is_half && traits.is_gpu && transposed != as_fragments && m * n * k >= DIRECT {
+        let kernel = engine.kernel_from_with(&format!("matmul wgmma {key} {transposed:?}"), || {
+            let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
+            let variants = runnable(&engine, wgmma::variants(&ty, product, 3));
+            Ok((tiles::program(&ty, transposed, cut)?, with_variants(variants)))
+        })?;
+        direct = Some(kernel).filter(|kernel| kernel.has_variants());
+    }
+    let movable = ty == DataType::F16 || transposed == as_fragments;
+    if direct.is_none() && is_half && movable && traits.is_gpu && traits.fragments && fits && batches <= 65_535 {
         // Fragments want both factors with `k` along their rows.
-        let a = if transposed.a { transpose(a)?.buffer } else { a.evaluate()? };
-        let b = if transposed.b { b.evaluate()? } else { transpose(b)?.buffer };
+        let a = if transposed.a { transpose(a)?.buffer } else { elements(a, &ty)? };
+        let b = if transposed.b { elements(b, &ty)? } else { transpose(b)?.buffer };
         let sizes = [m, n, k].map(|size| size as u32);
-        let kernel = engine.kernel_from(&format!("matmul fragments {sizes:?}"), || Ok(fragments::program(sizes)))?;
+        let kernel = engine.kernel_from_with(&format!("matmul fragments {key}"), || {
+            let product = wgmma::Product { transposed: as_fragments, ..product };
+            let variants = runnable(&engine, wgmma::variants(&ty, product, 2));
+            Ok((fragments::program(&ty, sizes), with_variants(variants)))
+        })?;
         let blocks = m / fragments::BLOCK * (n / fragments::BLOCK);
         let call = kernel.bind("a", &a).bind("b", &b).bind("out", &mut out).grid([blocks as u32, batches as u32, 1]);
         call.overwrites().launch()?;
         return Ok(Output { buffer: out, ty, shape });
     }
-    let (a, b) = (a.evaluate()?, b.evaluate()?);
+    let (a, b) = (elements(a, &ty)?, elements(b, &ty)?);
     let (kernel, groups) = if traits.is_gpu {
         let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
-        let kernel = tiles::kernel(&engine, &ty, transposed, cut)?;
+        let kernel = match direct {
+            Some(kernel) => kernel,
+            None => tiles::kernel(&engine, &ty, transposed, cut)?,
+        };
         (kernel, batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile))
     } else {
         let kernel = lanes(&engine, &ty, transposed)?;
@@ -113,7 +177,7 @@ fn begin(rows: usize, columns: usize) -> String {
 
 /// The type that products are added up in.
 fn sums_of(ty: &DataType) -> DataType {
-    if *ty == DataType::F16 { DataType::F32 } else { ty.clone() }
+    if matches!(ty, DataType::F16 | DataType::BF16) { DataType::F32 } else { ty.clone() }
 }
 
 /// An element in the type of the sums.

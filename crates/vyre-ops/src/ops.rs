@@ -1,6 +1,11 @@
 use vyre::expression::Term;
 use vyre::{Array, Error, Expression, Number};
 
+use crate::attention::attention;
+use crate::bodies::accelerations;
+use crate::convolution::convolve;
+use crate::digest::{Digest, digest};
+use crate::fft::fft;
 use crate::fold::Kind;
 use crate::histogram::histogram;
 use crate::launch::misfit;
@@ -9,9 +14,10 @@ use crate::matrix::{Transposed, matmul};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
 use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::search::{bounds, merge};
-use crate::segments::reduce_segments;
+use crate::segments::{reduce_segments, scan_segments};
 use crate::select::{self, Counted};
 use crate::sort;
+use crate::stencil::{Boundary, stencil};
 use crate::top::top_k;
 
 /// Ops on arrays and expressions. See the [crate](crate) for an example.
@@ -250,6 +256,101 @@ pub trait Ops<T: Number> {
         matvec(&self.to_term(), &vector.to_term())?.typed()
     }
 
+    /// What queries find: `softmax(q·kᵀ / sqrt(dim))·v` in one kernel; of f32 and f16. Queries are `[.., m, dim]`, keys and values
+    /// `[.., n, dim]`, with rows of up to 128. Causal: query `i` looks at the keys up to `i` alone.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let x = engine.from_shape([2, 3], &[1.0f32, 0.0, 0.0, 0.0, 2.0, 0.0])?;
+    /// let found = x.attention(&x, &x, true)?.to_vec()?;
+    /// assert_eq!(found[..3], [1.0, 0.0, 0.0]); // the first looks at itself alone
+    /// assert!(found[4] > 1.0); // the second at both, and mostly at itself
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn attention(&self, keys: &impl Ops<T>, values: &impl Ops<T>, causal: bool) -> Result<Array<T>, Error> {
+        attention(&self.to_term(), &keys.to_term(), &values.to_term(), causal)?.typed()
+    }
+
+    /// The Fourier transform of complex f32 numbers, `[.., n, 2]` with real and imaginary parts side by side, along `n`: a product of 2, 3, 5 and
+    /// 7 of up to 4096, or a product of two such.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let pulse = engine.from_shape([4, 2], &[1.0f32, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])?;
+    /// assert_eq!(pulse.fft()?.to_vec()?, [1.0, 0.0].repeat(4)); // all frequencies alike
+    /// assert_eq!(pulse.fft()?.inverse_fft()?.to_vec()?, pulse.to_vec()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn fft(&self) -> Result<Array<T>, Error> {
+        fft(&self.to_term(), false)?.typed()
+    }
+
+    /// The way back of [`fft`](Ops::fft), divided by `n`.
+    fn inverse_fft(&self) -> Result<Array<T>, Error> {
+        fft(&self.to_term(), true)?.typed()
+    }
+
+    /// Sums of the neighbours of each element in the last two or three axes, with weights of such extents whose middle is the element itself; of f32
+    /// and f64. Weights of zero are left out.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::{Boundary, Ops};
+    ///
+    /// let table = engine.from_shape([3, 3], &[0.0f32, 0.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0, 0.0])?;
+    /// let spread = table.stencil(&[0.0, 0.25, 0.0, 0.25, 0.0, 0.25, 0.0, 0.25, 0.0], &[3, 3], Boundary::Wrap)?;
+    /// assert_eq!(spread.to_vec()?, [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn stencil(&self, weights: &[f64], extents: &[usize], boundary: Boundary) -> Result<Array<T>, Error> {
+        stencil(&self.to_term(), weights, extents, boundary)?.typed()
+    }
+
+    /// Windows of images, `[n, channels, h, w]` by weights `[outputs, channels, kh, kw]`, or `[h, w]` by `[kh, kw]`, with steps of `stride` and so
+    /// many zeros around each image; of floats.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let image = engine.from_shape([2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    /// let differences = engine.from_shape([1, 2], &[-1.0f32, 1.0])?;
+    /// assert_eq!(image.convolution(&differences, 1, 0)?.to_vec()?, [1.0; 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn convolution(&self, weights: &impl Ops<T>, stride: usize, padding: usize) -> Result<Array<T>, Error> {
+        convolve(&self.to_term(), &weights.to_term(), stride, padding)?.typed()
+    }
+
+    /// How bodies `[n, 4]`, each with a place and a mass, attract each other: `[n, 3]`, the sums of `m·d / (d² + ε²)^1.5` over all others; of f32.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let bodies = engine.from_shape([2, 4], &[0.0f32, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 4.0])?;
+    /// let found = bodies.accelerations(0.0)?.to_vec()?;
+    /// assert!((found[0] - 1.0).abs() < 1e-6 && (found[3] + 0.25).abs() < 1e-6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn accelerations(&self, epsilon: f64) -> Result<Array<T>, Error> {
+        accelerations(&self.to_term(), epsilon)?.typed()
+    }
+
     /// The last two axes swapped.
     fn transpose(&self) -> Result<Array<T>, Error> {
         layout::transpose(&self.to_term())?.typed()
@@ -304,6 +405,56 @@ pub trait Ops<T: Number> {
     /// The largest elements of segments; see [`segment_sum`](Ops::segment_sum).
     fn segment_max(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
         reduce_segments(&self.to_term(), &offsets.to_term(), Kind::Max)?.typed()
+    }
+
+    /// Sums up to each element, with it, that begin anew with each segment; see [`segment_sum`](Ops::segment_sum). What is in no segment is zero.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let (x, offsets) = (engine.array(&[1u32, 2, 3, 4, 5])?, engine.array(&[0u32, 2, 5])?);
+    /// assert_eq!(x.segment_cumsum(&offsets)?.to_vec()?, [1, 3, 3, 7, 12]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn segment_cumsum(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
+        scan_segments(&self.to_term(), &offsets.to_term())?.typed()
+    }
+
+    /// The CRC-32 (of zlib and Ethernet) of messages along the last axis: words of u32, whose bytes are in the order of memory.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let words = [*b"12345678", *b"abcdefgh"].as_flattened().as_chunks().0.iter().map(|part| u32::from_le_bytes(*part)).collect::<Vec<_>>();
+    /// let messages = engine.from_shape([2, 2], &words)?;
+    /// assert_eq!(messages.crc32()?.to_vec()?, [0x9ae0_daaf, 0xaeef_2a50]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn crc32(&self) -> Result<Array<u32>, Error> {
+        digest(&self.to_term(), Digest::Crc32)?.typed()
+    }
+
+    /// The SHA-256 of messages along the last axis, as eight words each: the first byte of a hash is the highest of its first word. See
+    /// [`crc32`](Ops::crc32) for how messages are given.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let messages = engine.from_shape([1, 1], &[u32::from_le_bytes(*b"abcd")])?;
+    /// assert_eq!(messages.sha256()?.to_vec()?[..2], [0x88d4_266f, 0xd4e6_338d]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn sha256(&self) -> Result<Array<u32>, Error> {
+        digest(&self.to_term(), Digest::Sha256)?.typed()
     }
 
     /// The one element, on the host.

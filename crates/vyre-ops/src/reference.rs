@@ -2,6 +2,8 @@
 
 use vyre::DataType;
 
+use crate::stencil::Boundary;
+
 /// Elements on the host, of any type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plain {
@@ -413,3 +415,286 @@ pub(crate) fn matvec(a: &Plain, x: &Plain) -> Plain {
 pub(crate) fn dot(a: &Plain, b: &Plain) -> Plain {
     reduce(&times(a, b), None, Fold::Sum)
 }
+
+pub(crate) fn attention(q: &Plain, k: &Plain, v: &Plain, causal: bool) -> Plain {
+    let (Numbers::Float(queries), Numbers::Float(keys), Numbers::Float(values)) = (&q.numbers, &k.numbers, &v.numbers)
+    else {
+        return q.clone();
+    };
+    let axes = q.shape.len();
+    let (m, n, dim) = (q.shape[axes - 2], k.shape[axes - 2], q.shape[axes - 1]);
+    let mut numbers = Vec::with_capacity(queries.len());
+    for (at, query) in queries.chunks(dim.max(1)).enumerate() {
+        let start = at / m.max(1) * n;
+        let seen = if causal { n.min(at % m.max(1) + 1) } else { n };
+        let row = |of: &[f64], key: usize| of[(start + key) * dim..(start + key + 1) * dim].to_vec();
+        let product = |key: usize| row(keys, key).iter().zip(query).map(|(a, b)| a * b).sum::<f64>();
+        let scores: Vec<f64> = (0..seen).map(|key| product(key) / (dim as f64).sqrt()).collect();
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - most).exp()).sum();
+        let mut result = vec![0.0; dim];
+        for (key, score) in scores.iter().enumerate() {
+            for (result, value) in result.iter_mut().zip(row(values, key)) {
+                *result += (score - most).exp() / sum * value;
+            }
+        }
+        numbers.extend(result);
+    }
+    Plain::float(q.ty.clone(), q.shape.clone(), numbers)
+}
+
+/// By its definition, but that the angles are those of a table.
+pub(crate) fn fft(x: &Plain, inverse: bool) -> Plain {
+    let Numbers::Float(all) = &x.numbers else { return x.clone() };
+    let n = x.shape[x.shape.len() - 2];
+    let way = if inverse { 1.0 } else { -1.0 };
+    let turns: Vec<(f64, f64)> =
+        (0..n).map(|m| (way * std::f64::consts::TAU * m as f64 / n as f64).sin_cos()).collect();
+    let scale = if inverse { 1.0 / n as f64 } else { 1.0 };
+    let mut numbers = Vec::with_capacity(all.len());
+    for row in all.chunks(2 * n.max(1)) {
+        for k in 0..n {
+            let (mut re, mut im) = (0.0, 0.0);
+            for (j, point) in row.chunks(2).enumerate() {
+                let (sin, cos) = turns[j * k % n];
+                re += point[0] * cos - point[1] * sin;
+                im += point[0] * sin + point[1] * cos;
+            }
+            numbers.extend([re * scale, im * scale]);
+        }
+    }
+    Plain::float(x.ty.clone(), x.shape.clone(), numbers)
+}
+
+/// Where a place is that may be outside, along an axis of so many.
+fn inside(place: isize, end: usize, boundary: Boundary) -> Option<usize> {
+    let last = end as isize - 1;
+    match boundary {
+        Boundary::Zero => usize::try_from(place).ok().filter(|place| *place < end),
+        Boundary::Edge => Some(place.clamp(0, last) as usize),
+        Boundary::Wrap => Some(place.rem_euclid(end as isize) as usize),
+        Boundary::Reflect if last == 0 => Some(0),
+        Boundary::Reflect => {
+            let within = place.rem_euclid(2 * last);
+            Some(within.min(2 * last - within) as usize)
+        }
+    }
+}
+
+pub(crate) fn stencil(x: &Plain, weights: &Plain, boundary: Boundary) -> Plain {
+    let (Numbers::Float(all), Numbers::Float(by)) = (&x.numbers, &weights.numbers) else { return x.clone() };
+    let three = |shape: &[usize]| match shape {
+        [.., d, h, w] if weights.shape.len() == 3 => [*d, *h, *w],
+        [.., h, w] => [1, *h, *w],
+        _ => [1, 1, 1],
+    };
+    let ([d, h, w], [kd, kh, kw]) = (three(&x.shape), three(&weights.shape));
+    let sum = |at: usize| {
+        let (start, own) = (at / (d * h * w) * d * h * w, [at / (h * w) % d, at / w % h, at % w]);
+        let mut sum = 0.0;
+        for (k, weight) in by.iter().enumerate() {
+            let from = [k / (kh * kw), k / kw % kh, k % kw];
+            let place = |axis: usize, window: usize, end: usize| {
+                inside(own[axis] as isize + from[axis] as isize - (window / 2) as isize, end, boundary)
+            };
+            if let (Some(z), Some(y), Some(x)) = (place(0, kd, d), place(1, kh, h), place(2, kw, w)) {
+                sum += weight * all[start + (z * h + y) * w + x];
+            }
+        }
+        sum
+    };
+    Plain::float(x.ty.clone(), x.shape.clone(), (0..all.len()).map(sum).collect())
+}
+
+pub(crate) fn convolution(x: &Plain, weights: &Plain, stride: usize, padding: usize) -> Plain {
+    let (Numbers::Float(all), Numbers::Float(by)) = (&x.numbers, &weights.numbers) else { return x.clone() };
+    let four = |shape: &[usize]| match *shape {
+        [a, b, c, d] => [a, b, c, d],
+        [.., c, d] => [1, 1, c, d],
+        _ => [1, 1, 1, 1],
+    };
+    let ([n, c, h, w], [o, _, kh, kw]) = (four(&x.shape), four(&weights.shape));
+    let (down, across) = ((h + 2 * padding - kh) / stride + 1, (w + 2 * padding - kw) / stride + 1);
+    let mut numbers = Vec::new();
+    for at in 0..n * o * down * across {
+        let (image, output) = (at / (o * down * across), at / (down * across) % o);
+        let mut sum = 0.0;
+        for k in 0..c * kh * kw {
+            let (channel, ky, kx) = (k / (kh * kw), k / kw % kh, k % kw);
+            let y = (at / across % down * stride + ky).checked_sub(padding).filter(|y| *y < h);
+            let x = (at % across * stride + kx).checked_sub(padding).filter(|x| *x < w);
+            if let (Some(y), Some(x)) = (y, x) {
+                sum += by[output * c * kh * kw + k] * all[((image * c + channel) * h + y) * w + x];
+            }
+        }
+        numbers.push(sum);
+    }
+    let shape = if x.shape.len() == 2 { vec![down, across] } else { vec![n, o, down, across] };
+    Plain::float(x.ty.clone(), shape, numbers)
+}
+
+pub(crate) fn accelerations(bodies: &Plain, epsilon: f64) -> Plain {
+    let Numbers::Float(all) = &bodies.numbers else { return bodies.clone() };
+    let mut numbers = Vec::new();
+    for own in all.chunks(4) {
+        let mut sum = [0.0; 3];
+        for other in all.chunks(4) {
+            let to = [0, 1, 2].map(|axis| other[axis] - own[axis]);
+            let far = to.iter().map(|d| d * d).sum::<f64>() + epsilon * epsilon;
+            let by = if far > 0.0 { other[3] / (far * far.sqrt()) } else { 0.0 };
+            sum.iter_mut().zip(to).for_each(|(sum, d)| *sum += d * by);
+        }
+        numbers.extend(sum);
+    }
+    Plain::float(bodies.ty.clone(), vec![bodies.shape[0], 3], numbers)
+}
+
+pub(crate) fn scan_segments(x: &Plain, offsets: &Plain) -> Plain {
+    let bounds: Vec<usize> = whole(offsets).into_iter().map(|at| at.min(x.shape[0])).collect();
+    let row: usize = x.shape[1..].iter().product();
+    let mut found = x.clone();
+    match &mut found.numbers {
+        Numbers::Whole(all) => all.fill(0),
+        Numbers::Float(all) => all.fill(0.0),
+    }
+    for pair in bounds.windows(2) {
+        let sums = scan(&part(x, pair[0]..pair[1].max(pair[0])), Some(0), true);
+        match (&mut found.numbers, sums.numbers) {
+            (Numbers::Whole(all), Numbers::Whole(sums)) => all[pair[0] * row..][..sums.len()].copy_from_slice(&sums),
+            (Numbers::Float(all), Numbers::Float(sums)) => all[pair[0] * row..][..sums.len()].copy_from_slice(&sums),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The messages along the last axis, as bytes.
+fn messages(x: &Plain) -> Vec<Vec<u8>> {
+    let Numbers::Whole(all) = &x.numbers else { return Vec::new() };
+    let Some((length, rows)) = x.shape.split_last() else { return Vec::new() };
+    let message = |row: usize| {
+        all[row * length..(row + 1) * length].iter().flat_map(|word| (*word as u32).to_le_bytes()).collect()
+    };
+    (0..rows.iter().product()).map(message).collect()
+}
+
+pub(crate) fn crc32(x: &Plain) -> Plain {
+    let of = |message: Vec<u8>| {
+        let mut c = u32::MAX;
+        for byte in message {
+            c ^= u32::from(byte);
+            for _ in 0..8 {
+                c = if c & 1 == 1 { (c >> 1) ^ 0xedb8_8320 } else { c >> 1 };
+            }
+        }
+        i128::from(!c)
+    };
+    let shape = x.shape[..x.shape.len() - 1].to_vec();
+    Plain::whole(DataType::U32, shape, messages(x).into_iter().map(of).collect())
+}
+
+pub(crate) fn sha256(x: &Plain) -> Plain {
+    let of = |mut message: Vec<u8>| {
+        let bits = message.len() as u64 * 8;
+        message.push(0x80);
+        message.resize((message.len() + 8).next_multiple_of(64) - 8, 0);
+        message.extend(bits.to_be_bytes());
+        let mut state = SHA256_FIRST;
+        for block in message.chunks(64) {
+            let mut w: Vec<u32> = block.as_chunks().0.iter().map(|word| u32::from_be_bytes(*word)).collect();
+            for t in 16..64 {
+                let (a, b) = (w[t - 15], w[t - 2]);
+                let a = a.rotate_right(7) ^ a.rotate_right(18) ^ (a >> 3);
+                let b = b.rotate_right(17) ^ b.rotate_right(19) ^ (b >> 10);
+                w.push(w[t - 16].wrapping_add(a).wrapping_add(w[t - 7]).wrapping_add(b));
+            }
+            let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
+            for (w, constant) in w.iter().zip(SHA256_ROUNDS) {
+                let mix = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
+                let chosen = (e & f) ^ (!e & g);
+                let one = [mix, chosen, constant, *w].into_iter().fold(h, u32::wrapping_add);
+                let mix = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
+                let two = mix.wrapping_add((a & b) ^ (a & c) ^ (b & c));
+                (h, g, f, e, d, c, b, a) = (g, f, e, d.wrapping_add(one), c, b, a, one.wrapping_add(two));
+            }
+            for (state, more) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
+                *state = state.wrapping_add(more);
+            }
+        }
+        state.map(i128::from)
+    };
+    let mut shape = x.shape.clone();
+    if let Some(last) = shape.last_mut() {
+        *last = 8;
+    }
+    Plain::whole(DataType::U32, shape, messages(x).into_iter().flat_map(of).collect())
+}
+
+const SHA256_FIRST: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
+const SHA256_ROUNDS: [u32; 64] = [
+    0x428a_2f98,
+    0x7137_4491,
+    0xb5c0_fbcf,
+    0xe9b5_dba5,
+    0x3956_c25b,
+    0x59f1_11f1,
+    0x923f_82a4,
+    0xab1c_5ed5,
+    0xd807_aa98,
+    0x1283_5b01,
+    0x2431_85be,
+    0x550c_7dc3,
+    0x72be_5d74,
+    0x80de_b1fe,
+    0x9bdc_06a7,
+    0xc19b_f174,
+    0xe49b_69c1,
+    0xefbe_4786,
+    0x0fc1_9dc6,
+    0x240c_a1cc,
+    0x2de9_2c6f,
+    0x4a74_84aa,
+    0x5cb0_a9dc,
+    0x76f9_88da,
+    0x983e_5152,
+    0xa831_c66d,
+    0xb003_27c8,
+    0xbf59_7fc7,
+    0xc6e0_0bf3,
+    0xd5a7_9147,
+    0x06ca_6351,
+    0x1429_2967,
+    0x27b7_0a85,
+    0x2e1b_2138,
+    0x4d2c_6dfc,
+    0x5338_0d13,
+    0x650a_7354,
+    0x766a_0abb,
+    0x81c2_c92e,
+    0x9272_2c85,
+    0xa2bf_e8a1,
+    0xa81a_664b,
+    0xc24b_8b70,
+    0xc76c_51a3,
+    0xd192_e819,
+    0xd699_0624,
+    0xf40e_3585,
+    0x106a_a070,
+    0x19a4_c116,
+    0x1e37_6c08,
+    0x2748_774c,
+    0x34b0_bcb5,
+    0x391c_0cb3,
+    0x4ed8_aa4a,
+    0x5b9c_ca4f,
+    0x682e_6ff3,
+    0x748f_82ee,
+    0x78a5_636f,
+    0x84c8_7814,
+    0x8cc7_0208,
+    0x90be_fffa,
+    0xa450_6ceb,
+    0xbef9_a3f7,
+    0xc671_78f2,
+];

@@ -3,6 +3,11 @@
 use vyre::expression::Term;
 use vyre::{DataType, Diagnostic, Error, codes};
 
+use crate::attention::attention;
+use crate::bodies::accelerations;
+use crate::convolution::convolve;
+use crate::digest::{Digest, digest};
+use crate::fft::fft;
 use crate::fold::Kind;
 use crate::histogram::histogram;
 use crate::layout;
@@ -12,8 +17,9 @@ use crate::reference::{self, Plain};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
 use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::search::{bounds, merge};
-use crate::segments::reduce_segments;
+use crate::segments::{reduce_segments, scan_segments};
 use crate::select;
+use crate::stencil::{Boundary, stencil_of};
 use crate::top::top_k;
 
 /// An op: its name, what it takes, how it runs on arrays of any type, and what it means in plain Rust.
@@ -44,6 +50,10 @@ pub enum Types {
     Floats,
     /// f32, f64 and f16.
     AllFloats,
+    /// f32 and f16.
+    Halves,
+    /// f32.
+    Singles,
     /// u32, i32, f32 and their wide kin.
     Keys,
     /// u32.
@@ -55,8 +65,13 @@ pub enum Types {
 #[allow(missing_docs, reason = "the fields of `Parameters` say it")]
 pub enum Parameter {
     Axis,
+    Boundary,
+    Causal,
     Count,
     Epsilon,
+    Inverse,
+    Padding,
+    Stride,
 }
 
 /// What an op may be told besides its arrays.
@@ -64,10 +79,20 @@ pub enum Parameter {
 pub struct Parameters {
     /// The axis to work along; all elements where there is none.
     pub axis: Option<usize>,
+    /// What a stencil finds behind the edges.
+    pub boundary: Boundary,
+    /// Each query looks only at the keys up to its own position.
+    pub causal: bool,
     /// Bins of a histogram, elements of top-k.
     pub count: Option<usize>,
-    /// What is added under a root.
+    /// What is added under a root, or the distance within which bodies attract less.
     pub epsilon: Option<f64>,
+    /// The way back.
+    pub inverse: bool,
+    /// Zeros around an image.
+    pub padding: usize,
+    /// How far a window moves at a time; 1 where nothing is said.
+    pub stride: Option<usize>,
 }
 
 /// The least that an op has to move and compute.
@@ -125,6 +150,23 @@ fn each(shapes: &[Vec<usize>]) -> u64 {
 fn product(shapes: &[Vec<usize>]) -> u64 {
     let columns = shapes[1].last().copied().unwrap_or(1);
     2 * each(shapes) * columns as u64
+}
+
+fn attended(shapes: &[Vec<usize>]) -> u64 {
+    let keys = shapes[1].iter().rev().nth(1).copied().unwrap_or(1);
+    4 * each(shapes) * keys as u64
+}
+
+/// 5·n·log₂ n for each transform, as the field counts.
+fn transformed(shapes: &[Vec<usize>]) -> u64 {
+    let points = shapes[0].iter().rev().nth(1).copied().unwrap_or(1).max(1);
+    (2.5 * each(shapes) as f64 * (points as f64).log2()) as u64
+}
+
+/// Operations for each element and weight.
+fn weighed(shapes: &[Vec<usize>]) -> u64 {
+    let window = shapes[1].iter().rev().take(2).product::<usize>() as u64;
+    2 * each(shapes) * window * if shapes[1].len() == 4 { shapes[1][0] as u64 } else { 1 }
 }
 
 macro_rules! op {
@@ -422,5 +464,93 @@ static OPS: &[Op] = &[
         |shapes| 2 * each(shapes),
         |x, _| Ok(vec![dot(&x[0], &x[1])?]),
         |x, _| vec![reference::dot(&x[0], &x[1])]
+    ),
+    op!(
+        "attention",
+        "softmax(q·kᵀ / sqrt(dim))·v",
+        ["q", "k", "v"],
+        Halves,
+        ["y"],
+        [Causal],
+        attended,
+        |x, p| Ok(vec![attention(&x[0], &x[1], &x[2], p.causal)?]),
+        |x, p| vec![reference::attention(&x[0], &x[1], &x[2], p.causal)]
+    ),
+    op!(
+        "fft",
+        "the Fourier transform of complex numbers, [.., n, 2]",
+        ["x"],
+        Singles,
+        ["y"],
+        [Inverse],
+        transformed,
+        |x, p| Ok(vec![fft(&x[0], p.inverse)?]),
+        |x, p| vec![reference::fft(&x[0], p.inverse)]
+    ),
+    op!(
+        "stencil",
+        "sums of neighbours in the last two or three axes, with weights",
+        ["x", "weights"],
+        Floats,
+        ["y"],
+        [Boundary],
+        |shapes| 2 * each(shapes) * each(&shapes[1..]),
+        |x, p| Ok(vec![stencil_of(&x[0], &x[1], p.boundary)?]),
+        |x, p| vec![reference::stencil(&x[0], &x[1], p.boundary)]
+    ),
+    op!(
+        "convolution",
+        "windows of images, [n, c, h, w] or [h, w], with weights [o, c, kh, kw] or [kh, kw]",
+        ["x", "weights"],
+        AllFloats,
+        ["y"],
+        [Padding, Stride],
+        weighed,
+        |x, p| Ok(vec![convolve(&x[0], &x[1], p.stride.unwrap_or(1), p.padding)?]),
+        |x, p| vec![reference::convolution(&x[0], &x[1], p.stride.unwrap_or(1), p.padding)]
+    ),
+    op!(
+        "accelerations",
+        "how bodies [n, 4], with places and masses, attract each other",
+        ["bodies"],
+        Singles,
+        ["y"],
+        [Epsilon],
+        |shapes| 20 * (each(shapes) / 4).pow(2),
+        |x, p| Ok(vec![accelerations(&x[0], p.epsilon.unwrap_or(1e-3))?]),
+        |x, p| vec![reference::accelerations(&x[0], p.epsilon.unwrap_or(1e-3))]
+    ),
+    op!(
+        "segment_cumsum",
+        "sums up to each element that begin anew with each segment",
+        ["x", "offsets"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![scan_segments(&x[0], &x[1])?]),
+        |x, _| vec![reference::scan_segments(&x[0], &x[1])]
+    ),
+    op!(
+        "crc32",
+        "the CRC-32 of each row, a message of words",
+        ["x"],
+        Words,
+        ["y"],
+        [],
+        |shapes| 8 * each(shapes),
+        |x, _| Ok(vec![digest(&x[0], Digest::Crc32)?]),
+        |x, _| vec![reference::crc32(&x[0])]
+    ),
+    op!(
+        "sha256",
+        "the SHA-256 of each row, a message of words, as eight words",
+        ["x"],
+        Words,
+        ["y"],
+        [],
+        |shapes| 170 * each(shapes),
+        |x, _| Ok(vec![digest(&x[0], Digest::Sha256)?]),
+        |x, _| vec![reference::sha256(&x[0])]
     ),
 ];

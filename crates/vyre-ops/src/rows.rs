@@ -1,7 +1,8 @@
 //! What is done to each row by itself: softmax and norms. A workgroup takes a row and keeps it in registers where they have room for it;
 //! longer ones stay in the cache while it goes over them again.
 //!
-//! **Order.** As for reductions, with as many columns as the workgroup has invocations: 32, 64, 128 or 256, a quarter of the row's length.
+//! **Order.** As for reductions, with as many columns as the workgroup has invocations: a power of two from 32 to 512, a sixteenth of the row's
+//! length.
 
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use crate::fold::{Fold, Kind};
 use crate::launch::{GROUP, MOST, Traits, extents, grid, is_float, misfit, mistyped, room};
 
 /// Reductions of a row, each of which may use those before it, and what is written for each element. `VALUE` is the element, `LAST` what the
-/// last reduction made of it, `COUNT` the length, and reductions go by their names.
+/// last reduction made of it, `COUNT` the length, `EXP` the [exponential](crate::exponential), and reductions go by their names.
 pub(crate) struct Rows<'a> {
     pub(crate) name: &'a str,
     /// Name, kind, what is put together, and what becomes of it (`#`).
@@ -22,13 +23,13 @@ pub(crate) struct Rows<'a> {
 
 pub(crate) const SOFTMAX: Rows<'_> = Rows {
     name: "softmax",
-    folds: &[("most", Kind::Max, "VALUE", "#"), ("scale", Kind::Sum, "exp(VALUE - most)", "1.0TY / #")],
+    folds: &[("most", Kind::Most, "VALUE", "#"), ("scale", Kind::Sum, "EXP(VALUE - most)", "1.0TY / #")],
     write: "LAST * scale",
 };
 
 pub(crate) const LOG_SOFTMAX: Rows<'_> = Rows {
     name: "log_softmax",
-    folds: &[("most", Kind::Max, "VALUE", "#"), ("sum", Kind::Sum, "exp(VALUE - most)", "log(#)")],
+    folds: &[("most", Kind::Most, "VALUE", "#"), ("sum", Kind::Sum, "EXP(VALUE - most)", "log(#)")],
     write: "(VALUE - most) - sum",
 };
 
@@ -72,10 +73,11 @@ impl Rows<'_> {
             return Err(misfit(format!("{elements} elements are more than are taken at once, which is {MOST}")));
         }
         let rows = elements / along;
-        let lanes = (along / 4).next_power_of_two().clamp(32, 256);
+        let lanes = (along / 16).next_power_of_two().clamp(32, 512);
         let (lines, values) = fused.lines("i", "");
         let kept = Some(along.div_ceil(lanes)).filter(|&kept| kept <= MOST_KEPT);
-        let form = Form { lanes, kept, subgroups: Traits::of(&engine).subgroups_on_gpu() };
+        let whole = kept.is_some_and(|kept| kept * lanes == along);
+        let form = Form { lanes, kept, whole, subgroups: Traits::of(&engine).subgroups_on_gpu() };
         let declarations = fused.declarations(0);
         let key = format!("{} {form:?}\n{declarations}{}{lines}{values:?}", self.name, fused.uniform_lines());
         let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(&fused, &ty, form)))?;
@@ -94,13 +96,14 @@ impl Rows<'_> {
         let Form { lanes, kept, .. } = form;
         let at = fused.bindings();
         let mut text = fused.declarations(0);
+        let (exp, function) = crate::exponential::exponential(ty);
         let word = |at: usize| match ty {
             DataType::F64 => format!("bitcast<f64>(cast<u64>(sizes[{at}]) | (cast<u64>(sizes[{}]) << 32))", at + 1),
             _ => format!("bitcast<f32>(sizes[{at}])"),
         };
         let _ = write!(
             text,
-            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{lanes}] @0;\nworkgroup places: u32[{lanes}] @0;\nworkgroup_size [{lanes}, 1, 1];\n\
+            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{lanes}] @0;\nworkgroup places: u32[{lanes}] @0;\nworkgroup_size [{lanes}, 1, 1];\n{function}\
              entry {} {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet count = {};\nlet epsilon = {};\n{}if group < sizes[1] {{\n\
              let start = group * n;\n",
             at + 1,
@@ -143,7 +146,13 @@ impl Rows<'_> {
             let _ = writeln!(text, "var {name}_own: {ty} = {neutral};");
             let own = format!("{name}_own");
             over(&mut text, &|k, element, inside, _| {
-                let value = value.replace("VALUE", element);
+                let value = value.replace("VALUE", element).replace("EXP", exp);
+                if form.whole {
+                    return format!(
+                        "let {name}{k} = {value};\n{own} = {};",
+                        fold.combined(&own, &format!("{name}{k}"))
+                    );
+                }
                 format!(
                     "let {name}{k} = {value};\nlet {name}_in{k} = select({inside}, {name}{k}, {neutral});\n{own} = {};",
                     fold.combined(&own, &format!("{name}_in{k}"))
@@ -161,11 +170,14 @@ impl Rows<'_> {
         over(&mut text, &|k, element, inside, place| {
             let last = match (kept, self.folds.last()) {
                 (Some(_), Some((name, ..))) => format!("{name}{k}"),
-                (_, Some((_, _, value, _))) => value.replace("VALUE", element),
+                (_, Some((_, _, value, _))) => value.replace("VALUE", element).replace("EXP", exp),
                 (_, None) => element.to_owned(),
             };
-            let written = self.write.replace("LAST", &last).replace("VALUE", element);
-            format!("if {inside} {{\nout[{place}] = {written};\n}}")
+            let written = self.write.replace("LAST", &format!("last{k}")).replace("VALUE", element);
+            match form.whole {
+                true => format!("let last{k} = {last};\nout[{place}] = {written};"),
+                false => format!("let last{k} = {last};\nif {inside} {{\nout[{place}] = {written};\n}}"),
+            }
         });
         text.push_str("}\n}\n");
         text
@@ -178,6 +190,8 @@ struct Form {
     lanes: usize,
     /// Elements that each invocation keeps, where a row fits.
     kept: Option<usize>,
+    /// Every invocation has as many as the others.
+    whole: bool,
     /// The last halves are put together within a subgroup.
     subgroups: bool,
 }

@@ -17,7 +17,7 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Engine, Error, Kernel};
 
 use crate::fold::Fold;
-use crate::launch::{GROUP, MOST, Traits, grid, misfit, room};
+use crate::launch::{GROUP, MOST, Traits, grid, misfit, room, size_of};
 
 const ITEMS: usize = 8;
 const LANES: usize = 256;
@@ -103,7 +103,8 @@ impl Scan<'_> {
         let along = self.along.max(1);
         let rows = elements / along;
         let traits = Traits::of(&engine);
-        let kept = traits.is_gpu && traits.memory >= 48 << 10;
+        // A chunk of wide elements is more than a kernel may have.
+        let kept = traits.is_gpu && traits.memory >= 48 << 10 && size_of(&self.fold.ty) <= 4;
         // Several expressions need registers. They stand beside sums of whole numbers, which have no order.
         let cut = Cut::of(along, if self.terms.len() > 1 && !kept { 2 } else { 4 });
         let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu, kept };

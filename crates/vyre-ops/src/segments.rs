@@ -129,3 +129,99 @@ pub(crate) fn scatter_sums(base: &Term, positions: &Term, values: &Term) -> Resu
     let buffer = base.binary(BinaryOp::Add, &sums.term()).evaluate()?;
     Ok(Output { buffer, ty: base.data_type().clone(), shape })
 }
+
+/// Sums up to each element, with it, that begin anew with each segment along the first axis. What is in no segment is zero.
+///
+/// Segments of 8 elements or more on the average are taken by a workgroup each, 32 or 256 elements at a time: these by doubling distances, and to
+/// all of them what was before.
+pub(crate) fn scan_segments(term: &Term, offsets: &Term) -> Result<Output, Error> {
+    if *offsets.data_type() != DataType::U32 {
+        return Err(mistyped(format!("offsets are u32, not {}", offsets.data_type())));
+    }
+    let shape = extents(term)?;
+    let [bounds] = extents(offsets)?[..] else { return Err(misfit("offsets have one axis")) };
+    let Some((&length, row)) = shape.split_first() else { return Err(misfit("a number has no segments")) };
+    let (segments, inner) = (bounds.saturating_sub(1), row.iter().product::<usize>());
+    let ty = term.data_type().clone();
+    if ty == DataType::F16 {
+        return Err(mistyped("segments of f16 are not put together; cast them first"));
+    }
+    if (length * inner).max(segments * inner) > MOST {
+        return Err(misfit(format!("{} elements are more than are taken at once, which is {MOST}", length * inner)));
+    }
+    let engine = engine(term)?;
+    let mut out = room(&engine, &ty, length * inner);
+    if segments * inner * length > 0 {
+        let fold = Fold { kind: Kind::Sum, ty: ty.clone() };
+        let lanes = match length / segments {
+            _ if inner > 1 => 1,
+            0..8 => 1,
+            8..512 => 32,
+            _ => 256,
+        };
+        let fused = Fused::new(&[term])?;
+        let offsets = offsets.evaluate()?;
+        let (lines, values) = fused.lines("i", "");
+        let key = format!("segment scan {lanes}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&scan_source(&fused, &fold, lanes)))?;
+        let groups = if lanes == 1 { (segments * inner).div_ceil(64) } else { segments };
+        let sizes = [length, segments, inner].map(|size| size as u32);
+        let call = fused.bind(kernel.call(), 0..fused.elements()).bind("offsets", &offsets).value("sizes", &sizes);
+        call.bind("out", &mut out).grid(grid(groups)).launch()?;
+    }
+    Ok(Output { buffer: out, ty, shape })
+}
+
+fn scan_source(fused: &Fused, fold: &Fold, lanes: usize) -> String {
+    let Fold { ty, .. } = fold;
+    let at = fused.bindings();
+    let size = if lanes == 1 { 64 } else { lanes };
+    let mut text = fused.declarations(0);
+    let _ = writeln!(text, "read offsets: u32 @{at};\nread sizes: u32 @{};\noutput out: {ty} @{};", at + 1, at + 2);
+    if lanes > 1 {
+        let _ = writeln!(text, "workgroup runs: {ty}[{}] @0;", 2 * lanes);
+    }
+    let (lines, values) = fused.lines("place", "");
+    let (neutral, zero) = (fold.neutral(), crate::launch::is_float(ty));
+    let finish = match ty {
+        DataType::F64 => " + 0.0f64",
+        _ if zero => " + 0.0",
+        _ => "",
+    };
+    let bounds = "let first = offsets[segment];\nlet end = min(offsets[segment + 1], sizes[0]);\n";
+    let _ = write!(
+        text,
+        "workgroup_size [{size}, 1, 1];\nentry scan_segments {{\n{GROUP}let l = local_index;\n{}",
+        fused.uniform_lines()
+    );
+    if lanes == 1 {
+        let _ = write!(
+            text,
+            "let own = group * {size} + l;\nif own < sizes[1] * sizes[2] {{\nlet segment = own / sizes[2];\n{bounds}var sum: {ty} = {neutral};\n\
+             for i in first..end {{\nlet place = i * sizes[2] + own % sizes[2];\n{lines}sum = sum + {};\nout[place] = sum{finish};\n}}\n}}\n}}\n",
+            values[0]
+        );
+        return text;
+    }
+    let _ = write!(
+        text,
+        "if group < sizes[1] {{\nlet segment = group;\n{bounds}var carry: {ty} = {neutral};\nfor start in first..end step {lanes} {{\n\
+         let place = start + l;\n{lines}runs[l] = select(place < end, {}, {neutral});\nbarrier;\n",
+        values[0]
+    );
+    let (mut from, mut to, mut distance) = (0, lanes, 1);
+    while distance < lanes {
+        let _ = write!(
+            text,
+            "if l >= {distance} {{\nruns[l + {to}] = runs[l + {from} - {distance}] + runs[l + {from}];\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;\n"
+        );
+        std::mem::swap(&mut from, &mut to);
+        distance *= 2;
+    }
+    let _ = write!(
+        text,
+        "if place < end {{\nout[place] = carry + runs[l + {from}]{finish};\n}}\ncarry = carry + runs[{}];\nbarrier;\n}}\n}}\n}}\n",
+        from + lanes - 1
+    );
+    text
+}

@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -429,17 +428,23 @@ impl<T: Element> Array<T> {
         self.unshare()?;
         let layout = Layout::contiguous(self.shape())?;
         let whole = 0..self.storage().bytes;
-        let mut device = DLDevice { device_type: DL_CPU, device_id: 0 };
-        let (mut data, mut kept) = (ptr::null_mut(), None);
-        #[cfg(feature = "cuda")]
-        if let Some((number, export, pointer)) = crate::interop::lend(self.storage(), stream)? {
-            device = DLDevice { device_type: DL_CUDA, device_id: number };
-            (data, kept) = (pointer as usize as *mut c_void, Some(Kept::Cuda(Box::new(export), stream)));
-        }
-        if kept.is_none() {
-            data = self.storage().on_host(&whole, true, None)?.address().cast();
-        }
-        let kept = kept.unwrap_or_else(|| Kept::Host(self.storage().clone()));
+        let on_cuda: Option<(DLDevice, *mut c_void, Kept)> = {
+            #[cfg(feature = "cuda")]
+            let lent = crate::interop::lend(self.storage(), stream)?.map(|(number, export, pointer)| {
+                let device = DLDevice { device_type: DL_CUDA, device_id: number };
+                (device, pointer as usize as *mut c_void, Kept::Cuda(Box::new(export), stream))
+            });
+            #[cfg(not(feature = "cuda"))]
+            let lent = None;
+            lent
+        };
+        let (device, data, kept) = match on_cuda {
+            Some(lent) => lent,
+            None => {
+                let data = self.storage().on_host(&whole, true, None)?.address().cast();
+                (DLDevice { device_type: DL_CPU, device_id: 0 }, data, Kept::Host(self.storage().clone()))
+            }
+        };
         let mut exported = Box::new(Exported {
             managed: None,
             shape: layout.shape().iter().map(|&extent| extent as i64).collect(),

@@ -469,6 +469,7 @@ impl<'a> Replay<'a> {
         let inner = &graph.engine.inner;
         inner.metrics.add(Counter::Dispatches, 1);
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let alarm = inner.watcher.alarm(deadline)?;
         let mut deps = Deps::until(deadline);
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
@@ -495,10 +496,8 @@ impl<'a> Replay<'a> {
         let mut jobs = graph.submit(bindings, &deps, self.label.as_ref())?;
         let empty = || Diagnostic::new(&codes::engine::NOT_RUN, "the graph has no steps");
         let job = jobs.pop().ok_or_else(empty)?;
-        if let Some(deadline) = deadline {
-            for job in jobs.iter().chain([&job]) {
-                inner.watcher.end_at(deadline, job)?;
-            }
+        if let Some(alarm) = alarm {
+            jobs.iter().chain([&job]).for_each(|job| alarm.end(job));
         }
         for (at, own) in unshared {
             if let Some(Arg::Write(storage)) = &mut self.args[at] {
@@ -513,7 +512,7 @@ impl<'a> Replay<'a> {
             };
             storage.launched(&job, &(0..storage.bytes), place.written);
         }
-        graph.device.throttle(job.ticket)?;
+        graph.device.throttle(job.ticket);
         Ok(Launch::of_many(jobs, job))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use vyre_driver::DispatchConfig;
 use vyre_driver::specialization::SpecValue;
+use vyre_driver::variant::Variant;
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{DataType, Math, Program};
 use vyre_spec::{BackendId, Diagnostic, codes};
@@ -56,6 +57,44 @@ impl Kernel {
         config.specialization.insert(name, value);
         let core = self.engine.inner.core(self.program(), &config, self.core.only.as_ref())?;
         Ok(Kernel { engine: self.engine.clone(), core })
+    }
+
+    /// The same kernel with one more implementation, which runs where it is faster and after it has given the program's own results on
+    /// copies of the inputs.
+    ///
+    /// ```
+    /// use vyre::variant::{HostSlice, Variant};
+    /// let engine = vyre::Engine::builder().without_disk().open()?;
+    /// let kernel = engine.kernel(&vyre::wgsl(
+    ///     "@group(0) @binding(0) var<storage, read> x: array<u32>;
+    ///      @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+    ///      @compute @workgroup_size(64) fn double(@builtin(global_invocation_id) id: vec3u) {
+    ///          if id.x < arrayLength(&y) { y[id.x] = 2u * x[id.x]; }
+    ///      }",
+    /// )?)?;
+    /// let doubled = kernel.variant(Variant::host("doubling", 1, |buffers: &mut [HostSlice<'_>]| {
+    ///     let [x, y] = buffers else { return };
+    ///     for (y, x) in y.bytes_mut().chunks_exact_mut(4).zip(x.bytes().chunks_exact(4)) {
+    ///         let x = u32::from_le_bytes([x[0], x[1], x[2], x[3]]);
+    ///         y.copy_from_slice(&(2 * x).to_le_bytes());
+    ///     }
+    /// }))?;
+    /// let (x, mut y) = (engine.array(&[1u32, 2, 3])?, engine.zeros::<u32>(3)?);
+    /// doubled.bind("x", &x).bind("y", &mut y).launch()?;
+    /// assert_eq!(y.to_vec()?, [2, 4, 6]);
+    /// assert!(doubled.explain().to_string().contains("doubling (a Rust function): gives the same results"));
+    /// # Ok::<(), vyre::Error>(())
+    /// ```
+    pub fn variant(&self, variant: Variant) -> Result<Kernel, Error> {
+        let mut config = self.core.config.clone();
+        config.variants.push(variant);
+        let core = self.engine.inner.core(self.program(), &config, self.core.only.as_ref())?;
+        Ok(Kernel { engine: self.engine.clone(), core })
+    }
+
+    /// It brings variants.
+    pub fn has_variants(&self) -> bool {
+        !self.core.config.variants.is_empty()
     }
 
     /// The same kernel in another arithmetic: [`Math::Fast`] rounds sums of products once and takes a device's own approximations of

@@ -59,7 +59,7 @@ pub use reference::ReferenceBackend;
 pub use runtime::MemoryUse;
 pub use vyre_driver::launch::{plan, plan_with};
 pub use vyre_driver::{BackendError, DispatchConfig, VyreBackend, backend, diagnostics, metrics, pipeline, registry};
-pub use vyre_driver::{routing, specialization, tuner};
+pub use vyre_driver::{routing, specialization, tuner, variant};
 pub use vyre_foundation::ir::{DataType, Program};
 pub use vyre_foundation::{ValidProgram, ir, kernel, launch, near, text, wire};
 pub use vyre_spec::{BackendId, Diagnostic, Severity, SourceLocation, codes};
@@ -204,6 +204,8 @@ mod pages {
     struct Ir;
     #[doc = include_str!("../../../docs/runtime.md")]
     struct Runtime;
+    #[doc = include_str!("../../../docs/variants.md")]
+    struct Variants;
     #[doc = include_str!("../../../docs/warm-pack.md")]
     struct WarmPack;
 }

@@ -673,3 +673,57 @@ fn launches_of_replays_are_timed_now_and_then() {
         assert!((1..=2).contains(&taken), "{name}: {taken} of 600 replays were timed");
     }
 }
+
+/// A device that is full of arrays makes room for memory that the caller lends, and has it back when a launch can't begin.
+#[test]
+fn lent_memory_finds_room_and_is_given_back_whatever_becomes_of_the_launch() {
+    let engine = engine_of(vec![Arc::new(Sim::new("sim", 1, 600 << 10))]);
+    let (increment, add) = (kernel(&engine, INCREMENT), kernel(&engine, ADD));
+    let mut arrays: Vec<Array<u32>> = (0..2).map(|_| engine.zeros(1 << 16).unwrap()).collect();
+    for x in &mut arrays {
+        increment.bind("x", x).run().unwrap();
+    }
+    let mut lent = vec![0; 512 << 10];
+    increment.call().bytes_mut("x", &mut lent).run().unwrap();
+    assert_eq!(lent[..4], [1, 0, 0, 0], "idle arrays made room");
+    assert_eq!(arrays[1].to_vec().unwrap()[0], 1, "what made room is not lost");
+    // The input fits and the result does not.
+    let (a, mut out) = (vec![0; 400 << 10], vec![0; 400 << 10]);
+    for _ in 0..3 {
+        let error = add.call().bytes("a", &a).bytes_mut("out", &mut out).run().unwrap_err();
+        assert_eq!(error.code(), codes::backend::OUT_OF_MEMORY.id);
+    }
+    drop(arrays);
+    // What was on its way there may have to arrive first.
+    let is_used = || engine.memory().iter().any(|memory| memory.device == "sim" && memory.used > 0);
+    let started = Instant::now();
+    while is_used() {
+        assert!(started.elapsed() < Duration::from_secs(10), "what could not be launched holds memory");
+        std::thread::yield_now();
+    }
+    increment.call().bytes_mut("x", &mut lent).run().unwrap();
+    assert_eq!(lent[..4], [2, 0, 0, 0]);
+}
+
+/// A launch that its caller ends is over: it is not done once more, elsewhere or again.
+#[test]
+fn a_launch_that_was_stopped_is_not_tried_again() {
+    let (one, two) = (Arc::new(Sim::new("one", 1, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));
+    let engine = engine_of(vec![one, two]);
+    let endless = engine.kernel(&endless()).unwrap();
+    let mut x = [0u8; 256];
+    for _ in 0..2 {
+        // Asked again, it would say that the launch may go on, for as long as it likes.
+        let asked = std::sync::atomic::AtomicBool::new(false);
+        let stop = move || !asked.swap(true, std::sync::atomic::Ordering::Relaxed);
+        let (told, done) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let call = endless.call().bytes_mut("x", &mut x).timeout(Duration::from_secs(20)).stop_when(stop);
+            let started = Instant::now();
+            scope.spawn(move || told.send(call.run().map_err(|error| error.code())));
+            let outcome = done.recv().unwrap();
+            assert_eq!(outcome, Err(codes::engine::CANCELLED.id));
+            assert!(started.elapsed() < Duration::from_secs(10), "it was launched again");
+        });
+    }
+}

@@ -191,6 +191,10 @@ impl Generator {
                 self.buffer(Role::SharedAtomic(op), element, length, 1);
             }
         }
+        self.declare_buffers()
+    }
+
+    fn declare_buffers(&mut self) -> Vec<BufferDecl> {
         // Bindings are not in the order of declaration, and may have holes.
         let mut bindings: Vec<u32> = (0..self.buffers.len() as u32).map(|i| i + i / 3).collect();
         for i in (1..bindings.len()).rev() {

@@ -378,6 +378,11 @@ impl Asm {
         self.simple(wide, &[0x8d], dst, Rm::Mem(at), 0);
     }
 
+    /// `prefetcht0`.
+    pub(super) fn prefetch(&mut self, at: Mem) {
+        self.simple(false, &[0x0f, 0x18], 1, Rm::Mem(at), 0);
+    }
+
     pub(super) fn movsxd(&mut self, dst: u8, src: Rm) {
         self.simple(true, &[0x63], dst, src, 0);
     }
@@ -547,7 +552,7 @@ mod tests {
                     && *name != *"VPERMQ"
                     && !(vsib && evex);
                 let a = if three { 9 } else { 0 };
-                let imm = (op.map == 3 || [0xc2, 0xc6, 0x70, 0x72, 0x73].contains(&op.op)).then_some(1);
+                let imm = (op.map == 3 || [0xc2, 0xc6, 0x70, 0x71, 0x72, 0x73].contains(&op.op)).then_some(1);
                 let mask = if vsib && evex { 3 } else { 0 };
                 let index = if evex { 20 } else { 12 };
                 let places: Vec<Rm> = match vsib {

@@ -3,7 +3,7 @@
 use super::asm::{Alu, Asm, Cond, Extra, Len, Mem, RAX, RCX, RDX, RSP, Rm, Shift, VOp};
 use super::context;
 use super::isa::Isa;
-use super::mir::{At, Class, GSrc, M, R, Src, Vec3};
+use super::mir::{At, Class, GSrc, LaneOp, M, R, Src};
 use super::ops;
 use super::regalloc::{self, Allocation, Available, Place};
 
@@ -198,7 +198,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn vec(&mut self, v: &Vec3, keeps: bool) {
+    fn vec(&mut self, v: &LaneOp, keeps: bool) {
         let evex = self.evex();
         let foldable = v.folds() && v.len == self.full();
         let a = if v.a.is_none() { 0 } else { self.use_of(v.a, 1) };
@@ -344,6 +344,10 @@ impl Emitter<'_> {
                     Ok(b) => self.asm.update(op, at, b),
                     Err(imm) => self.asm.update_imm(op, at, imm),
                 }
+            }
+            M::Prefetch { at } => {
+                let at = self.at(at, 0);
+                self.asm.prefetch(at);
             }
             M::Lea { wide, dst, at } => {
                 let at = self.at(at, 0);

@@ -84,7 +84,7 @@ pub(super) enum GSrc {
 
 /// `dst = op(a, b)` on lanes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vec3 {
+pub(super) struct LaneOp {
     pub(super) op: VOp,
     pub(super) len: Len,
     pub(super) dst: R,
@@ -104,9 +104,9 @@ pub(super) struct Vec3 {
 /// One machine instruction, or a short fixed sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum M {
-    Vec(Vec3),
+    Vec(LaneOp),
     /// As `Vec`, but lanes outside the mask come from the first source.
-    Choose(Vec3),
+    Choose(LaneOp),
     /// An instruction whose destination is its r/m operand: extracts and narrowing conversions.
     Reverse {
         op: VOp,
@@ -212,6 +212,10 @@ pub(super) enum M {
         at: At,
         b: GSrc,
         whole: bool,
+    },
+    /// Asks for the cache line there, which may be anywhere.
+    Prefetch {
+        at: At,
     },
     Lea {
         wide: bool,
@@ -332,7 +336,7 @@ impl Src {
     }
 }
 
-impl Vec3 {
+impl LaneOp {
     /// The second operand can be memory, when it has the width of the registers.
     pub(super) fn folds(&self) -> bool {
         self.op.full && self.op.ext.is_none() && matches!(self.b, Src::R(r) if r.class() == Class::Vector)
@@ -355,6 +359,9 @@ impl M {
             | M::Load { dst, .. }
             | M::Lea { dst, .. }
             | M::Extend { dst, .. }
+            | M::Mask3 { dst, .. }
+            | M::MaskNot { dst, .. }
+            | M::MaskShift { dst, .. }
             | M::Broadcast { dst, .. } => Some(dst),
             _ => None,
         }
@@ -443,6 +450,7 @@ impl M {
                 go(src, Role::Use);
                 place.visit(&mut go);
             }
+            M::Prefetch { at: place } => place.visit(&mut go),
             M::Update { at: place, b, .. } => {
                 place.visit(&mut go);
                 gsrc(b, &mut go);

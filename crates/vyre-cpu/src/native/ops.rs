@@ -82,6 +82,10 @@ ops! {
     VPSLLD = shift(0x72, 0, 6);
     VPSRLD = shift(0x72, 0, 2);
     VPSRAD = shift(0x72, 0, 4);
+    VPSLLW = shift(0x71, 0, 6);
+    VPSRLW = shift(0x71, 0, 2);
+    VPSRAW = shift(0x71, 0, 4);
+    VPMADDWD = op(1, 1, 0xf5, 0);
     VPCMPEQD = op(1, 1, 0x76, 0);
     VPCMPGTD = op(1, 1, 0x66, 0);
     VPCMPD = evex(1, 3, 0x1f, 0);
@@ -158,6 +162,8 @@ ops! {
     VINSERTI128 = part(1, 3, 0x38, 0);
     VMOVMSKPS = part(0, 1, 0x50, 0);
     VALIGND = evex(1, 3, 0x03, 0);
+    VPERMT2D = evex(1, 2, 0x7e, 0);
+    VPERMD = op(1, 2, 0x36, 0);
     VSHUFPS = op(0, 1, 0xc6, 0);
     VPERMQ = op(1, 3, 0x00, 1);
     VPACKUSDW = op(1, 2, 0x2b, 0);

@@ -3,7 +3,7 @@
 
 use super::isa::Isa;
 use super::lower::Lowered;
-use super::mir::{Class, M, R, Role, Src, Vec3};
+use super::mir::{Class, LaneOp, M, R, Role, Src};
 use super::ops;
 
 /// How often each register is read and written, per class.
@@ -121,7 +121,7 @@ impl Late {
 
     /// A whole vector is loaded for one use.
     fn can_wait(&mut self, m: &M) -> Option<R> {
-        let M::Vec(Vec3 { op: ops::VMOVUPS, len, dst, b: Src::At(_), mask, .. }) = m else { return None };
+        let M::Vec(LaneOp { op: ops::VMOVUPS, len, dst, b: Src::At(_), mask, .. }) = m else { return None };
         let alone = mask.is_none() && *len == self.isa.len() && dst.fixed().is_none() && self.counts.writes(*dst) == 1;
         (alone && *self.counts.reads(*dst) == 1).then_some(*dst)
     }
@@ -147,7 +147,7 @@ impl Late {
     }
 
     /// Makes a load that waits an operand of the instruction that needs it.
-    fn fold(&mut self, v: &mut Vec3) {
+    fn fold(&mut self, v: &mut LaneOp) {
         let place = |waiting: &[(R, M)], wanted: R| waiting.iter().position(|(r, _)| *r == wanted);
         let Src::R(b) = v.b else { return };
         if !v.mask.is_none() || !v.folds() || v.len != self.isa.len() {

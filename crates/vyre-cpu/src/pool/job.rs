@@ -27,18 +27,30 @@ pub(crate) trait Work: Default + Send + Sync + 'static {
     fn clear(&mut self);
 }
 
-/// Bits of the cursor that count parts; those above count phases.
+/// Bits of a cursor that count parts; those above count phases.
 const PART_BITS: u32 = 40;
 
+/// Most shares that the parts of a phase are dealt out in.
+const MOST_SHARES: usize = 64;
+
+/// Parts of a share below which dealing them out costs more than it gains.
+const FEWEST_PARTS: u64 = 2;
+
+/// Phase and next part of one share, alone on its cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Cursor(AtomicU64);
+
 /// Work with its progress. Kept and filled again, so that a launch needs no memory of its own.
-#[derive(Debug, Default)]
+///
+/// The parts of a phase are dealt out in shares of neighbours, one for each thread, who takes from others when his own is done. A
+/// thread so gets the same parts when the same work comes again, and finds their data where it left them, in the caches of its core.
+#[derive(Debug)]
 pub(super) struct Job<W> {
     pub(super) work: RwLock<W>,
     pub(super) stop: Stop,
-    /// Phase and next part of it.
-    cursor: AtomicU64,
-    /// Parts of the phase, and those that are not done.
-    parts: AtomicU64,
+    cursors: Box<[Cursor]>,
+    /// Parts of the phase that are not done.
     left: AtomicU64,
     over: AtomicBool,
     /// Something was left out because of the stop word.
@@ -52,6 +64,23 @@ pub(super) struct Job<W> {
 }
 
 impl<W: Work> Job<W> {
+    /// A job without work, for so many threads at once.
+    pub(super) fn new(threads: usize) -> Job<W> {
+        Job {
+            work: RwLock::default(),
+            stop: Stop::default(),
+            cursors: (0..threads.clamp(1, MOST_SHARES)).map(|_| Cursor(AtomicU64::new(0))).collect(),
+            left: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            early: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            failure: Mutex::default(),
+            timed: AtomicBool::new(false),
+            began: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
+    }
+
     /// Makes a job ready whose work was just filled in; nobody else has it.
     pub(super) fn reset(&self, timed: bool) {
         self.stop.reset();
@@ -61,19 +90,41 @@ impl<W: Work> Job<W> {
         for flag in [&self.over, &self.early, &self.broken] {
             flag.store(false, Relaxed);
         }
+        for cursor in &self.cursors {
+            cursor.0.store(0, Relaxed);
+        }
         self.enter(&self.work.read().unwrap_or_else(PoisonError::into_inner), 0);
     }
 
     /// Goes to the first phase from `phase` on that has parts.
     fn enter(&self, work: &W, phase: usize) {
         let next = (phase..work.phases()).find(|&phase| work.parts(phase) > 0);
-        let parts = next.map_or(0, |phase| work.parts(phase));
-        self.parts.store(parts, Relaxed);
-        self.left.store(parts, Relaxed);
+        self.left.store(next.map_or(0, |phase| work.parts(phase)), Relaxed);
         if next.is_none() {
             self.over.store(true, Release);
         }
-        self.cursor.store((next.unwrap_or(work.phases()) as u64) << PART_BITS, Release);
+        let first = (next.unwrap_or(work.phases()) as u64) << PART_BITS;
+        for cursor in &self.cursors {
+            // Others may be done with this phase before this loop is: a cursor never goes back.
+            cursor.0.fetch_max(first, Release);
+        }
+    }
+
+    /// The next part of a share that nobody has taken, and its phase.
+    fn take(&self, work: &W, share: usize) -> Option<(usize, u64)> {
+        let part = |at: u64| {
+            let (phase, index) = ((at >> PART_BITS) as usize, at & ((1 << PART_BITS) - 1));
+            let parts = if phase < work.phases() { work.parts(phase) } else { 0 };
+            let all = self.cursors.len() as u64;
+            let shares = if parts < FEWEST_PARTS * all { 1 } else { all };
+            let share = (share as u64).min(shares);
+            let first = |share: u64| (u128::from(parts) * u128::from(share) / u128::from(shares)) as u64;
+            (index < first((share + 1).min(shares)) - first(share)).then(|| (phase, first(share) + index))
+        };
+        let cursor = &self.cursors[share].0;
+        // Looking is cheaper than taking where there is nothing left.
+        part(cursor.load(Acquire))?;
+        part(cursor.fetch_add(1, AcqRel))
     }
 
     /// All parts of all phases are done.
@@ -81,26 +132,26 @@ impl<W: Work> Job<W> {
         self.over.load(Acquire)
     }
 
-    /// Parts of this phase that nobody has taken.
-    pub(super) fn untaken(&self) -> u64 {
-        let taken = self.cursor.load(Acquire) & ((1 << PART_BITS) - 1);
-        if self.is_over() { 0 } else { self.parts.load(Relaxed).saturating_sub(taken) }
+    /// Parts of this phase that are there for others when so many threads are at work, each on one.
+    pub(super) fn untaken(&self, active: usize) -> u64 {
+        self.left.load(Acquire).saturating_sub(active as u64)
     }
 
-    /// Takes parts and runs them until there are none. Calls `more` when a new phase has parts for others.
-    pub(super) fn help(&self, scratch: &mut Scratch, epoch: Instant, more: impl Fn()) {
+    /// Takes parts and runs them until there are none, those of one place first. Calls `more` when a new phase has parts for others.
+    pub(super) fn help(&self, place: usize, scratch: &mut Scratch, epoch: Instant, more: impl Fn()) {
         let timed = self.timed.load(Relaxed);
         let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if timed {
             self.began.fetch_min(now(), Relaxed);
         }
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let at = self.cursor.fetch_add(1, AcqRel);
-            let (phase, part) = ((at >> PART_BITS) as usize, at & ((1 << PART_BITS) - 1));
-            if phase >= work.phases() || part >= work.parts(phase) {
-                break;
-            }
+        let (mut share, mut without) = (place % self.cursors.len(), 0);
+        while without < self.cursors.len() {
+            let Some((phase, part)) = self.take(&work, share) else {
+                (share, without) = ((share + 1) % self.cursors.len(), without + 1);
+                continue;
+            };
+            without = 0;
             if self.stop.is_set() || self.broken.load(Relaxed) {
                 self.early.store(true, Relaxed);
             } else {
@@ -116,7 +167,7 @@ impl<W: Work> Job<W> {
             }
             if self.left.fetch_sub(1, AcqRel) == 1 {
                 self.enter(&work, phase + 1);
-                if self.parts.load(Relaxed) > 1 {
+                if self.left.load(Relaxed) > 1 {
                     more();
                 }
             }

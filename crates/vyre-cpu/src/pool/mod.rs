@@ -21,20 +21,25 @@ use vyre_spec::codes;
 
 use job::panicked;
 pub(crate) use job::{Failure, Work};
-use state::{Lane, State};
+use state::{Lane, State, Worker};
 
 use crate::memory::Scratch;
+
+/// The place of callers who help.
+const CALLER: usize = 0;
 
 /// Callers that may run small launches or help at the same time.
 const GUESTS: usize = 4;
 
-/// Threads that one calls for work that it has found.
-const CALLS: u64 = 4;
+/// Threads that are called at a time. A call takes the caller some microseconds, and whoever is called needs a multiple of that to
+/// come; so who has work for others calls them all, and who comes first calls those that are left.
+const CALLS: usize = 4;
+
+/// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
+const LOOK: Duration = Duration::from_micros(100);
 
 struct Shared<W> {
     state: Mutex<State<W>>,
-    /// For threads of the pool: there is work.
-    work: Condvar,
     /// For callers: something is over.
     over: Condvar,
     ledger: Ledger,
@@ -47,6 +52,26 @@ struct Shared<W> {
 
 /// The queues of one backend and its threads.
 pub(crate) struct Pool<W: Work>(Arc<Shared<W>>);
+
+/// Threads that were called and are to be woken.
+#[must_use]
+#[derive(Default)]
+struct Calls([Option<Arc<Worker>>; CALLS]);
+
+impl Calls {
+    fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+
+    /// There are no more to call.
+    fn are_all(&self) -> bool {
+        self.0[CALLS - 1].is_none()
+    }
+
+    fn wake(self) {
+        self.0.into_iter().flatten().for_each(|worker| worker.call());
+    }
+}
 
 /// Work on its caller's thread, at the head of a queue until this is dropped.
 pub(crate) struct Inline<'a, W: Work> {
@@ -85,63 +110,80 @@ impl<W: Work> Shared<W> {
 
     fn start_thread(self: &Arc<Self>, state: &mut State<W>) -> std::io::Result<()> {
         let shared = Arc::clone(self);
-        std::thread::Builder::new().name("vyre-cpu".into()).spawn(move || shared.serve())?;
-        state.threads += 1;
-        Ok(())
+        let place = state.take_place();
+        let started = std::thread::Builder::new().name("vyre-cpu".into()).spawn(move || shared.serve(place));
+        if started.is_err() {
+            state.leave_place(place);
+        }
+        started.map(drop)
     }
 
-    /// Tells whoever should know that something has changed: ends what need not run and calls a thread for what there is to do.
-    fn stir(self: &Arc<Self>, state: &mut State<W>) {
+    /// Tells whoever should know that something has changed: ends what need not run and calls threads for what there is to do.
+    fn stir(self: &Arc<Self>, state: &mut State<W>) -> Calls {
         if state.settle(&self.ledger) && state.waiters > 0 {
             self.over.notify_all();
         }
-        let Some(lane) = state.pick(self.width, &self.ledger) else { return };
-        // Whoever comes calls others where there is more to do, a few at a time: a call takes the caller some microseconds, but a
-        // sleeping thread takes twenty times that to come, so that sixteen should not come one after the other.
-        let wanted = state.lanes[lane].entries.front().map_or(0, |entry| entry.job.untaken().min(CALLS)) as usize;
-        while state.calls < wanted && state.idle > 0 {
-            state.idle -= 1;
-            state.calls += 1;
-            self.work.notify_one();
+        let mut calls = Calls::default();
+        let Some(lane) = state.pick(&self.ledger) else { return calls };
+        let wanted = state.wanted(lane);
+        for call in calls.0.iter_mut().take(wanted) {
+            *call = state.next_idle();
         }
-        if state.calls == 0 && state.threads < self.kept_threads() + state.callers {
+        if state.calls == 0 && state.threads() < self.kept_threads() + state.callers {
             // Where the system gives no more threads, those that are there do it.
             let _ = self.start_thread(state);
+        }
+        calls
+    }
+
+    /// Calls threads for what there is to do, and lets go of the state.
+    fn leave<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State<W>>) {
+        loop {
+            let calls = self.stir(&mut state);
+            drop(state);
+            let all = calls.are_all();
+            calls.wake();
+            if all {
+                return;
+            }
+            state = self.lock();
         }
     }
 
     /// A thread of the pool.
-    fn serve(self: Arc<Self>) {
+    fn serve(self: Arc<Self>, place: usize) {
+        let worker = Worker::here(place);
         let mut state = self.lock();
         loop {
             if state.has_scratch()
-                && let Some(lane) = state.pick(self.width, &self.ledger)
+                && let Some(lane) = state.pick(&self.ledger)
             {
-                state = self.join(state, lane);
+                state = self.join(state, lane, place);
                 continue;
             }
             if state.settle(&self.ledger) {
                 self.over.notify_all();
                 continue;
             }
-            if state.closed || state.threads > self.kept_threads() + state.callers {
+            if state.closed || state.threads() > self.kept_threads() + state.callers {
                 break;
             }
-            state.idle += 1;
-            while state.calls == 0 && !state.closed {
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if state.calls > 0 {
-                state.calls -= 1;
-            } else {
-                state.idle -= 1;
-            }
+            state.rest(&worker);
+            drop(state);
+            worker.sleep();
+            state = self.lock();
+            state.calls -= 1;
         }
-        state.threads -= 1;
+        state.leave_place(place);
     }
 
     /// Works on the head of a lane until it has no more parts. The caller found that it may.
-    fn join<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State<W>>, lane: usize) -> MutexGuard<'a, State<W>> {
+    fn join<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State<W>>,
+        lane: usize,
+        place: usize,
+    ) -> MutexGuard<'a, State<W>> {
         if state.lanes[lane].entries.is_empty() {
             return state;
         }
@@ -152,9 +194,8 @@ impl<W: Work> Shared<W> {
         let job = Arc::clone(&entry.job);
         state.active += 1;
         // There may be parts for others.
-        self.stir(&mut state);
-        drop(state);
-        job.help(&mut scratch, self.epoch, || self.stir(&mut self.lock()));
+        self.leave(state);
+        job.help(place, &mut scratch, self.epoch, || self.leave(self.lock()));
         let mut state = self.lock();
         state.return_scratch(scratch);
         state.active -= 1;
@@ -186,7 +227,7 @@ impl<W: Work> Shared<W> {
             }
         }
         let free = state.guests < GUESTS && state.has_scratch();
-        (free && state.wants_thread(lane, self.width, &self.ledger)).then_some(lane)
+        (free && state.wants_thread(lane, &self.ledger)).then_some(lane)
     }
 
     /// Waits until a condition holds or the time is over; false then.
@@ -216,8 +257,7 @@ impl<W: Work> Pool<W> {
     /// So many queues and at most so many threads at work; none of them is started yet.
     pub(crate) fn new(queues: usize, width: usize) -> Pool<W> {
         Pool(Arc::new(Shared {
-            state: Mutex::new(State::new(queues)),
-            work: Condvar::new(),
+            state: Mutex::new(State::new(queues, width.max(1))),
             over: Condvar::new(),
             ledger: Ledger::new(queues as u32),
             queues,
@@ -299,7 +339,7 @@ impl<W: Work> Pool<W> {
     ) -> Result<Ticket, BackendError> {
         let shared = &self.0;
         let mut state = shared.lock();
-        if state.threads == 0 {
+        if state.threads() == 0 {
             shared.start_thread(&mut state).map_err(|error| no_thread(&error))?;
         }
         let ticket = shared.ledger.submit(order.queue)?;
@@ -309,7 +349,7 @@ impl<W: Work> Pool<W> {
         (entry.ticket, entry.stoppable) = (Some(ticket), stoppable);
         entry.after.extend_from_slice(order.after);
         state.lanes[order.queue as usize].entries.push_back(entry);
-        shared.stir(&mut state);
+        shared.leave(state);
         Ok(ticket)
     }
 
@@ -321,7 +361,7 @@ impl<W: Work> Pool<W> {
     ) -> Result<Result<Option<u64>, Failure>, BackendError> {
         let shared = &self.0;
         let mut state = shared.lock();
-        if state.threads == 0 && deadline.is_some() {
+        if state.threads() == 0 && deadline.is_some() {
             shared.start_thread(&mut state).map_err(|error| no_thread(&error))?;
         }
         // One more at work needs one more private memory.
@@ -343,28 +383,27 @@ impl<W: Work> Pool<W> {
         (entry.ticket, entry.stoppable) = (None, true);
         state.lanes[lane].entries.push_back(entry);
         if deadline.is_none() {
-            while state.lanes[lane].outcome.is_none()
-                && state.has_scratch()
-                && state.wants_thread(lane, shared.width, &shared.ledger)
+            while state.lanes[lane].outcome.is_none() && state.has_scratch() && state.wants_thread(lane, &shared.ledger)
             {
-                state = shared.join(state, lane);
+                state = shared.join(state, lane, CALLER);
             }
         }
-        shared.stir(&mut state);
+        shared.leave(state);
+        state = shared.lock();
         let goes_on = |state: &State<W>| state.lanes[lane].outcome.is_none();
         let in_time;
         (state, in_time) = shared.wait_while(state, deadline, goes_on);
         if !in_time {
             state.cancel(lane, None);
-            shared.stir(&mut state);
+            shared.leave(state);
+            state = shared.lock();
             // Its memory is the caller's, so nobody leaves before it is over.
             state = shared.wait_while(state, None, goes_on).0;
         }
         state.callers -= 1;
         let outcome = state.lanes[lane].outcome.take();
         state.free_lanes.push(lane);
-        shared.stir(&mut state);
-        drop(state);
+        shared.leave(state);
         outcome.ok_or_else(|| BackendError::new("a launch has no end"))
     }
 
@@ -390,26 +429,40 @@ impl<W: Work> Pool<W> {
         if deadline.is_some() {
             return shared.wait_while(state, deadline, |_| !shared.ledger.is_over(ticket)).1;
         }
+        let mut looked = false;
         while !shared.ledger.is_over(ticket) {
-            match shared.helpable(&state, ticket) {
-                Some(lane) => {
-                    state.guests += 1;
-                    state = shared.join(state, lane);
-                    state.guests -= 1;
-                }
-                None => {
-                    // What was ended here may have let other work begin, which is for others to do.
-                    shared.stir(&mut state);
-                    if shared.ledger.is_over(ticket) {
-                        break;
-                    }
-                    state.waiters += 1;
-                    state = shared.over.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    state.waiters -= 1;
-                }
+            if let Some(lane) = shared.helpable(&state, ticket) {
+                state.guests += 1;
+                state = shared.join(state, lane, CALLER);
+                state.guests -= 1;
+                continue;
             }
+            if !looked {
+                looked = true;
+                // What was ended here may have let other work begin, which is for others to do.
+                shared.leave(state);
+                let until = Instant::now() + LOOK;
+                while !shared.ledger.is_over(ticket) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                state = shared.lock();
+                continue;
+            }
+            let calls = shared.stir(&mut state);
+            if !calls.is_empty() {
+                drop(state);
+                calls.wake();
+                state = shared.lock();
+                continue;
+            }
+            if shared.ledger.is_over(ticket) {
+                break;
+            }
+            state.waiters += 1;
+            state = shared.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiters -= 1;
         }
-        shared.stir(&mut state);
+        shared.leave(state);
         true
     }
 
@@ -447,7 +500,7 @@ impl<W: Work> Pool<W> {
         self.0.ledger.check(ticket)?;
         let mut state = self.0.lock();
         state.cancel(ticket.queue as usize, Some(ticket));
-        self.0.stir(&mut state);
+        self.0.leave(state);
         Ok(())
     }
 
@@ -475,8 +528,9 @@ impl<W: Work> Drop for Pool<W> {
             entry.job.stop.set();
         }
         state.settle(&self.0.ledger);
+        let idle: Vec<_> = std::iter::from_fn(|| state.next_idle()).collect();
         drop(state);
-        self.0.work.notify_all();
+        idle.iter().for_each(|worker| worker.call());
     }
 }
 
@@ -529,7 +583,7 @@ impl<W: Work> Drop for Inline<'_, W> {
         }
         if state.lanes.iter().any(|lane| !lane.entries.is_empty()) {
             // Lanes behind this one, or after it, may go on.
-            shared.stir(&mut state);
+            shared.leave(state);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What is queued, what runs, and which thread may join in; all under one lock.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, PoisonError};
+use std::thread::Thread;
 
 use vyre_driver::backend::{Ledger, Ticket};
 
@@ -40,7 +42,37 @@ impl<W> Default for Lane<W> {
     }
 }
 
+/// A thread of the pool.
+pub(super) struct Worker {
+    /// Which of them it is, from 1 on; callers who help are 0.
+    pub(super) place: usize,
+    thread: Thread,
+    called: AtomicBool,
+}
+
+impl Worker {
+    /// This thread.
+    pub(super) fn here(place: usize) -> Arc<Worker> {
+        Arc::new(Worker { place, thread: std::thread::current(), called: AtomicBool::new(false) })
+    }
+
+    /// Sleeps until it is called.
+    pub(super) fn sleep(&self) {
+        while !self.called.swap(false, AcqRel) {
+            std::thread::park();
+        }
+    }
+
+    /// Wakes it. It takes some microseconds, so never under the lock.
+    pub(super) fn call(&self) {
+        self.called.store(true, Release);
+        self.thread.unpark();
+    }
+}
+
 pub(super) struct State<W> {
+    /// Threads that work at once.
+    width: usize,
     /// First the queues, then lanes of callers that wait for one launch.
     pub(super) lanes: Vec<Lane<W>>,
     pub(super) free_lanes: Vec<usize>,
@@ -51,9 +83,10 @@ pub(super) struct State<W> {
     scratch_bytes: usize,
     /// How many there are of that size, used or not.
     scratch_count: usize,
-    /// Threads of the pool; those that sleep and are not called; calls that no thread has answered yet.
-    pub(super) threads: usize,
-    pub(super) idle: usize,
+    /// Places of threads of the pool, and whether there is one.
+    places: Vec<bool>,
+    /// Those that sleep and are not called, the first place last; how many were called and have not come yet.
+    idle: Vec<Arc<Worker>>,
     pub(super) calls: usize,
     /// Threads that work on something.
     pub(super) active: usize,
@@ -70,16 +103,17 @@ pub(super) struct State<W> {
 const SPARE: usize = 1024;
 
 impl<W: Work> State<W> {
-    pub(super) fn new(queues: usize) -> State<W> {
+    pub(super) fn new(queues: usize, width: usize) -> State<W> {
         State {
+            width,
             lanes: (0..queues).map(|_| Lane::default()).collect(),
             free_lanes: Vec::new(),
             spare: Vec::new(),
             scratch: Vec::new(),
             scratch_bytes: 0,
             scratch_count: 0,
-            threads: 0,
-            idle: 0,
+            places: Vec::new(),
+            idle: Vec::new(),
             calls: 0,
             active: 0,
             guests: 0,
@@ -89,10 +123,43 @@ impl<W: Work> State<W> {
         }
     }
 
+    /// Threads of the pool.
+    pub(super) fn threads(&self) -> usize {
+        self.places.iter().filter(|&&taken| taken).count()
+    }
+
+    /// A place for one more thread.
+    pub(super) fn take_place(&mut self) -> usize {
+        let free = self.places.iter().position(|&taken| !taken).unwrap_or_else(|| {
+            self.places.push(true);
+            self.places.len() - 1
+        });
+        self.places[free] = true;
+        free + 1
+    }
+
+    /// A thread is gone.
+    pub(super) fn leave_place(&mut self, place: usize) {
+        self.places[place - 1] = false;
+    }
+
+    /// A thread has nothing to do.
+    pub(super) fn rest(&mut self, worker: &Arc<Worker>) {
+        let at = self.idle.partition_point(|other| other.place > worker.place);
+        self.idle.insert(at, Arc::clone(worker));
+    }
+
+    /// A thread that sleeps, always the one with the first place, so that the same ones do the same work each time.
+    pub(super) fn next_idle(&mut self) -> Option<Arc<Worker>> {
+        let worker = self.idle.pop()?;
+        self.calls += 1;
+        Some(worker)
+    }
+
     /// An entry whose work can be filled in.
     pub(super) fn entry(&mut self) -> Entry<W> {
         let mut entry = self.spare.pop().unwrap_or_else(|| Entry {
-            job: Arc::default(),
+            job: Arc::new(Job::new(self.width)),
             ticket: None,
             after: Vec::new(),
             active: 0,
@@ -158,12 +225,20 @@ impl<W: Work> State<W> {
         !lane.inline
             && !entry.finishing
             && (entry.begun || (!entry.cancelled && entry.after.iter().all(|&ticket| ledger.is_over(ticket))))
-            && entry.job.untaken() > 0
+            && entry.job.untaken(entry.active) > 0
     }
 
     /// A thread should work on the head of this lane: nobody does, or there is room for one more at work.
-    pub(super) fn wants_thread(&self, lane: usize, width: usize, ledger: &Ledger) -> bool {
-        self.is_joinable(lane, ledger) && (self.nobody_works_on(lane) || self.active < width)
+    pub(super) fn wants_thread(&self, lane: usize, ledger: &Ledger) -> bool {
+        self.is_joinable(lane, ledger) && (self.nobody_works_on(lane) || self.active < self.width)
+    }
+
+    /// How many more threads should come to the head of a lane than those that were called already.
+    pub(super) fn wanted(&self, lane: usize) -> usize {
+        let Some(entry) = self.lanes[lane].entries.front() else { return 0 };
+        let room = self.width.saturating_sub(self.active).max(usize::from(entry.active == 0));
+        let parts = usize::try_from(entry.job.untaken(entry.active)).unwrap_or(usize::MAX);
+        parts.min(room).saturating_sub(self.calls)
     }
 
     fn nobody_works_on(&self, lane: usize) -> bool {
@@ -171,10 +246,10 @@ impl<W: Work> State<W> {
     }
 
     /// The lane that a thread should work on; one where nobody does comes first.
-    pub(super) fn pick(&self, width: usize, ledger: &Ledger) -> Option<usize> {
+    pub(super) fn pick(&self, ledger: &Ledger) -> Option<usize> {
         let mut shared = None;
         for lane in 0..self.lanes.len() {
-            if self.wants_thread(lane, width, ledger) {
+            if self.wants_thread(lane, ledger) {
                 if self.nobody_works_on(lane) {
                     return Some(lane);
                 }

@@ -4,6 +4,7 @@ use std::ffi::c_uint;
 
 use smallvec::SmallVec;
 
+use super::foreign::addresses;
 use super::{Api, CudaError, DevicePointer, Handle, KernelLaunch, Ptr, call, ptr};
 
 /// `CUDA_KERNEL_NODE_PARAMS`.
@@ -90,10 +91,6 @@ pub(crate) enum Node<'a> {
 
 type Addresses = SmallVec<[Ptr; 64]>;
 
-fn addresses(params: &mut [u64]) -> Addresses {
-    params.iter_mut().map(|param| (&raw mut *param).cast()).collect()
-}
-
 fn kernel(launch: &KernelLaunch, params: &mut Addresses) -> KernelParams {
     KernelParams {
         function: ptr(launch.function),
@@ -126,7 +123,7 @@ impl Api {
         let (graph, mut made) = (ptr(graph), std::ptr::null_mut());
         match node {
             Node::Kernel(launch, params) => {
-                let mut params = addresses(params);
+                let mut params = addresses(params, launch.tensor_maps);
                 let params = kernel(&launch, &mut params);
                 call!(self, cuGraphAddKernelNode(&raw mut made, graph, before, count, &raw const params))?;
             }
@@ -154,7 +151,7 @@ impl Api {
     ) -> Result<(), CudaError> {
         match new {
             Node::Kernel(launch, params) => {
-                let mut params = addresses(params);
+                let mut params = addresses(params, launch.tensor_maps);
                 let params = kernel(&launch, &mut params);
                 call!(self, cuGraphExecKernelNodeSetParams(ptr(ready), ptr(node), &raw const params))
             }

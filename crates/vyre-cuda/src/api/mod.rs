@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod foreign;
 mod graph;
 mod pinned;
 
@@ -549,8 +550,8 @@ impl Api {
 
     /// Queues a launch. Every parameter takes eight bytes here; a 32-bit one is read from the first four.
     pub(crate) fn launch(&self, launch: &KernelLaunch, params: &mut [u64], stream: Handle) -> Result<()> {
-        let mut addresses: smallvec::SmallVec<[Ptr; 64]> = params.iter_mut().map(|p| (&raw mut *p).cast()).collect();
-        let KernelLaunch { function, grid: [gx, gy, gz], block: [bx, by, bz], dynamic_shared } = *launch;
+        let mut addresses = foreign::addresses(params, launch.tensor_maps);
+        let KernelLaunch { function, grid: [gx, gy, gz], block: [bx, by, bz], dynamic_shared, .. } = *launch;
         let (addresses, none) = (addresses.as_mut_ptr(), std::ptr::null_mut());
         let stream = ptr(stream);
         call!(self, cuLaunchKernel(ptr(function), gx, gy, gz, bx, by, bz, dynamic_shared, stream, addresses, none))
@@ -585,6 +586,8 @@ pub(crate) struct KernelLaunch {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) dynamic_shared: u32,
+    /// Parameters at the beginning that are tensor maps, of sixteen words each.
+    pub(crate) tensor_maps: u32,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod bytes;
 mod flatten;
 mod floats;
+mod latency;
 mod memory;
 mod narrow;
 mod neighbours;
@@ -38,6 +39,7 @@ pub fn lowering(options: Options) -> Options {
         one_test: true,
         unrolling: Unrolling::FAR,
         rounds_together: ROUNDS_TOGETHER,
+        fused: true,
         ..options
     }
 }
@@ -303,7 +305,11 @@ impl<'k> Emitter<'k> {
         }
         text.push_str(&params.join(",\n"));
         let [x, y, z] = kernel.workgroup_size;
-        _ = write!(text, "\n)\n.reqntid {x}, {y}, {z}\n{{\n");
+        _ = write!(text, "\n)\n.reqntid {x}, {y}, {z}\n");
+        if let Some(enough) = latency::enough_workgroups(kernel) {
+            _ = writeln!(text, ".minnctapersm {enough}");
+        }
+        text.push_str("{\n");
         for (class, ty) in [("p", "pred"), ("r", "b32"), ("d", "b64"), ("h", "b16"), ("f", "f32"), ("g", "f64")] {
             _ = writeln!(text, "\t.reg .{ty} %{class}<{}>;", self.next_register.max(1));
         }

@@ -5,6 +5,7 @@ use vyre_foundation::ir::Specialization;
 
 use super::Knobs;
 use crate::specialization::SpecMap;
+use crate::variant::Variant;
 
 /// How to run one dispatch. Everything is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub struct DispatchConfig {
     pub knobs: Knobs,
     /// Elements of results whose length is open, by buffer name.
     pub output_elements: BTreeMap<String, u64>,
+    /// Other implementations that the tuner may choose from, each where its backend is.
+    pub variants: Vec<Variant>,
+    /// The one that runs instead of the program; the engine sets it to what was chosen.
+    pub variant: Option<Variant>,
 }
 
 /// What a pipeline is compiled for, besides the program.
@@ -48,6 +53,8 @@ pub struct CompileOptions {
     pub profile: Option<String>,
     /// See [`DispatchConfig::knobs`].
     pub knobs: Knobs,
+    /// What runs instead of the program.
+    pub variant: Option<Variant>,
     /// Launches may have a timeout, so loops that are not proven to end must be stoppable.
     pub interruptible: bool,
     /// Name for traces and messages.

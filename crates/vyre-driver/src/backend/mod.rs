@@ -49,6 +49,8 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
 use vyre_spec::codes;
 
+use crate::variant::Variant;
+
 /// Something that runs programs. `id` and `dispatch` make a complete backend; the rest has defaults.
 pub trait VyreBackend: Send + Sync {
     /// The name by which it is registered and asked for.
@@ -85,7 +87,12 @@ pub trait VyreBackend: Send + Sync {
         true
     }
 
-    /// Makes a pipeline from a program.
+    /// Whether [`compile`](Self::compile) takes such a variant in the options on this device, or why not.
+    fn takes(&self, variant: &Variant) -> Result<(), String> {
+        Err(format!("`{}` can't run {variant}", self.id()))
+    }
+
+    /// Makes a pipeline from a program, or of the variant that the options name.
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
         let _ = (program, options);
         Err(self.not_resident("compile"))

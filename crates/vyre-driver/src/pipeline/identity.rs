@@ -10,6 +10,7 @@ use super::key::text;
 use super::{PipelineCacheKey, PipelineDeviceFingerprint, PipelineFeatureFlags, normalized_program_cache_digest};
 use crate::backend::{CompileOptions, VyreBackend};
 use crate::specialization::SpecCacheKey;
+use crate::variant::Variant;
 
 /// What runs where: everything that changes the answer of a launch, its code or its time, but for sizes and the shape of the launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,8 @@ pub struct Identity {
     pub profile: Option<String>,
     /// See [`CompileOptions::ulp_budget`].
     pub ulp_budget: Option<u8>,
+    /// What runs instead of the program: [`Variant::digest`](crate::variant::Variant::digest).
+    pub variant: Option<[u8; 32]>,
     /// Loops look at a stop word.
     pub interruptible: bool,
     /// What the program uses of the device.
@@ -43,6 +46,7 @@ impl Identity {
             constants: constants_digest(&options.specialization),
             profile: options.profile.clone(),
             ulp_budget: options.ulp_budget,
+            variant: options.variant.as_ref().map(Variant::digest),
             interruptible: options.interruptible,
             features: PipelineFeatureFlags::of(program, able),
             backend: backend.id().into(),
@@ -90,6 +94,9 @@ impl PipelineKey {
         code.update(&identity.ulp_budget.map_or(u16::MAX, u16::from).to_le_bytes());
         text(&mut code, identity.profile.as_deref().unwrap_or_default());
         code.update(&options.knobs.bytes());
+        if let Some(variant) = &identity.variant {
+            code.update(variant);
+        }
         let layout = layout_digest(program);
         let specialization = SpecCacheKey {
             shader_hash: low(&identity.program),

@@ -142,6 +142,9 @@ pub fn dispatch_policy_cache_string(config: &DispatchConfig) -> String {
     if !config.specialization.is_empty() {
         let _ = write!(text, ":spec={}", hex_encode(&config.specialization.digest()));
     }
+    for variant in config.variants.iter().chain(&config.variant) {
+        let _ = write!(text, ":variant={}", hex_encode(&variant.digest()));
+    }
     text
 }
 

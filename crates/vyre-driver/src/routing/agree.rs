@@ -2,10 +2,22 @@
 
 use vyre_foundation::ir::{BufferDecl, Count, DataType, Program, TypeDef, layout_of};
 
+use crate::variant::Tolerance;
+
 /// `None` when the results of a program agree, else where they differ first. Bytes must be equal, but every NaN equals every
 /// other, and with a budget of `ulps` two floats may each be that far from the exact value.
 pub fn difference(program: &Program, ulps: Option<u8>, left: &[Vec<u8>], right: &[Vec<u8>]) -> Option<String> {
     first_difference(program, ulps, left, right).map(|first| first.message)
+}
+
+/// [`difference`] of a variant's results: they may be `ulps` off, and so much of the largest number of their result besides.
+pub fn difference_within(
+    program: &Program,
+    tolerance: Tolerance,
+    left: &[Vec<u8>],
+    right: &[Vec<u8>],
+) -> Option<String> {
+    find(program, u64::from(tolerance.ulps), tolerance.of_largest, left, right).map(|first| first.message)
 }
 
 /// Where two runs of a program differ first.
@@ -24,6 +36,10 @@ pub fn first_difference(
     left: &[Vec<u8>],
     right: &[Vec<u8>],
 ) -> Option<FirstDifference> {
+    find(program, 2 * u64::from(ulps.unwrap_or(0)), 0.0, left, right)
+}
+
+fn find(program: &Program, ulps: u64, of_largest: f64, left: &[Vec<u8>], right: &[Vec<u8>]) -> Option<FirstDifference> {
     let unplaced = |message: String| Some(FirstDifference { place: None, message });
     if left.len() != right.len() {
         return unplaced(format!("it gave {} results, not {}", left.len(), right.len()));
@@ -43,9 +59,8 @@ pub fn first_difference(
         if left.len() != right.len() {
             return unplaced(format!("its result {name} has {} bytes, not {}", left.len(), right.len()));
         }
-        let allowed = 2 * u64::from(ulps.unwrap_or(0));
         let layout = buffer.and_then(|buffer| Layout::of(program, buffer)).unwrap_or_else(Layout::bytes);
-        if let Some(at) = layout.first_difference(left, right, allowed) {
+        if let Some(at) = layout.first_difference(left, right, ulps, of_largest) {
             let message = format!("its result {name} differs at byte {at}");
             return Some(FirstDifference { place: Some((position, at)), message });
         }
@@ -99,14 +114,18 @@ impl Layout {
         (stride > 0).then_some(Layout { header, header_bytes: 0, element, stride })
     }
 
-    fn first_difference(&self, left: &[u8], right: &[u8], ulps: u64) -> Option<usize> {
+    fn first_difference(&self, left: &[u8], right: &[u8], ulps: u64, of_largest: f64) -> Option<usize> {
+        let slack = if of_largest > 0.0 { of_largest * self.largest(left) } else { 0.0 };
         let differs = |leaves: &[Leaf], start: usize| {
             let differs = |leaf: &&Leaf| {
                 let at = start + leaf.at;
                 // A last element that is cut off has bytes all the same.
                 let end = (at + leaf.bytes).min(left.len());
                 let (a, b) = (&left[at.min(end)..end], &right[at.min(end)..end]);
-                a != b && !leaf.float.is_some_and(|float| a.len() == float.bytes && float.close(a, b, ulps))
+                a != b
+                    && !leaf.float.is_some_and(|float| {
+                        a.len() == float.bytes && (float.close(a, b, ulps) || float.near(a, b, ulps, slack))
+                    })
             };
             leaves.iter().find(differs).map(|leaf| start + leaf.at)
         };
@@ -124,6 +143,27 @@ impl Layout {
             start += self.stride;
         }
         None
+    }
+}
+
+impl Layout {
+    /// The largest magnitude of a finite float.
+    fn largest(&self, bytes: &[u8]) -> f64 {
+        let mut largest = 0f64;
+        let mut look = |leaves: &[Leaf], start: usize| {
+            for leaf in leaves {
+                let place = start + leaf.at..start + leaf.at + leaf.bytes;
+                if let (Some(float), Some(bytes)) = (leaf.float, bytes.get(place)) {
+                    largest =
+                        largest.max(Some(float.value(bytes).abs()).filter(|value| value.is_finite()).unwrap_or(0.0));
+                }
+            }
+        };
+        look(&self.header, 0);
+        for start in (self.header_bytes..bytes.len()).step_by(self.stride.max(1)) {
+            look(&self.element, start);
+        }
+        largest
     }
 }
 
@@ -178,6 +218,29 @@ impl Float {
         })
     }
 
+    fn value(self, bytes: &[u8]) -> f64 {
+        let bits = bytes.iter().rev().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
+        match (self.bytes, self.infinity) {
+            (2, 0x7c00) => half::f16::from_bits(bits as u16).to_f64(),
+            (2, _) => half::bf16::from_bits(bits as u16).to_f64(),
+            (4, _) => f64::from(f32::from_bits(bits as u32)),
+            _ => f64::from_bits(bits),
+        }
+    }
+
+    /// Finite, and apart by no more than so many units in the last place and an absolute slack.
+    fn near(self, left: &[u8], right: &[u8], ulps: u64, slack: f64) -> bool {
+        let (a, b) = (self.value(left), self.value(right));
+        let digits = match (self.bytes, self.infinity) {
+            (2, 0x7c00) => 10,
+            (2, _) => 7,
+            (4, _) => 23,
+            _ => 52,
+        };
+        let unit = a.abs().max(b.abs()) * 2f64.powi(-digits);
+        slack > 0.0 && a.is_finite() && b.is_finite() && (a - b).abs() <= slack + ulps as f64 * unit
+    }
+
     fn close(self, left: &[u8], right: &[u8], ulps: u64) -> bool {
         if left == right {
             return true;
@@ -226,6 +289,19 @@ mod tests {
         assert!(difference(&word, None, &floats(&[1.0]), &[]).is_some());
         assert!(difference(&word, None, &floats(&[1.0]), &floats(&[1.0, 2.0])).is_some());
     }
+
+    #[test]
+    fn sums_in_another_order_may_be_off_by_a_part_of_the_largest() {
+        let program = Program::wrapped(vec![BufferDecl::output("o", 0, DataType::F32)], [1, 1, 1], Vec::<Node>::new());
+        let tolerance = Tolerance { ulps: 1, of_largest: 1e-4 };
+        let differs =
+            |a: f32, b: f32| difference_within(&program, tolerance, &floats(&[100.0, a]), &floats(&[100.0, b]));
+        assert_eq!(differs(0.001, 0.009), None);
+        assert!(differs(0.0, 0.02).is_some_and(|how| how.contains("byte 4")));
+        assert!(differs(1.0, f32::NAN).is_some() && differs(f32::INFINITY, 1.0).is_some());
+        assert!(difference_within(&program, Tolerance::default(), &floats(&[0.001]), &floats(&[0.0011])).is_some());
+    }
+
     #[test]
     fn members_of_structs_are_compared_by_their_types() {
         let member = |name: &str, ty, offset| Member { name: name.into(), ty, offset };

@@ -6,7 +6,7 @@ pub mod pgo;
 mod router;
 mod table;
 
-pub use agree::{FirstDifference, difference, first_difference};
+pub use agree::{FirstDifference, difference, difference_within, first_difference};
 pub use curve::{Curve, Fit, Prediction};
 pub use pgo::{BackendLatency, PgoTable, Rejection, RouteDecision, default_pgo_path};
 pub use router::{Choice, Crossover, Explanation, Load, Prior, Recertify, RouteOption, Router, Timing};

@@ -91,7 +91,11 @@ pub fn family(program: &Program, config: &DispatchConfig) -> String {
 /// What of a configuration changes results or code; `None` where it changes nothing.
 fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
     let knobs = config.knobs;
-    if config.specialization.is_empty() && config.ulp_budget.is_none() && config.profile.is_none() && knobs.is_default()
+    if config.specialization.is_empty()
+        && config.ulp_budget.is_none()
+        && config.profile.is_none()
+        && config.variants.is_empty()
+        && knobs.is_default()
     {
         return None;
     }
@@ -103,6 +107,9 @@ fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
     hasher.update(profile.unwrap_or_default().as_bytes());
     if !knobs.is_default() {
         hasher.update(&knobs.bytes());
+    }
+    for variant in &config.variants {
+        hasher.update(&variant.digest());
     }
     Some(*hasher.finalize().as_bytes())
 }

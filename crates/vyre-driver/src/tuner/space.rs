@@ -16,12 +16,15 @@ pub struct Candidate {
     /// How the compiler makes the code.
     #[serde(default, skip_serializing_if = "Knobs::is_default")]
     pub knobs: Knobs,
+    /// What runs instead of the program: [`Variant::id`](crate::variant::Variant::id).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
 }
 
 impl Candidate {
-    /// This workgroup and everything else as it is.
-    pub fn plain(workgroup_size: [u32; 3]) -> Self {
-        Candidate { workgroup_size, specialization: SpecMap::default(), knobs: Knobs::default() }
+    /// The program itself with workgroups of this shape.
+    pub fn of_shape(workgroup_size: [u32; 3]) -> Candidate {
+        Candidate { workgroup_size, specialization: SpecMap::new(), knobs: Knobs::default(), variant: None }
     }
 }
 
@@ -67,6 +70,10 @@ impl Candidates {
 /// `16 x 16, tile = 8, 1 x 4 in one`.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(variant) = &self.variant {
+            // What tells versions apart is for files.
+            return f.write_str(variant.rsplit_once('#').map_or(variant, |(name, _)| name));
+        }
         let [x, y, z] = self.workgroup_size;
         match [y, z] {
             [1, 1] => write!(f, "{x}")?,
@@ -200,7 +207,8 @@ impl Space {
                     specialization.insert(name.clone(), value.clone());
                 }
             }
-            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization, knobs: list[0].knobs };
+            let (workgroup_size, knobs) = (shapes[counter[0]], list[0].knobs);
+            let candidate = Candidate { workgroup_size, specialization, knobs, variant: None };
             let place = place(&candidate.workgroup_size, &counter[1..]);
             if candidate == list[0] {
                 places[0] = place;
@@ -235,7 +243,7 @@ mod tests {
     use super::*;
 
     fn plain(workgroup_size: [u32; 3]) -> Candidate {
-        Candidate::plain(workgroup_size)
+        Candidate::of_shape(workgroup_size)
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Walk<'a> {
     /// Words that were written.
     written: Vec<Vec<bool>>,
     /// All words were written before a barrier that was passed.
-    met: Vec<bool>,
+    waited_for: Vec<bool>,
 }
 
 impl<'a> Walk<'a> {
@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
             lanes: HashMap::new(),
             must: kernel.shared.iter().map(|memory| memory.size > 4 * MOST).collect(),
             written: kernel.shared.iter().map(|memory| vec![false; words(memory.size)]).collect(),
-            met: vec![false; kernel.shared.len()],
+            waited_for: vec![false; kernel.shared.len()],
         };
         walk.block(&kernel.body, None);
         walk.must
@@ -68,8 +68,8 @@ impl<'a> Walk<'a> {
                     self.store(address, words, rounds);
                 }
                 Inst::Barrier(_) => {
-                    for (met, written) in self.met.iter_mut().zip(&self.written) {
-                        *met |= !written.contains(&false);
+                    for (waited_for, written) in self.waited_for.iter_mut().zip(&self.written) {
+                        *waited_for |= !written.contains(&false);
                     }
                 }
                 Inst::If { then, otherwise, .. } => {
@@ -80,7 +80,7 @@ impl<'a> Walk<'a> {
                 Inst::Store { .. } => {}
                 inst => {
                     if let Some((Address { memory: Memory::Shared(shared), .. }, _)) = access(inst) {
-                        self.must[*shared as usize] |= !self.met[*shared as usize];
+                        self.must[*shared as usize] |= !self.waited_for[*shared as usize];
                     }
                 }
             }
@@ -88,9 +88,9 @@ impl<'a> Walk<'a> {
     }
 
     fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
-        let before = (self.written.clone(), self.met.clone());
+        let before = (self.written.clone(), self.waited_for.clone());
         walk(self);
-        (self.written, self.met) = before;
+        (self.written, self.waited_for) = before;
     }
 
     fn repeat(&mut self, inner: &'a Loop) {
@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
     fn store(&mut self, address: &Address, words: u32, rounds: Option<&'a Counter>) {
         let Memory::Shared(shared) = address.memory else { return };
         let shared = shared as usize;
-        if self.must[shared] || self.met[shared] {
+        if self.must[shared] || self.waited_for[shared] {
             return;
         }
         let invocations = self.kernel.workgroup_size.iter().product::<u32>() as usize;

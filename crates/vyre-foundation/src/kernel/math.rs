@@ -28,6 +28,8 @@ pub(super) fn expand(kernel: &mut Kernel, options: &Options) {
         approximations: options.approximations,
         memories: super::narrow::Memories::new(kernel, options.narrow),
         wide: HashMap::new(),
+        reduced: HashMap::new(),
+        reduced_log: Vec::new(),
         subst: (0..kernel.values.len() as u32).map(Value).collect(),
         values: std::mem::take(&mut kernel.values),
         blocks: Vec::new(),
@@ -39,6 +41,11 @@ pub(super) fn expand(kernel: &mut Kernel, options: &Options) {
     kernel.values = expand.values;
 }
 
+/// What is added to an f32 to leave no room for a fraction: the last bits of the sum are then those of the nearest whole number.
+pub(super) const NO_FRACTION: f64 = 12_582_912.0;
+/// ln 2 with fewer bits than an f32 has, so that its products with whole numbers are exact.
+pub(super) const LN2_HIGH_32: f64 = 0.693_145_751_953_125;
+
 pub(super) struct Expand {
     functions: bool,
     fast: bool,
@@ -46,6 +53,10 @@ pub(super) struct Expand {
     pub(super) memories: super::narrow::Memories,
     /// Components of wide values that were taken apart.
     pub(super) wide: HashMap<Value, SmallVec<[Value; 4]>>,
+    /// What is left of arguments whose quarter turns were taken off in open blocks: sine and cosine share it.
+    reduced: HashMap<Value, [Value; 2]>,
+    /// In the order in which they came.
+    reduced_log: Vec<Value>,
     subst: Vec<Value>,
     values: Vec<ValueInfo>,
     pub(super) blocks: Vec<Vec<Inst>>,
@@ -56,6 +67,7 @@ pub(super) struct Expand {
 impl Expand {
     fn block(&mut self, block: &mut Block) {
         self.blocks.push(Vec::with_capacity(block.insts.len()));
+        let reduced = self.reduced_log.len();
         for mut inst in std::mem::take(&mut block.insts) {
             each_use_mut(&mut inst, &mut |value| *value = self.subst[value.index()]);
             let replaced = match &mut inst {
@@ -96,6 +108,9 @@ impl Expand {
         }
         for value in end_values_mut(&mut block.end) {
             *value = self.subst[value.index()];
+        }
+        for gone in self.reduced_log.drain(reduced..) {
+            self.reduced.remove(&gone);
         }
         block.insts = self.blocks.pop().unwrap_or_default();
     }
@@ -356,6 +371,9 @@ impl Expand {
         if !matches!(op, Binary::Pow | Binary::Atan2) {
             return None;
         }
+        if op == Binary::Pow && ty == Scalar::F32 {
+            return Some(self.pow32(a, b));
+        }
         let (x, y) = (self.cast(a, Scalar::F64), self.cast(b, Scalar::F64));
         let result = if op == Binary::Atan2 { self.atan2_64(x, y) } else { self.pow64(x, y, ty == Scalar::F64) };
         Some(self.cast(result, ty))
@@ -383,7 +401,6 @@ impl Expand {
     /// The nearest whole number to `x · factor`, and a word whose last bits are those of that number. Adding 1.5·2²³ leaves no room for a
     /// fraction; good for less than 2²² either way.
     fn whole32(&mut self, x: Value, factor: f64) -> (Value, Value) {
-        const NO_FRACTION: f64 = 12_582_912.0;
         let shift = self.c(x, NO_FRACTION);
         let word = if factor == 1.0 { self.add(x, shift) } else { self.fma_c(x, factor, shift) };
         let whole = self.sub(word, shift);
@@ -409,15 +426,13 @@ impl Expand {
     }
 
     fn exp32(&mut self, x: Value) -> Value {
-        // Fewer bits than an f32 has, so that the products with whole numbers are exact.
-        const LN2_HIGH: f64 = 0.693_145_751_953_125;
         let low = self.c(x, -104.0);
         let x = self.bin(Binary::Max, x, low);
         let high = self.c(x, 89.0);
         let x = self.bin(Binary::Min, x, high);
         let (n, word) = self.whole32(x, LOG2_E);
-        let r = self.fma_c(n, -LN2_HIGH, x);
-        let r = self.fma_c(n, LN2_HIGH - LN_2, r);
+        let r = self.fma_c(n, -LN2_HIGH_32, x);
+        let r = self.fma_c(n, LN2_HIGH_32 - LN_2, r);
         let p = self.poly(
             r,
             &[
@@ -434,12 +449,20 @@ impl Expand {
     }
 
     fn exp2_32(&mut self, x: Value) -> Value {
+        self.exp2_sum32(x, None)
+    }
+
+    /// 2 to the power of a number and, where it has one, its rounding error.
+    fn exp2_sum32(&mut self, x: Value, error: Option<Value>) -> Value {
         let low = self.c(x, -151.0);
         let x = self.bin(Binary::Max, x, low);
         let high = self.c(x, 129.0);
         let x = self.bin(Binary::Min, x, high);
         let (n, word) = self.whole32(x, 1.0);
-        let r = self.sub(x, n);
+        let mut r = self.sub(x, n);
+        if let Some(error) = error {
+            r = self.add(r, error);
+        }
         let q = self.poly(
             r,
             &[
@@ -542,6 +565,77 @@ impl Expand {
         let p = self.add(t, small);
         let log = self.add(e, p);
         self.log_ends(x, log)
+    }
+
+    /// log₂ of a positive number as a sum of two, good to about 2⁻⁴⁴: with s = f / (2 + f), log₂(1 + f) is a series of odd powers of s,
+    /// whose first two are computed in two parts.
+    fn log2_parts32(&mut self, x: Value) -> (Value, Value) {
+        const FIRST: f64 = 2.0 * LOG2_E;
+        const THIRD: f64 = FIRST / 3.0;
+        let (e, f) = self.split32(x);
+        let below = self.add_c(f, 2.0);
+        let one = self.c(x, 1.0);
+        let inverse = self.div(one, below);
+        let s = self.mul(f, inverse);
+        let rest = self.fma_c(s, -2.0, f);
+        let minus = self.un(Unary::Neg, s);
+        let rest = self.fma(minus, f, rest);
+        let s_low = self.mul(rest, inverse);
+        let (z, z_low) = self.product32(s, s);
+        let (cube, cube_low) = self.product32(s, z);
+        let cube_low = self.fma(s, z_low, cube_low);
+        let (high, low) = self.times32(s, FIRST);
+        let low = self.fma_c(s_low, FIRST, low);
+        let (third, third_low) = self.times32(cube, THIRD);
+        let third_low = self.fma_c(cube_low, THIRD, third_low);
+        let slope = self.mul_c(z, FIRST);
+        let third_low = self.fma(slope, s_low, third_low);
+        let fifth = self.mul(cube, z);
+        let p = self.poly(z, &[0.5770837749659967, 0.4115288391156212, 0.3445710992063684]);
+        let third_low = self.fma(fifth, p, third_low);
+        let (high, error) = self.sum32(high, third);
+        let low = self.add(low, third_low);
+        let low = self.add(low, error);
+        // A whole number is greater than what is added, or zero.
+        let (high, error) = self.sum32(e, high);
+        let low = self.add(low, error);
+        self.sum32(high, low)
+    }
+
+    /// A product and its rounding error.
+    fn product32(&mut self, a: Value, b: Value) -> (Value, Value) {
+        let product = self.mul(a, b);
+        let minus = self.un(Unary::Neg, product);
+        (product, self.fma(a, b, minus))
+    }
+
+    /// The same with a constant of more bits than an f32 has.
+    fn times32(&mut self, a: Value, constant: f64) -> (Value, Value) {
+        let high = f64::from(constant as f32);
+        let factor = self.c(a, high);
+        let (product, error) = self.product32(a, factor);
+        (product, self.fma_c(a, constant - high, error))
+    }
+
+    /// The sum of a number and a smaller one, and its rounding error.
+    fn sum32(&mut self, large: Value, small: Value) -> (Value, Value) {
+        let sum = self.add(large, small);
+        let part = self.sub(sum, large);
+        (sum, self.sub(small, part))
+    }
+
+    fn pow32(&mut self, x: Value, y: Value) -> Value {
+        let a = self.abs(x);
+        let (log, low) = self.log2_parts32(a);
+        let log = self.log_ends(a, log);
+        let (exponent, error) = self.product32(y, log);
+        let error = self.fma(y, low, error);
+        // Beside an exponent that is out of range the error may be anything, NaN too; a small number does.
+        let (most, least) = (self.c(x, 1e-3), self.c(x, -1e-3));
+        let error = self.bin(Binary::Min, most, error);
+        let error = self.bin(Binary::Max, error, least);
+        let power = self.exp2_sum32(exponent, Some(error));
+        self.pow_ends(x, y, power)
     }
 
     fn tanh32(&mut self, x: Value) -> Value {
@@ -660,7 +754,8 @@ impl Expand {
         (r, q)
     }
 
-    fn sin_cos32(&mut self, x: Value, cosine: bool) -> Value {
+    /// The argument less a whole number of quarter turns, and a word whose last bits are those of that number.
+    fn reduce32(&mut self, x: Value) -> [Value; 2] {
         const HIGH: f64 = 1.570_796_370_506_286_6;
         const MIDDLE: f64 = -4.371_138_828_673_793e-8;
         let (q, turns) = self.whole32(x, FRAC_2_PI);
@@ -668,6 +763,16 @@ impl Expand {
         let r = self.fma_c(q, -MIDDLE, r);
         let r = self.fma_c(q, 1.715_124_510_075_637_3e-15, r);
         let (r, turns) = self.where_large(x, 32768.0, [r, turns], Scalar::F32);
+        self.reduced.insert(x, [r, turns]);
+        self.reduced_log.push(x);
+        [r, turns]
+    }
+
+    fn sin_cos32(&mut self, x: Value, cosine: bool) -> Value {
+        let [r, turns] = match self.reduced.get(&x) {
+            Some(reduced) => *reduced,
+            None => self.reduce32(x),
+        };
         let z = self.mul(r, r);
         let s =
             self.poly(z, &[-0.1666666664153778, 0.008333329375231614, -0.0001983933131519081, 2.718277209282805e-06]);
@@ -866,6 +971,11 @@ impl Expand {
             let exponent = self.mul(y, log);
             self.exp64(exponent)
         };
+        self.pow_ends(x, y, power)
+    }
+
+    /// What a power is where that is certain: NaN below zero, else one of one and for the power zero.
+    fn pow_ends(&mut self, x: Value, y: Value, power: Value) -> Value {
         let zero = self.c(x, 0.0);
         let one = self.c(x, 1.0);
         let nan = self.c(x, f64::NAN);
@@ -1346,7 +1456,7 @@ mod tests {
             (MathOp::Asinh, asinh, -3.0, 3.0, 1.0, 4.0),
             (MathOp::Acosh, acosh, 1.0, 4.0, 1.0, 4.0),
             (MathOp::Atanh, |x, _| x.abs().atanh().copysign(x), -1.0, 1.0, 1.0, 4.0),
-            (MathOp::Pow, pow, 0.0, 20.0, 1.0, 8.0),
+            (MathOp::Pow, pow, 0.0, 20.0, 1.5, 8.0),
         ]
     }
 

@@ -9,6 +9,7 @@
 //! `If` or a `Loop` leaves through its results.
 
 mod build;
+mod bytes;
 mod clears;
 mod display;
 pub mod eval;
@@ -29,6 +30,7 @@ pub(crate) mod walk;
 
 use smallvec::SmallVec;
 
+pub use self::bytes::{ByteDot, byte_dots};
 pub use self::interpret::{Interpret, interpret};
 pub use self::loads::Loads;
 pub use self::lower::lower;
@@ -36,6 +38,7 @@ pub use self::noise::Noise;
 pub(crate) use self::noise::{met_nonfinite, ulp};
 pub use self::options::{Approximations, Narrow, Options, Passes, Unrolling};
 pub use self::verify::verify;
+pub use self::walk::{each_use, end_values};
 use crate::ir::{AtomicOp, BarrierScope, Builtin, Literal, Math, MatrixKind, Name, SubgroupOp};
 pub use crate::ir::{Element, Scalar};
 

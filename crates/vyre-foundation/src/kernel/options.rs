@@ -31,6 +31,8 @@ pub struct Options {
     pub merged: [u32; 3],
     /// Loops whose invocations start side by side count once for the workgroup, for devices whose lanes share a counter.
     pub strides_together: bool,
+    /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
+    pub fused: bool,
     /// Loops look whether the launch has to end, counted ones too.
     pub interruptible: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Options {
             rounds_together: 1,
             merged: [1; 3],
             strides_together: false,
+            fused: false,
             interruptible: false,
         }
     }
@@ -136,7 +139,7 @@ impl Passes {
     /// Leaves workgroup memory as it is where everything is written before it is read.
     pub const CLEARS: Passes = Passes(1 << 10);
 
-    /// Products that are added become one operation, in fast arithmetic.
+    /// Products that are added become one operation, in fast arithmetic and where it changes no bit.
     pub const CONTRACT: Passes = Passes(1 << 11);
 
     /// Several rounds of loops over memory at once.

@@ -64,7 +64,7 @@ pub(crate) fn each_operand(op: &Op, visit: &mut impl FnMut(Value)) {
 }
 
 /// Every operand of a step itself, not of the steps inside it.
-pub(crate) fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
+pub fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
     match inst {
         Inst::Let(_, op) => each_operand(op, visit),
         Inst::Store { address, value, guard, .. } => {
@@ -89,7 +89,7 @@ pub(crate) fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
 }
 
 /// The values that a block's end gives.
-pub(crate) fn end_values(end: &End) -> &[Value] {
+pub fn end_values(end: &End) -> &[Value] {
     match end {
         End::Yield(values) | End::Continue(values) | End::Break(values) => values,
         End::Return | End::Unreachable => &[],

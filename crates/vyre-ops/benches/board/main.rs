@@ -167,6 +167,25 @@ fn main() {
     let (sorted, spare) = (std::cell::RefCell::new(Vec::new()), std::cell::RefCell::new(Vec::new()));
     let kept = std::cell::RefCell::new(Vec::new());
 
+    let [heads, steps, dim] = if large || medium { [32, 4096, 128] } else { [8, 512, 64] };
+    let attended =
+        |values: &[f32]| engine.from_shape([heads, steps, dim], &values[..heads * steps * dim]).expect("heads");
+    let (queries, keys_of, values_of) = (attended(&x), attended(&y), attended(&x[1..]));
+    let [queries_half, keys_half, values_half] = [&queries, &keys_of, &values_of].map(halves);
+    let attention_flops = 4.0 * (heads * steps * steps * dim) as f64;
+    let attention_bytes = 4 * heads * steps * dim;
+    let points = if large || medium { [1024, 1 << 20] } else { [256, 1 << 14] };
+    let waves: Vec<Array<f32>> = points
+        .iter()
+        .map(|points: &usize| engine.from_shape([n / 4 / points, *points, 2], &x[..n / 2]).expect("waves"))
+        .collect();
+    let bodies = if large || medium { 1 << 15 } else { 1 << 12 };
+    let bodies_here = engine.from_shape([bodies, 4], &x[..4 * bodies]).expect("bodies");
+    let [images, channels, edge] = if large || medium { [32, 64, 56] } else { [2, 16, 56] };
+    let pictures = images * channels * edge * edge;
+    let pictures_here = engine.from_shape([images, channels, edge, edge], &x[..pictures]).expect("pictures");
+    let windows = engine.from_shape([channels, channels, 3, 3], &y[..channels * channels * 9]).expect("windows");
+
     let s = side * side;
     let mut works = Works { list: Vec::new(), with_peers };
     let flops = 2.0 * (matrix as f64).powi(3);
@@ -295,6 +314,57 @@ fn main() {
             )
         })),
     );
+
+    works.add(
+        "attention",
+        4 * attention_bytes,
+        attention_flops,
+        Box::new(|| done(queries.attention(&keys_of, &values_of, false))),
+        Some(Box::new(|| {
+            peers::attention([&x, &y, &x[1..]], &mut out.borrow_mut()[..heads * steps * dim], [steps, dim])
+        })),
+    );
+    works.add(
+        "attention f16",
+        2 * attention_bytes,
+        attention_flops,
+        Box::new(|| done(queries_half.attention(&keys_half, &values_half, false))),
+        None,
+    );
+    works.add(
+        "attention f16, causal",
+        2 * attention_bytes,
+        attention_flops / 2.0,
+        Box::new(|| done(queries_half.attention(&keys_half, &values_half, true))),
+        None,
+    );
+
+    const FIVE: [f64; 9] = [0.0, 0.25, 0.0, 0.25, 0.5, 0.25, 0.0, 0.25, 0.0];
+    works.add(
+        "stencil of 5 points",
+        8 * s,
+        10.0 * s as f64,
+        Box::new(|| done(table.stencil(&FIVE, &[3, 3], vyre_ops::Boundary::Zero))),
+        Some(Box::new(|| peers::stencil(&x[..s], &mut out.borrow_mut()[..s], side))),
+    );
+    works.add(
+        "bodies",
+        28 * bodies,
+        20.0 * (bodies as f64).powi(2),
+        Box::new(|| done(bodies_here.accelerations(1e-2))),
+        Some(Box::new(|| peers::bodies(&x[..4 * bodies], &mut out.borrow_mut()[..3 * bodies]))),
+    );
+    works.add(
+        "convolution 3 x 3",
+        8 * pictures,
+        18.0 * (pictures * channels) as f64,
+        Box::new(|| done(pictures_here.convolution(&windows, 1, 1))),
+        None,
+    );
+    for (points, waves) in points.iter().zip(&waves) {
+        let flops = 5.0 * (n / 4) as f64 * (*points as f64).log2();
+        works.add(&format!("fft of {points}"), 4 * n, flops, Box::new(move || done(waves.fft())), None);
+    }
 
     if !with_peers {
         works.add("matmul f16", 6 * matrix * matrix, flops, Box::new(|| done(left_half.matmul(&right_half))), None);

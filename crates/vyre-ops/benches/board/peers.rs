@@ -233,3 +233,95 @@ pub(crate) fn gather(x: &[f32], at: &[u32], out: &mut [f32]) {
         }
     });
 }
+
+/// Queries on all threads, a row of scores for each.
+pub(crate) fn attention([q, k, v]: [&[f32]; 3], out: &mut [f32], [steps, dim]: [usize; 2]) {
+    out.par_chunks_mut(dim).enumerate().for_each_init(
+        || vec![0.0f32; steps],
+        |scores, (at, out)| {
+            let start = at / steps * steps * dim;
+            attend(
+                &q[at * dim..(at + 1) * dim],
+                &k[start..start + steps * dim],
+                &v[start..start + steps * dim],
+                scores,
+                out,
+            );
+        },
+    );
+}
+
+pub(crate) fn stencil(x: &[f32], out: &mut [f32], side: usize) {
+    out.par_chunks_mut(side).enumerate().for_each(|(row, out)| {
+        let none = vec![0.0; side];
+        let line = |row: Option<usize>| match row.filter(|row| *row < side) {
+            Some(row) => &x[row * side..(row + 1) * side],
+            None => &none,
+        };
+        stencil_row([line(row.checked_sub(1)), line(Some(row)), line(Some(row + 1))], out);
+    });
+}
+
+pub(crate) fn bodies(x: &[f32], out: &mut [f32]) {
+    // Coordinates by themselves, so that vectors can be used.
+    let part = |at: usize| x.chunks_exact(4).map(|body| body[at]).collect::<Vec<f32>>();
+    let parts = [part(0), part(1), part(2), part(3)];
+    out.par_chunks_mut(3).zip(x.par_chunks(4)).for_each(|(out, own)| {
+        out.copy_from_slice(&pull(own, &parts));
+    });
+}
+
+fast! {
+    fn stencil_row(rows: [&[f32]; 3], out: &mut [f32]) {
+        let [above, own, below] = rows;
+        let last = out.len() - 1;
+        for at in 1..last {
+            out[at] = 0.25 * above[at] + 0.25 * own[at - 1] + 0.5 * own[at] + 0.25 * own[at + 1] + 0.25 * below[at];
+        }
+        for at in [0, last] {
+            let (left, right) = (if at > 0 { own[at - 1] } else { 0.0 }, if at < last { own[at + 1] } else { 0.0 });
+            out[at] = 0.25 * above[at] + 0.25 * left + 0.5 * own[at] + 0.25 * right + 0.25 * below[at];
+        }
+    }
+    fn pull(own: &[f32], parts: &[Vec<f32>; 4]) -> [f32; 3] {
+        let mut sums = [[0.0f32; 16]; 3];
+        let [x, y, z, m] = parts.each_ref().map(|part| part.chunks_exact(16));
+        for (((x, y), z), m) in x.zip(y).zip(z).zip(m) {
+            for k in 0..16 {
+                let (dx, dy, dz) = (x[k] - own[0], y[k] - own[1], z[k] - own[2]);
+                let far = dz.mul_add(dz, dy.mul_add(dy, dx.mul_add(dx, 1e-4)));
+                let by = m[k] / (far * far.sqrt());
+                sums[0][k] = dx.mul_add(by, sums[0][k]);
+                sums[1][k] = dy.mul_add(by, sums[1][k]);
+                sums[2][k] = dz.mul_add(by, sums[2][k]);
+            }
+        }
+        sums.map(|all| all.iter().sum())
+    }
+    fn attend(q: &[f32], k: &[f32], v: &[f32], scores: &mut [f32], out: &mut [f32]) {
+        let scale = 1.0 / (q.len() as f32).sqrt();
+        let mut most = f32::NEG_INFINITY;
+        for (score, key) in scores.iter_mut().zip(k.chunks_exact(q.len())) {
+            let mut columns = [0.0f32; 16];
+            for (a, b) in q.chunks_exact(16).zip(key.chunks_exact(16)) {
+                for ((column, a), b) in columns.iter_mut().zip(a).zip(b) {
+                    *column = a.mul_add(*b, *column);
+                }
+            }
+            *score = columns.iter().sum::<f32>() * scale;
+            most = if *score > most { *score } else { most };
+        }
+        out.fill(0.0);
+        let mut sum = 0.0;
+        for (score, value) in scores.iter().zip(v.chunks_exact(q.len())) {
+            let weight = (score - most).exp();
+            sum += weight;
+            for (out, value) in out.iter_mut().zip(value) {
+                *out = weight.mul_add(*value, *out);
+            }
+        }
+        for out in out.iter_mut() {
+            *out /= sum;
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Products of f16 matrices on matrix fragments, with f32 sums.
+//! Products of f16 and bf16 matrices on matrix fragments, with f32 sums.
 //!
 //! Four subgroups make a block of 128 x 128, each of them 64 x 64 of it. A depth of 32 at a time goes from the buffers to workgroup memory;
 //! while it is worked on, the next is on its way. Which element of the depth stands where in a fragment does not matter as long as both
@@ -35,7 +35,7 @@ fn quad() -> DataType {
 
 /// `C[m][n] = A[m][k] · B[n][k]ᵀ`, in as many workgroups as there are blocks, and a row of workgroups for each matrix of a batch. Sizes are
 /// multiples of the block's.
-pub(super) fn program([m, n, k]: [u32; 3]) -> Program {
+pub(super) fn program(ty: &DataType, [m, n, k]: [u32; 3]) -> Program {
     let (line, steps, block) = (k / 8, k / DEPTH as u32, BLOCK as u32);
     // Row blocks that are worked on together, so that the columns they need stay in the cache.
     let together = [8, 4, 2].into_iter().find(|count| (m / block).is_multiple_of(*count)).unwrap_or(1);
@@ -61,16 +61,17 @@ pub(super) fn program([m, n, k]: [u32; 3]) -> Program {
     let mut round = vec![Node::let_bind("tile", Expr::var("step") % u(2) * u(2 * TILE))];
     // Behind the last column this reads what nobody needs.
     fetch(line, Expr::var("step") + u(1), &mut round);
-    multiply(&mut round);
+    let kind = if *ty == DataType::BF16 { MatrixKind::Bf16 } else { MatrixKind::F16 };
+    multiply(kind, &mut round);
     keep((Expr::var("step") + u(1)) % u(2), &mut round);
     round.push(Node::barrier());
     body.push(Node::for_range("step", u(0), u(steps), round));
-    store(n, &mut body);
+    store(ty, n, &mut body);
     Program::wrapped(
         vec![
             BufferDecl::read("a", 0, quad()),
             BufferDecl::read("b", 1, quad()),
-            BufferDecl::output("out", 2, DataType::vector(DataType::F16, 2)),
+            BufferDecl::output("out", 2, pair(ty)),
             BufferDecl::workgroup("tiles", 0, quad()).with_count(4 * TILE),
         ],
         [INVOCATIONS, 1, 1],
@@ -112,7 +113,7 @@ fn keep(tile: Expr, out: &mut Vec<Node>) {
 }
 
 /// The products of a tile.
-fn multiply(round: &mut Vec<Node>) {
+fn multiply(kind: MatrixKind, round: &mut Vec<Node>) {
     for i in 0..4 {
         for step in 0..2 {
             let at = Expr::var("tile") + Expr::var("lane_a") + u((i * 2 + step) * 32);
@@ -128,25 +129,37 @@ fn multiply(round: &mut Vec<Node>) {
                 let words = vec![column(step * 2), column(step * 2 + 1)];
                 let b = Expr::construct(DataType::vector(DataType::U32, 2), words);
                 let (sum, rows) = (format!("sum_{i}_{j}"), var(format!("rows_{i}_{step}")));
-                let product = Expr::matrix_multiply_add(MatrixKind::F16, rows, b, Expr::var(sum.as_str()));
+                let product = Expr::matrix_multiply_add(kind, rows, b, Expr::var(sum.as_str()));
                 round.push(Node::assign(sum.as_str(), product));
             }
         }
     }
 }
 
-fn store(n: u32, body: &mut Vec<Node>) {
+/// Two elements of the result.
+fn pair(ty: &DataType) -> DataType {
+    if *ty == DataType::BF16 { DataType::BF16 } else { DataType::vector(DataType::F16, 2) }
+}
+
+fn store(ty: &DataType, n: u32, body: &mut Vec<Node>) {
     // The rows of `out` are counted through the batch, and so are those of the left factor.
     body.push(Node::let_bind("row", Expr::var("a_row") + id() / u(64) * u(64) + id() % u(32) / u(4)));
     let column = Expr::var("b_row") - Expr::workgroup_id(1) * u(n) + id() / u(32) % u(2) * u(64);
     body.push(Node::let_bind("column", column + id() % u(4) * u(2)));
-    let pair = DataType::vector(DataType::F16, 2);
     for i in 0..4 {
         for j in 0..8 {
             for (row, first) in [(0, 0), (8, 2)] {
-                let sum = |lane| var(format!("sum_{i}_{j}")).lane(lane).cast(DataType::F16);
-                let at = ((Expr::var("row") + u(i * 16 + row)) * u(n) + Expr::var("column") + u(j * 8)) / u(2);
-                body.push(Node::store("out", at, Expr::construct(pair.clone(), vec![sum(first), sum(first + 1)])));
+                let sum = |lane| var(format!("sum_{i}_{j}")).lane(lane);
+                let at = (Expr::var("row") + u(i * 16 + row)) * u(n) + Expr::var("column") + u(j * 8);
+                if *ty == DataType::BF16 {
+                    // What is stored as bf16 is computed as f32.
+                    body.push(Node::store("out", at.clone(), sum(first)));
+                    body.push(Node::store("out", at + u(1), sum(first + 1)));
+                    continue;
+                }
+                let half = |lane| sum(lane).cast(DataType::F16);
+                let two = Expr::construct(pair(ty), vec![half(first), half(first + 1)]);
+                body.push(Node::store("out", at / u(2), two));
             }
         }
     }

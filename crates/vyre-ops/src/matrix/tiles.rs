@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vyre::{DataType, Engine, Error, Kernel};
+use vyre::{DataType, Engine, Error, Kernel, Program};
 
 use super::{Transposed, begin, head, narrowed, place_a, place_b, sums_of, widened};
 
@@ -42,7 +42,11 @@ impl Cut {
 
 pub(super) fn kernel(engine: &Engine, ty: &DataType, transposed: Transposed, cut: Cut) -> Result<Kernel, Error> {
     let key = format!("matmul tiles {ty} {transposed:?} {cut:?}");
-    engine.kernel_from(&key, || crate::launch::parsed(&source(ty, transposed, cut)))
+    engine.kernel_from(&key, || program(ty, transposed, cut))
+}
+
+pub(super) fn program(ty: &DataType, transposed: Transposed, cut: Cut) -> Result<Program, Error> {
+    crate::launch::parsed(&source(ty, transposed, cut))
 }
 
 fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {

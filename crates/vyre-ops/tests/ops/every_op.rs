@@ -2,7 +2,7 @@
 
 use vyre::expression::Term;
 use vyre::{DataType, Engine, Error, codes::Class};
-use vyre_ops::{Numbers, Op, Output, Parameter, Parameters, Plain, Types, ops};
+use vyre_ops::{Boundary, Numbers, Op, Output, Parameter, Parameters, Plain, Types, ops};
 
 use crate::support::{Random, engines};
 
@@ -12,6 +12,8 @@ fn types_of(types: Types) -> &'static [DataType] {
         Types::Numbers => &[F32, U32, I32, F64, U64, I64, F16],
         Types::Floats => &[F32, F64],
         Types::AllFloats => &[F32, F64, F16],
+        Types::Halves => &[F32, F16],
+        Types::Singles => &[F32],
         Types::Keys => &[U32, F32, I32, U64, I64, F64],
         Types::Words => &[U32],
     }
@@ -118,7 +120,7 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             };
             if op.id == "merge" { vec![in_order(&sorted), in_order(&x)] } else { vec![in_order(&sorted), x] }
         }
-        "segment_sum" | "segment_max" => {
+        "segment_sum" | "segment_max" | "segment_cumsum" => {
             let (mean, row) = [(3, 2), (3, 1), (40, 1), (700, 1)][random.below(4)];
             let length = size / row;
             let mut offsets: Vec<i128> = (0..length / mean + 2).map(|_| random.below(length + 1) as i128).collect();
@@ -131,6 +133,38 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             let (m, k, n) = (side, side + 1, side + 3);
             vec![numbers(random, ty, vec![2, m, k], None), numbers(random, ty, vec![2, k, n], None)]
         }
+        "attention" => {
+            // The reference looks at every key for each query.
+            let (dim, side) = ([16, 32, 20, 64, 128][random.below(5)], side.min(130));
+            let [queries, keys] = [vec![2, side, dim], vec![2, side + 3, dim]];
+            let keys = if size == 0 { queries.clone() } else { keys };
+            [queries, keys.clone(), keys].map(|shape| numbers(random, ty, shape, None)).into()
+        }
+        "fft" => {
+            let points = [1, 2, 3, 4, 5, 7, 8, 12, 35, 36, 210, 256, 600, 1024][random.below(14)];
+            let points = if size == 0 { 0 } else { points };
+            vec![numbers(random, ty, vec![(size / points.max(1)).min(20), points, 2], None)]
+        }
+        "stencil" => {
+            let window = [vec![3, 3], vec![1, 5], vec![2, 4], vec![3, 3, 3], vec![5, 1, 2]][random.below(5)].clone();
+            let table = vec![2, 3.min(side), side / 3, side.min(200)];
+            vec![numbers(random, ty, table, None), numbers(random, ty, window, None)]
+        }
+        "convolution" => {
+            let (side, kh, kw) = (side.min(40) + 3, 1 + random.below(3), 1 + random.below(3));
+            match random.below(2) {
+                0 => vec![numbers(random, ty, vec![side, side + 2], None), numbers(random, ty, vec![kh, kw], None)],
+                _ => {
+                    let images = vec![size.min(2), 3, side, side + 1];
+                    vec![numbers(random, ty, images, None), numbers(random, ty, vec![4, 3, kh, kw], None)]
+                }
+            }
+        }
+        "crc32" | "sha256" => {
+            let length = [0, 1, 13, 14, 15, 16, 30, 33][random.below(8)];
+            vec![numbers(random, ty, vec![(size / 16).min(300), length], Some(1 << 32))]
+        }
+        "accelerations" => vec![numbers(random, ty, vec![size.min(700), 4], None)],
         "matvec" => {
             let along = size / 3;
             vec![numbers(random, ty, vec![3, along], None), numbers(random, ty, vec![along], None)]
@@ -193,7 +227,17 @@ fn check(
         *x = numbers(random, ty, vec![2, along, 3], Some(5));
     }
     let count = op.parameters.contains(&Parameter::Count).then(|| if op.id == "top_k" { size.min(7) } else { 257 });
-    let parameters = Parameters { axis, count, epsilon: None };
+    let boundaries = [Boundary::Zero, Boundary::Edge, Boundary::Wrap, Boundary::Reflect];
+    let parameters = Parameters {
+        axis,
+        boundary: boundaries[random.below(4)],
+        causal: random.below(2) == 1,
+        count,
+        epsilon: (op.id == "accelerations").then_some(0.1),
+        inverse: random.below(2) == 1,
+        padding: random.below(3),
+        stride: Some(1 + random.below(2)),
+    };
     let terms: Vec<Term> = inputs
         .iter()
         .map(|plain| {

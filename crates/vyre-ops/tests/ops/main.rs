@@ -1,6 +1,7 @@
 //! Every op against its plain reference, on every backend that is here. `VYRE_OPS_ON=cpu` takes one of them, `VYRE_OPS_LONG=1` adds lengths
 //! around 2²⁰ and 2²⁴.
 
+mod attention;
 mod every_op;
 mod forms;
 mod matrices;
@@ -9,3 +10,4 @@ mod reductions;
 mod scans;
 mod sorting;
 mod support;
+mod transforms;

@@ -61,6 +61,10 @@ fn scans_of_floats_are_close_and_the_same_everywhere() {
         }
         let bits: Vec<u32> = found.iter().map(|x| x.to_bits()).collect();
         assert!(first.get_or_insert_with(|| bits.clone()) == &bits, "{name} differs");
+        // Wide elements need more memory.
+        let wide: Vec<u64> = (0..20_000u64).collect();
+        let Some(found) = read(engine.array(&wide).expect("wide").cumsum()) else { continue };
+        assert!(found.iter().zip(0u64..).all(|(found, at)| *found == at * (at + 1) / 2), "{name} of u64");
     }
 }
 

@@ -37,6 +37,9 @@ codes! {
     MEASURED_AGAIN = "V1016", Note,
         "A kernel's runs took longer or shorter than when its launch was decided, so the launch was measured again.",
         "Nothing needs to be done; `vyre decisions pin` keeps a launch whatever happens.";
+    VARIANT_REJECTED = "V1019", Warning,
+        "A foreign variant failed or gave other results than the program, so it is not used.",
+        "Correct the variant, or give it a tolerance where its results may be a little off.";
     LOCKED = "V1013", Error,
         "Nothing is measured or changed while a lock file is in use.",
         "Unset `VYRE_DECISIONS` to measure and decide again.";

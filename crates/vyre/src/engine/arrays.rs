@@ -1,12 +1,13 @@
 //! Which arrays there are, and which make room when a device is full.
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use vyre_spec::Diagnostic;
 
 use super::{Inner, lock};
 use crate::Error;
-use crate::runtime::{Device, MemoryUse, Storage};
+use crate::runtime::{Device, MemoryUse, Storage, late};
 
 /// Every array of an engine.
 #[derive(Default)]
@@ -37,19 +38,28 @@ impl Arrays {
 impl Inner {
     /// Makes room on a device: waits for memory that work under way is the last to use, then moves the array that was not used for longest
     /// to the host. False when nothing more can be done.
-    pub(crate) fn make_room(&self, device: &Device, asking: &Storage) -> Result<bool, Error> {
+    pub(crate) fn make_room(
+        &self,
+        device: &Device,
+        asking: Option<&Storage>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
         if device.place == Device::HOST {
             return Ok(self.host.trim() > 0);
         }
         if let Some(ticket) = device.memory.has_parked() {
+            let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             // How that work ended is for those who own it.
-            let _ = device.backend.wait(ticket, None);
+            let ended = device.backend.wait(ticket, limit);
+            if limit.is_some_and(|limit| limit.is_zero()) && matches!(ended, Ok(None)) {
+                return Err(late());
+            }
             device.memory.trim();
             return Ok(true);
         }
         let mut idle: Vec<(u64, Arc<Storage>)> = Vec::new();
         for array in self.arrays.alive() {
-            if !std::ptr::eq(&*array, asking)
+            if asking.is_none_or(|asking| !std::ptr::eq(&*array, asking))
                 && let Some(used) = array.use_on(device)
             {
                 idle.push((used, array));
@@ -66,8 +76,10 @@ impl Inner {
         }
         // What is in use makes room later.
         if let Some(user) = idle.iter().find_map(|(_, array)| array.user_on(device)) {
-            user.wait_quietly();
-            return Ok(true);
+            return match user.wait(deadline) {
+                Ok(false) => Err(late()),
+                Ok(true) | Err(_) => Ok(true),
+            };
         }
         Ok(false)
     }

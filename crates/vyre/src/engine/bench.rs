@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{Binding, Launch, Order, Pipeline};
-use vyre_driver::routing::difference;
 use vyre_driver::tuner::{Candidate, Space};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
@@ -12,6 +11,7 @@ use vyre_foundation::launch::{self, LaunchPlan};
 
 use super::Inner;
 use super::tuning::{Asked, with_launch};
+use super::variants::{self, disagreement};
 
 impl Inner {
     /// Times every launch that gives the results of the kernel's own so many times, in turns. The kernel's own is the first.
@@ -25,7 +25,9 @@ impl Inner {
         rounds: u32,
     ) -> Result<Vec<(Candidate, Vec<u64>)>, BackendError> {
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
-        let asked = Asked { backend, program, plan: &plan, config };
+        let asked = Asked { backend, program, plan: &plan, config, variants: &[], fixed: false };
+        let open: Vec<_> = variants::open(&asked, config.timeout.is_some()).cloned().collect();
+        let asked = Asked { variants: &open, ..asked };
         let mut bench = Bench::new(self, backend, program, inputs, config);
         let mut all: Vec<(Candidate, Vec<u64>)> = Vec::new();
         let mut expected = None;
@@ -37,7 +39,7 @@ impl Inner {
                 Err(_) => continue,
             };
             let own = expected.get_or_insert_with(|| results.clone());
-            if difference(program, config.ulp_budget, own, &results).is_none() {
+            if disagreement(program, config, &candidate, own, &results).is_none() {
                 all.push((candidate, Vec::new()));
             }
         }

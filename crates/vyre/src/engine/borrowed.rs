@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use vyre_driver::backend::{Binding, Order};
+use vyre_driver::backend::{Binding, Order, Ticket};
 use vyre_driver::metrics::Counter;
+use vyre_spec::codes;
 
 use super::Inner;
 use super::core::{Arg, Slot, StopWhen};
 use super::dispatch::Temporary;
 use crate::Error;
-use crate::runtime::{Deps, Device, Job, foreign_mut, foreign_ref};
+use crate::runtime::{Deps, Device, Job, Loan, foreign_mut, foreign_ref};
 
 /// Memory of the caller that starts at multiples of this is used in place.
 const PLACED: usize = 8;
@@ -27,10 +28,10 @@ impl Inner {
         deps: &mut Deps,
     ) -> Result<Binding, Error> {
         if device.place != Device::HOST {
-            let block = device.memory.take(bytes.len() as u64)?;
-            let binding = block.part(0, bytes.len() as u64);
-            self.upload(device, &binding, bytes, deps)?;
-            temporaries.push(Temporary::Block(at, block));
+            let mut loan = self.borrow_memory(device, bytes.len() as u64, deps)?;
+            let binding = loan.binding(bytes.len() as u64);
+            loan.used_by(self.upload(device, &binding, bytes, deps)?);
+            temporaries.push(Temporary::Loan(at, loan));
             return Ok(binding);
         }
         let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
@@ -57,16 +58,18 @@ impl Inner {
     ) -> Result<Binding, Error> {
         let size = bytes.len() as u64;
         if device.place != Device::HOST {
-            let block = device.memory.take(size)?;
-            let binding = block.part(0, size);
+            let mut loan = self.borrow_memory(device, size, deps)?;
+            let binding = loan.binding(size);
             if is_input {
-                self.upload(device, &binding, bytes, deps)?;
+                loan.used_by(self.upload(device, &binding, bytes, deps)?);
             } else if keep && size > 0 {
                 let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
                 let order = Order { queue, after: &deps.after, deadline: deps.deadline };
-                deps.after.push(device.backend.clear(&binding, &order)?);
+                let ticket = device.backend.clear(&binding, &order)?;
+                loan.used_by(ticket);
+                deps.after.push(ticket);
             }
-            temporaries.push(Temporary::Block(at, block));
+            temporaries.push(Temporary::Loan(at, loan));
             return Ok(binding);
         }
         let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
@@ -80,7 +83,22 @@ impl Inner {
         Ok(Binding { buffer: device.backend.adopt(&memory)?, offset: 0, bytes: size })
     }
 
-    pub(super) fn upload(&self, device: &Device, to: &Binding, bytes: &[u8], deps: &mut Deps) -> Result<(), Error> {
+    /// Memory of a device for one launch. Where it is full, idle arrays make room as they do for arrays.
+    fn borrow_memory(&self, device: &Arc<Device>, bytes: u64, deps: &Deps) -> Result<Loan, Error> {
+        loop {
+            match device.memory.take(bytes) {
+                Ok(block) => return Ok(Loan::new(device, block)),
+                Err(error) if error.code() == codes::backend::OUT_OF_MEMORY.id => {
+                    if !self.make_room(device, None, deps.deadline)? {
+                        return Err(self.name_holders(device, error));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn upload(&self, device: &Device, to: &Binding, bytes: &[u8], deps: &mut Deps) -> Result<Ticket, Error> {
         let started = Instant::now();
         let queue = *deps.queue.get_or_insert_with(|| device.fresh_queue());
         let order = Order { queue, after: &deps.after, deadline: deps.deadline };
@@ -89,7 +107,7 @@ impl Inner {
         deps.moved_bytes += bytes.len() as u64;
         deps.move_ns += started.elapsed().as_nanos() as u64;
         self.metrics.add(Counter::BytesUploaded, bytes.len() as u64);
-        Ok(())
+        Ok(ticket)
     }
 
     /// Waits for a launch on the caller's memory and brings its results there. The memory is the caller's again when this returns, so
@@ -110,18 +128,16 @@ impl Inner {
         };
         for temporary in temporaries {
             match temporary {
-                Temporary::Block(at, block) => {
-                    let mut read = Ok(());
+                Temporary::Loan(at, loan) => {
                     if let Arg::Into(bytes) = &mut args[at]
                         && slots[at].kind.is_result()
                         && outcome.is_ok()
                     {
                         let order = Order { queue: job.ticket.queue, ..Order::default() };
-                        read = device.backend.download(&block.buffer, block.offset, bytes, &order);
+                        let from = loan.binding(bytes.len() as u64);
+                        device.backend.download(&from.buffer, from.offset, bytes, &order)?;
                         self.metrics.add(Counter::BytesDownloaded, bytes.len() as u64);
                     }
-                    device.memory.give(block, SmallVec::new());
-                    read?;
                 }
                 Temporary::Host(at, memory) => {
                     if let Arg::Into(bytes) = &mut args[at] {

@@ -188,6 +188,7 @@ impl EngineBuilder {
                 routes,
                 tuning: Tuning::new(mode, tuner, lock_file),
                 models: Mutex::default(),
+                gate: Default::default(),
                 devices: Mutex::default(),
                 budget: self.device_budget,
                 host: HostPool::new(self.host_idle),

@@ -151,7 +151,7 @@ pub(crate) struct Ready {
     sizes: SmallVec<[u64; 8]>,
     grid_asked: Option<[u32; 3]>,
     domain_asked: Option<[u64; 3]>,
-    interruptible: bool,
+    pub(super) interruptible: bool,
     /// `None` where the device has no resident path.
     pub(super) pipeline: Option<Arc<dyn Pipeline>>,
     pub(super) plan: LaunchPlan,
@@ -325,6 +325,7 @@ impl Core {
                 && ready.grid_asked == request.grid
                 && ready.domain_asked == request.domain
                 && ready.interruptible == request.interruptible
+                && !(ready.is_foreign() && request.size_from.is_some())
                 && device
                     .map_or_else(|| ready.routed.load(Ordering::Relaxed), |device| ready.device.id.as_str() == device)
                 && ready.contents.iter().all(|(slot, bytes)| args.get(*slot).is_some_and(|arg| arg.holds(bytes)))
@@ -509,6 +510,11 @@ impl Ready {
     /// The same with live timings watched.
     pub(super) fn watched(self, live: Option<Live>) -> Ready {
         Ready { live, ..self }
+    }
+
+    /// A variant runs in the place of the program.
+    fn is_foreign(&self) -> bool {
+        self.decision.as_ref().is_some_and(|decision| decision.candidate.variant.is_some())
     }
 
     pub(crate) fn device(&self) -> &Arc<Device> {

@@ -10,6 +10,7 @@ use vyre_driver::backend::{Binding, HostMemory, Launch, Order, Pipeline, Ticket}
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::routing::{Load, Timing};
 use vyre_driver::tuner::Mode;
+use vyre_driver::variant::Variant;
 use vyre_foundation::launch::Writes;
 use vyre_spec::codes::Class;
 use vyre_spec::{Diagnostic, codes};
@@ -18,9 +19,10 @@ use super::core::{Arg, Core, Ready, Request};
 use super::learning::{Context, Learning, Pick};
 use super::routes::Work;
 use super::tuning::Asked;
+use super::variants;
 use super::{Inner, lock};
 use crate::Error;
-use crate::runtime::{Block, Deps, Device, Held, Job, Storage};
+use crate::runtime::{Alarm, Deps, Device, Held, Job, Loan, Storage};
 
 /// The first launches are timed, then one in so many.
 const TIMED_AT_FIRST: u64 = 8;
@@ -32,6 +34,17 @@ enum Attempt {
     Launched(Option<Arc<Job>>),
     /// Data would have to be moved first, so where it should run is to be asked.
     Elsewhere,
+    /// It was submitted and has failed, and may have changed what it writes: it must not be tried again.
+    Failed(Error),
+}
+
+/// What a launch is bound to, and what it waits for.
+struct Bound {
+    deps: Deps,
+    bindings: SmallVec<[Binding; 8]>,
+    temporaries: SmallVec<[Temporary; 2]>,
+    /// Arrays that share their value with others, and the value of their own that they get.
+    unshared: SmallVec<[(usize, Arc<Storage>); 2]>,
 }
 
 /// A launch that a device has, which of the tuner's candidates it is, and how many there were before.
@@ -46,7 +59,7 @@ pub(super) enum Temporary {
     /// A copy of a part that does not start where the device can bind it; where the second is set, it is copied back.
     Copy(Arc<Storage>, Option<(Arc<Storage>, Range<u64>)>),
     /// Device memory for the caller's bytes at a position among the arguments.
-    Block(usize, Block),
+    Loan(usize, Loan),
     /// Host memory for the caller's bytes that can't be used in place.
     Host(usize, Arc<HostMemory>),
 }
@@ -77,15 +90,20 @@ impl Inner {
         let only = request.on.as_ref().or(core.only.as_ref());
         if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str()))
             && (only.is_some() || self.stays(core, &ready, args))
-            && let Ok(Attempt::Launched(job)) = self.launch_on(core, &ready, args, request, deadline, only.is_some())
         {
-            return Ok(job);
+            match self.launch_on(core, &ready, args, request, deadline, only.is_some()) {
+                Ok(Attempt::Launched(job)) => return Ok(job),
+                Ok(Attempt::Failed(error)) => return Err(error),
+                // Nothing was launched; the whole way finds out what to do.
+                Ok(Attempt::Elsewhere) | Err(_) => {}
+            }
         }
         if let Some(id) = only {
             let device = self.device(id.as_str())?;
             let ready = self.ready(core, &device, &sizes, args, request, deadline)?;
             return match self.launch_on(core, &ready, args, request, deadline, true)? {
                 Attempt::Launched(job) => Ok(job),
+                Attempt::Failed(error) => Err(error),
                 Attempt::Elsewhere => Err(unmovable()),
             };
         }
@@ -168,6 +186,7 @@ impl Inner {
                     self.fell_back(&device, first_error.as_ref());
                     return Ok(job);
                 }
+                Ok(Attempt::Failed(error)) => return Err(error),
                 Ok(Attempt::Elsewhere) => unmovable(),
                 Err(error) => error,
             };
@@ -251,9 +270,13 @@ impl Inner {
             return Ok(ready);
         }
         able.check_launch(program, &plan)?;
-        let asked = Asked { backend, program, plan: &plan, config: &core.config };
-        let mut decision = tuning.decision(&asked).filter(|_| request.grid.is_none());
-        if decision.is_none() && tuning.mode() == Mode::On && request.grid.is_none() && args.len() == core.slots.len() {
+        let asked =
+            Asked { backend, program, plan: &plan, config: &core.config, variants: &[], fixed: request.grid.is_some() };
+        let variants = self.variants_for(core, &Asked { config: &config, ..asked }, args, request, deadline)?;
+        let asked = Asked { variants: &variants, ..asked };
+        let is_open = request.grid.is_none() || !variants.is_empty();
+        let mut decision = tuning.decision(&asked);
+        if decision.is_none() && tuning.mode() == Mode::On && is_open && args.len() == core.slots.len() {
             let contents = self.contents(core, args, false, deadline)?;
             let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
             decision = self.tune_at_first_use(&Asked { config: &config, ..asked }, &contents)?;
@@ -268,7 +291,7 @@ impl Inner {
         let pipeline = self.pipeline(&**backend, program, &options)?;
         check_deadline(deadline)?;
         let mut learning = None;
-        if decision.is_none() && tuning.mode() == Mode::NaturalGradient && request.grid.is_none() {
+        if decision.is_none() && tuning.mode() == Mode::NaturalGradient && is_open {
             let mut candidates = self.candidates(&asked, None, true)?;
             if candidates.list.len() > 1 {
                 tuning.begin_with_best_guess(&asked, &mut candidates);
@@ -277,13 +300,38 @@ impl Inner {
             }
         }
         let pipeline = Some(pipeline);
-        let planned = (decided_plan, contents);
+        let planned = (if variants.is_empty() { decided_plan.clone() } else { plan.clone() }, contents);
         let live = decision.as_ref().and_then(|decision| tuning.watch(&asked, decision));
-        let ready =
+        let mut ready =
             Ready::new(core, device.clone(), sizes.clone(), request, pipeline, planned, work, decision, learning);
+        // What a variant leaves as it was is what the program itself does.
+        ready.plan = decided_plan;
         let ready = Arc::new(ready.watched(live));
         core.keep(ready.clone());
         Ok(ready)
+    }
+
+    /// The variants that may run for a launch. Those that nothing is known of yet are compared with the program on copies of the inputs.
+    fn variants_for(
+        self: &Arc<Inner>,
+        core: &Core,
+        asked: &Asked<'_>,
+        args: &[Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Variant>, Error> {
+        // How many blocks a variant needs is known only where the size is.
+        if core.config.variants.is_empty() || request.size_from.is_some() || !self.tuning.decides() {
+            return Ok(Vec::new());
+        }
+        let is_new = |variant: &Variant| self.gate.verdict(asked, variant).is_none();
+        let compares = args.len() == core.slots.len() && variants::open(asked, request.interruptible).any(is_new);
+        if !compares {
+            return Ok(self.agreeing_variants(asked, request.interruptible, None));
+        }
+        let contents = self.contents(core, args, false, deadline)?;
+        let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        Ok(self.agreeing_variants(asked, request.interruptible, Some(&contents)))
     }
 
     /// What a launch of these sizes needs, on a device or else on the one that the router gives.
@@ -357,7 +405,7 @@ impl Inner {
         Ok(contents)
     }
 
-    /// Launches on one device.
+    /// Launches on one device. An error means that nothing was launched, or that nothing which the caller can see has changed.
     fn launch_on(
         self: &Arc<Inner>,
         core: &Core,
@@ -370,15 +418,83 @@ impl Inner {
         if ready.pipeline.is_none() {
             return self.run_on_host(core, ready, args, request, deadline).map(|()| Attempt::Launched(None));
         }
-        if let Some(job) = self.launch_steadily(core, ready, args, request, deadline)? {
+        let alarm = self.watcher.alarm(deadline)?;
+        if let Some(job) = self.launch_steadily(core, ready, args, request, deadline, alarm.as_ref())? {
             return Ok(Attempt::Launched(Some(job)));
         }
         let device = &ready.device;
-        let mut deps = Deps::until(deadline);
-        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
-        let mut temporaries: SmallVec<[Temporary; 2]> = SmallVec::new();
-        // Arrays that share their value with others, and the value of their own that they get.
-        let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
+        let Some(mut bound) = self.bind(core, ready, args, request, deadline, may_move)? else {
+            return Ok(Attempt::Elsewhere);
+        };
+        let mut grid_place = None;
+        if let Some(from) = &request.size_from {
+            let (grid, binding) = self.grid_on_device(from, ready, deadline, &mut bound.deps)?;
+            bound.temporaries.push(Temporary::Copy(grid, None));
+            grid_place = Some(binding);
+        }
+        check_deadline(deadline)?;
+        let Bound { mut deps, bindings, temporaries, unshared } = bound;
+        let Submitted { ticket, pick, run } =
+            self.submit(core, ready, request, &bindings, &deps, grid_place.as_ref())?;
+        let parents = std::mem::take(&mut deps.parents);
+        let job = self.start_job(device, ticket, request.label.as_ref(), parents);
+        if let Some(alarm) = &alarm {
+            alarm.end(&job);
+        }
+        for (at, own) in unshared {
+            if let Arg::Write(storage) = &mut args[at] {
+                **storage = own;
+            }
+        }
+        for arg in args.iter() {
+            match arg {
+                Arg::Read(storage, range) => storage.launched(&job, range, false),
+                Arg::Part(storage, range) if !is_copied(&temporaries, storage, range) => {
+                    storage.launched(&job, range, true);
+                }
+                Arg::Write(storage) => storage.launched(&job, &(0..storage.bytes), true),
+                Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+            }
+        }
+        self.note_timing(core, ready, &job, &pick, run, &deps);
+        device.throttle(ticket);
+        if args.iter().any(Arg::is_borrowed) {
+            let finished = {
+                let _timer = self.metrics.time(Stage::Wait);
+                self.finish_borrowed(device, &job, args, &core.slots, temporaries, request.stop.as_ref())
+            };
+            if let Err(error) = finished {
+                // Work on the caller's own memory may have changed it, and who ended the launch does not want another. Else what the
+                // caller lent is as it was, and another device may do the work.
+                let is_untouched = device.place != Device::HOST && error.class() != Class::Caller;
+                return if is_untouched { Err(error) } else { Ok(Attempt::Failed(error)) };
+            }
+            self.collect_timings(core, ready);
+        } else if let Err(error) = keep_copies(device, &job, temporaries) {
+            return Ok(Attempt::Failed(error));
+        }
+        core.launched(ready);
+        Ok(Attempt::Launched(Some(job)))
+    }
+
+    /// Brings what a launch needs to its device; `None` where something is elsewhere and may not be moved.
+    fn bind(
+        self: &Arc<Inner>,
+        core: &Core,
+        ready: &Arc<Ready>,
+        args: &mut [Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+        may_move: bool,
+    ) -> Result<Option<Bound>, Error> {
+        let device = &ready.device;
+        let mut bound = Bound {
+            deps: Deps::until(deadline),
+            bindings: SmallVec::new(),
+            temporaries: SmallVec::new(),
+            unshared: SmallVec::new(),
+        };
+        let Bound { deps, bindings, temporaries, unshared } = &mut bound;
         let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
         for (at, arg) in args.iter_mut().enumerate() {
             // A launch of which less may run than was planned leaves something as it was.
@@ -409,29 +525,27 @@ impl Inner {
                     };
                     let storage = ready.value(at, bytes, make)?;
                     let whole = 0..storage.bytes;
-                    bindings.push(storage.prepare(device, &whole, true, false, &mut deps)?);
+                    bindings.push(storage.prepare(device, &whole, true, false, deps)?);
                     temporaries.push(Temporary::Copy(storage, None));
                     continue;
                 }
                 Arg::Bytes(bytes) => {
-                    let binding = self.lend(device, bytes, at, &mut temporaries, &mut deps)?;
-                    bindings.push(binding);
+                    bindings.push(self.lend(device, bytes, at, temporaries, deps)?);
                     continue;
                 }
                 Arg::Into(bytes) => {
                     let is_input = core.slots[at].kind.is_input();
-                    let binding = self.lend_mut(device, bytes, at, is_input, keep, &mut temporaries, &mut deps)?;
-                    bindings.push(binding);
+                    bindings.push(self.lend_mut(device, bytes, at, is_input, keep, temporaries, deps)?);
                     continue;
                 }
             };
             let keep = keep || !write;
             let binding = if may_move {
-                storage.prepare(device, &range, keep, write, &mut deps)?
+                storage.prepare(device, &range, keep, write, deps)?
             } else {
-                match storage.prepare_here(device, &range, keep, write, &mut deps)? {
+                match storage.prepare_here(device, &range, keep, write, deps)? {
                     Some(binding) => binding,
-                    None => return Ok(Attempt::Elsewhere),
+                    None => return Ok(None),
                 }
             };
             if binding.offset.is_multiple_of(alignment) {
@@ -443,58 +557,11 @@ impl Inner {
                 copy.copy_from(storage, range.start, 0, copy.bytes, device)?;
             }
             let whole = 0..copy.bytes;
-            bindings.push(copy.prepare(device, &whole, keep, write, &mut deps)?);
+            bindings.push(copy.prepare(device, &whole, keep, write, deps)?);
             let back = write.then(|| (storage.clone(), range));
             temporaries.push(Temporary::Copy(copy, back));
         }
-        let mut grid_place = None;
-        if let Some(from) = &request.size_from {
-            let (grid, binding) = self.grid_on_device(from, ready, deadline, &mut deps)?;
-            temporaries.push(Temporary::Copy(grid, None));
-            grid_place = Some(binding);
-        }
-        check_deadline(deadline)?;
-        let Submitted { ticket, pick, run } =
-            self.submit(core, ready, request, &bindings, &deps, grid_place.as_ref())?;
-        let parents = std::mem::take(&mut deps.parents);
-        let job = self.start_job(device, ticket, request.label.as_ref(), parents);
-        if let Some(deadline) = deadline {
-            self.watcher.end_at(deadline, &job)?;
-        }
-        for (at, own) in unshared {
-            if let Arg::Write(storage) = &mut args[at] {
-                **storage = own;
-            }
-        }
-        for arg in args.iter() {
-            match arg {
-                Arg::Read(storage, range) => storage.launched(&job, range, false),
-                Arg::Part(storage, range) if !is_copied(&temporaries, storage, range) => {
-                    storage.launched(&job, range, true);
-                }
-                Arg::Write(storage) => storage.launched(&job, &(0..storage.bytes), true),
-                Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
-            }
-        }
-        self.note_timing(core, ready, &job, &pick, run, &deps);
-        device.throttle(ticket)?;
-        let is_borrowed = args.iter().any(Arg::is_borrowed);
-        if is_borrowed {
-            let _timer = self.metrics.time(Stage::Wait);
-            self.finish_borrowed(device, &job, args, &core.slots, temporaries, request.stop.as_ref())?;
-            self.collect_timings(core, ready);
-        } else {
-            for temporary in temporaries {
-                if let Temporary::Copy(copy, back) = temporary {
-                    copy.launched(&job, &(0..copy.bytes), back.is_some());
-                    if let Some((storage, range)) = back {
-                        storage.copy_from(&copy, 0, range.start, copy.bytes, device)?;
-                    }
-                }
-            }
-        }
-        core.launched(ready);
-        Ok(Attempt::Launched(Some(job)))
+        Ok(Some(bound))
     }
 
     /// A launch whose arrays are all where it needs them; nothing is moved or copied for it. `None` where that is not so.
@@ -505,6 +572,7 @@ impl Inner {
         args: &[Arg<'_>],
         request: &Request,
         deadline: Option<Instant>,
+        alarm: Option<&Alarm<'_>>,
     ) -> Result<Option<Arc<Job>>, Error> {
         if request.size_from.is_some() {
             return Ok(None);
@@ -543,11 +611,11 @@ impl Inner {
         let Submitted { ticket, pick, run } = self.submit(core, ready, request, &bindings, &deps, None)?;
         let job = self.start_job(device, ticket, request.label.as_ref(), held.parents());
         held.launched(&job);
-        if let Some(deadline) = deadline {
-            self.watcher.end_at(deadline, &job)?;
+        if let Some(alarm) = alarm {
+            alarm.end(&job);
         }
         self.note_timing(core, ready, &job, &pick, run, &deps);
-        device.throttle(ticket)?;
+        device.throttle(ticket);
         core.launched(ready);
         Ok(Some(job))
     }
@@ -708,6 +776,19 @@ fn load<'a>(core: &Core, devices: &'a [Arc<Device>], work: &Work, args: &[Arg<'_
     }
     load.on = on.into_iter().map(|(device, here)| (device.id.as_str(), here)).collect();
     load
+}
+
+/// Notes that a launch uses copies of parts of arrays, and has what it writes to them copied back.
+fn keep_copies(device: &Arc<Device>, job: &Arc<Job>, temporaries: SmallVec<[Temporary; 2]>) -> Result<(), Error> {
+    for temporary in temporaries {
+        if let Temporary::Copy(copy, back) = temporary {
+            copy.launched(job, &(0..copy.bytes), back.is_some());
+            if let Some((storage, range)) = back {
+                storage.copy_from(&copy, 0, range.start, copy.bytes, device)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_copied(temporaries: &[Temporary], storage: &Arc<Storage>, range: &Range<u64>) -> bool {

@@ -5,7 +5,7 @@ use vyre_driver::routing;
 use vyre_driver::tuner::{Decision, Verdict};
 
 use super::core::Core;
-use super::tuning::now;
+use super::tuning::{Asked, now};
 use super::{Inner, lock};
 
 /// One backend that was considered.
@@ -49,6 +49,9 @@ pub struct Explanation {
     pub routing: String,
     /// Every backend that was considered, the fastest first.
     pub others: Vec<Choice>,
+    /// What became of each foreign variant: "`fast` (a Rust function): in use".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
     /// Where another backend would win: "`cuda` wins above n = 70000".
     pub crossovers: Vec<String>,
 }
@@ -149,6 +152,7 @@ impl Inner {
                 None => "the fastest that is known for this program at this size".to_owned(),
             },
             others: Vec::new(),
+            variants: Vec::new(),
             crossovers: Vec::new(),
         };
         if let Some(ready) = &last {
@@ -159,6 +163,16 @@ impl Inner {
                     format!("the fastest that is open; opening {fastest} takes longer than it would have saved so far");
             }
             explanation.add_routes(&routes);
+            let asked = Asked {
+                backend: &ready.device.backend,
+                program: &core.program,
+                plan: &ready.plan,
+                config: &core.config,
+                variants: &[],
+                fixed: false,
+            };
+            let chosen = ready.decision.as_ref().map(|decision| &decision.candidate);
+            explanation.variants = self.explain_variants(&asked, chosen, ready.interruptible);
         }
         for (id, reason) in lock(&core.refused).iter() {
             explanation.exclude(id, reason);
@@ -201,6 +215,9 @@ impl fmt::Display for Explanation {
                     ))
                 )?,
             }
+        }
+        for variant in &self.variants {
+            write!(f, "\n  variant {variant}")?;
         }
         for crossover in &self.crossovers {
             write!(f, "\n  {crossover}")?;

@@ -122,7 +122,7 @@ impl Learning {
         let Turn::Use(candidate) = self.tuner.turn() else { return None };
         let outcome = self.tuner.outcome()?;
         let Slot::Ready(launch) = &self.launches[candidate] else { return None };
-        let asked = Asked { backend, program, plan: &self.plan, config };
+        let asked = Asked { backend, program, plan: &self.plan, config, variants: &[], fixed: false };
         let decision = Decision::new(asked.subject(true), &self.candidates, &outcome, asked.measured(Source::Learnt));
         engine.metrics.add(Counter::TuningDecisions, 1);
         engine.tuning.decided(&asked, decision.clone());

@@ -19,6 +19,7 @@ mod routes;
 mod timings;
 mod tuning;
 mod unfinished;
+mod variants;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,7 @@ use vyre_driver::metrics::{Counter, Metrics, Stage};
 use vyre_driver::pipeline::{PipelineCache, PipelineSource, dispatch_policy_cache_string};
 use vyre_driver::registry::Registry;
 use vyre_driver::tuner::{Candidate, Decision, Space};
+use vyre_driver::variant::{Code, Variant};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::Program;
@@ -68,6 +70,7 @@ pub(crate) struct Inner {
     tuning: Tuning,
     /// Which knobs are worth a try, by program.
     models: Mutex<knobs::Models>,
+    gate: variants::Gate,
     /// Backends that are open, in the order of opening.
     devices: Mutex<Vec<Arc<Device>>>,
     budget: Option<u64>,
@@ -452,6 +455,12 @@ impl Inner {
         program: &ValidProgram,
         options: &vyre_driver::backend::CompileOptions,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
+        if let Some(Code::Program(other, _)) = options.variant.as_ref().map(Variant::code) {
+            let mut options = options.clone();
+            (options.variant, options.workgroup_size) = (None, None);
+            options.specialization = Default::default();
+            return self.pipeline(backend, other, &options);
+        }
         let found = self.pipelines.get(backend, program, options)?;
         match found.source {
             PipelineSource::Memory => self.metrics.add(Counter::MemoryHits, 1),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vyre_driver::backend::{DeviceKind, Knobs};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
-use vyre_driver::routing::difference;
 use vyre_driver::tuner::{
     self, Campaign, Candidate, Candidates, Decision, DefaultPolicy, DriftWatch, Known, Lock, Measured, Mode, Plan,
     Source, Space, StaticProgramShape, Step, Subject, Tuner, TunerProgramKey, Verdict,
 };
+use vyre_driver::variant::Variant;
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
@@ -21,6 +21,7 @@ use vyre_spec::{Diagnostic, codes};
 use super::bench::Bench;
 use super::timings::Live;
 use super::unfinished::Unfinished;
+use super::variants::{self, disagreement};
 use super::{Inner, lock};
 
 /// Where decisions are kept.
@@ -82,6 +83,10 @@ pub(super) struct Asked<'a> {
     /// With the kernel's own launch.
     pub(super) plan: &'a LaunchPlan,
     pub(super) config: &'a DispatchConfig,
+    /// Other implementations that may run.
+    pub(super) variants: &'a [Variant],
+    /// The caller names the grid, so that nothing but a variant can take the place of the program's own launch.
+    pub(super) fixed: bool,
 }
 
 impl Asked<'_> {
@@ -141,6 +146,10 @@ impl Asked<'_> {
     /// A launch with these workgroups and constants gives proven the same results as one with the same constants and the kernel's
     /// own workgroups.
     fn is_proven(&self, candidate: &Candidate) -> Result<bool, Diagnostic> {
+        if candidate.variant.is_some() {
+            // Every size is compared before it runs there.
+            return Ok(self.may_run(candidate));
+        }
         let specialization = with_launch(self.config, candidate).specialization.resolve(self.program)?;
         let own = launch::workgroup_size(self.program, Some(&specialization))?;
         let freedom = launch::freedom(self.program, Some(&specialization))?;
@@ -153,6 +162,18 @@ impl Asked<'_> {
         plan.workgroup_size = own;
         let shape = candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size);
         Ok(shape && (freedom.is_proven() || !candidate.knobs.merges()))
+    }
+
+    /// It is not of a variant that may not run here, nor another shape where that is fixed.
+    fn may_run(&self, candidate: &Candidate) -> bool {
+        match &candidate.variant {
+            Some(id) => self.variants.iter().any(|variant| variant.id() == *id),
+            None => {
+                let plain = candidate.specialization.is_empty() && candidate.knobs.is_default();
+                let own = candidate.workgroup_size == self.plan.workgroup_size && plain;
+                own || !self.fixed
+            }
+        }
     }
 
     fn fits(&self, shape: [u32; 3]) -> bool {
@@ -213,11 +234,11 @@ impl Tuning {
 
     /// What was decided for a launch; `None` for the kernel's own.
     pub(super) fn decision(&self, asked: &Asked<'_>) -> Option<Decision> {
-        if !leaves_launch_open(asked.config) {
+        if (asked.fixed || !leaves_launch_open(asked.config)) && asked.variants.is_empty() {
             return None;
         }
         if let Some(lock) = &self.lock {
-            return self.locked(lock, asked);
+            return self.locked(lock, asked).filter(|decision| asked.may_run(&decision.candidate));
         }
         if self.mode == Mode::OffUseDefault {
             return None;
@@ -245,10 +266,16 @@ impl Tuning {
                 Known::Decided(_) | Known::Guess(_) | Known::Nothing => None,
             }
         })?;
-        match found {
+        let found = match found {
             Ok(decision) => self.usable(asked, decision),
             Err(size) => self.written(asked, size),
-        }
+        };
+        found.filter(|decision| asked.may_run(&decision.candidate))
+    }
+
+    /// Decisions are looked up at all.
+    pub(super) fn decides(&self) -> bool {
+        self.lock.is_some() || self.mode != Mode::OffUseDefault
     }
 
     /// What its owner has pinned is not proven, but the compiler merges only invocations that don't see each other.
@@ -265,7 +292,7 @@ impl Tuning {
 
     /// A launch that was written by hand, where it is proven to change nothing.
     fn written(&self, asked: &Asked<'_>, workgroup_size: [u32; 3]) -> Option<Decision> {
-        let candidate = Candidate::plain(workgroup_size);
+        let candidate = Candidate::of_shape(workgroup_size);
         if asked.is_proven(&candidate).unwrap_or(false) && asked.fits(workgroup_size) {
             return Some(Decision::written(asked.subject(true), candidate));
         }
@@ -460,6 +487,7 @@ fn leaves_launch_open(config: &DispatchConfig) -> bool {
 
 pub(super) fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> DispatchConfig {
     let mut config = config.clone();
+    config.variant = variants::find(&config, candidate).cloned();
     config.workgroup_override = Some(candidate.workgroup_size);
     if !candidate.knobs.is_default() {
         config.knobs = candidate.knobs;
@@ -485,7 +513,7 @@ impl Inner {
     ) -> Result<Candidates, BackendError> {
         let Asked { program, plan, config, .. } = *asked;
         let limits = &asked.backend.capabilities().limits;
-        let own = Candidate::plain(plan.workgroup_size);
+        let own = Candidate::of_shape(plan.workgroup_size);
         let own_constants = config.specialization.resolve(program)?;
         let most = if proven { MOST_LEARNT } else { MOST_CANDIDATES };
         let mut candidates =
@@ -501,7 +529,7 @@ impl Inner {
             };
             let mut shapes = vec![size];
             let freedom = launch::freedom(program, Some(&resolved))?;
-            if leaves_launch_open(config) && freedom.shapes != launch::Shapes::Own {
+            if leaves_launch_open(config) && !asked.fixed && freedom.shapes != launch::Shapes::Own {
                 let explicit = space.map(Space::shapes).unwrap_or_default();
                 let along = Space::new().with_shapes_along(freedom.axes, plan.domain, limits.max_workgroup_invocations);
                 let mut own_plan = plan.clone();
@@ -510,11 +538,13 @@ impl Inner {
                 shapes.extend(others.iter().filter(|shape| freedom.may_try(&own_plan, **shape)));
             }
             let mut ways: Vec<([u32; 3], Knobs)> = shapes.iter().map(|shape| (*shape, Knobs::default())).collect();
-            if leaves_launch_open(config) {
+            if leaves_launch_open(config) && !asked.fixed {
                 ways.extend(self.knobs(asked, &resolved, &freedom, &shapes, proven)?);
             }
             for (workgroup_size, knobs) in ways {
-                let candidate = Candidate { workgroup_size, specialization: constants.clone(), knobs };
+                let mut candidate =
+                    Candidate { specialization: constants.clone(), ..Candidate::of_shape(workgroup_size) };
+                candidate.knobs = knobs;
                 let is_default =
                     workgroup_size == own.workgroup_size && resolved == own_constants && knobs.is_default();
                 if is_default || !asked.fits(workgroup_size) || candidates.list.contains(&candidate) {
@@ -534,6 +564,17 @@ impl Inner {
                 place.extend(candidate.knobs.place());
             }
         }
+        let constants = candidates.places[0].len();
+        if !asked.variants.is_empty() {
+            // What is learnt about the program's own launches says nothing of a variant, so they stand far apart.
+            candidates.places.iter_mut().for_each(|place| place.push(0));
+            for (variant, far) in asked.variants.iter().zip((8..).step_by(8)) {
+                let mut at = candidates.places[0].clone();
+                at[constants] = far;
+                candidates.places.push(at);
+                candidates.list.push(variants::candidate(variant, own.workgroup_size));
+            }
+        }
         Ok(candidates)
     }
 
@@ -543,7 +584,7 @@ impl Inner {
         asked: &Asked<'_>,
         inputs: &[&[u8]],
     ) -> Result<Option<Decision>, BackendError> {
-        if !leaves_launch_open(asked.config) {
+        if !leaves_launch_open(asked.config) && asked.variants.is_empty() {
             return Ok(None);
         }
         match self.tune(asked.backend, asked.program, inputs, asked.config, None, true, &mut |_| Go::On) {
@@ -571,7 +612,12 @@ impl Inner {
         self.tuning.check_unlocked("a kernel is to be tuned")?;
         let _timer = self.metrics.time(Stage::Tune);
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
-        let asked = Asked { backend, program, plan: &plan, config };
+        let asked = Asked { backend, program, plan: &plan, config, variants: &[], fixed: false };
+        // What differs is known already and needs not be found out again.
+        let differs = |variant: &Variant| matches!(self.gate.verdict(&asked, variant), Some(Err(_)));
+        let open = variants::open(&asked, config.timeout.is_some()).filter(|variant| !differs(variant));
+        let open: Vec<Variant> = open.cloned().collect();
+        let asked = Asked { variants: &open, ..asked };
         let mut candidates = self.candidates(&asked, space, proven)?;
         self.tuning.begin_with_best_guess(&asked, &mut candidates);
         if let Some(guess) = candidates.first.filter(|_| space.is_none() && self.is_own_guess(&asked)) {
@@ -593,18 +639,20 @@ impl Inner {
                 Step::Check(candidate) => {
                     let checked =
                         bench.results(&candidates.list[candidate]).map_err(|error| error.message().to_owned());
-                    campaign.checked(
-                        candidate,
-                        checked.and_then(|results| match &expected {
-                            None => {
-                                expected = Some(results);
-                                Ok(())
-                            }
-                            Some(expected) => {
-                                difference(program, config.ulp_budget, expected, &results).map_or(Ok(()), Err)
-                            }
-                        }),
-                    );
+                    let verdict = checked.and_then(|results| match &expected {
+                        None => {
+                            expected = Some(results);
+                            Ok(())
+                        }
+                        Some(expected) => {
+                            disagreement(program, config, &candidates.list[candidate], expected, &results)
+                                .map_or(Ok(()), Err)
+                        }
+                    });
+                    if let Some(variant) = variants::find(config, &candidates.list[candidate]) {
+                        self.judged(&asked, variant, &verdict);
+                    }
+                    campaign.checked(candidate, verdict);
                 }
                 Step::Measure(candidate) => {
                     // What an interrupted campaign has measured needs not be measured again.

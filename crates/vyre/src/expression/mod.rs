@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 use std::marker::PhantomData;
 
 pub use fuse::{Fused, literal_text};
+use vyre_driver::DispatchConfig;
 use vyre_foundation::ir::{BinaryOp, DataType, Literal, MathOp};
 use vyre_foundation::text;
 
@@ -85,11 +86,21 @@ impl Engine {
         key: &str,
         make: impl FnOnce() -> Result<vyre_foundation::ir::Program, Error>,
     ) -> Result<Kernel, Error> {
+        self.kernel_from_with(key, || Ok((make()?, DispatchConfig::default())))
+    }
+
+    /// [`Engine::kernel_from`] with a configuration, such as one that brings variants.
+    pub fn kernel_from_with(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<(vyre_foundation::ir::Program, DispatchConfig), Error>,
+    ) -> Result<Kernel, Error> {
         let inner = &self.inner;
         if let Some(core) = crate::engine::lock(&inner.keyed).get(key) {
             return Ok(Kernel::of(self, core));
         }
-        let kernel = self.kernel(&make()?)?;
+        let (program, config) = make()?;
+        let kernel = self.kernel_with(&program, &config)?;
         /// Kernels that an engine remembers by keys.
         const MOST: usize = 1024;
         let mut keyed = crate::engine::lock(&inner.keyed);
@@ -317,6 +328,14 @@ impl Term {
             let _ = self.0.value.set(buffer.clone());
         }
         Ok(buffer)
+    }
+
+    /// The buffer behind an array, and the type that its elements have there: bf16 computes as f32, but is stored as what it is.
+    pub fn stored(&self) -> Option<(&Buffer, &DataType)> {
+        match &self.0.op {
+            term::Op::Array(stored) => self.0.value.get().map(|buffer| (buffer, stored)),
+            _ => None,
+        }
     }
 
     /// The elements of an array of bytes are widened when they are asked for.

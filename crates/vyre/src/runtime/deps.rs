@@ -82,6 +82,6 @@ impl Deps {
     }
 }
 
-pub(super) fn late() -> Error {
+pub(crate) fn late() -> Error {
     Diagnostic::new(&codes::backend::TIMEOUT, "the work that this needs was not done in time").into()
 }

@@ -7,7 +7,6 @@ use vyre_spec::BackendId;
 
 use super::Watcher;
 use super::memory::Memory;
-use crate::Error;
 
 /// A backend that is open, as the runtime sees it.
 pub(crate) struct Device {
@@ -56,12 +55,11 @@ impl Device {
     }
 
     /// Waits where too much is under way behind a launch.
-    pub(crate) fn throttle(&self, ticket: Ticket) -> Result<(), Error> {
+    pub(crate) fn throttle(&self, ticket: Ticket) {
         let launches = self.launches.fetch_add(1, Ordering::Relaxed);
         if launches % 64 == 63 && ticket.number > IN_FLIGHT {
             // How that work ended is for those who own it.
             let _ = self.backend.wait(Ticket { number: ticket.number - IN_FLIGHT, ..ticket }, None);
         }
-        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use vyre_driver::backend::{Binding, Buffer, Ticket};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_spec::{Diagnostic, codes};
 
+use super::Device;
 use crate::Error;
 use crate::engine::lock;
 
@@ -54,6 +55,38 @@ impl Block {
     /// A part of the block.
     pub(crate) fn part(&self, start: u64, bytes: u64) -> Binding {
         Binding { buffer: self.buffer.clone(), offset: self.offset + start, bytes }
+    }
+}
+
+/// Device memory of one launch, which goes back when it is dropped, however the launch ends.
+pub(crate) struct Loan {
+    device: Arc<Device>,
+    block: Option<Block>,
+    /// Work that uses it though the launch may never come.
+    users: SmallVec<[Ticket; 4]>,
+}
+
+impl Loan {
+    pub(crate) fn new(device: &Arc<Device>, block: Block) -> Loan {
+        Loan { device: device.clone(), block: Some(block), users: SmallVec::new() }
+    }
+
+    /// The first bytes of it.
+    pub(crate) fn binding(&self, bytes: u64) -> Binding {
+        self.block.as_ref().expect("it is there until the loan is dropped").part(0, bytes)
+    }
+
+    /// Keeps the memory from others until this work is over.
+    pub(crate) fn used_by(&mut self, ticket: Ticket) {
+        self.users.push(ticket);
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.device.memory.give(block, std::mem::take(&mut self.users));
+        }
     }
 }
 

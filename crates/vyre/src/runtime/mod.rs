@@ -9,13 +9,13 @@ mod memory;
 mod storage;
 mod watcher;
 
-pub(crate) use deps::Deps;
+pub(crate) use deps::{Deps, late};
 pub(crate) use device::Device;
 pub(crate) use host::{HostPool, foreign_mut, foreign_ref};
 pub(crate) use job::{Job, Jobs};
-pub(crate) use memory::Block;
 pub use memory::MemoryUse;
+pub(crate) use memory::{Block, Loan};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) use storage::Export;
 pub(crate) use storage::{Held, Storage};
-pub(crate) use watcher::{Watcher, WhenDone};
+pub(crate) use watcher::{Alarm, Watcher, WhenDone};

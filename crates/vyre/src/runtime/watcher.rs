@@ -47,9 +47,12 @@ impl Watcher {
         self.waiting.close();
     }
 
-    /// Cancels a job at a time.
-    pub(crate) fn end_at(&self, deadline: Instant, job: &Arc<Job>) -> Result<(), Error> {
-        self.deadlines.add((deadline, Arc::downgrade(job)), "vyre-deadlines", end_late)
+    /// Readies what ends launches at a deadline, if there is one. It is asked for before anything is launched, so that no launch runs whose
+    /// deadline can't be kept.
+    pub(crate) fn alarm(&self, deadline: Option<Instant>) -> Result<Option<Alarm<'_>>, Error> {
+        let Some(deadline) = deadline else { return Ok(None) };
+        self.deadlines.serve(&mut lock(&self.deadlines.state), "vyre-deadlines", end_late)?;
+        Ok(Some(Alarm { watcher: self, deadline }))
     }
 
     /// Does something when a job is over; at once where it is.
@@ -58,7 +61,24 @@ impl Watcher {
             act(job, action);
             return Ok(());
         }
-        self.waiting.add((job.clone(), action), "vyre-waiter", tell_done)
+        let mut state = lock(&self.waiting.state);
+        self.waiting.serve(&mut state, "vyre-waiter", tell_done)?;
+        self.waiting.add(state, (job.clone(), action));
+        Ok(())
+    }
+}
+
+/// Ends jobs at a time. The engine is there while it is, so that its thread is too.
+pub(crate) struct Alarm<'a> {
+    watcher: &'a Watcher,
+    deadline: Instant,
+}
+
+impl Alarm<'_> {
+    /// Cancels a job when the time has come.
+    pub(crate) fn end(&self, job: &Arc<Job>) {
+        let deadlines = &self.watcher.deadlines;
+        deadlines.add(lock(&deadlines.state), (self.deadline, Arc::downgrade(job)));
     }
 }
 
@@ -138,8 +158,8 @@ impl<T: Send + 'static> Watched<T> {
         }
     }
 
-    fn add(self: &Arc<Self>, entry: T, name: &str, serve: fn(&Watched<T>)) -> Result<(), Error> {
-        let mut state = lock(&self.state);
+    /// Starts the thread if it does not run.
+    fn serve(self: &Arc<Self>, state: &mut State<T>, name: &str, serve: fn(&Watched<T>)) -> Result<(), Error> {
         if !state.has_thread {
             let shared = Arc::clone(self);
             let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || serve(&shared));
@@ -148,10 +168,13 @@ impl<T: Send + 'static> Watched<T> {
             })?;
             state.has_thread = true;
         }
+        Ok(())
+    }
+
+    fn add(&self, mut state: MutexGuard<'_, State<T>>, entry: T) {
         state.list.push(entry);
         drop(state);
         self.changed.notify_one();
-        Ok(())
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State<T>>, limit: Option<Duration>) -> MutexGuard<'a, State<T>> {

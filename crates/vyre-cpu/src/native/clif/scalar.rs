@@ -148,6 +148,8 @@ impl Emitter<'_> {
                 let new = self.combined(op, old, b);
                 self.builder.ins().store(access(), new, address, at.disp);
             }
+            // Cranelift has no such instruction, and nothing depends on it.
+            M::Prefetch { .. } => {}
             M::Lea { wide, dst, at } => {
                 let address = self.address(at)?;
                 let disp = self.builder.ins().iconst(types::I64, i64::from(at.disp));

@@ -8,7 +8,7 @@ use vyre_foundation::kernel::Scalar;
 use super::super::asm::VOp;
 use super::super::context::{COLUMN, RESULT};
 use super::super::lower::Rare;
-use super::super::mir::{Class, M, R, Src, Vec3};
+use super::super::mir::{Class, LaneOp, M, R, Src};
 use super::super::ops;
 use super::{Emitter, access};
 
@@ -168,7 +168,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn vec(&mut self, v: &Vec3) -> Option<()> {
+    fn vec(&mut self, v: &LaneOp) -> Option<()> {
         if v.broadcast {
             return None;
         }
@@ -361,7 +361,7 @@ impl Emitter<'_> {
     }
 
     /// Two float operands.
-    fn pair(&mut self, v: &Vec3, wide: bool) -> Option<(Value, Value)> {
+    fn pair(&mut self, v: &LaneOp, wide: bool) -> Option<(Value, Value)> {
         let ty = if wide { F64X2 } else { F32X4 };
         Some((self.get_as(v.a, ty)?, self.whole(v.b, ty)?))
     }
@@ -399,7 +399,7 @@ impl Emitter<'_> {
         self.builder.ins().load(ty, access(), self.scratch, RESULT)
     }
 
-    fn compare(&mut self, v: &Vec3) -> Option<Value> {
+    fn compare(&mut self, v: &LaneOp) -> Option<Value> {
         let (ty, signed) = match v.op {
             ops::VPCMPD => (I32X4, true),
             ops::VPCMPUD => (I32X4, false),
@@ -431,12 +431,12 @@ impl Emitter<'_> {
         Some(self.builder.ins().icmp(code, a, b))
     }
 
-    fn compared(&mut self, code: IntCC, v: &Vec3) -> Option<Value> {
+    fn compared(&mut self, code: IntCC, v: &LaneOp) -> Option<Value> {
         let (a, b) = (self.get_as(v.a, I32X4)?, self.whole(v.b, I32X4)?);
         Some(self.builder.ins().icmp(code, a, b))
     }
 
-    fn integer(&mut self, v: &Vec3) -> Option<Value> {
+    fn integer(&mut self, v: &LaneOp) -> Option<Value> {
         let ty = match v.op {
             ops::VPADDQ | ops::VPSUBQ | ops::VPMULLQ | ops::VPMINSQ | ops::VPMINUQ | ops::VPMAXSQ | ops::VPMAXUQ => {
                 I64X2
@@ -485,7 +485,7 @@ impl Emitter<'_> {
     }
 
     /// An operation that only scalars have, lane by lane.
-    fn each(&mut self, op: Each, v: &Vec3, ty: Type) -> Option<Value> {
+    fn each(&mut self, op: Each, v: &LaneOp, ty: Type) -> Option<Value> {
         let b = self.whole(v.b, ty)?;
         let a = if v.a.is_none() { b } else { self.get_as(v.a, ty)? };
         if !matches!(op, Each::LeadingZeros)

@@ -4,7 +4,7 @@ use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 
 use super::super::asm::VOp;
 use super::super::isa::Isa;
-use super::super::mir::{M, R, Src, Vec3};
+use super::super::mir::{LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::known::compares;
@@ -141,7 +141,10 @@ impl<'k> Lower<'k> {
             Op::Const(literal) => Rep::Float(float_bits(scalar, literal.bits())),
             Op::Builtin(builtin) => self.builtin_lanes(*builtin, c),
             Op::Unary(op, a) => self.unary(*op, *a, c),
-            Op::Binary(op, a, b) => self.binary(*op, *a, *b, c),
+            Op::Binary(op, a, b) => match self.dots.get(&value) {
+                Some(&dot) => self.byte_dot(dot, c),
+                None => self.binary(*op, *a, *b, c),
+            },
             Op::Fma(a, b, d) => self.fma(scalar, [*a, *b, *d], c),
             Op::Select(cond, yes, no) => self.select(value, *cond, *yes, *no, c),
             Op::Cast(a) => self.cast(value, *a, c),
@@ -381,7 +384,7 @@ impl<'k> Lower<'k> {
     fn multiply_add(&mut self, a: R, b: R, sum: R) -> R {
         let dst = self.vector();
         self.push(M::Mov { dst, src: sum });
-        let v = Vec3 { acc: true, ..self.vec3(ops::VFMADD231PS, dst, a, Src::R(b)) };
+        let v = LaneOp { acc: true, ..self.lane_op(ops::VFMADD231PS, dst, a, Src::R(b)) };
         self.push(M::Vec(v));
         dst
     }
@@ -404,7 +407,7 @@ impl<'k> Lower<'k> {
             let left = this.vector_part(a, 0, c, part);
             let (right, broadcast) = this.source(b, c, part);
             let dst = this.vector();
-            let v = Vec3 { broadcast, ..this.vec3(op, dst, left, right) };
+            let v = LaneOp { broadcast, ..this.lane_op(op, dst, left, right) };
             this.push(M::Vec(v));
             dst
         })
@@ -554,7 +557,7 @@ impl<'k> Lower<'k> {
             self.vec(ops::VPCMPEQD, y, Src::R(zero))
         } else {
             let by_zero = self.new_mask();
-            let v = Vec3 { imm: Some(0), ..self.vec3(ops::VPCMPD, by_zero, y, Src::R(zero)) };
+            let v = LaneOp { imm: Some(0), ..self.lane_op(ops::VPCMPD, by_zero, y, Src::R(zero)) };
             self.push(M::Vec(v));
             by_zero
         };
@@ -718,7 +721,7 @@ impl<'k> Lower<'k> {
                 true => (self.new_mask(), predicate),
                 false => (under, predicate ^ 4),
             };
-            let v = Vec3 { imm: Some(predicate), broadcast, mask: under, ..self.vec3(code, dst, left, right) };
+            let v = LaneOp { imm: Some(predicate), broadcast, mask: under, ..self.lane_op(code, dst, left, right) };
             self.push(M::Vec(v));
             *mask = dst;
         }
@@ -785,7 +788,7 @@ impl<'k> Lower<'k> {
                 let (right, broadcast) = this.source(z, c, part);
                 let dst = this.vector();
                 this.push(M::Mov { dst, src: left });
-                let v = Vec3 { broadcast, acc: true, ..this.vec3(product, dst, middle, right) };
+                let v = LaneOp { broadcast, acc: true, ..this.lane_op(product, dst, middle, right) };
                 this.push(M::Vec(v));
                 return dst;
             }
@@ -794,7 +797,7 @@ impl<'k> Lower<'k> {
             let sum = this.vector_part(z, 0, c, part);
             let dst = this.vector();
             this.push(M::Mov { dst, src: sum });
-            let v = Vec3 { broadcast, acc: true, ..this.vec3(op, dst, left, right) };
+            let v = LaneOp { broadcast, acc: true, ..this.lane_op(op, dst, left, right) };
             this.push(M::Vec(v));
             dst
         })
@@ -905,7 +908,7 @@ impl<'k> Lower<'k> {
 
     fn float_mask(&mut self, predicate: u8, a: R, b: R) -> R {
         let dst = self.new_mask();
-        let m = Vec3 { imm: Some(predicate), ..self.vec3(ops::VCMPPS, dst, a, Src::R(b)) };
+        let m = LaneOp { imm: Some(predicate), ..self.lane_op(ops::VCMPPS, dst, a, Src::R(b)) };
         self.push(M::Vec(m));
         dst
     }

@@ -18,7 +18,10 @@ use super::value::{Lin, Rep};
 use super::{Lower, visit_operands};
 
 /// Most comparisons that are tested before a block.
-const MOST_TESTS: usize = 16;
+const MOST_TESTS: usize = 64;
+
+/// The weight of a comparison that most of the kernel is behind: without it every access is under a mask.
+const GATE: u32 = 64;
 
 /// What a block may take as settled.
 #[derive(Default)]
@@ -57,7 +60,7 @@ struct Test {
 /// What is found on the way through a kernel.
 struct Search<'k> {
     ops: Vec<Option<&'k Op>>,
-    /// Bools, what they should be, and how often they are needed.
+    /// Bools, what they should be, and how often they are needed: nothing where most of the kernel is behind them.
     wanted: Vec<(Value, bool, u32)>,
     steps: usize,
     /// How much an access counts here.
@@ -81,10 +84,10 @@ impl<'k> Lower<'k> {
         while let Some((value, holds, weight)) = search.wanted.pop() {
             match search.ops[value.index()] {
                 Some(Op::Binary(Binary::And, a, b)) if holds => {
-                    search.wanted.extend([(*a, true, weight / 2), (*b, true, weight / 2)]);
+                    search.wanted.extend([(*a, true, weight.div_ceil(2)), (*b, true, weight.div_ceil(2))]);
                 }
                 Some(Op::Binary(Binary::Or, a, b)) if !holds => {
-                    search.wanted.extend([(*a, false, weight / 2), (*b, false, weight / 2)]);
+                    search.wanted.extend([(*a, false, weight.div_ceil(2)), (*b, false, weight.div_ceil(2))]);
                 }
                 Some(Op::Unary(Unary::Not, a)) => search.wanted.push((*a, !holds, weight)),
                 Some(Op::Binary(op, a, b)) if compares(*op) => {
@@ -98,7 +101,7 @@ impl<'k> Lower<'k> {
                         plan.weight.0 += if other.holds == holds { weight } else { 0 };
                         continue;
                     }
-                    plan.weight.0 += weight;
+                    plan.weight.0 += if weight == 0 { GATE } else { weight };
                     apart |= !self.shape_of(value).is_uniform();
                     plan.tests.push(test);
                     let mut open = vec![test.a, test.b];
@@ -278,11 +281,18 @@ impl<'k> Search<'k> {
                     }
                     self.guard(inst);
                 }
+                // What does not hold for the rest of the kernel, or does.
+                Inst::If { cond, then, otherwise, .. } if only_returns(then) && falls_through(otherwise) => {
+                    self.unconditional = false;
+                    self.wanted.push((*cond, false, 0));
+                }
+                Inst::If { cond, then, otherwise, .. } if falls_through(then) && only_returns(otherwise) => {
+                    self.unconditional = false;
+                    self.wanted.push((*cond, true, 0));
+                }
                 Inst::If { cond, then, otherwise, results } if results.is_empty() && falls_through(otherwise) => {
                     self.unconditional = false;
-                    if then.insts.is_empty() && then.end == End::Return {
-                        self.wanted.push((*cond, false, 0));
-                    } else if matches!(then.end, End::Yield(_)) && 2 * steps(then) >= self.steps {
+                    if matches!(then.end, End::Yield(_)) && 2 * steps(then) >= self.steps {
                         // Where it does not hold there is little to do.
                         self.wanted.push((*cond, true, 0));
                         self.block(then);
@@ -324,6 +334,10 @@ impl<'k> Search<'k> {
         };
         self.wanted.extend(guard.map(|guard| (guard, true, self.weight)));
     }
+}
+
+fn only_returns(block: &Block) -> bool {
+    block.insts.is_empty() && block.end == End::Return
 }
 
 /// The values of a block that are needed, in the order in which they are made.

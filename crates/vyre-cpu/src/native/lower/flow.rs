@@ -4,11 +4,12 @@ use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Memory, O
 
 use super::super::asm::{Alu, Cond};
 use super::super::hash::{Map, Set};
-use super::super::mir::{At, GSrc, M, R, Role, Src, Vec3};
+use super::super::isa::Isa;
+use super::super::mir::{At, GSrc, LaneOp, M, R, Role, Src};
 use super::super::ops;
 use super::super::shape::{Lane, collect_ends};
 use super::value::{Lin, Rep};
-use super::{LoopFrame, Lower, visit_operands};
+use super::{Ahead, LoopFrame, Lower, visit_operands};
 
 /// Where the values of a block's `Yield` go.
 #[derive(Clone)]
@@ -76,8 +77,12 @@ impl<'k> Lower<'k> {
                 }
                 Inst::Let(..) | Inst::Store { .. } | Inst::Atomic { .. } => {
                     if let Some((memory, writes)) = accesses(inst) {
-                        // It reads or writes what the run wrote, or writes what it read.
-                        if touched.iter().any(|&(other, wrote)| other == memory && (wrote || writes)) {
+                        // It reads or writes what the run wrote, or writes what it read. And an atomic is many instructions:
+                        // whatever all vectors read from buffers is better asked for before them.
+                        let is_long = matches!(inst, Inst::Atomic { .. });
+                        let conflicts = |&(other, wrote): &(Memory, bool)| other == memory && (wrote || writes);
+                        let comes_late = |&(other, _): &(Memory, bool)| is_long && matches!(other, Memory::Buffer(_));
+                        if touched.iter().any(|one| conflicts(one) || comes_late(one)) {
                             self.run(&run, comps);
                             run.clear();
                             touched.clear();
@@ -583,7 +588,7 @@ impl<'k> Lower<'k> {
                 return false;
             }
             // Most instructions are of this kind and have nothing to do with either.
-            if let M::Vec(Vec3 { dst, a, b, mask, .. }) = &self.code[at]
+            if let M::Vec(LaneOp { dst, a, b, mask, .. }) = &self.code[at]
                 && [dst, a, mask].into_iter().all(|r| *r != to && *r != from)
                 && !matches!(b, Src::R(r) if *r == to || *r == from)
             {
@@ -974,6 +979,7 @@ impl<'k> Lower<'k> {
             None => {}
         }
         let stretch = if parts { None } else { self.first_stretch(inner, comps[0]) };
+        let stride = if parts { None } else { self.stride(inner, &ends, comps[0]) };
         self.bind(start);
         let mark = self.enter_scope();
         if parts {
@@ -992,6 +998,11 @@ impl<'k> Lower<'k> {
             self.look();
         }
         let round = self.enter_scope();
+        if let (Some((index, step)), Some(frame)) = (stride, self.loops.len().checked_sub(1)) {
+            let (now, next) = (self.extended(index), self.general());
+            self.push(M::Lea { wide: true, dst: next, at: At { base: now, index: step, scale: 1, disp: 0 } });
+            self.loops[frame].ahead = Some(Ahead { now: [index, now], next });
+        }
         if plain {
             // Vectors of a plain loop have nothing to do with each other: one after the other needs the fewest registers.
             for &c in comps {
@@ -1040,6 +1051,31 @@ impl<'k> Lower<'k> {
             return true;
         }
         false
+    }
+
+    /// The index of a loop that goes on by a step which is only known when it runs, and the step. Asked for where atomics fill the
+    /// time of a round, so that the processor does not see the loads of the next one early enough; and what lies so far apart is
+    /// foreseen by no processor.
+    fn stride(&mut self, inner: &'k Loop, ends: &[(bool, &'k [Value])], c: usize) -> Option<(R, R)> {
+        let has_atomics = inner.body.insts.iter().any(|inst| matches!(inst, Inst::Atomic { .. }));
+        let [(false, next)] = *ends.iter().filter(|(leaves, _)| !leaves).collect::<Vec<_>>() else { return None };
+        if !has_atomics || inner.counter.is_some() || self.isa == Isa::Simd128 {
+            return None;
+        }
+        let (param, step) = inner.params.iter().zip(*next).find_map(|(&param, &next)| {
+            inner.body.insts.iter().find_map(|inst| match inst {
+                Inst::Let(value, Op::Binary(Binary::Add, a, b)) if *value == next && *a == param => Some((param, *b)),
+                Inst::Let(value, Op::Binary(Binary::Add, a, b)) if *value == next && *b == param => Some((param, *a)),
+                _ => None,
+            })
+        })?;
+        let is_word = |value: Value| self.is_scalar(value) && self.scalar_of(value).bits() == 32;
+        let inside = inner.body.insts.iter().any(|inst| matches!(inst, Inst::Let(value, _) if *value == step));
+        if inside || !is_word(param) || !is_word(step) || !self.shape_of(step).is_uniform() {
+            return None;
+        }
+        let (index, step) = (self.scalar_reg(param, c), self.scalar_reg(step, c));
+        Some((index, self.extended(step)))
     }
 
     fn counted_out(&mut self, inner: &'k Loop, comps: &[usize]) {
@@ -1220,7 +1256,7 @@ impl<'k> Lower<'k> {
             let distance = self.vec(ops::VPSUBD, to, Src::R(value));
             let step = self.constant(counter.step);
             stays.push(self.mask_less(step, distance, false));
-            let next = self.vec3(ops::VPADDD, value, value, Src::R(step));
+            let next = self.lane_op(ops::VPADDD, value, value, Src::R(step));
             self.push(M::Vec(next));
         }
         self.leave_counted(inner, live, left, comps, &stays);
@@ -1300,7 +1336,7 @@ impl<'k> Lower<'k> {
             super::Isa::Avx512 | super::Isa::Simd128 => {
                 let dst = self.new_mask();
                 let op = if signed { ops::VPCMPD } else { ops::VPCMPUD };
-                let v = Vec3 { imm: Some(1), ..self.vec3(op, dst, a, Src::R(b)) };
+                let v = LaneOp { imm: Some(1), ..self.lane_op(op, dst, a, Src::R(b)) };
                 self.push(M::Vec(v));
                 dst
             }

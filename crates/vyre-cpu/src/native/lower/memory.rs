@@ -6,7 +6,7 @@ use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 use super::super::asm::{Alu, Cond, Len, VOp};
 use super::super::context::{self, COLUMN};
 use super::super::isa::Isa;
-use super::super::mir::{At, GSrc, M, R, Src, Vec3};
+use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
@@ -238,6 +238,9 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
+        if self.load_records(value, address, element, guard, c) {
+            return;
+        }
         let width = self.width_of(value);
         for component in 0..width {
             let mut address = address.clone();
@@ -248,7 +251,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A guard that is constantly true is none.
-    fn guard_of(&mut self, guard: Option<Value>, c: usize) -> Option<Value> {
+    pub(super) fn guard_of(&mut self, guard: Option<Value>, c: usize) -> Option<Value> {
         guard.filter(|&guard| self.known_mask(guard, c) != Some(self.all_lanes()))
     }
 
@@ -314,6 +317,11 @@ impl<'k> Lower<'k> {
                 for (part, loaded) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
                     let at = At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
+                    if let Some(ahead) = self.loops.last().and_then(|frame| frame.ahead)
+                        && ahead.now.contains(&at.index)
+                    {
+                        self.push(M::Prefetch { at: At { index: ahead.next, ..at } });
+                    }
                     *loaded = self.load_contiguous(scalar, at, mask);
                 }
                 Rep::Vector(parts[0], parts[1])
@@ -373,7 +381,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The lanes that are active in any of the components that share a value.
-    fn exec_of_sharers(&mut self, value: Value, c: usize) -> Option<R> {
+    pub(super) fn exec_of_sharers(&mut self, value: Value, c: usize) -> Option<R> {
         let axes = usize::from(self.shape_of(value).axes);
         let mut masks: Vec<R> = Vec::new();
         for at in 0..self.current.len() {
@@ -402,8 +410,11 @@ impl<'k> Lower<'k> {
 
     fn load_narrow(&mut self, element: Element, op: VOp, at: At, mask: Option<R>) -> Rep {
         let dst = self.vector();
-        let v =
-            Vec3 { mask: mask.unwrap_or(R::NONE), zeroing: mask.is_some(), ..self.vec3(op, dst, R::NONE, Src::At(at)) };
+        let v = LaneOp {
+            mask: mask.unwrap_or(R::NONE),
+            zeroing: mask.is_some(),
+            ..self.lane_op(op, dst, R::NONE, Src::At(at))
+        };
         self.push(M::Vec(v));
         self.widened(element, dst)
     }
@@ -470,24 +481,24 @@ impl<'k> Lower<'k> {
         let wide = scalar.bits() == 64;
         let dst = self.vector();
         let Some(mask) = mask else {
-            let v = self.vec3(ops::VMOVUPS, dst, R::NONE, Src::At(at));
+            let v = self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(at));
             self.push(M::Vec(v));
             return dst;
         };
         if let Some((op, len)) = self.narrow_move(scalar, mask, false) {
-            let v = Vec3 { len, ..self.vec3(op, dst, R::NONE, Src::At(at)) };
+            let v = LaneOp { len, ..self.lane_op(op, dst, R::NONE, Src::At(at)) };
             self.push(M::Vec(v));
             return dst;
         }
         match self.isa {
             Isa::Avx512 => {
                 let op = if wide { ops::VMOVUPD } else { ops::VMOVUPS };
-                let v = Vec3 { mask, zeroing: true, ..self.vec3(op, dst, R::NONE, Src::At(at)) };
+                let v = LaneOp { mask, zeroing: true, ..self.lane_op(op, dst, R::NONE, Src::At(at)) };
                 self.push(M::Vec(v));
             }
             _ => {
                 let op = if wide { ops::VMASKMOVPD } else { ops::VMASKMOVPS };
-                let v = self.vec3(op, dst, mask, Src::At(at));
+                let v = self.lane_op(op, dst, mask, Src::At(at));
                 self.push(M::Vec(v));
             }
         }
@@ -559,7 +570,8 @@ impl<'k> Lower<'k> {
             return;
         }
         let mask = self.active(guard, c);
-        if self.store_in_words(address, element, value, mask, c) {
+        if self.store_in_words(address, element, value, mask, c) || self.store_records(address, element, value, mask, c)
+        {
             return;
         }
         for component in 0..self.width_of(value) {

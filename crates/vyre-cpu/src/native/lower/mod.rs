@@ -7,19 +7,23 @@ mod arith;
 mod assume;
 mod atomic;
 mod bits;
+mod bytes;
 mod cells;
 mod flow;
 mod known;
 mod memory;
 mod narrow;
 mod rare;
+mod records;
 mod regions;
 mod scalar;
 mod subgroup;
 mod value;
 
+use std::collections::HashMap;
+
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
+use vyre_foundation::kernel::{Block, ByteDot, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, byte_dots};
 
 use super::asm::{Alu, Asm, Cond, Label, Len};
 use super::context;
@@ -74,6 +78,8 @@ enum Made {
     Spread(R, bool),
     /// `spread + lane·stride + add`.
     Ramp(R, i32, i32),
+    /// Bytes of each half word, those in even or odd places, as numbers with or without sign.
+    Bytes(R, bool, bool),
     Constant(u32),
     Constant64(u64),
     Pool(u32),
@@ -97,6 +103,15 @@ struct LoopFrame<'k> {
     body: *const Block,
     /// Its rounds are emitted one after the other; true once one of them leaves.
     rounds: Option<bool>,
+    /// Where memory is read in the next round.
+    ahead: Option<Ahead>,
+}
+
+/// An index that each round of a loop goes on by the same step, and what it will be in the next.
+#[derive(Clone, Copy)]
+struct Ahead {
+    now: [R; 2],
+    next: R,
 }
 
 impl<'k> LoopFrame<'k> {
@@ -114,6 +129,7 @@ impl<'k> LoopFrame<'k> {
             shared: vec![false; inner.params.len()],
             body: std::ptr::from_ref(&inner.body),
             rounds: None,
+            ahead: None,
         }
     }
 }
@@ -132,6 +148,8 @@ pub(super) struct Lower<'k> {
     uses: Vec<u32>,
     /// Negations that stand before the `fma` that alone uses them, with what they negate.
     negated: Map<Value, Value>,
+    /// Sums of products of bytes.
+    dots: HashMap<Value, ByteDot>,
     components: Vec<Component>,
     /// For each set of axes, the first component that shares a component's place on them.
     shared: Vec<Vec<usize>>,
@@ -225,6 +243,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         labels: 2,
         columns,
         negated: negated(&kernel.body, &uses),
+        // Cranelift has other instructions for it.
+        dots: if isa == Isa::Simd128 { HashMap::new() } else { byte_dots(kernel) },
         uses,
         components: Vec::new(),
         shared: Vec::new(),

@@ -4,7 +4,7 @@ use vyre_foundation::kernel::{Scalar, Value};
 
 use super::super::asm::{Alu, Cond, Label, Len, VOp};
 use super::super::isa::Isa;
-use super::super::mir::{At, Class, GSrc, M, R, Src, Vec3};
+use super::super::mir::{At, Class, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::{Lower, Made};
@@ -146,17 +146,28 @@ impl<'k> Lower<'k> {
     /// Emits a vector instruction into a new register.
     pub(super) fn vec(&mut self, op: VOp, a: R, b: Src) -> R {
         let dst = self.vector();
-        self.push(M::Vec(Vec3 { ..self.vec3(op, dst, a, b) }));
+        self.push(M::Vec(LaneOp { ..self.lane_op(op, dst, a, b) }));
         dst
     }
 
-    pub(super) fn vec3(&self, op: VOp, dst: R, a: R, b: Src) -> Vec3 {
-        Vec3 { op, len: self.len(), dst, a, b, imm: None, mask: R::NONE, zeroing: false, broadcast: false, acc: false }
+    pub(super) fn lane_op(&self, op: VOp, dst: R, a: R, b: Src) -> LaneOp {
+        LaneOp {
+            op,
+            len: self.len(),
+            dst,
+            a,
+            b,
+            imm: None,
+            mask: R::NONE,
+            zeroing: false,
+            broadcast: false,
+            acc: false,
+        }
     }
 
     pub(super) fn vec_imm(&mut self, op: VOp, a: R, b: Src, imm: u8) -> R {
         let dst = self.vector();
-        self.push(M::Vec(Vec3 { imm: Some(imm), ..self.vec3(op, dst, a, b) }));
+        self.push(M::Vec(LaneOp { imm: Some(imm), ..self.lane_op(op, dst, a, b) }));
         dst
     }
 
@@ -168,7 +179,7 @@ impl<'k> Lower<'k> {
         }
         let r = if bits == 0 {
             let r = self.vector();
-            self.push(M::Vec(Vec3 { len: Len::L256, ..self.vec3(ops::VPXORD, r, r, Src::R(r)) }));
+            self.push(M::Vec(LaneOp { len: Len::L256, ..self.lane_op(ops::VPXORD, r, r, Src::R(r)) }));
             // Reads its own register, whose contents don't matter.
             r
         } else {
@@ -328,7 +339,7 @@ impl<'k> Lower<'k> {
         match self.isa {
             Isa::Avx512 => self.push(M::Mask3 { op: mask, dst, a, b }),
             _ => {
-                let v = self.vec3(vector, dst, a, Src::R(b));
+                let v = self.lane_op(vector, dst, a, Src::R(b));
                 self.push(M::Vec(v));
             }
         }
@@ -452,7 +463,7 @@ impl<'k> Lower<'k> {
                 let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
                 let pool = self.asm.constant(&bytes);
                 // count > lane
-                let v = Vec3 { imm: Some(6), ..self.vec3(ops::VPCMPUD, dst, spread, Src::Pool(pool)) };
+                let v = LaneOp { imm: Some(6), ..self.lane_op(ops::VPCMPUD, dst, spread, Src::Pool(pool)) };
                 self.push(M::Vec(v));
                 dst
             }
@@ -518,7 +529,7 @@ impl<'k> Lower<'k> {
         let zero = self.constant(0);
         if self.isa == Isa::Avx512 {
             let dst = self.new_mask();
-            let m = Vec3 { imm: Some(4), ..self.vec3(ops::VPCMPD, dst, v, Src::R(zero)) };
+            let m = LaneOp { imm: Some(4), ..self.lane_op(ops::VPCMPD, dst, v, Src::R(zero)) };
             self.push(M::Vec(m));
             return dst;
         }
@@ -612,7 +623,7 @@ impl<'k> Lower<'k> {
         match self.isa {
             Isa::Avx512 => {
                 let dst = self.vector();
-                let m = Vec3 { mask, zeroing: true, ..self.vec3(ops::VMOVAPS, dst, R::NONE, Src::R(v)) };
+                let m = LaneOp { mask, zeroing: true, ..self.lane_op(ops::VMOVAPS, dst, R::NONE, Src::R(v)) };
                 self.push(M::Vec(m));
                 dst
             }
@@ -627,7 +638,7 @@ impl<'k> Lower<'k> {
             Isa::Avx512 => {
                 let op = if scalar.bits() == 64 { ops::VPBLENDMQ } else { ops::VPBLENDMD };
                 // Not `zeroing` and not `keeps`: the instruction takes the first source outside the mask.
-                let m = Vec3 { mask, zeroing: false, broadcast, ..self.vec3(op, dst, no, yes) };
+                let m = LaneOp { mask, zeroing: false, broadcast, ..self.lane_op(op, dst, no, yes) };
                 self.push(M::Choose(m));
             }
             _ => self.push(M::Blendv { len: self.len(), dst, a: no, b: yes, mask }),
@@ -646,7 +657,7 @@ impl<'k> Lower<'k> {
         match self.isa {
             Isa::Avx512 => {
                 let op = if scalar.bits() == 64 { ops::VMOVAPD } else { ops::VMOVAPS };
-                let m = Vec3 { mask, ..self.vec3(op, dst, R::NONE, Src::R(src)) };
+                let m = LaneOp { mask, ..self.lane_op(op, dst, R::NONE, Src::R(src)) };
                 self.push(M::Vec(m));
             }
             _ => self.push(M::Blendv { len: self.len(), dst, a: dst, b: Src::R(src), mask }),

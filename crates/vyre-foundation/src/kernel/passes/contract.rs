@@ -1,15 +1,22 @@
-//! `a·b + c` becomes one operation, which rounds once. Only fast arithmetic allows it.
+//! `a·b + c` becomes one operation, which rounds once. Fast arithmetic allows it; in exact arithmetic it is done where it changes
+//! nothing: a product with a power of two that is not less than one is exact, or infinite.
 //!
 //! A product is taken into the sums that use it when nothing else does, so that it is not computed twice.
 
+use super::definitions;
+use crate::ir::{Literal, Math};
 use crate::kernel::walk::{each_use, end_values};
 use crate::kernel::{Binary, Block, Inst, Kernel, Op, Scalar, Type, Unary, Value, ValueInfo};
 
 pub(super) fn run(kernel: &mut Kernel) {
     let mut uses = Uses { all: vec![0; kernel.values.len()], sums: vec![0; kernel.values.len()] };
     uses.block(&kernel.body, &kernel.values);
-    let mut contract =
-        Contract { uses, products: vec![None; kernel.values.len()], values: std::mem::take(&mut kernel.values) };
+    let mut contract = Contract {
+        uses,
+        products: vec![None; kernel.values.len()],
+        defs: if kernel.math == Math::Fast { None } else { Some(definitions(kernel)) },
+        values: std::mem::take(&mut kernel.values),
+    };
     contract.block(&mut kernel.body);
     kernel.values = contract.values;
 }
@@ -50,6 +57,8 @@ struct Contract {
     uses: Uses,
     /// The factors of each product that can be taken into sums.
     products: Vec<Option<(Value, Value)>>,
+    /// In exact arithmetic, how each value is made.
+    defs: Option<Vec<Option<Op>>>,
     values: Vec<ValueInfo>,
 }
 
@@ -86,7 +95,7 @@ impl Contract {
             Op::Binary(op @ (Binary::Add | Binary::Sub), a, b) if is_float(&self.values, value) => (op, a, b),
             _ => return None,
         };
-        match (op, self.products[a.index()], self.products[b.index()]) {
+        match (op, self.product(a, b), self.product(b, a)) {
             // Of two products the second goes in: the first is often the longer chain.
             (Binary::Add, _, Some((x, y))) if a != b => Some(Op::Fma(x, y, a)),
             (Binary::Add, Some((x, y)), _) if a != b => Some(Op::Fma(x, y, b)),
@@ -100,6 +109,22 @@ impl Contract {
             }
             _ => None,
         }
+    }
+
+    /// The factors of `product` if they may be taken into its sum with `other`.
+    fn product(&self, product: Value, other: Value) -> Option<(Value, Value)> {
+        let factors = self.products[product.index()]?;
+        let Some(defs) = &self.defs else { return Some(factors) };
+        let number = |value: Value| match defs.get(value.index())? {
+            Some(Op::Const(Literal::F32(known))) => Some((f64::from(*known), 2f64.powi(100))),
+            Some(Op::Const(Literal::F64(known))) => Some((*known, 2f64.powi(900))),
+            _ => None,
+        };
+        let (factor, _) = number(factors.0).or_else(|| number(factors.1))?;
+        let (added, most) = number(other)?;
+        let power = factor.is_finite() && factor.abs() >= 1.0 && factor.to_bits() << 12 == 0;
+        // Beside a product that overflows, what is added must not bring it back.
+        (power && added.abs() <= most).then_some(factors)
     }
 
     fn negated(&mut self, value: Value, insts: &mut Vec<Inst>) -> Value {

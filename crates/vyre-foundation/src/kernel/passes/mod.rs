@@ -5,8 +5,12 @@ mod batch;
 mod contract;
 mod counted;
 mod dead;
+#[cfg(test)]
+mod float_tests;
+mod floats;
 mod invariant;
 mod merge;
+mod powers;
 mod ranges;
 mod rewrite;
 mod simplify;
@@ -49,7 +53,8 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     }
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
-        ranges::run(kernel);
+        let floats = ranges::run(kernel);
+        powers::run(kernel, &floats);
     }
     if passes.contains(Passes::TOGETHER) && options.strides_together {
         together::run(kernel);
@@ -58,7 +63,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         batch::run(kernel, options.rounds_together);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options.unrolling, true);
-    if passes.contains(Passes::CONTRACT) && kernel.math == Math::Fast {
+    if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {
         contract::run(kernel);
     }
     if passes.contains(Passes::DEAD) {

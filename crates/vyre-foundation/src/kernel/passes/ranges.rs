@@ -1,7 +1,11 @@
 //! Bounds of integers, from how they are made and from the conditions around them; drops the guards that always hold.
 
+use std::f64::consts::{LN_2, LOG2_E};
+
 use super::definitions;
+use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
+use crate::kernel::math::{LN2_HIGH_32, NO_FRACTION};
 use crate::kernel::{
     Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
 };
@@ -11,11 +15,12 @@ const DEPTH: u32 = 5;
 /// How many conditions around an access are looked at.
 const FACTS: usize = 64;
 
-pub(super) fn run(kernel: &mut Kernel) {
+/// Gives what is known of each f32.
+pub(super) fn run(kernel: &mut Kernel) -> Vec<Interval> {
     let defs = definitions(kernel);
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
-        sizes: vec![f64::INFINITY; kernel.values.len()],
+        floats: vec![Interval::ANY; kernel.values.len()],
         values: &kernel.values,
         defs,
         facts: Vec::new(),
@@ -23,6 +28,7 @@ pub(super) fn run(kernel: &mut Kernel) {
         workgroup_size: kernel.workgroup_size,
     };
     ranges.block(&mut kernel.body);
+    ranges.floats
 }
 
 /// Least and most.
@@ -38,11 +44,6 @@ fn full(ty: Scalar) -> Bounds {
     }
 }
 
-/// Of sizes: infinity, which may be NaN, stays so.
-fn product(a: f64, b: f64) -> f64 {
-    if a.is_finite() && b.is_finite() { a * b } else { f64::INFINITY }
-}
-
 /// `less < more`, or `less <= more`.
 struct Fact {
     less: Value,
@@ -54,8 +55,8 @@ struct Ranges<'a> {
     values: &'a [ValueInfo],
     defs: Vec<Option<Op>>,
     bounds: Vec<Bounds>,
-    /// What floats of 32 bits are at most, whatever their sign; infinity where they may be more, or NaN.
-    sizes: Vec<f64>,
+    /// What floats of 32 bits can be.
+    floats: Vec<Interval>,
     facts: Vec<Fact>,
     /// Bounds before a condition narrowed them.
     log: Vec<(Value, Bounds)>,
@@ -368,12 +369,12 @@ impl Ranges<'_> {
             }
         }
         if self.values[value.index()].ty == Scalar::F32.into() {
-            let size = self.size(op);
-            self.sizes[value.index()] = if size <= f64::from(f32::MAX) { size } else { f64::INFINITY };
+            self.floats[value.index()] = self.float(op);
         }
         if let Op::Binary(Binary::Lt, a, b) = *op
             && let Some(Op::Const(Literal::F32(most))) = self.defs[b.index()]
-            && self.sizes[a.index()] < f64::from(most)
+            && !self.floats[a.index()].nan
+            && self.floats[a.index()].high < f64::from(most)
         {
             *op = Op::Const(Literal::Bool(true));
             self.defs[value.index()] = Some(op.clone());
@@ -394,30 +395,65 @@ impl Ranges<'_> {
         }
     }
 
-    /// What an operation that gives an f32 gives at most.
-    fn size(&self, op: &Op) -> f64 {
-        // More than any rounding adds.
-        const ROUNDED: f64 = 1.0 + 1e-6;
-        let of = |value: &Value| self.sizes[value.index()];
+    /// What an operation that gives an f32 can give.
+    fn float(&self, op: &Op) -> Interval {
+        let of = |value: &Value| self.floats[value.index()];
         match op {
-            Op::Const(Literal::F32(known)) if known.is_finite() => f64::from(known.abs()),
+            Op::Const(Literal::F32(known)) => Interval::constant(*known),
             Op::Cast(a) if self.is_integer(*a) => {
                 let (low, high) = self.of(*a);
-                (high.unsigned_abs().max(low.unsigned_abs())) as f64 * ROUNDED
+                Interval::new(low as f64, high as f64).rounded()
             }
-            Op::Cast(a) if self.values[a.index()].ty.scalar == Scalar::Bool => 1.0,
-            Op::Unary(Unary::Neg | Unary::Abs | Unary::Trunc, a) => of(a),
-            Op::Unary(Unary::Floor | Unary::Ceil | Unary::Round, a) => of(a) + 1.0,
-            Op::Binary(Binary::Add | Binary::Sub, a, b) => (of(a) + of(b)) * ROUNDED,
-            Op::Binary(Binary::Mul, a, b) => product(of(a), of(b)) * ROUNDED,
+            Op::Cast(a) if self.values[a.index()].ty.scalar == Scalar::Bool => Interval::new(0.0, 1.0),
+            Op::Unary(Unary::Neg, a) => of(a).negated(),
+            Op::Unary(Unary::Abs, a) => of(a).size(),
+            Op::Unary(Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc, a) => {
+                let Interval { low, high, nan } = of(a);
+                Interval { low: low.floor(), high: high.ceil(), nan }
+            }
+            Op::Binary(Binary::Add, a, b) => of(a).plus(of(b)).rounded(),
+            Op::Binary(Binary::Sub, a, b) => of(a).plus(of(b).negated()).rounded(),
+            Op::Binary(Binary::Mul, a, b) if a == b => of(a).square().rounded(),
+            Op::Binary(Binary::Mul, a, b) => of(a).times(of(b)).rounded(),
             Op::Binary(Binary::Div, a, b) => match self.defs[b.index()] {
-                Some(Op::Const(Literal::F32(by))) if by.is_normal() => of(a) / f64::from(by.abs()) * ROUNDED,
-                _ => f64::INFINITY,
+                Some(Op::Const(Literal::F32(by))) if by.is_normal() => {
+                    let inverse = 1.0 / f64::from(by);
+                    of(a).times(Interval::new(inverse, inverse)).rounded()
+                }
+                _ => Interval::ANY,
             },
-            Op::Binary(Binary::Min | Binary::Max, a, b) | Op::Select(_, a, b) => of(a).max(of(b)),
-            Op::Fma(a, b, c) => (product(of(a), of(b)) + of(c)) * ROUNDED,
-            _ => f64::INFINITY,
+            Op::Binary(op @ (Binary::Min | Binary::Max), a, b) => of(a).either_end(of(b), *op == Binary::Min),
+            Op::Select(_, a, b) => of(a).or(of(b)),
+            Op::Fma(a, b, c) => {
+                if self.is_rest_of_exponent(op) {
+                    return Interval { nan: of(c).nan, ..Interval::new(-0.375, 0.375) };
+                }
+                let product = if a == b { of(a).square() } else { of(a).times(of(b)) };
+                product.plus(of(c)).rounded()
+            }
+            _ => Interval::ANY,
         }
+    }
+
+    /// `x − n·ln 2` in two steps, with n the nearest whole number to `x / ln 2`, as exponentials have it, and x of at most a thousand.
+    fn is_rest_of_exponent(&self, op: &Op) -> bool {
+        let float = |value: Value| match self.defs[value.index()] {
+            Some(Op::Const(Literal::F32(known))) => Some(known),
+            _ => None,
+        };
+        let Op::Fma(n, low, nearly) = *op else { return false };
+        let Some(Op::Fma(again, high, x)) = self.defs[nearly.index()] else { return false };
+        let Some(Op::Binary(Binary::Sub, shifted, shift)) = self.defs[n.index()] else { return false };
+        let Some(Op::Fma(argument, factor, added)) = self.defs[shifted.index()] else { return false };
+        let size = self.floats[x.index()].size();
+        n == again
+            && x == argument
+            && shift == added
+            && size.high <= 1000.0
+            && float(shift) == Some(NO_FRACTION as f32)
+            && float(factor) == Some(LOG2_E as f32)
+            && float(high) == Some(-LN2_HIGH_32 as f32)
+            && float(low) == Some((LN2_HIGH_32 - LN_2) as f32)
     }
 
     /// Whether `a < b` always or never holds.

@@ -233,38 +233,7 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn word_expr(&mut self, word: &'s str) -> Parsed<Expr> {
-        let axis = |make: fn(u8) -> Builtin| Some(make);
-        let with_axis = match word {
-            "global_id" => axis(Builtin::GlobalId),
-            "local_id" => axis(Builtin::LocalId),
-            "workgroup_id" => axis(Builtin::WorkgroupId),
-            "num_workgroups" => axis(Builtin::NumWorkgroups),
-            "workgroup_size" => axis(Builtin::WorkgroupSize),
-            _ => None,
-        };
-        if let Some(make) = with_axis {
-            self.next();
-            self.mark(".")?;
-            let axis = match *self.peek() {
-                Token::Word("x") => 0,
-                Token::Word("y") => 1,
-                Token::Word("z") => 2,
-                Token::Number(_) => return Ok(Expr::Builtin(make(self.number()?))),
-                _ => return self.expected("`x`, `y` or `z`"),
-            };
-            self.next();
-            return Ok(Expr::Builtin(make(axis)));
-        }
-        let builtin = match word {
-            "local_index" => Some(Builtin::LocalIndex),
-            "subgroup_size" => Some(Builtin::SubgroupSize),
-            "subgroup_lane" => Some(Builtin::SubgroupLane),
-            "subgroup_id" => Some(Builtin::SubgroupId),
-            "num_subgroups" => Some(Builtin::NumSubgroups),
-            _ => None,
-        };
-        if let Some(builtin) = builtin {
-            self.next();
+        if let Some(builtin) = self.builtin(word)? {
             return Ok(Expr::Builtin(builtin));
         }
         let called = *self.second() == Token::Mark("(");
@@ -313,35 +282,7 @@ impl<'s> Parser<'s> {
                 self.mark(")")?;
                 return Ok(Expr::Swizzle { value, lanes });
             }
-            "subgroup" => {
-                self.next();
-                self.mark(".")?;
-                let word = match *self.peek() {
-                    Token::Word(word) => word,
-                    _ => "",
-                };
-                if let Some(kind) = MatrixKind::named(word) {
-                    self.next();
-                    let at = self.ahead[0].1;
-                    return match <[Expr; 3]>::try_from(self.args()?) {
-                        Ok([a, b, c]) => Ok(Expr::matrix_multiply_add(kind, a, b, c)),
-                        Err(args) => self.wrong_count(word, 3, args.len(), at),
-                    };
-                }
-                let op = SubgroupOp::named(word);
-                let Some(op) = op else { return self.expected("a subgroup operation") };
-                self.next();
-                let at = self.ahead[0].1;
-                let mut args = self.args()?.into_iter();
-                let (value, argument, more) = (args.next(), args.next(), args.len());
-                return match (value, more) {
-                    (Some(value), 0) => {
-                        Ok(Expr::Subgroup { op, value: Box::new(value), argument: argument.map(Box::new) })
-                    }
-                    (None, _) => self.wrong_count(op.name(), 1, 0, at),
-                    (_, more) => self.wrong_count(op.name(), 2, 2 + more, at),
-                };
-            }
+            "subgroup" => return self.subgroup_expr(),
             _ => {}
         }
         if called && !is_reserved(word) {
@@ -366,6 +307,68 @@ impl<'s> Parser<'s> {
         }
         let name = self.name()?;
         self.named(name)
+    }
+
+    /// What a built-in value is called, and its axis where it has several.
+    fn builtin(&mut self, word: &str) -> Parsed<Option<Builtin>> {
+        let make: fn(u8) -> Builtin = match word {
+            "global_id" => Builtin::GlobalId,
+            "local_id" => Builtin::LocalId,
+            "workgroup_id" => Builtin::WorkgroupId,
+            "num_workgroups" => Builtin::NumWorkgroups,
+            "workgroup_size" => Builtin::WorkgroupSize,
+            _ => {
+                let builtin = match word {
+                    "local_index" => Builtin::LocalIndex,
+                    "subgroup_size" => Builtin::SubgroupSize,
+                    "subgroup_lane" => Builtin::SubgroupLane,
+                    "subgroup_id" => Builtin::SubgroupId,
+                    "num_subgroups" => Builtin::NumSubgroups,
+                    _ => return Ok(None),
+                };
+                self.next();
+                return Ok(Some(builtin));
+            }
+        };
+        self.next();
+        self.mark(".")?;
+        let axis = match *self.peek() {
+            Token::Word("x") => 0,
+            Token::Word("y") => 1,
+            Token::Word("z") => 2,
+            Token::Number(_) => return Ok(Some(make(self.number()?))),
+            _ => return self.expected("`x`, `y` or `z`"),
+        };
+        self.next();
+        Ok(Some(make(axis)))
+    }
+
+    /// `subgroup.` and an operation of a subgroup or of its matrices.
+    fn subgroup_expr(&mut self) -> Parsed<Expr> {
+        self.next();
+        self.mark(".")?;
+        let word = match *self.peek() {
+            Token::Word(word) => word,
+            _ => "",
+        };
+        if let Some(kind) = MatrixKind::named(word) {
+            self.next();
+            let at = self.ahead[0].1;
+            return match <[Expr; 3]>::try_from(self.args()?) {
+                Ok([a, b, c]) => Ok(Expr::matrix_multiply_add(kind, a, b, c)),
+                Err(args) => self.wrong_count(word, 3, args.len(), at),
+            };
+        }
+        let Some(op) = SubgroupOp::named(word) else { return self.expected("a subgroup operation") };
+        self.next();
+        let at = self.ahead[0].1;
+        let mut args = self.args()?.into_iter();
+        let (value, argument, more) = (args.next(), args.next(), args.len());
+        match (value, more) {
+            (Some(value), 0) => Ok(Expr::Subgroup { op, value: Box::new(value), argument: argument.map(Box::new) }),
+            (None, _) => self.wrong_count(op.name(), 1, 0, at),
+            (_, more) => self.wrong_count(op.name(), 2, 2 + more, at),
+        }
     }
 
     pub(super) fn wrong_count<T>(&mut self, what: &str, wanted: usize, found: usize, at: usize) -> Parsed<T> {

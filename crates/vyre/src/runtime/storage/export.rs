@@ -46,6 +46,7 @@ impl Storage {
 }
 
 impl Export {
+    #[cfg(feature = "cuda")]
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }

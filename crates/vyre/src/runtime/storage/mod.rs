@@ -17,13 +17,17 @@ use std::time::Instant;
 pub(crate) use export::Export;
 pub(crate) use held::Held;
 use smallvec::SmallVec;
-use vyre_driver::backend::{Binding, Buffer, HostMemory, Ticket};
+use vyre_driver::backend::{Binding, HostMemory};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use vyre_driver::backend::{Buffer, Ticket};
 use vyre_spec::{Diagnostic, codes};
 
 use self::state::{PlaceMemory, Segment, State};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use super::Block;
 use super::deps::{Deps, late};
 use super::host::HostBytes;
-use super::{Block, Device, Job};
+use super::{Device, Job};
 use crate::Error;
 use crate::engine::{Inner, lock};
 
@@ -146,7 +150,7 @@ impl Storage {
             match self.prepare_locked(&mut state, device, range, keep, write, deps) {
                 Err(error) if error.code() == codes::backend::OUT_OF_MEMORY.id => {
                     drop(state);
-                    if !self.engine.make_room(device, self)? {
+                    if !self.engine.make_room(device, Some(self), deps.deadline)? {
                         return Err(self.engine.name_holders(device, error));
                     }
                 }

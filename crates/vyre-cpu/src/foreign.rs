@@ -1,0 +1,83 @@
+//! Launches of a Rust function in the place of a program.
+
+use vyre_driver::variant::{HostFunction, HostSlice};
+
+use crate::memory::Span;
+
+/// Calls a function on the buffers of a launch.
+pub(crate) fn call(function: &HostFunction, buffers: &[Span], written: &[bool]) {
+    if !are_apart(buffers, written) {
+        return call_on_copies(function, buffers, written);
+    }
+    let mut slices: Vec<HostSlice<'_>> = buffers
+        .iter()
+        .zip(written)
+        .map(|(span, &written)| match written {
+            // SAFETY: the launch has its results for itself, and this one overlaps no other buffer of it.
+            true => HostSlice::Write(unsafe { std::slice::from_raw_parts_mut(span.start(), span.bytes()) }),
+            // SAFETY: nobody writes to what a launch reads before the launch is over.
+            false => HostSlice::Read(unsafe { std::slice::from_raw_parts(span.start(), span.bytes()) }),
+        })
+        .collect();
+    function(&mut slices);
+}
+
+/// No buffer that is written shares bytes with another.
+fn are_apart(buffers: &[Span], written: &[bool]) -> bool {
+    let overlap = |a: &Span, b: &Span| {
+        let (a_start, b_start) = (a.start().addr(), b.start().addr());
+        a.bytes() > 0 && b.bytes() > 0 && a_start < b_start + b.bytes() && b_start < a_start + a.bytes()
+    };
+    let pairs = (0..buffers.len()).flat_map(|at| (0..at).map(move |other| (at, other)));
+    pairs.filter(|&(a, b)| written[a] || written[b]).all(|(a, b)| !overlap(&buffers[a], &buffers[b]))
+}
+
+/// Buffers that share bytes can't be slices; the function works on copies, and what it wrote is copied back.
+fn call_on_copies(function: &HostFunction, buffers: &[Span], written: &[bool]) {
+    // Words, so that the copies are aligned as the buffers are.
+    let mut copies: Vec<Vec<u64>> = buffers.iter().map(|span| vec![0; span.bytes().div_ceil(8)]).collect();
+    for (copy, span) in copies.iter_mut().zip(buffers) {
+        // SAFETY: both have so many bytes, and the copy is fresh memory.
+        unsafe { std::ptr::copy_nonoverlapping(span.start(), copy.as_mut_ptr().cast(), span.bytes()) }
+    }
+    let mut slices: Vec<HostSlice<'_>> = copies
+        .iter_mut()
+        .zip(buffers.iter().zip(written))
+        .map(|(copy, (span, &written))| {
+            // SAFETY: the words have at least so many bytes, and every pattern of bits is a byte.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(copy.as_mut_ptr().cast(), span.bytes()) };
+            if written { HostSlice::Write(bytes) } else { HostSlice::Read(bytes) }
+        })
+        .collect();
+    function(&mut slices);
+    drop(slices);
+    for ((copy, span), _) in copies.iter().zip(buffers).zip(written).filter(|(_, written)| **written) {
+        // SAFETY: as above, in the other direction.
+        unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr().cast(), span.start(), span.bytes()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use vyre_driver::backend::HostMemory;
+
+    use super::*;
+
+    #[test]
+    fn buffers_that_share_bytes_are_copied() {
+        let memory = HostMemory::new(64).expect("there is memory");
+        memory.fill(0, &[1; 32]);
+        let function: HostFunction = Arc::new(|slices| {
+            let first = slices[0].bytes().to_vec();
+            slices[1].bytes_mut().iter_mut().zip(first).for_each(|(to, from)| *to += from);
+        });
+        let shared = [Span::of(&memory, 0, 32), Span::of(&memory, 16, 32)];
+        assert!(!are_apart(&shared, &[false, true]) && are_apart(&shared, &[false, false]));
+        call(&function, &shared, &[false, true]);
+        let mut bytes = [0; 64];
+        memory.copy_to(0, &mut bytes);
+        assert_eq!((&bytes[..16], &bytes[16..32], &bytes[32..48]), (&[1; 16][..], &[2; 16][..], &[1; 16][..]));
+    }
+}

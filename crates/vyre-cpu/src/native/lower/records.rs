@@ -1,0 +1,203 @@
+//! Vectors of two or four words that lie side by side for neighbouring lanes. Whole registers are moved, and their words sorted in
+//! registers, where a gather or a scatter would move each word alone. Only with AVX-512, which sorts any words of two registers.
+
+use vyre_foundation::kernel::{Address, Element, Memory, Value};
+
+use super::super::isa::Isa;
+use super::super::mir::{LaneOp, M, R, Src};
+use super::super::ops;
+use super::super::shape::Lane;
+use super::Lower;
+use super::memory::Place;
+use super::value::Rep;
+
+/// Lanes of a register.
+const LANES: u32 = 16;
+
+/// The words of two registers that make one, by their places in both.
+type Words = [u32; LANES as usize];
+
+/// Every second word from the first or the second on, or every fourth with its neighbours in the second half.
+fn sorted(width: u32, first: u32) -> Words {
+    std::array::from_fn(|lane| match width {
+        2 => 2 * lane as u32 + first,
+        _ => 4 * (lane as u32 % 8) + first + lane as u32 / 8,
+    })
+}
+
+/// Groups of so many words from one register and the other by turns, from a word on.
+fn by_turns(group: u32, first: u32) -> Words {
+    std::array::from_fn(|lane| {
+        let (turn, within) = (lane as u32 / group, lane as u32 % group);
+        first + turn / 2 * group + within + turn % 2 * LANES
+    })
+}
+
+/// The first or second halves of both.
+fn halves(second: u32) -> Words {
+    std::array::from_fn(|lane| lane as u32 % 8 + 8 * second + LANES * (lane as u32 / 8))
+}
+
+impl<'k> Lower<'k> {
+    /// The vectors of neighbouring lanes lie side by side.
+    fn are_records(&self, address: &Address, element: Element, width: u8) -> bool {
+        let (sizes, words) = (matches!(width, 2 | 4), matches!(element, Element::U32 | Element::I32 | Element::F32));
+        if self.isa != Isa::Avx512 || !sizes || !words || matches!(address.memory, Memory::Local(_)) {
+            return false;
+        }
+        let mut step = 0;
+        for &(index, stride) in &address.terms {
+            if !self.is_scalar(index) {
+                return false;
+            }
+            if let Lane::Affine(lane) = self.shape_of(index).lane {
+                step += i64::from(lane) * i64::from(stride);
+            }
+        }
+        step == i64::from(width) * 4
+    }
+
+    /// Loads the vectors of all lanes; false where they don't lie side by side.
+    pub(super) fn load_records(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        if !self.are_records(address, element, width) {
+            return false;
+        }
+        let Some(Place::Affine(at, _)) = self.place(address, c, element) else { return false };
+        let exec = self.exec_of_sharers(value, c);
+        let guard = self.guard_of(guard, c).map(|guard| self.mask_of(guard, c));
+        let mask = match (guard, exec) {
+            (Some(guard), Some(exec)) => Some(self.mask_and(guard, exec)),
+            (guard, exec) => guard.or(exec),
+        };
+        self.note_read(address.memory);
+        let masks = self.masks_of_words(mask, width);
+        let loaded: Vec<R> = (0..width)
+            .map(|part| {
+                let at = super::At { disp: at.disp + i32::from(part) * self.len().bytes(), ..at };
+                self.load_contiguous(element.scalar(), at, masks[usize::from(part)])
+            })
+            .collect();
+        let words = match loaded[..] {
+            [a, b] => vec![self.taken(a, b, sorted(2, 0)), self.taken(a, b, sorted(2, 1))],
+            [a, b, c, d] => {
+                let mut words = Vec::with_capacity(4);
+                for first in [0, 2] {
+                    let (left, right) = (self.taken(a, b, sorted(4, first)), self.taken(c, d, sorted(4, first)));
+                    words.extend([self.taken(left, right, halves(0)), self.taken(left, right, halves(1))]);
+                }
+                words
+            }
+            _ => return false,
+        };
+        for (component, word) in words.into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// Stores the vectors of all lanes; false where they don't go side by side.
+    pub(super) fn store_records(
+        &mut self,
+        address: &Address,
+        element: Element,
+        value: Value,
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        if !self.are_records(address, element, width) {
+            return false;
+        }
+        let Some(Place::Affine(at, _)) = self.place(address, c, element) else { return false };
+        let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
+        let parts = match words[..] {
+            [x, y] => vec![self.taken(x, y, by_turns(1, 0)), self.taken(x, y, by_turns(1, 8))],
+            [x, y, z, w] => {
+                let mut parts = Vec::with_capacity(4);
+                for first in [0, 8] {
+                    let (left, right) = (self.taken(x, y, by_turns(1, first)), self.taken(z, w, by_turns(1, first)));
+                    parts.extend([self.taken(left, right, by_turns(2, 0)), self.taken(left, right, by_turns(2, 8))]);
+                }
+                parts
+            }
+            _ => return false,
+        };
+        let masks = self.masks_of_words(mask, width);
+        for (part, (src, mask)) in parts.into_iter().zip(masks).enumerate() {
+            let at = super::At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
+            let mask = mask.unwrap_or(R::NONE);
+            self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src, at, mask });
+            self.note_write(address.memory);
+        }
+        true
+    }
+
+    /// Words of two registers.
+    fn taken(&mut self, first: R, second: R, words: Words) -> R {
+        let places = self.lanes_constant(&words);
+        let dst = self.vector();
+        self.push(M::Mov { dst, src: first });
+        let v = LaneOp { acc: true, ..self.lane_op(ops::VPERMT2D, dst, places, Src::R(second)) };
+        self.push(M::Vec(v));
+        dst
+    }
+
+    /// A mask of lanes as masks of the words of their vectors, one for each register.
+    fn masks_of_words(&mut self, mask: Option<R>, width: u8) -> Vec<Option<R>> {
+        let Some(mask) = mask else { return vec![None; usize::from(width)] };
+        let ones = self.constant(u32::MAX);
+        let (lanes, zero) = (self.masked_zero(ones, mask), self.constant(0));
+        let mut masks = Vec::with_capacity(usize::from(width));
+        for part in 0..u32::from(width) {
+            let owners: Vec<u32> = (0..LANES).map(|word| (part * LANES + word) / u32::from(width)).collect();
+            let owners = self.lanes_constant(&owners);
+            let words = self.vec(ops::VPERMD, owners, Src::R(lanes));
+            let mask = self.new_mask();
+            self.push(M::Vec(LaneOp { imm: Some(4), ..self.lane_op(ops::VPCMPD, mask, words, Src::R(zero)) }));
+            masks.push(Some(mask));
+        }
+        masks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(first: &[u32], second: &[u32], words: Words) -> Vec<u32> {
+        let both: Vec<u32> = first.iter().chain(second).copied().collect();
+        words.iter().map(|&word| both[word as usize]).collect()
+    }
+
+    #[test]
+    fn words_come_to_their_places_and_back() {
+        let memory: Vec<Vec<u32>> = (0..4).map(|part| (16 * part..16 * part + 16).collect()).collect();
+        let every = |width: u32, first: u32| (0..16).map(|lane| width * lane + first).collect::<Vec<_>>();
+        let pairs: Vec<_> = (0..2).map(|first| taken(&memory[0], &memory[1], sorted(2, first))).collect();
+        assert_eq!(pairs, [every(2, 0), every(2, 1)]);
+        let back: Vec<_> = [0, 8].map(|first| taken(&pairs[0], &pairs[1], by_turns(1, first))).to_vec();
+        assert_eq!(back, memory[..2]);
+        let mut fours = Vec::new();
+        for first in [0, 2] {
+            let left = taken(&memory[0], &memory[1], sorted(4, first));
+            let right = taken(&memory[2], &memory[3], sorted(4, first));
+            fours.extend([0, 1].map(|second| taken(&left, &right, halves(second))));
+        }
+        assert_eq!(fours, [every(4, 0), every(4, 1), every(4, 2), every(4, 3)]);
+        let mut back = Vec::new();
+        for first in [0, 8] {
+            let left = taken(&fours[0], &fours[1], by_turns(1, first));
+            let right = taken(&fours[2], &fours[3], by_turns(1, first));
+            back.extend([0, 8].map(|first| taken(&left, &right, by_turns(2, first))));
+        }
+        assert_eq!(back, memory);
+    }
+}

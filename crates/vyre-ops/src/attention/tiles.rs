@@ -1,0 +1,191 @@
+//! Tiles of queries, keys and values in workgroup memory and parts of their products in registers, on devices with many invocations.
+//!
+//! Sixteen invocations share four queries: each has four neighbouring keys of a block, and four neighbouring positions in 64 of the results.
+//! While keys are multiplied, values are on their way, and the next keys while values are.
+
+use std::fmt::Write;
+
+use vyre::DataType;
+
+use super::{KEYS, begin};
+use crate::exponential::exponential;
+
+/// A row of the tile of keys; four more than there are keep the lanes on different banks and rows at multiples of four.
+const WIDTH: usize = KEYS + 4;
+
+/// Queries of a workgroup, which has four times as many invocations: as many as memory has room for.
+pub(super) fn rows(dim: usize) -> usize {
+    if dim <= 80 { 64 } else { 32 }
+}
+
+pub(super) fn suits(dim: usize) -> bool {
+    dim.is_multiple_of(16)
+}
+
+/// Bytes of workgroup memory: queries, keys or values, weights.
+pub(super) fn bytes(dim: usize) -> u64 {
+    (4 * (WIDTH * dim + (rows(dim) + 4) * (dim + KEYS))) as u64
+}
+
+pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
+    let (_, falling) = exponential(&DataType::F32);
+    let wide = |element: String| if *ty == DataType::F16 { format!("cast<f32>({element})") } else { element };
+    let rows = rows(dim);
+    let (lanes, width) = (rows * 4, rows + 4);
+    // Parts of 64 positions in which an invocation has results.
+    let parts = dim.div_ceil(64);
+    let mut text = format!(
+        "read q: vec<{ty}, 4> @0;\nread k: vec<{ty}, 4> @1;\nread v: {ty} @2;\nread sizes: u32 @3;\noutput out: {ty} @4;\n\
+         workgroup own: f32[{}] @0;\nworkgroup stage: f32[{}] @0;\nworkgroup weights: vec<f32, 4>[{}] @0;\nworkgroup_size [{lanes}, 1, 1];\n{falling}\
+         entry attention {{\n{}let across = l % 16;\nlet down = l / 16;\nlet own_row = l / 4;\nlet own_part = l % 4;\n",
+        dim * width,
+        dim * WIDTH,
+        KEYS * width / 4,
+        begin(rows, dim, causal),
+    );
+    // Four positions of a row at a time, four invocations side by side; keys in one or two rounds.
+    let rounds = KEYS / rows;
+    let fetch = |text: &mut String, buffer: &str, rounds: usize, row: &dyn Fn(usize) -> String| {
+        for round in 0..rounds {
+            for t in 0..dim / 16 {
+                let at = row(round * rows);
+                let _ = writeln!(text, "next{round}_{t} = {buffer}[({at}) / 4 + own_part + {}];", t * 4);
+            }
+        }
+    };
+    let keep = |text: &mut String, tile: &str, rounds: usize, width: usize| {
+        for round in 0..rounds {
+            for t in 0..dim / 16 {
+                for (u, lane) in ["x", "y", "z", "w"].iter().enumerate() {
+                    let value = wide(format!("next{round}_{t}.{lane}"));
+                    let (down, across) = (t * 16 + u, round * rows);
+                    let _ = writeln!(text, "{tile}[(own_part * 4 + {down}) * {width} + own_row + {across}] = {value};");
+                }
+            }
+        }
+    };
+    let key = |first: String| move |ahead: usize| format!("key_start + min({first}own_row + {ahead}, n - 1) * {dim}");
+    for round in 0..rounds {
+        for t in 0..dim / 16 {
+            let _ = writeln!(text, "var next{round}_{t}: vec<{ty}, 4>;");
+        }
+    }
+    fetch(&mut text, "q", 1, &|_| format!("(row_start + min(first_row + own_row, m - 1)) * {dim}"));
+    keep(&mut text, "own", 1, width);
+    fetch(&mut text, "k", rounds, &key(String::new()));
+    for i in 0..4 {
+        let _ = writeln!(text, "var most{i}: f32 = f32#ff800000;\nvar divisor{i}: f32 = 0.0;");
+        for j in 0..4 * parts {
+            let _ = writeln!(text, "var result{i}_{j}: f32 = 0.0;");
+        }
+    }
+    let _ = writeln!(text, "for first in 0..end step {KEYS} {{");
+    keep(&mut text, "stage", rounds, WIDTH);
+    text.push_str("barrier;\n");
+    // Values lie in the tile as they do in memory; what is behind the last key is nothing.
+    let values = dim * KEYS / lanes;
+    let _ = writeln!(
+        text,
+        "let values = key_start + first * {dim} + l;\nlet there = (n - first) * {dim} - min((n - first) * {dim}, l);"
+    );
+    for t in 0..values {
+        let ahead = t * lanes;
+        let zero = if *ty == DataType::F16 { "0.0f16" } else { "0.0" };
+        let _ = writeln!(text, "let value{t} = select({ahead} < there, v[values + {ahead}], {zero});");
+    }
+    for i in 0..4 {
+        for j in 0..4 {
+            let _ = writeln!(text, "var score{i}_{j}: f32 = 0.0;");
+        }
+    }
+    let _ = writeln!(text, "for d in 0..{dim} step 4 {{");
+    for u in 0..4 {
+        for i in 0..4 {
+            let _ = writeln!(text, "let a{u}_{i} = own[(d + {u}) * {width} + down * 4 + {i}];");
+            let _ = writeln!(text, "let b{u}_{i} = stage[(d + {u}) * {WIDTH} + across * 4 + {i}];");
+        }
+        for i in 0..4 {
+            for j in 0..4 {
+                let _ = writeln!(text, "score{i}_{j} = fma(a{u}_{i}, b{u}_{j}, score{i}_{j});");
+            }
+        }
+    }
+    text.push_str("}\n");
+    for i in 0..4 {
+        let seen = if causal { format!("min(n, first_row + down * 4 + {})", i + 1) } else { "n".to_owned() };
+        let _ = writeln!(text, "let seen{i} = {seen};\nvar now{i}: f32 = most{i};");
+        for j in 0..4 {
+            let _ = writeln!(
+                text,
+                "score{i}_{j} = select(first + across * 4 + {j} < seen{i}, score{i}_{j} * scale, f32#ff800000);\nnow{i} = max(now{i}, score{i}_{j});"
+            );
+        }
+        for distance in [8, 4, 2, 1] {
+            let _ = writeln!(
+                text,
+                "let other{i}_{distance} = subgroup.shuffle_xor(now{i}, {distance});\nnow{i} = max(now{i}, other{i}_{distance});"
+            );
+        }
+        let _ = writeln!(text, "let shrink{i} = call falling(most{i} - now{i});\nmost{i} = now{i};");
+        for j in 0..4 {
+            let _ = writeln!(text, "let w{i}_{j} = call falling(score{i}_{j} - now{i});");
+        }
+        let _ = writeln!(text, "var sum{i}: f32 = w{i}_0 + w{i}_1 + w{i}_2 + w{i}_3;");
+        for distance in [8, 4, 2, 1] {
+            let _ = writeln!(
+                text,
+                "let more{i}_{distance} = subgroup.shuffle_xor(sum{i}, {distance});\nsum{i} = sum{i} + more{i}_{distance};"
+            );
+        }
+        let _ = writeln!(text, "divisor{i} = divisor{i} * shrink{i} + sum{i};");
+        for j in 0..4 * parts {
+            let _ = writeln!(text, "result{i}_{j} = result{i}_{j} * shrink{i};");
+        }
+    }
+    for j in 0..4 {
+        let _ = writeln!(
+            text,
+            "weights[(across * 4 + {j}) * {} + down] = vec<f32, 4>(w0_{j}, w1_{j}, w2_{j}, w3_{j});",
+            width / 4
+        );
+    }
+    text.push_str("barrier;\n");
+    for t in 0..values {
+        let _ = writeln!(text, "stage[l + {}] = {};", t * lanes, wide(format!("value{t}")));
+    }
+    text.push_str("barrier;\n");
+    fetch(&mut text, "k", rounds, &key(format!("first + {KEYS} + ")));
+    let _ = writeln!(text, "for j in 0..{KEYS} step 2 {{");
+    for u in 0..2 {
+        let _ = writeln!(text, "let weight{u} = weights[(j + {u}) * {} + down];", width / 4);
+        for c in 0..4 * parts {
+            let at = format!("{} + across * 4", c / 4 * 64 + c % 4);
+            let _ = writeln!(text, "let x{u}_{c} = stage[(j + {u}) * {dim} + {at}];");
+        }
+        for (i, lane) in ["x", "y", "z", "w"].iter().enumerate() {
+            for c in 0..4 * parts {
+                let _ = writeln!(text, "result{i}_{c} = fma(weight{u}.{lane}, x{u}_{c}, result{i}_{c});");
+            }
+        }
+    }
+    text.push_str("}\nbarrier;\n}\n");
+    for i in 0..4 {
+        let _ = writeln!(
+            text,
+            "let part{i} = 1.0 / divisor{i};\nlet row{i} = first_row + down * 4 + {i};\nif row{i} < m {{\nlet to{i} = (row_start + row{i}) * {dim};"
+        );
+        for c in 0..4 * parts {
+            let result = format!("result{i}_{c} * part{i}");
+            let result = if *ty == DataType::F16 { format!("cast<f16>({result})") } else { result };
+            let at = c / 4 * 64 + c % 4;
+            let store = format!("out[to{i} + {at} + across * 4] = {result};");
+            let _ = match dim.is_multiple_of(64) {
+                true => writeln!(text, "{store}"),
+                false => writeln!(text, "if {at} + across * 4 < {dim} {{\n{store}\n}}"),
+            };
+        }
+        text.push_str("}\n");
+    }
+    text.push_str("}\n}\n");
+    text
+}

@@ -1,0 +1,97 @@
+//! Convolutions of images: the windows of an image become columns, which a product of matrices weighs.
+//!
+//! **Order.** That of products of matrices: `fma` over channels, then rows, then columns of the window, from 0.
+
+use std::fmt::Write;
+
+use vyre::Error;
+use vyre::expression::{Fused, Term};
+use vyre::ir::Literal;
+
+use crate::launch::{MOST, extents, is_float, misfit, mistyped, room};
+use crate::layout::permute;
+use crate::matrix::{Transposed, matmul};
+use crate::output::Output;
+
+/// `x` is `[n, channels, h, w]` or `[h, w]`, weights are `[outputs, channels, kh, kw]` or `[kh, kw]`. Windows step by `stride`, with so many zeros
+/// around the image; they are not mirrored, as everywhere in this field.
+pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) -> Result<Output, Error> {
+    let ty = x.data_type().clone();
+    if !is_float(&ty) || *weights.data_type() != ty {
+        return Err(mistyped(format!(
+            "images and weights are of one type of floats, not of {ty} and {}",
+            weights.data_type()
+        )));
+    }
+    let (own, window) = (extents(x)?, extents(weights)?);
+    let (images, window) = match (&own[..], &window[..]) {
+        (&[h, w], &[kh, kw]) => ([1, 1, h, w], [1, 1, kh, kw]),
+        (&[n, c, h, w], &[o, channels, kh, kw]) if c == channels => ([n, c, h, w], [o, c, kh, kw]),
+        _ => {
+            let message = format!(
+                "an image of {own:?} and weights of {window:?} don't fit: they are [h, w] and [kh, kw], or [n, c, h, w] and [o, c, kh, kw]"
+            );
+            return Err(misfit(message));
+        }
+    };
+    let ([n, c, h, w], [o, _, kh, kw]) = (images, window);
+    let steps =
+        |side: usize, window: usize| (side + 2 * padding).checked_sub(window).map(|room| room / stride.max(1) + 1);
+    let (Some(down), Some(across)) = (steps(h, kh), steps(w, kw)) else {
+        return Err(misfit(format!(
+            "a window of {kh} x {kw} is larger than an image of {h} x {w} with {padding} around it"
+        )));
+    };
+    if stride == 0 || kh * kw == 0 || padding > 1 << 20 {
+        return Err(misfit(format!("a window of {kh} x {kw} can't step by {stride} with {padding} around the image")));
+    }
+    let shape = if own.len() == 2 { vec![down, across] } else { vec![n, o, down, across] };
+    let (depth, places) = (c * kh * kw, n * down * across);
+    let columns = depth.checked_mul(places).filter(|all| *all <= MOST);
+    let Some(columns) = columns else {
+        return Err(misfit(format!(
+            "windows of {depth} elements at {places} places are more than are taken at once, which is {MOST}"
+        )));
+    };
+    let fused = Fused::new(&[x])?;
+    let engine = fused.engine().clone();
+    if columns == 0 || o == 0 || fused.elements() == 0 {
+        return Ok(Output { buffer: room(&engine, &ty, shape.iter().product()), ty, shape });
+    }
+    let mut made = room(&engine, &ty, columns);
+    let (lines, values) = fused.lines("place", "");
+    let key = format!(
+        "windows {ty} {kh} {kw} {stride} {padding}\n{}{}{lines}{values:?}",
+        fused.declarations(0),
+        fused.uniform_lines()
+    );
+    let kernel = engine.kernel_from(&key, || {
+        let at = fused.bindings();
+        let zero = vyre::expression::literal_text(&Literal::zero(&ty).unwrap_or(Literal::U32(0)));
+        let mut text = fused.declarations(0);
+        let _ = write!(
+            text,
+            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup_size [256, 1, 1];\ndomain [len(out), 1, 1];\nentry windows {{\nlet i = global_id.x;\n\
+             if i < len(out) {{\n{}let places = sizes[0];\nlet k = i / places;\nlet p = i % places;\nlet ky = k / {kw} % {kh};\nlet kx = k % {kw};\n\
+             let channel = k / {};\nlet image = p / sizes[1];\nlet y = p % sizes[1] / sizes[2] * {stride} + ky - {padding};\n\
+             let x = p % sizes[2] * {stride} + kx - {padding};\nlet place = ((image * sizes[3] + channel) * sizes[4] + y) * sizes[5] + x;\n{lines}\
+             out[i] = select((y < sizes[4]) & (x < sizes[5]), {}, {zero});\n}}\n}}\n",
+            at + 1,
+            fused.uniform_lines(),
+            kh * kw,
+            values[0]
+        );
+        crate::launch::parsed(&text)
+    })?;
+    let sizes = [places, down * across, across, c, h, w].map(|size| size as u32);
+    let call = fused.bind(kernel.call(), 0..fused.elements()).value("sizes", &sizes).bind("out", &mut made);
+    call.overwrites().launch()?;
+    let weights = Term::array(weights.evaluate()?, ty.clone(), (&[o, depth][..]).into());
+    let product =
+        matmul(&weights, &Term::array(made, ty.clone(), (&[depth, places][..]).into()), Transposed::default())?;
+    if n == 1 {
+        return Ok(Output { buffer: product.buffer, ty, shape });
+    }
+    let apart = Term::array(product.buffer, ty.clone(), (&[o, n, down * across][..]).into());
+    Ok(Output { buffer: permute(&apart, &[1, 0, 2])?.buffer, ty, shape })
+}

@@ -1,0 +1,184 @@
+//! Checksums and hashes of many messages at once: each row of words is a message, its bytes in the order of memory.
+
+use std::fmt::Write;
+
+use vyre::expression::Term;
+use vyre::{DataType, Error};
+
+use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room};
+use crate::output::Output;
+
+const LANES: usize = 64;
+
+/// What is made of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digest {
+    /// The CRC-32 of zlib and Ethernet, a word.
+    Crc32,
+    /// SHA-256, eight words; the first byte of the hash is the highest of the first.
+    Sha256,
+}
+
+impl Digest {
+    fn words(self) -> usize {
+        match self {
+            Digest::Crc32 => 1,
+            Digest::Sha256 => 8,
+        }
+    }
+}
+
+/// Of messages along the last axis.
+pub(crate) fn digest(term: &Term, kind: Digest) -> Result<Output, Error> {
+    if *term.data_type() != DataType::U32 {
+        return Err(mistyped(format!("messages are words of u32, not of {}", term.data_type())));
+    }
+    let mut shape = extents(term)?;
+    let Some(length) = shape.pop() else { return Err(misfit("a number is no message")) };
+    let messages: usize = shape.iter().product();
+    if (length * messages).max(messages * kind.words()) > MOST {
+        return Err(misfit(format!("{} words are more than are taken at once, which is {MOST}", length * messages)));
+    }
+    let engine = engine(term)?;
+    let mut out = room(&engine, &DataType::U32, messages * kind.words());
+    if kind == Digest::Sha256 {
+        shape.push(kind.words());
+    }
+    if messages > 0 {
+        // Nothing is loaded where there is nothing.
+        let source = if length == 0 { engine.buffer(4) } else { term.evaluate()? };
+        let kernel = engine.kernel_from(&format!("{kind:?}"), || {
+            crate::launch::parsed(&match kind {
+                Digest::Crc32 => crc32(),
+                Digest::Sha256 => sha256(),
+            })
+        })?;
+        let sizes = [length as u32, messages as u32];
+        let call = kernel.bind("x", &source).value("sizes", &sizes).bind("out", &mut out);
+        call.grid(grid(messages.div_ceil(LANES))).overwrites().launch()?;
+    }
+    Ok(Output { buffer: out, ty: DataType::U32, shape })
+}
+
+fn begin(name: &str, memory: &str) -> String {
+    format!(
+        "read x: u32 @0;\nread sizes: u32 @1;\noutput out: u32 @2;\n{memory}workgroup_size [{LANES}, 1, 1];\nentry {name} {{\n{GROUP}\
+         let l = local_index;\nlet own = group * {LANES} + l;\nlet length = sizes[0];\nlet start = own * length;\n"
+    )
+}
+
+/// Four bytes at a time, each by a table of its own, which the workgroup makes.
+fn crc32() -> String {
+    let mut text = begin("crc32", "workgroup table: u32[1024] @0;\n");
+    let _ = write!(text, "for byte in l..256 step {LANES} {{\nvar c: u32 = byte;\n");
+    for _ in 0..8 {
+        text.push_str("c = (c >> 1) ^ select((c & 1) == 1, 3988292384, 0);\n");
+    }
+    text.push_str("table[byte] = c;\n}\nbarrier;\n");
+    for part in 1..4 {
+        let _ = write!(
+            text,
+            "for byte in l..256 step {LANES} {{\nlet before = table[byte + {}];\ntable[byte + {}] = (before >> 8) ^ table[before & 255];\n}}\nbarrier;\n",
+            256 * (part - 1),
+            256 * part
+        );
+    }
+    text.push_str(
+        "if own < sizes[1] {\nvar c: u32 = 4294967295;\nfor at in 0..length {\nlet word = c ^ x[start + at];\n\
+         c = table[768 + (word & 255)] ^ table[512 + ((word >> 8) & 255)] ^ table[256 + ((word >> 16) & 255)] ^ table[word >> 24];\n}\n\
+         out[own] = c ^ 4294967295;\n}\n}\n",
+    );
+    text
+}
+
+fn sha256() -> String {
+    let mut text = begin("sha256", "");
+    text.push_str("if own < sizes[1] {\n");
+    for (at, first) in fractions(2).iter().take(8).enumerate() {
+        let _ = writeln!(text, "var h{at}: u32 = {first};");
+    }
+    // A bit and the length in bits stand behind the message; all of it is a number of blocks of 16 words.
+    text.push_str("let blocks = length / 16 + select(length % 16 > 13, 2, 1);\nfor block in 0..blocks {\n");
+    for at in 0..16 {
+        let _ = write!(
+            text,
+            "let at{at} = block * 16 + {at};\nlet given{at} = select(at{at} < length, x[start + at{at}], 0);\n\
+             let turned{at} = ({}) & 16711935 | ({}) & 4278255360;\n",
+            left(&format!("given{at}"), 8),
+            left(&format!("given{at}"), 24)
+        );
+        let end = match at {
+            14 => "select(block + 1 == blocks, length >> 27, 0)",
+            15 => "select(block + 1 == blocks, length << 5, 0)",
+            _ => "0",
+        };
+        let _ = writeln!(text, "let w{at} = turned{at} | select(at{at} == length, 2147483648, {end});");
+    }
+    for at in 16..64 {
+        let (early, late) = (format!("w{}", at - 15), format!("w{}", at - 2));
+        let _ = writeln!(
+            text,
+            "let w{at} = w{} + (({}) ^ ({}) ^ ({early} >> 3)) + w{} + (({}) ^ ({}) ^ ({late} >> 10));",
+            at - 16,
+            right(&early, 7),
+            right(&early, 18),
+            at - 7,
+            right(&late, 17),
+            right(&late, 19)
+        );
+    }
+    let mut state: Vec<String> = (0..8).map(|at| format!("h{at}")).collect();
+    for (at, constant) in fractions(3).iter().enumerate() {
+        let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(|at: usize| state[at].clone());
+        let _ = write!(
+            text,
+            "let t{at} = {h} + (({}) ^ ({}) ^ ({})) + ({e} & {f} ^ (({e} ^ 4294967295) & {g})) + {constant} + w{at};\nlet e{at} = {d} + t{at};\n\
+             let a{at} = t{at} + (({}) ^ ({}) ^ ({})) + ({a} & {b} ^ {a} & {c} ^ {b} & {c});\n",
+            right(&e, 6),
+            right(&e, 11),
+            right(&e, 25),
+            right(&a, 2),
+            right(&a, 13),
+            right(&a, 22)
+        );
+        state = vec![format!("a{at}"), a, b, c, format!("e{at}"), e, f, g];
+    }
+    for (at, last) in state.iter().enumerate() {
+        let _ = writeln!(text, "let last{at} = h{at} + {last};");
+    }
+    for at in 0..8 {
+        let _ = writeln!(text, "h{at} = last{at};");
+    }
+    text.push_str("}\n");
+    for at in 0..8 {
+        let _ = writeln!(text, "out[own * 8 + {at}] = h{at};");
+    }
+    text.push_str("}\n}\n");
+    text
+}
+
+fn left(value: &str, by: u32) -> String {
+    format!("({value} << {by}) | ({value} >> {})", 32 - by)
+}
+
+fn right(value: &str, by: u32) -> String {
+    left(value, 32 - by)
+}
+
+/// The first 32 bits behind the point of the square or cube roots of the first 64 primes.
+fn fractions(root: u32) -> Vec<u32> {
+    let is_prime = |n: &u128| (2..*n).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
+    let root_of = |prime: u128| {
+        // The largest number whose power is not above the prime times 2³² to that power.
+        let scaled = prime << (32 * root);
+        let mut found = 0u128;
+        for bit in (0..37).rev() {
+            let more = found | 1 << bit;
+            if more.pow(root) <= scaled {
+                found = more;
+            }
+        }
+        found as u32
+    };
+    (2u128..).filter(is_prime).take(64).map(root_of).collect()
+}

@@ -1,0 +1,327 @@
+//! One pass of a transform: its stages in one kernel.
+
+use std::fmt::Write;
+
+use vyre::{Buffer, DataType, Engine, Error};
+
+use super::NEIGHBOURS;
+use super::butterflies::{Complex, Lines};
+use crate::launch::{GROUP, Traits, grid, room};
+
+/// Points of a workgroup's transforms, where they are shorter.
+const TOGETHER: usize = 1024;
+/// Points for each invocation.
+const POINTS: usize = 8;
+
+/// Where points are: steps from one transform of a batch to the next, and from one point to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) transform: usize,
+    pub(super) index: usize,
+    /// Neighbouring invocations have neighbouring points, not transforms.
+    pub(super) by_index: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub(super) radices: Vec<usize>,
+    /// Transforms of a batch, and its points.
+    pub(super) per_batch: usize,
+    pub(super) batch: usize,
+    pub(super) from: Layout,
+    pub(super) to: Layout,
+    /// Results are turned by the product of their place and the transform's, over so many.
+    pub(super) turned: Option<usize>,
+    /// Real and imaginary parts change places on the way in and out, which makes the inverse.
+    pub(super) swapped: bool,
+    /// Results are divided by this.
+    pub(super) scale: Option<usize>,
+    /// Points that workgroup memory has room for.
+    pub(super) room: usize,
+}
+
+impl Pass {
+    fn points(&self) -> usize {
+        self.radices.iter().product()
+    }
+
+    /// Neighbours in memory belong to one transform.
+    fn is_rows(&self) -> bool {
+        self.from.by_index && self.to.by_index
+    }
+
+    /// Transforms of a workgroup.
+    fn together(&self) -> usize {
+        let points = self.points();
+        match self.is_rows() {
+            true => (TOGETHER / points).max(1),
+            // Neighbours in memory belong to different transforms: four of them fill a sector.
+            false => (TOGETHER / points).max(4).min(self.room / points).max(1),
+        }
+    }
+
+    pub(super) fn run(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        source: &Buffer,
+        table: &Buffer,
+        transforms: usize,
+    ) -> Result<Buffer, Error> {
+        let pairs = traits.is_gpu;
+        let key = format!("fft {self:?} {pairs}");
+        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(pairs)))?;
+        let groups = transforms.div_ceil(self.together());
+        let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
+        let sizes = [transforms as u32];
+        let call = kernel.bind("x", source).bind("table", table).value("sizes", &sizes).bind("out", &mut out);
+        call.grid(grid(groups)).overwrites().launch()?;
+        Ok(out)
+    }
+
+    fn source(&self, pairs: bool) -> String {
+        let (n, together) = (self.points(), self.together());
+        let lanes = (n * together / POINTS).next_power_of_two().clamp(32, 256);
+        let memory = Memory { pairs, points: n, apart: !self.is_rows() };
+        let mut text =
+            "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n"
+                .to_owned();
+        if self.radices.len() > 1 {
+            text.push_str(&memory.declarations(together));
+        }
+        let _ = write!(
+            text,
+            "workgroup_size [{lanes}, 1, 1];\nentry fft {{\n{GROUP}let l = local_index;\nlet first = group * {together};\n"
+        );
+        let last = self.radices.len() - 1;
+        let mut before = 1;
+        for (stage, &radix) in self.radices.iter().enumerate() {
+            let count = n * together / radix;
+            let by_index = match stage {
+                0 => self.from.by_index,
+                _ => stage < last || self.to.by_index,
+            };
+            let times = count.div_ceil(lanes);
+            let mut stores = String::new();
+            for u in 0..times {
+                let own = format!("{stage}_{u}");
+                // Which transform and which of its butterflies.
+                let (at, within) = match by_index {
+                    true => (format!("flat{own} / {}", n / radix), format!("flat{own} % {}", n / radix)),
+                    false => (format!("flat{own} % {together}"), format!("flat{own} / {together}")),
+                };
+                let _ = write!(
+                    text,
+                    "let flat{own} = l + {};\nlet t{own} = {at};\nlet j{own} = {within};\nlet k{own} = j{own} % {before};\n",
+                    u * lanes
+                );
+                let points = self.read(&mut text, stage, &own, [n, radix, before], &memory);
+                let mut lines = Lines { text: &mut text, prefix: format!("c{own}"), count: 0 };
+                let made = lines.transform(&points);
+                let whole = count.is_multiple_of(lanes);
+                if !whole {
+                    let _ = writeln!(stores, "if flat{own} < {count} {{");
+                }
+                if stage == last {
+                    self.write(&mut stores, &own, before, &made);
+                }
+                for (i, point) in made.iter().enumerate().filter(|_| stage < last) {
+                    let place = format!("(j{own} - k{own}) * {radix} + k{own} + {}", i * before);
+                    let to = format!("to{own}_{i}");
+                    let _ = writeln!(stores, "let {to} = {};", memory.place(&format!("t{own}"), &place));
+                    memory.store(&mut stores, &to, point);
+                }
+                if !whole {
+                    stores.push_str("}\n");
+                }
+            }
+            // Everything is read before anything is written.
+            if stage > 0 && stage < last {
+                text.push_str("barrier;\n");
+            }
+            text.push_str(&stores);
+            if stage < last {
+                text.push_str("barrier;\n");
+            }
+            before *= radix;
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// The points of a butterfly, turned by what the stages before it left.
+    fn read(
+        &self,
+        text: &mut String,
+        stage: usize,
+        own: &str,
+        [n, radix, before]: [usize; 3],
+        memory: &Memory,
+    ) -> Vec<Complex> {
+        let mut points = Vec::new();
+        if stage == 0 {
+            let Layout { transform, index, .. } = self.from;
+            let _ = write!(
+                text,
+                "let which{own} = first + t{own};\nlet from{own} = which{own} / {0} * {1} + which{own} % {0} * {transform};\n",
+                self.per_batch, self.batch
+            );
+            for i in 0..radix {
+                let point = Complex::named(&format!("x{own}_{i}"));
+                let (re, im) = if self.swapped { ("y", "x") } else { ("x", "y") };
+                let _ = write!(
+                    text,
+                    "let given{own}_{i} = x[from{own} + (j{own} + {}) * {index}];\nlet {} = given{own}_{i}.{re};\nlet {} = given{own}_{i}.{im};\n",
+                    i * (n / radix),
+                    point.re,
+                    point.im
+                );
+                points.push(point);
+            }
+            return points;
+        }
+        for i in 0..radix {
+            let at = format!("at{own}_{i}");
+            let place = memory.place(&format!("t{own}"), &format!("(j{own} + {})", i * (n / radix)));
+            let _ = writeln!(text, "let {at} = {place};");
+            points.push(memory.load(text, &at, &format!("x{own}_{i}")));
+        }
+        let turns = powers(text, &format!("turn{own}"), radix, &|power| {
+            format!("table[k{own} * {}]", power * (n / (before * radix)))
+        });
+        let mut lines = Lines { text, prefix: format!("t{own}"), count: 0 };
+        let turned = points.iter().zip(&turns).map(|(point, turn)| match turn {
+            Some(turn) => lines.product(point, turn),
+            None => point.clone(),
+        });
+        turned.collect()
+    }
+
+    /// The results of a butterfly to their places in the buffer.
+    fn write(&self, text: &mut String, own: &str, before: usize, points: &[Complex]) {
+        let n = self.points();
+        let Layout { transform, index, .. } = self.to;
+        // The last stage has all butterflies in one run, so that the first result's place is the butterfly's.
+        let _ = write!(
+            text,
+            "let to{own} = first + t{own};\nlet start{own} = to{own} / {0} * {1} + to{own} % {0} * {transform} + j{own} * {index};\n",
+            self.per_batch, self.batch
+        );
+        let mut points = points.to_vec();
+        if self.turned.is_some() {
+            // Turned by the first place, and by as many steps as there are between it and their own.
+            let _ = writeln!(text, "let column{own} = to{own} % {};", self.per_batch);
+            let mut angle = |name: &str, by: &str| {
+                let _ = write!(
+                    text,
+                    "let angle_{name}{own} = column{own} * {by};\nlet near_{name}{own} = table[{n} + angle_{name}{own} % {NEIGHBOURS}];\n\
+                     let far_{name}{own} = table[{} + angle_{name}{own} / {NEIGHBOURS}];\n",
+                    n + NEIGHBOURS
+                );
+                let of =
+                    |kind: &str| Complex { re: format!("{kind}_{name}{own}.x"), im: format!("{kind}_{name}{own}.y") };
+                let mut lines = Lines { text, prefix: format!("{name}{own}"), count: 0 };
+                lines.product(&of("near"), &of("far"))
+            };
+            let first = angle("first", &format!("j{own}"));
+            let steps: Vec<(usize, Complex)> = [1, 2, 4]
+                .into_iter()
+                .filter(|power| *power < points.len())
+                .map(|power| (power, angle(&format!("step{power}_"), &(power * before).to_string())))
+                .collect();
+            let mut lines = Lines { text, prefix: format!("w{own}"), count: 0 };
+            for (i, point) in points.iter_mut().enumerate() {
+                let mut turn = first.clone();
+                for (power, step) in &steps {
+                    if i & power != 0 {
+                        turn = lines.product(&turn, step);
+                    }
+                }
+                *point = lines.product(point, &turn);
+            }
+        }
+        let _ = writeln!(text, "if to{own} < sizes[0] {{");
+        for (i, point) in points.iter().enumerate() {
+            let (mut re, mut im) = (point.re.clone(), point.im.clone());
+            if let Some(count) = self.scale {
+                let by = format!("f32#{:08x}", ((1.0 / count as f64) as f32).to_bits());
+                (re, im) = (format!("{re} * {by}"), format!("{im} * {by}"));
+            }
+            if self.swapped {
+                std::mem::swap(&mut re, &mut im);
+            }
+            let _ = writeln!(text, "out[start{own} + {}] = vec<f32, 2>({re}, {im});", i * before * index);
+        }
+        text.push_str("}\n");
+    }
+}
+
+/// The powers of an angle up to so many: those of 1, 2 and 4 are read, and others are products of these.
+fn powers(text: &mut String, name: &str, count: usize, read: &dyn Fn(usize) -> String) -> Vec<Option<Complex>> {
+    let mut all: Vec<Option<Complex>> = vec![None];
+    for power in 1..count {
+        let highest = 1 << power.ilog2();
+        if power == highest {
+            let _ = writeln!(text, "let {name}_{power} = {};", read(power));
+            all.push(Some(Complex { re: format!("{name}_{power}.x"), im: format!("{name}_{power}.y") }));
+        } else if let (Some(a), Some(b)) = (all[highest].clone(), all[power - highest].clone()) {
+            let mut lines = Lines { text: &mut *text, prefix: format!("{name}_{power}"), count: 0 };
+            all.push(Some(lines.product(&a, &b)));
+        }
+    }
+    all
+}
+
+/// Workgroup memory for transforms of so many points: as pairs, with one of padding in 16, or real and imaginary
+/// parts by themselves.
+struct Memory {
+    pairs: bool,
+    points: usize,
+    /// Neighbouring invocations may have neighbouring transforms.
+    apart: bool,
+}
+
+impl Memory {
+    fn pitch(&self) -> usize {
+        let padded = self.points + self.points / 16;
+        match (self.pairs, self.apart) {
+            (true, true) => padded.next_multiple_of(16) + 4,
+            (true, false) => padded,
+            (false, _) => self.points,
+        }
+    }
+
+    fn declarations(&self, transforms: usize) -> String {
+        let room = transforms * self.pitch();
+        match self.pairs {
+            true => format!("workgroup points: vec<f32, 2>[{room}] @0;\n"),
+            false => format!("workgroup real: f32[{room}] @0;\nworkgroup imaginary: f32[{room}] @0;\n"),
+        }
+    }
+
+    fn place(&self, transform: &str, at: &str) -> String {
+        let pitch = self.pitch();
+        match self.pairs {
+            true => format!("{transform} * {pitch} + ({at}) + ({at}) / 16"),
+            false => format!("{transform} * {pitch} + {at}"),
+        }
+    }
+
+    fn load(&self, text: &mut String, at: &str, name: &str) -> Complex {
+        if self.pairs {
+            let _ = writeln!(text, "let {name} = points[{at}];");
+            return Complex { re: format!("{name}.x"), im: format!("{name}.y") };
+        }
+        let point = Complex::named(name);
+        let _ = writeln!(text, "let {} = real[{at}];\nlet {} = imaginary[{at}];", point.re, point.im);
+        point
+    }
+
+    fn store(&self, text: &mut String, at: &str, point: &Complex) {
+        let Complex { re, im } = point;
+        let _ = match self.pairs {
+            true => writeln!(text, "points[{at}] = vec<f32, 2>({re}, {im});"),
+            false => writeln!(text, "real[{at}] = {re};\nimaginary[{at}] = {im};"),
+        };
+    }
+}

@@ -1,0 +1,255 @@
+//! Weighted sums of neighbours in two or three axes.
+//!
+//! **Order.** A chain of `fma` over the weights that are not zero, in their order, from 0.
+
+use std::fmt::Write;
+
+use vyre::expression::{Fused, Term};
+use vyre::ir::Literal;
+use vyre::{DataType, Error};
+
+use crate::launch::{GROUP, MOST, extents, grid, misfit, mistyped, room};
+use crate::output::Output;
+
+/// What is behind the edge of an array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Boundary {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// The element at the edge.
+    Edge,
+    /// The other side.
+    Wrap,
+    /// The elements before the edge, which itself is not repeated.
+    Reflect,
+}
+
+impl Boundary {
+    /// The one of a name: `zero`, `edge`, `wrap` or `reflect`.
+    pub fn named(name: &str) -> Option<Boundary> {
+        let all = [
+            ("zero", Boundary::Zero),
+            ("edge", Boundary::Edge),
+            ("wrap", Boundary::Wrap),
+            ("reflect", Boundary::Reflect),
+        ];
+        all.into_iter().find(|(own, _)| *own == name).map(|(_, boundary)| boundary)
+    }
+}
+
+/// A workgroup's tile: so many columns, and rows for each of its rows of invocations.
+const WIDE: usize = 64;
+const HIGH: usize = 4;
+const ROWS: usize = 4;
+/// Weights that are not zero.
+const MOST_WEIGHTS: usize = 343;
+
+/// Where a weight looks, along depth, height and width.
+type Offset = [isize; 3];
+
+/// The weights have two or three axes, their middle is the element itself, and axes of the array before these are a batch.
+pub(crate) fn stencil(term: &Term, weights: &[f64], sides: &[usize], boundary: Boundary) -> Result<Output, Error> {
+    let ty = term.data_type().clone();
+    if !matches!(ty, DataType::F32 | DataType::F64) {
+        return Err(mistyped(format!("stencils are of f32 and f64, not of {ty}")));
+    }
+    let shape = extents(term)?;
+    let depth_of = |all: &[usize]| if sides.len() == 3 { all[all.len() - 3] } else { 1 };
+    if !matches!(sides.len(), 2 | 3) || shape.len() < sides.len() || sides.iter().product::<usize>() != weights.len() {
+        let message =
+            format!("weights of {sides:?} are no stencil for an array of {shape:?}: they have two or three axes");
+        return Err(misfit(message));
+    }
+    let [.., height, width] = shape[..] else { return Err(misfit("a stencil takes two axes")) };
+    let (deep, high, wide) = (depth_of(sides), sides[sides.len() - 2], sides[sides.len() - 1]);
+    let taps: Vec<(Offset, f64)> = weights
+        .iter()
+        .enumerate()
+        .filter(|(_, weight)| **weight != 0.0)
+        .map(|(at, weight)| {
+            let place = [at / (high * wide), at / wide % high, at % wide];
+            let from = |axis: usize, side: usize| place[axis] as isize - (side / 2) as isize;
+            ([from(0, deep), from(1, high), from(2, wide)], *weight)
+        })
+        .collect();
+    if taps.len() > MOST_WEIGHTS {
+        let message = format!("{} weights are more than a stencil has, which is {MOST_WEIGHTS}", taps.len());
+        return Err(misfit(message));
+    }
+    let fused = Fused::new(&[term])?;
+    let engine = fused.engine().clone();
+    let elements = fused.elements();
+    let mut out = room(&engine, &ty, elements);
+    if elements > MOST {
+        return Err(misfit(format!("{elements} elements are more than are taken at once, which is {MOST}")));
+    }
+    if elements == 0 || taps.is_empty() {
+        return Ok(Output { buffer: out, ty, shape });
+    }
+    let offsets: Vec<Offset> = taps.iter().map(|(offset, _)| *offset).collect();
+    let (lines, values) = fused.lines("i", "");
+    let key = format!(
+        "stencil {boundary:?} {offsets:?}\n{}{}{lines}{values:?}",
+        fused.declarations(0),
+        fused.uniform_lines()
+    );
+    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, &ty, &offsets, boundary)))?;
+    let planes = elements / (height * width);
+    let (across, down) = (width.div_ceil(WIDE), height.div_ceil(HIGH * ROWS));
+    let groups = planes * across * down;
+    let sizes = [width, height, depth_of(&shape), across, down, groups].map(|size| size as u32);
+    let words: Vec<u32> = taps
+        .iter()
+        .flat_map(|(_, weight)| match ty {
+            DataType::F64 => vec![weight.to_bits() as u32, (weight.to_bits() >> 32) as u32],
+            _ => vec![(*weight as f32).to_bits()],
+        })
+        .collect();
+    let words = engine.array(&words)?.into_buffer();
+    let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("weights", &words);
+    call.bind("out", &mut out).grid(grid(groups)).overwrites().launch()?;
+    Ok(Output { buffer: out, ty, shape })
+}
+
+/// The weights that an array has, for [`stencil`].
+pub(crate) fn stencil_of(term: &Term, weights: &Term, boundary: Boundary) -> Result<Output, Error> {
+    let sides = extents(weights)?;
+    let bytes = weights.evaluate()?.to_vec()?;
+    let numbers: Vec<f64> = match weights.data_type() {
+        DataType::F32 => bytes.as_chunks().0.iter().map(|part| f64::from(f32::from_le_bytes(*part))).collect(),
+        DataType::F64 => bytes.as_chunks().0.iter().map(|part| f64::from_le_bytes(*part)).collect(),
+        other => return Err(mistyped(format!("weights of a stencil are f32 or f64, not {other}"))),
+    };
+    stencil(term, &numbers, &sides, boundary)
+}
+
+fn source(fused: &Fused, ty: &DataType, offsets: &[Offset], boundary: Boundary) -> String {
+    let at = fused.bindings();
+    let zero = vyre::expression::literal_text(&Literal::zero(ty).unwrap_or(Literal::U32(0)));
+    let mut text = fused.declarations(0);
+    let _ = write!(
+        text,
+        "read sizes: u32 @{at};\nread weights: u32 @{};\noutput out: {ty} @{};\nworkgroup_size [{}, 1, 1];\nentry stencil {{\n{GROUP}\
+         let l = local_index;\nlet width = sizes[0];\nlet height = sizes[1];\nlet depth = sizes[2];\n{}if group < sizes[5] {{\n\
+         let plane = group / (sizes[3] * sizes[4]);\nlet z = plane % depth;\nlet left = group % sizes[3] * {WIDE};\n\
+         let top = group / sizes[3] % sizes[4] * {};\nlet x = left + l % {WIDE};\nlet y = top + l / {WIDE} * {ROWS};\n",
+        at + 1,
+        at + 2,
+        WIDE * HIGH,
+        fused.uniform_lines(),
+        HIGH * ROWS
+    );
+    for k in 0..offsets.len() {
+        let weight = match ty {
+            DataType::F64 => {
+                format!("bitcast<f64>(cast<u64>(weights[{}]) | (cast<u64>(weights[{}]) << 32))", 2 * k, 2 * k + 1)
+            }
+            _ => format!("bitcast<f32>(weights[{k}])"),
+        };
+        let _ = writeln!(text, "let weight{k} = {weight};");
+    }
+    let reach = |axis: usize| {
+        let all = || offsets.iter().map(|offset| offset[axis]);
+        [all().min().unwrap_or(0).min(0).unsigned_abs(), all().max().unwrap_or(0).max(0).unsigned_abs()]
+    };
+    let ([back, ahead], [up, down], [before, behind]) = (reach(0), reach(1), reach(2));
+    // Where all that a tile looks at is there, no place has to be thought about.
+    let _ = writeln!(
+        text,
+        "if (z >= {back}) & (z + {ahead} < depth) & (top >= {up}) & (top + {} < height) & (left >= {before}) & (left + {} < width) {{\n\
+         let own = (plane * height + y) * width + x;",
+        down + HIGH * ROWS - 1,
+        behind + WIDE - 1
+    );
+    let plain = |[dz, dy, dx]: Offset| {
+        let term = |by: isize, unit: &str| match by {
+            0 => String::new(),
+            _ => format!(" {} {}{unit}", if by < 0 { "-" } else { "+" }, by.unsigned_abs()),
+        };
+        (format!("own{}{}{}", term(dz, " * height * width"), term(dy, " * width"), term(dx, "")), None)
+    };
+    sums(&mut text, fused, offsets, &zero, "in", &plain);
+    for row in 0..ROWS {
+        let _ = writeln!(text, "out[own + {row} * width] = sum_in{row};");
+    }
+    text.push_str("} else {\n");
+    let edge = |[dz, dy, dx]: Offset| {
+        let parts = [("z", dz, "depth"), ("y", dy, "height"), ("x", dx, "width")];
+        let [z, y, x] = parts.map(|(own, by, end)| placed(own, by, end, boundary));
+        let place = match dz {
+            0 => format!("(plane * height + {y}) * width + {x}"),
+            _ => format!("((plane - z + {z}) * height + {y}) * width + {x}"),
+        };
+        let inside = (boundary == Boundary::Zero).then(|| format!("({z} < depth) & ({y} < height) & ({x} < width)"));
+        (place, inside)
+    };
+    sums(&mut text, fused, offsets, &zero, "at", &edge);
+    for row in 0..ROWS {
+        let _ = writeln!(
+            text,
+            "if (y + {row} < height) & (x < width) {{\nout[(plane * height + y + {row}) * width + x] = sum_at{row};\n}}"
+        );
+    }
+    text.push_str("}\n}\n}\n");
+    text
+}
+
+/// The sums of an invocation's rows. What several of them look at is read once.
+fn sums(
+    text: &mut String,
+    fused: &Fused,
+    offsets: &[Offset],
+    zero: &str,
+    name: &str,
+    place: &dyn Fn(Offset) -> (String, Option<String>),
+) {
+    let mut read: Vec<Offset> = Vec::new();
+    let mut element = |text: &mut String, offset: Offset| {
+        let at = read.iter().position(|own| *own == offset).unwrap_or_else(|| {
+            let at = read.len();
+            read.push(offset);
+            let (place, inside) = place(offset);
+            let (lines, values) = fused.lines(&format!("{name}_p{at}"), &format!("_{name}{at}"));
+            let value = match inside {
+                Some(inside) => format!("select({inside}, {}, {zero})", values[0]),
+                None => values[0].clone(),
+            };
+            let _ = writeln!(text, "let {name}_p{at} = {place};\n{lines}let {name}_v{at} = {value};");
+            at
+        });
+        format!("{name}_v{at}")
+    };
+    for row in 0..ROWS {
+        let mut sum = zero.to_owned();
+        for (k, [dz, dy, dx]) in offsets.iter().enumerate() {
+            let value = element(text, [*dz, *dy + row as isize, *dx]);
+            let _ = writeln!(text, "let {name}_s{row}_{k} = fma(weight{k}, {value}, {sum});");
+            sum = format!("{name}_s{row}_{k}");
+        }
+        let _ = writeln!(text, "let sum_{name}{row} = {sum};");
+    }
+}
+
+/// A coordinate so far from its own, as the boundary has it.
+fn placed(own: &str, by: isize, end: &str, boundary: Boundary) -> String {
+    let far = by.unsigned_abs();
+    let moved = if by < 0 { format!("{own} - {far}") } else { format!("{own} + {far}") };
+    match boundary {
+        // Before the first it wraps around to what is behind every last one.
+        Boundary::Zero => format!("({moved})"),
+        Boundary::Edge if by < 0 => format!("min({own} - min({own}, {far}), {end} - 1)"),
+        Boundary::Edge => format!("min({moved}, {end} - 1)"),
+        Boundary::Wrap if by < 0 => format!("(({own} + {end} * {far} - {far}) % {end})"),
+        Boundary::Wrap => format!("(({moved}) % {end})"),
+        Boundary::Reflect => {
+            let period = format!("(2 * ({end} - 1))");
+            let ahead = if by < 0 {
+                format!("({own} + {period} * {far} - min({period} * {far}, {far}))")
+            } else {
+                format!("({moved})")
+            };
+            format!("min({ahead} % {period}, {period} - {ahead} % {period})")
+        }
+    }
+}

@@ -1,0 +1,70 @@
+use vyre_ops::{Numbers, Ops, Parameters, Plain};
+
+use crate::support::{Random, engines, read};
+
+/// By the definition, in f64.
+fn expected(values: &[f32], shape: [usize; 3], inverse: bool) -> Vec<f64> {
+    let numbers = values.iter().map(|x| f64::from(*x)).collect();
+    let plain = Plain::float(vyre::DataType::F64, shape.to_vec(), numbers);
+    let parameters = Parameters { inverse, ..Parameters::default() };
+    match vyre_ops::op("fft").expect("an op").reference(&[plain], &parameters).swap_remove(0).numbers {
+        Numbers::Float(all) => all,
+        Numbers::Whole(_) => panic!("transforms are of floats"),
+    }
+}
+
+#[test]
+fn waves_are_found_and_made() {
+    let mut random = Random(50);
+    // Every radix alone and together, transforms in one pass and in two.
+    let lengths = [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 49, 64, 105, 512, 600, 1024, 2058, 4374];
+    for (at, &points) in lengths.iter().enumerate() {
+        for batches in if points < 200 { [1, 300] } else { [1, 3] } {
+            let shape = [batches, points, 2];
+            let values = random.units(batches * points * 2);
+            let inverse = at % 2 == 1;
+            let expected = expected(&values, shape, inverse);
+            let size = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+            let mut first: Option<Vec<f32>> = None;
+            for (name, engine) in engines() {
+                if name != "cpu" && !name.starts_with("cuda") && !matches!(points, 7 | 20 | 512 | 4374) {
+                    continue;
+                }
+                let x = engine.from_shape(shape, &values).expect("an array");
+                let found = if inverse { x.inverse_fft() } else { x.fft() };
+                let found = read(found).expect("f32 is everywhere");
+                assert_eq!(found.len(), expected.len());
+                for (at, (found, wanted)) in found.iter().zip(&expected).enumerate() {
+                    let far = (f64::from(*found) - wanted).abs();
+                    assert!(far <= 2e-6 * size, "{name} {points}, {batches}: element {at} is {found}, not {wanted}");
+                }
+                if points <= 1024 {
+                    assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{name} {points}: the same bits");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_goes_there_comes_back() {
+    let (_, engine) = &engines()[0];
+    let mut random = Random(51);
+    let values = random.units(2 * 3 * (1 << 16));
+    let x = engine.from_shape([3, 1 << 16, 2], &values).expect("an array");
+    let back = read(x.fft().and_then(|waves| waves.inverse_fft())).expect("f32");
+    for (found, wanted) in back.iter().zip(&values) {
+        assert!((found - wanted).abs() < 2e-6, "{found}, not {wanted}");
+    }
+}
+
+#[test]
+fn lengths_and_types_that_are_not_taken() {
+    let (_, engine) = &engines()[0];
+    for shape in [vec![11, 2], vec![4, 3], vec![2], vec![13 * 8192, 2]] {
+        let told = engine.full(&shape[..], 1.0f32).expect("an array").fft().expect_err("it does not fit");
+        assert!(told.message().contains("Fourier"), "{told}");
+    }
+    assert!(engine.full([4usize, 2], 1.0f64).expect("an array").fft().is_err());
+    assert_eq!(read(engine.full([0usize, 4, 2], 1.0f32).expect("an array").fft()), Some(Vec::new()));
+}

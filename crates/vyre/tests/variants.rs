@@ -1,0 +1,189 @@
+//! Implementations that only one backend can run: candidates like any other, behind a gate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use vyre::tuner::Mode;
+use vyre::variant::{Blocks, HostSlice, Tolerance, Variant};
+use vyre::{DispatchConfig, Engine, Kernel, Program};
+
+/// Sums of whole numbers, one addition at a time.
+const SLOW: &str = "
+    @group(0) @binding(0) var<storage, read> x: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+    @compute @workgroup_size(64) fn triangle(@builtin(global_invocation_id) id: vec3u) {
+        if id.x >= arrayLength(&y) { return; }
+        var sum = 0u;
+        for (var i = 0u; i <= x[id.x]; i += 1u) { sum = (sum ^ i) + 2u * (sum & i); }
+        y[id.x] = sum;
+    }";
+
+fn program() -> Program {
+    vyre::wgsl(SLOW).expect("it is WGSL")
+}
+
+fn engine(mode: Mode) -> Engine {
+    Engine::builder().without_disk().tuner(mode).open().unwrap()
+}
+
+/// The closed form, `off` too large from the element `from` on; and how often it ran.
+fn closed(name: &str, off: u32, from: usize) -> (Variant, Arc<AtomicU32>) {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let variant = Variant::host(name, 1, move |buffers: &mut [HostSlice<'_>]| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let [x, y] = buffers else { panic!("two buffers") };
+        for (at, (y, x)) in y.bytes_mut().chunks_exact_mut(4).zip(x.bytes().chunks_exact(4)).enumerate() {
+            let x = u32::from_le_bytes(x.try_into().unwrap());
+            let sum = (u64::from(x) * (u64::from(x) + 1) / 2) as u32;
+            y.copy_from_slice(&(sum + if at >= from { off } else { 0 }).to_le_bytes());
+        }
+    });
+    (variant, calls)
+}
+
+fn input(count: u32) -> Vec<u32> {
+    (0..count).map(|i| 2000 + i % 77).collect()
+}
+
+fn expected(input: &[u32]) -> Vec<u32> {
+    input.iter().map(|x| x * (x + 1) / 2).collect()
+}
+
+/// Launches so many times and compares each result.
+fn launch(engine: &Engine, kernel: &Kernel, count: u32, times: u32) {
+    let given = input(count);
+    let (x, kernel) = (engine.array(&given).unwrap(), kernel.on("cpu").unwrap());
+    for _ in 0..times {
+        let mut y = engine.zeros::<u32>(count as usize).unwrap();
+        kernel.bind("x", &x).bind("y", &mut y).launch().unwrap().wait().unwrap();
+        assert_eq!(y.to_vec().unwrap(), expected(&given));
+    }
+}
+
+#[test]
+fn a_faster_variant_is_compared_then_learnt_then_used_and_explained() {
+    let engine = engine(Mode::NaturalGradient);
+    let (variant, calls) = closed("closed form", 0, 0);
+    let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+    launch(&engine, &kernel, 4096, 1);
+    assert!(calls.load(Ordering::Relaxed) >= 1, "it was compared");
+    for _ in 0..100 {
+        launch(&engine, &kernel, 4096, 10);
+        if kernel.explain().variants.iter().any(|line| line.contains("in use")) {
+            break;
+        }
+    }
+    let explained = kernel.explain().to_string();
+    assert!(explained.contains("launch: closed form of"), "{explained}");
+    assert!(explained.contains("variant closed form (a Rust function): in use"), "{explained}");
+    let before = calls.load(Ordering::Relaxed);
+    launch(&engine, &kernel, 4096, 5);
+    assert_eq!(calls.load(Ordering::Relaxed) - before, 5, "every launch is one call");
+}
+
+#[test]
+fn a_variant_that_differs_is_told_of_and_never_used() {
+    for mode in [Mode::NaturalGradient, Mode::On] {
+        let engine = engine(mode);
+        let (variant, calls) = closed("off by one", 1, 4000);
+        let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+        launch(&engine, &kernel, 4096, 20);
+        assert_eq!(calls.load(Ordering::Relaxed), 1, "only on copies");
+        let notices = engine.take_notices();
+        let told = notices.iter().filter(|notice| notice.code.id == vyre::codes::tuner::VARIANT_REJECTED.id);
+        assert_eq!(told.count(), 1, "{notices:?}");
+        assert!(kernel.explain().to_string().contains("not used: its result `y` differs at byte 16000"));
+        // What is right at one size is compared again at another.
+        launch(&engine, &kernel, 4000, 1);
+        assert!(calls.load(Ordering::Relaxed) >= 2);
+    }
+}
+
+#[test]
+fn tuning_on_request_chooses_a_variant_and_the_engine_uses_what_was_chosen() {
+    let engine = engine(Mode::On);
+    let ((good, good_calls), (bad, _)) = (closed("closed form", 0, 0), closed("off by one", 1, 0));
+    let mut config = DispatchConfig::default();
+    config.variants = vec![bad, good];
+    let given = input(4096);
+    let bytes: Vec<u8> = given.iter().flat_map(|x| x.to_le_bytes()).collect();
+    config.output_elements.insert("y".to_owned(), 4096);
+    let decision = engine.tune("cpu", &program(), &[&bytes], &config, None).unwrap();
+    assert_eq!(decision.candidate.to_string(), "closed form");
+    assert!(decision.evidence.rejected.iter().any(|reason| reason.contains("off by one")), "{decision:?}");
+    let before = good_calls.load(Ordering::Relaxed);
+    config.output_elements.clear();
+    let kernel = engine.kernel_with(&program(), &config).unwrap();
+    launch(&engine, &kernel, 4096, 3);
+    assert!(good_calls.load(Ordering::Relaxed) >= before + 3);
+}
+
+#[test]
+fn launches_that_may_be_stopped_or_name_their_workgroups_run_the_program() {
+    let engine = engine(Mode::On);
+    let (variant, calls) = closed("closed form", 0, 0);
+    let mut config = DispatchConfig::default();
+    config.variants = vec![variant];
+    config.timeout = Some(std::time::Duration::from_secs(60));
+    launch(&engine, &engine.kernel_with(&program(), &config).unwrap(), 512, 3);
+    config.timeout = None;
+    config.workgroup_override = Some([32, 1, 1]);
+    launch(&engine, &engine.kernel_with(&program(), &config).unwrap(), 512, 3);
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_variant_that_panics_is_not_used() {
+    let engine = engine(Mode::On);
+    let variant = Variant::host("broken", 1, |_: &mut [HostSlice<'_>]| panic!("on purpose"));
+    let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+    launch(&engine, &kernel, 512, 3);
+    assert!(kernel.explain().to_string().contains("not used: the launch panicked: on purpose"));
+}
+
+#[test]
+fn a_tolerance_is_the_variants_own() {
+    let program = vyre::wgsl(
+        "@group(0) @binding(0) var<storage, read> x: array<f32>;
+         @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+         @compute @workgroup_size(64) fn halve(@builtin(global_invocation_id) id: vec3u) {
+             if id.x < arrayLength(&y) { y[id.x] = 0.5 * x[id.x]; }
+         }",
+    )
+    .unwrap();
+    let near = |buffers: &mut [HostSlice<'_>]| {
+        let [x, y] = buffers else { panic!("two buffers") };
+        for (y, x) in y.bytes_mut().chunks_exact_mut(4).zip(x.bytes().chunks_exact(4)) {
+            let half = 0.5 * f32::from_le_bytes(x.try_into().unwrap());
+            y.copy_from_slice(&f32::from_bits(half.to_bits() + 1).to_le_bytes());
+        }
+    };
+    for (tolerance, agrees) in [(Tolerance::default(), false), (Tolerance { ulps: 1, of_largest: 0.0 }, true)] {
+        let engine = engine(Mode::NaturalGradient);
+        let variant = Variant::host("near", 1, near).within(tolerance);
+        let kernel = engine.kernel(&program).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+        let (x, mut y) = (engine.array(&[1f32, 2.0, 3.0]).unwrap(), engine.zeros::<f32>(3).unwrap());
+        kernel.bind("x", &x).bind("y", &mut y).launch().unwrap().wait().unwrap();
+        assert_eq!(!kernel.explain().to_string().contains("not used"), agrees);
+    }
+}
+
+#[test]
+fn another_program_can_be_a_variant() {
+    let engine = engine(Mode::On);
+    let closed = vyre::wgsl(
+        "@group(0) @binding(0) var<storage, read> x: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+         @compute @workgroup_size(128) fn closed(@builtin(global_invocation_id) id: vec3u) {
+             if id.x < arrayLength(&y) { y[id.x] = x[id.x] * (x[id.x] + 1u) / 2u; }
+         }",
+    )
+    .unwrap();
+    let variant = Variant::program("closed", &closed.validate().unwrap(), Blocks::Each([128, 1, 1]));
+    let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+    launch(&engine, &kernel, 4097, 3);
+    let explanation = kernel.explain();
+    assert!(explanation.to_string().contains("variant closed (another program): in use"), "{explanation}");
+    assert_eq!((explanation.grid, explanation.workgroup_size), (Some([33, 1, 1]), Some([128, 1, 1])));
+}
