@@ -106,7 +106,8 @@ TILE, DEPTH, PART = 128, 8, 8
 
 @vyre.kernel(workgroup=(16, 16))
 def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
-    left_tile = vyre.shared((DEPTH, TILE), vyre.f32)
+    # Rows of the left tile are written across; four more elements keep them in different banks.
+    left_tile = vyre.shared((DEPTH, TILE + 4), vyre.f32)
     right_tile = vyre.shared((DEPTH, TILE), vyre.f32)
     left = vyre.local(PART, vyre.f32)
     right = vyre.local(PART, vyre.f32)
@@ -123,15 +124,15 @@ def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
         vyre.barrier()
         for d in range(DEPTH):
             for i in range(PART):
-                left[i] = left_tile[d, y * PART + i]
-                right[i] = right_tile[d, x * PART + i]
+                left[i] = left_tile[d, i * 16 + y]
+                right[i] = right_tile[d, i * 16 + x]
             for i in range(PART):
                 for j in range(PART):
                     total[i, j] = vyre.fma(left[i], right[j], total[i, j])
         vyre.barrier()
     for i in range(PART):
         for j in range(PART):
-            out[row + y * PART + i, column + x * PART + j] = total[i, j]
+            out[row + i * 16 + y, column + j * 16 + x] = total[i, j]
 
 
 @triton.jit
@@ -260,7 +261,7 @@ def numba_kernels():
 
     @cuda.jit
     def matmul(a, b, out):
-        left_tile = cuda.shared.array((DEPTH, TILE), float32)
+        left_tile = cuda.shared.array((DEPTH, TILE + 4), float32)
         right_tile = cuda.shared.array((DEPTH, TILE), float32)
         left = cuda.local.array(PART, float32)
         right = cuda.local.array(PART, float32)
@@ -279,15 +280,15 @@ def numba_kernels():
             cuda.syncthreads()
             for d in range(DEPTH):
                 for i in range(PART):
-                    left[i] = left_tile[d, y * PART + i]
-                    right[i] = right_tile[d, x * PART + i]
+                    left[i] = left_tile[d, i * 16 + y]
+                    right[i] = right_tile[d, i * 16 + x]
                 for i in range(PART):
                     for j in range(PART):
                         total[i, j] += left[i] * right[j]
             cuda.syncthreads()
         for i in range(PART):
             for j in range(PART):
-                out[row + y * PART + i, column + x * PART + j] = total[i, j]
+                out[row + i * 16 + y, column + j * 16 + x] = total[i, j]
 
     groups = N // (LANES * EACH)
     return {

@@ -35,7 +35,8 @@ KERNEL = vyre.wgsl("""
 
 
 def block(number: int) -> np.ndarray:
-    return np.arange(number * BLOCK, (number + 1) * BLOCK, dtype=np.uint32)
+    """Numbers that go on from block to block, modulo 2³²."""
+    return np.arange(BLOCK, dtype=np.uint32) + np.uint32(number * BLOCK % (1 << 32))
 
 
 def in_numpy(x: np.ndarray) -> np.ndarray:

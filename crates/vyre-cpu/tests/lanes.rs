@@ -156,3 +156,121 @@ fn loops_side_by_side() {
         }
     }
 }
+
+/// Vectors of two and four words one after another, in buffers and in workgroup memory, whole blocks and at their edge, by all lanes
+/// and by some.
+#[test]
+fn vectors_side_by_side() {
+    for lanes in [2, 4] {
+        for count in [1u32, 16, 37, 128, 200] {
+            for some in [false, true] {
+                let ty = DataType::vector(DataType::U32, lanes);
+                let i = || Expr::global_id(0);
+                let odd = (Expr::load("which", i()) % 3u32).ne(1u32);
+                let store = Node::store("out", i(), Expr::load("tile", Expr::local_id(0)) + Expr::load("a", i()));
+                let body = vec![
+                    Node::if_then(
+                        i().lt(count),
+                        vec![Node::store("tile", Expr::local_id(0), Expr::load("a", Expr::u32(count - 1) - i()))],
+                    ),
+                    Node::barrier(),
+                    Node::if_then(i().lt(count), vec![if some { Node::if_then(odd, vec![store]) } else { store }]),
+                ];
+                let program = Program::wrapped(
+                    vec![
+                        BufferDecl::read("a", 0, ty.clone()).with_count(count),
+                        BufferDecl::read("which", 1, DataType::U32),
+                        BufferDecl::output("out", 2, ty.clone()).with_count(count),
+                        BufferDecl::workgroup("tile", 0, ty).with_count(64),
+                    ],
+                    [64, 1, 1],
+                    body,
+                );
+                let inputs = vec![words(count * lanes), words(count)];
+                let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+                agree(&format!("{count} times {lanes} words, some {some}"), &case);
+            }
+        }
+    }
+}
+
+/// Sums of the products of bytes with and without sign, where both words differ from lane to lane and where one is the same.
+#[test]
+fn products_of_bytes() {
+    let count = 200u32;
+    for ty in [DataType::U32, DataType::I32] {
+        for same in [false, true] {
+            let signed = ty == DataType::I32;
+            let byte = |word: &str, place: u32| match (signed, place) {
+                (true, 3) => Expr::var(word) >> 24u32,
+                (true, _) => (Expr::var(word) << (24 - 8 * place)) >> 24u32,
+                (false, 0) => Expr::var(word) & 255u32,
+                (false, 3) => Expr::var(word) >> 24u32,
+                (false, _) => (Expr::var(word) >> (8 * place)) & 255u32,
+            };
+            let product = |place: u32| byte("x", place) * byte("y", place);
+            let other = if same { Expr::var("k") } else { Expr::u32(count - 1) - Expr::global_id(0) };
+            let sum = Expr::var("sum") + (product(0) + product(1) + product(2) + product(3));
+            let program = Program::wrapped(
+                vec![BufferDecl::read("a", 0, ty.clone()), BufferDecl::output("out", 1, ty.clone()).with_count(count)],
+                [64, 1, 1],
+                vec![
+                    Node::if_then(Expr::global_id(0).ge(count), vec![Node::Return(None)]),
+                    Node::var("sum", ty.clone(), Expr::u32(7).cast(ty.clone())),
+                    Node::for_range(
+                        "k",
+                        0u32,
+                        9u32,
+                        vec![
+                            Node::let_bind("x", Expr::load("a", Expr::global_id(0))),
+                            Node::let_bind("y", Expr::load("a", other)),
+                            Node::assign("sum", sum),
+                        ],
+                    ),
+                    Node::store("out", Expr::global_id(0), Expr::var("sum")),
+                ],
+            );
+            // Extreme bytes too: the products of the least two are the greatest.
+            let mut input = words(count);
+            input[..8].fill(0x80);
+            input[8..16].fill(0xff);
+            let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, vec![input]) };
+            agree(&format!("bytes of {ty}, one word the same {same}"), &case);
+        }
+    }
+}
+
+/// Words of workgroup memory that lie across what two vectors stored, as in a scan.
+#[test]
+fn words_across_vectors() {
+    for (size, step) in [(64u32, 1u32), (64, 5), (64, 16), (128, 33), (48, 7)] {
+        let lid = || Expr::local_id(0);
+        let round = |step: u32| {
+            vec![
+                Node::var(&format!("left{step}"), DataType::U32, Expr::u32(0)),
+                Node::if_then(
+                    lid().ge(step),
+                    vec![Node::assign(&format!("left{step}"), Expr::load("tile", lid() - step))],
+                ),
+                Node::barrier(),
+                Node::store("tile", lid(), Expr::load("tile", lid()) + Expr::var(&format!("left{step}"))),
+                Node::barrier(),
+            ]
+        };
+        let mut body = vec![Node::store("tile", lid(), Expr::load("a", Expr::global_id(0))), Node::barrier()];
+        body.extend(round(step));
+        body.extend(round(step + 2));
+        body.push(Node::store("out", Expr::global_id(0), Expr::load("tile", lid())));
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(2 * size),
+                BufferDecl::workgroup("tile", 0, DataType::U32).with_count(size),
+            ],
+            [size, 1, 1],
+            body,
+        );
+        let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![words(2 * size)]) };
+        agree(&format!("{size} invocations, {step} apart"), &case);
+    }
+}

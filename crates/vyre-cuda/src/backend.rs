@@ -221,6 +221,12 @@ impl VyreBackend for CudaBackend {
         self.device.with(|| {
             let cubin = match self.device.api.link(text.map_or("", String::as_str)) {
                 Ok(cubin) => cubin,
+                // The linker compiles for the device's plain target, which may not have what `sm_90a` has; loading a text knows better.
+                Err(_)
+                    if foreign.is_some_and(|foreign| !foreign.target.ends_with(|last: char| last.is_ascii_digit())) =>
+                {
+                    text.map_or_else(Vec::new, |text| text.clone().into_bytes())
+                }
                 Err((error, complaints)) if !complaints.is_empty() => {
                     let message = format!("{error}: {complaints}");
                     return Err(BackendError::with_code(&codes::cuda::COMPILE_FAILED, message).into());

@@ -1,5 +1,5 @@
 //! Small repairs of machine instructions before they get registers: what nobody reads goes, and a vector that is loaded for one
-//! instruction is loaded where that is, by the instruction itself where it can.
+//! instruction, or put together of two others, is made where that is, by the instruction itself where it can.
 
 use super::isa::Isa;
 use super::lower::Lowered;
@@ -95,6 +95,7 @@ impl Late {
             if self.waiting.len() == MOST_WAITING {
                 self.flush();
             }
+            self.make_operands(&mut m);
             return self.waiting.push((r, m));
         }
         if self.waiting.is_empty() {
@@ -107,6 +108,12 @@ impl Late {
         if let M::Vec(v) = &mut m {
             self.fold(v);
         }
+        self.make_operands(&mut m);
+        self.out.push(m);
+    }
+
+    /// Makes what waits and is needed now.
+    fn make_operands(&mut self, m: &mut M) {
         let (waiting, out) = (&mut self.waiting, &mut self.out);
         m.visit(&mut |r, role| {
             if role != Role::Def
@@ -116,13 +123,18 @@ impl Late {
                 out.push(waiting.remove(place).1);
             }
         });
-        self.out.push(m);
     }
 
-    /// A whole vector is loaded for one use.
+    /// A whole vector is loaded or put together for one use.
     fn can_wait(&mut self, m: &M) -> Option<R> {
-        let M::Vec(LaneOp { op: ops::VMOVUPS, len, dst, b: Src::At(_), mask, .. }) = m else { return None };
-        let alone = mask.is_none() && *len == self.isa.len() && dst.fixed().is_none() && self.counts.writes(*dst) == 1;
+        let M::Vec(LaneOp { op, len, dst, a, b, mask, .. }) = m else { return None };
+        let once = |r: &R| r.fixed().is_none() && self.counts.writes(*r) == 1;
+        let lasts = match (*op, b) {
+            (ops::VMOVUPS, Src::At(_)) => true,
+            (ops::VALIGND, Src::R(b)) => once(a) && once(b),
+            _ => false,
+        };
+        let alone = lasts && mask.is_none() && *len == self.isa.len() && once(dst);
         (alone && *self.counts.reads(*dst) == 1).then_some(*dst)
     }
 
@@ -148,7 +160,8 @@ impl Late {
 
     /// Makes a load that waits an operand of the instruction that needs it.
     fn fold(&mut self, v: &mut LaneOp) {
-        let place = |waiting: &[(R, M)], wanted: R| waiting.iter().position(|(r, _)| *r == wanted);
+        let is_load = |m: &M| matches!(m, M::Vec(load) if matches!(load.b, Src::At(_)));
+        let place = |waiting: &[(R, M)], wanted: R| waiting.iter().position(|(r, m)| *r == wanted && is_load(m));
         let Src::R(b) = v.b else { return };
         if !v.mask.is_none() || !v.folds() || v.len != self.isa.len() {
             return;

@@ -133,7 +133,7 @@ impl<'k> Lower<'k> {
         if address.terms.iter().all(|&(index, _)| self.shape_of(index).lane == Lane::Same) {
             return false;
         }
-        let Some(place) = self.place(address, c, element) else { return false };
+        let Some(place) = self.place(address, c) else { return false };
         let scratch = self.scratch();
         if let Place::Vary(_, index) = place {
             self.put_scratch(scratch, 0, index);

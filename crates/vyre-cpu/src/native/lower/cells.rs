@@ -82,7 +82,9 @@ impl<'k> Lower<'k> {
             return None;
         }
         let end = at.disp + lanes as i32 * 4;
-        let cell = *self.cells.iter().find(|cell| cell.first <= at.disp && end <= cell.end)?;
+        let Some(&cell) = self.cells.iter().find(|cell| cell.first <= at.disp && end <= cell.end) else {
+            return self.across_cells(memory, at.disp, end);
+        };
         let by = (at.disp - cell.first) / 4;
         if by == 0 {
             return Some(cell.r);
@@ -101,6 +103,26 @@ impl<'k> Lower<'k> {
         }
         let order = (0..4).fold(0, |order, lane| order | ((word + lane) & 3) << (2 * lane));
         Some(self.vec_imm(ops::VSHUFPS, r, Src::R(r), order as u8))
+    }
+
+    /// What lies partly in one register and partly in the next.
+    fn across_cells(&mut self, memory: Memory, first: i32, end: i32) -> Option<R> {
+        let Memory::Shared(index) = memory else { return None };
+        let whole = self.len().bytes();
+        if self.isa != Isa::Avx512 {
+            return None;
+        }
+        let behind = *self.cells.iter().find(|cell| cell.first < end && end <= cell.end)?;
+        let by = (behind.first - first) / 4;
+        let start = self.shared_at[index as usize] as i32;
+        let before = match self.cells.iter().find(|cell| cell.end == behind.first && cell.end - cell.first == whole) {
+            Some(cell) if first < behind.first => cell.r,
+            // Lanes for which there is nothing before the memory's start are not here.
+            None if behind.first == start && first < start => behind.r,
+            _ => return None,
+        };
+        let lanes = self.lanes() as i32;
+        (by < lanes).then(|| self.vec_imm(ops::VALIGND, behind.r, Src::R(before), (lanes - by) as u8))
     }
 
     /// Takes out what only writes memories that nobody reads, and begins anew.

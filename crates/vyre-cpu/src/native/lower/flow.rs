@@ -910,56 +910,13 @@ impl<'k> Lower<'k> {
         }
         let mut ends = Vec::new();
         collect_ends(&inner.body, &mut ends);
-        // Where every way out gives the parameter itself, the result needs no register of its own.
-        let shared: Vec<bool> = (0..inner.params.len())
-            .map(|position| {
-                ends.iter().all(|(leaves, values)| !leaves || values[position] == inner.params[position])
-                    && self.scalar_of(inner.params[position]) == self.scalar_of(inner.results[position])
-                    && self.shape_of(inner.params[position]) == self.shape_of(inner.results[position])
-            })
-            .collect();
-        for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
-            // A parameter that only the result needs is still needed.
-            if shared[position] || inner.counter.is_some() {
-                self.uses[param.index()] += self.uses[result.index()];
-            }
-            self.fresh(param, comps);
-            if !shared[position] {
-                self.fresh(result, comps);
-                if parts {
-                    // Lanes that leave early keep their result through the later rounds.
-                    self.occupy(result, comps);
-                }
-            }
-        }
+        let shared = self.fresh_results(inner, &ends, parts, comps);
         let moves: Vec<(Value, Value)> = inner.params.iter().copied().zip(inner.init.iter().copied()).collect();
         self.assign(&moves, comps, false);
         let may_return = returns(&inner.body) && (parts || self.divergent > 0);
         let (next, exit) = (self.label(), self.label());
         let entry = self.exec.clone();
-        let mut live = Vec::new();
-        let mut left = Vec::new();
-        if parts {
-            for (c, entered) in entry.iter().enumerate() {
-                let r = self.new_mask();
-                if comps.contains(&c) {
-                    match *entered {
-                        Some(mask) => self.push(M::Mov { dst: r, src: mask }),
-                        None => self.mask_fill(r, true),
-                    }
-                }
-                live.push(r);
-            }
-            if may_return {
-                for c in 0..self.components.len() {
-                    let r = self.new_mask();
-                    if comps.contains(&c) {
-                        self.mask_fill(r, false);
-                    }
-                    left.push(r);
-                }
-            }
-        }
+        let (live, left) = if parts { self.loop_masks(may_return, comps) } else { (Vec::new(), Vec::new()) };
         self.hoist(inner, comps);
         let plain = parts && !may_return && inner.counter.is_none() && is_plain_loop(&inner.body);
         let frame = LoopFrame {
@@ -982,36 +939,7 @@ impl<'k> Lower<'k> {
         let stride = if parts { None } else { self.stride(inner, &ends, comps[0]) };
         self.bind(start);
         let mark = self.enter_scope();
-        if parts {
-            // Masks made in the round from `live` must not change when `live` does.
-            for &c in comps {
-                if plain {
-                    self.exec[c] = Some(live[c]);
-                    continue;
-                }
-                let now = self.new_mask();
-                self.push(M::Mov { dst: now, src: live[c] });
-                self.exec[c] = Some(now);
-            }
-        }
-        if stretch.is_none() && inner.look.is_some() {
-            self.look();
-        }
-        let round = self.enter_scope();
-        if let (Some((index, step)), Some(frame)) = (stride, self.loops.len().checked_sub(1)) {
-            let (now, next) = (self.extended(index), self.general());
-            self.push(M::Lea { wide: true, dst: next, at: At { base: now, index: step, scale: 1, disp: 0 } });
-            self.loops[frame].ahead = Some(Ahead { now: [index, now], next });
-        }
-        if plain {
-            // Vectors of a plain loop have nothing to do with each other: one after the other needs the fewest registers.
-            for &c in comps {
-                self.block(&inner.body, &[c], None);
-            }
-        } else {
-            self.block(&inner.body, comps, None);
-        }
-        self.leave_scope(round);
+        self.round(inner, &live, plain, stretch.is_none(), stride, comps);
         self.bind(next);
         match &inner.counter {
             Some(counter) if parts => self.next_counter_apart(inner, counter, &live, &left, comps),
@@ -1051,6 +979,106 @@ impl<'k> Lower<'k> {
             return true;
         }
         false
+    }
+
+    /// Registers for the parameters and results of a loop; which results are the parameters themselves.
+    fn fresh_results(
+        &mut self,
+        inner: &'k Loop,
+        ends: &[(bool, &'k [Value])],
+        parts: bool,
+        comps: &[usize],
+    ) -> Vec<bool> {
+        // Where every way out gives the parameter itself, the result needs no register of its own.
+        let shared: Vec<bool> = (0..inner.params.len())
+            .map(|position| {
+                ends.iter().all(|(leaves, values)| !leaves || values[position] == inner.params[position])
+                    && self.scalar_of(inner.params[position]) == self.scalar_of(inner.results[position])
+                    && self.shape_of(inner.params[position]) == self.shape_of(inner.results[position])
+            })
+            .collect();
+        for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
+            // A parameter that only the result needs is still needed.
+            if shared[position] || inner.counter.is_some() {
+                self.uses[param.index()] += self.uses[result.index()];
+            }
+            self.fresh(param, comps);
+            if !shared[position] {
+                self.fresh(result, comps);
+                if parts {
+                    // Lanes that leave early keep their result through the later rounds.
+                    self.occupy(result, comps);
+                }
+            }
+        }
+        shared
+    }
+
+    /// Masks of the lanes that are in a loop, and of those that left it by `Break`, where some return.
+    fn loop_masks(&mut self, may_return: bool, comps: &[usize]) -> (Vec<R>, Vec<R>) {
+        let (mut live, mut left) = (Vec::new(), Vec::new());
+        for (c, entered) in self.exec.clone().into_iter().enumerate() {
+            let r = self.new_mask();
+            if comps.contains(&c) {
+                match entered {
+                    Some(mask) => self.push(M::Mov { dst: r, src: mask }),
+                    None => self.mask_fill(r, true),
+                }
+            }
+            live.push(r);
+        }
+        if may_return {
+            for c in 0..self.components.len() {
+                let r = self.new_mask();
+                if comps.contains(&c) {
+                    self.mask_fill(r, false);
+                }
+                left.push(r);
+            }
+        }
+        (live, left)
+    }
+
+    /// What a loop does in one round. `live`: the lanes in it, where they don't stay together.
+    fn round(
+        &mut self,
+        inner: &'k Loop,
+        live: &[R],
+        plain: bool,
+        looks: bool,
+        stride: Option<(R, R)>,
+        comps: &[usize],
+    ) {
+        if !live.is_empty() {
+            // Masks made in the round from `live` must not change when `live` does.
+            for &c in comps {
+                if plain {
+                    self.exec[c] = Some(live[c]);
+                    continue;
+                }
+                let now = self.new_mask();
+                self.push(M::Mov { dst: now, src: live[c] });
+                self.exec[c] = Some(now);
+            }
+        }
+        if looks && inner.look.is_some() {
+            self.look();
+        }
+        let round = self.enter_scope();
+        if let (Some((index, step)), Some(frame)) = (stride, self.loops.len().checked_sub(1)) {
+            let (now, next) = (self.extended(index), self.general());
+            self.push(M::Lea { wide: true, dst: next, at: At { base: now, index: step, scale: 1, disp: 0 } });
+            self.loops[frame].ahead = Some(Ahead { now: [index, now], next });
+        }
+        if plain {
+            // Vectors of a plain loop have nothing to do with each other: one after the other needs the fewest registers.
+            for &c in comps {
+                self.block(&inner.body, &[c], None);
+            }
+        } else {
+            self.block(&inner.body, comps, None);
+        }
+        self.leave_scope(round);
     }
 
     /// The index of a loop that goes on by a step which is only known when it runs, and the step. Asked for where atomics fill the

@@ -23,6 +23,17 @@ pub(super) enum Place {
     Vary(At, R),
 }
 
+/// What an address is made of.
+struct Sum {
+    /// What is known of it.
+    disp: i64,
+    /// How many bytes each lane is behind the one before, but for the vectors.
+    step: i64,
+    /// Registers and vectors with their strides.
+    scalars: Vec<(R, i64)>,
+    vectors: Vec<(Value, i64)>,
+}
+
 /// The largest displacement that is put into an address.
 const REACH: i64 = 1 << 28;
 
@@ -103,23 +114,35 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// Resolves an address for a component; `None` when it needs the helper.
-    pub(super) fn place(&mut self, address: &Address, c: usize, element: Element) -> Option<Place> {
-        let mut at = self.base(address.memory, c);
-        let lanes = self.lanes() as i32;
-        // What one byte of the address is in memory, and how far the next lane is.
-        let (spacing, lane_step) = match address.memory {
-            Memory::Local(index) if self.is_interleaved(index) => (lanes as i64, 4),
-            Memory::Local(index) => {
-                let size = self.kernel.locals[index as usize].size.next_multiple_of(64);
-                (1, size as i32)
-            }
+    /// What one byte of an address is in a memory, and how far the next lane is.
+    fn spacing(&self, memory: Memory) -> (i64, i64) {
+        match memory {
+            Memory::Local(index) if self.is_interleaved(index) => (i64::from(self.lanes()), 4),
+            Memory::Local(index) => (1, i64::from(self.kernel.locals[index as usize].size.next_multiple_of(64))),
             _ => (1, 0),
-        };
-        let mut disp = i64::from(at.disp) + i64::from(address.offset) * spacing;
-        let mut step = i64::from(lane_step);
-        let mut scalars: Vec<(R, i64)> = Vec::new();
-        let mut vectors: Vec<(Value, i64)> = Vec::new();
+        }
+    }
+
+    /// Resolves an address for a component; `None` when it needs the helper.
+    pub(super) fn place(&mut self, address: &Address, c: usize) -> Option<Place> {
+        let mut at = self.base(address.memory, c);
+        let sum = self.terms(address, at.disp, c)?;
+        if sum.disp.abs() > REACH || sum.step.abs() > 1 << 20 {
+            return None;
+        }
+        at.disp = sum.disp as i32;
+        let at = self.with_scalars(at, sum.scalars)?;
+        if sum.vectors.is_empty() {
+            return Some(if sum.step == 0 { Place::Same(at) } else { Place::Affine(at, sum.step as i32) });
+        }
+        self.varying(at, sum.step, &sum.vectors, c)
+    }
+
+    /// Adds up what is constant in an address, and what a lane is behind the one before.
+    fn terms(&mut self, address: &Address, first: i32, c: usize) -> Option<Sum> {
+        let (spacing, lane_step) = self.spacing(address.memory);
+        let disp = i64::from(first) + i64::from(address.offset) * spacing;
+        let mut sum = Sum { disp, step: lane_step, scalars: Vec::new(), vectors: Vec::new() };
         for &(index, stride) in &address.terms {
             let stride = i64::from(stride) * spacing;
             let shape = self.shape_of(index);
@@ -127,11 +150,11 @@ impl<'k> Lower<'k> {
                 if self.scalar_of(index).bits() == 64 {
                     return None;
                 }
-                vectors.push((index, stride));
+                sum.vectors.push((index, stride));
                 continue;
             }
             if let Lane::Affine(lane) = shape.lane {
-                step += i64::from(lane) * stride;
+                sum.step += i64::from(lane) * stride;
             }
             let wide = self.scalar_of(index).bits() == 64;
             match self.rep(index, 0, c) {
@@ -139,28 +162,28 @@ impl<'k> Lower<'k> {
                     if lin.add.unsigned_abs() > 1 << 20 && !lin.reg.is_none() {
                         let r = self.materialise(lin);
                         let r = self.extended(r);
-                        scalars.push((r, stride));
+                        sum.scalars.push((r, stride));
                         continue;
                     }
-                    disp += i64::from(lin.add) * stride;
+                    sum.disp += i64::from(lin.add) * stride;
                     if !lin.reg.is_none() {
                         // A sum that may wrap is taken as signed, so that its parts can be added one by one.
                         let small = shape.max < 1 << 31 && lin.add == 0;
                         let r = if small { lin.reg } else { self.extended(lin.reg) };
-                        scalars.push((r, stride));
+                        sum.scalars.push((r, stride));
                     }
                 }
                 _ => {
                     let r = self.scalar_reg(index, c);
-                    scalars.push((r, stride));
+                    sum.scalars.push((r, stride));
                 }
             }
         }
-        if disp.abs() > REACH || step.abs() > 1 << 20 {
-            return None;
-        }
-        at.disp = disp as i32;
-        // One scalar goes into the address itself, the others are added up before.
+        Some(sum)
+    }
+
+    /// One scalar goes into the address itself, the others are added up before.
+    fn with_scalars(&mut self, mut at: At, mut scalars: Vec<(R, i64)>) -> Option<At> {
         scalars.sort_by_key(|&(_, stride)| !matches!(stride, 1 | 2 | 4 | 8));
         for (position, (r, stride)) in scalars.into_iter().enumerate() {
             if position == 0 && matches!(stride, 1 | 2 | 4 | 8) {
@@ -175,23 +198,24 @@ impl<'k> Lower<'k> {
             };
             at.base = self.alu(Alu::Add, true, at.base, GSrc::R(part));
         }
-        if vectors.is_empty() {
-            return Some(if step == 0 { Place::Same(at) } else { Place::Affine(at, step as i32) });
-        }
+        Some(at)
+    }
+
+    /// A place that each lane finds by an index of its own.
+    fn varying(&mut self, mut at: At, step: i64, vectors: &[(Value, i64)], c: usize) -> Option<Place> {
         // Gathers have their own index, so the scalar one is added to the base.
         if !at.index.is_none() {
             let r = self.general();
             self.push(M::Lea { wide: true, dst: r, at });
             at = At::new(r, 0);
         }
-        let unit = match vectors.as_slice() {
+        let unit = match vectors {
             [(_, stride)] if matches!(stride, 1 | 2 | 4 | 8) && step == 0 => *stride,
             all if step % 4 == 0 && all.iter().all(|(_, stride)| stride % 4 == 0) => 4,
-            _ if element.bits() >= 32 => 1,
             _ => 1,
         };
         let mut index = R::NONE;
-        for (value, stride) in vectors {
+        for &(value, stride) in vectors {
             let mut v = self.vector_of(value, c);
             let by = stride / unit;
             if by != 1 {
@@ -262,7 +286,7 @@ impl<'k> Lower<'k> {
         if !is_plain(element) && narrow.is_none() {
             return self.load_by_helper(value, address, element, guard, c);
         }
-        let Some(place) = self.place(address, c, element) else {
+        let Some(place) = self.place(address, c) else {
             return self.load_by_helper(value, address, element, guard, c);
         };
         // Only active lanes are known to be inside: a guard checks what the way here does not say already.
@@ -611,7 +635,7 @@ impl<'k> Lower<'k> {
         if !is_plain(element) && !narrow {
             return self.store_by_helper(address, element, (value, component), mask, c);
         }
-        let Some(place) = self.place(address, c, element) else {
+        let Some(place) = self.place(address, c) else {
             return self.store_by_helper(address, element, (value, component), mask, c);
         };
         let bytes = element.bits() as i32 / 8;

@@ -88,7 +88,7 @@ impl<'k> Lower<'k> {
         let fits = matches!(element, Element::F16 | Element::U16 | Element::I16)
             && width.is_multiple_of(2)
             && bits_before(address) == Some(0);
-        let Some(first) = fits.then(|| self.place(address, c, Element::U32)).flatten() else { return false };
+        let Some(first) = fits.then(|| self.place(address, c)).flatten() else { return false };
         if matches!(first, Place::Same(_)) {
             return false;
         }

@@ -70,7 +70,7 @@ impl<'k> Lower<'k> {
         if !self.are_records(address, element, width) {
             return false;
         }
-        let Some(Place::Affine(at, _)) = self.place(address, c, element) else { return false };
+        let Some(Place::Affine(at, _)) = self.place(address, c) else { return false };
         let exec = self.exec_of_sharers(value, c);
         let guard = self.guard_of(guard, c).map(|guard| self.mask_of(guard, c));
         let mask = match (guard, exec) {
@@ -116,7 +116,7 @@ impl<'k> Lower<'k> {
         if !self.are_records(address, element, width) {
             return false;
         }
-        let Some(Place::Affine(at, _)) = self.place(address, c, element) else { return false };
+        let Some(Place::Affine(at, _)) = self.place(address, c) else { return false };
         let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
         let parts = match words[..] {
             [x, y] => vec![self.taken(x, y, by_turns(1, 0)), self.taken(x, y, by_turns(1, 8))],
