@@ -1,6 +1,7 @@
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend, launch};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{self, Approximations, Interpret, Options, Passes, Unrolling};
+use vyre_spec::codes;
 
 /// The optimiser as a backend: lowers a program with the given passes, checks the kernel form, and evaluates it plainly.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,8 @@ pub struct KernelBackend {
     pub expand_math: bool,
     /// What functions become in fast arithmetic.
     pub approximations: Approximations,
+    /// Two neighbouring invocations along each axis become one, where the compiler takes that.
+    pub merges: bool,
 }
 
 impl KernelBackend {
@@ -27,6 +30,8 @@ impl KernelBackend {
             ("every pass, math expanded".to_owned(), expanded(Passes::all())),
             ("no pass, math expanded".to_owned(), expanded(Passes::none())),
             ("every pass, math expanded to instructions".to_owned(), instructions(Passes::all())),
+            ("every pass, invocations merged".to_owned(), KernelBackend { merges: true, ..plain(Passes::all()) }),
+            ("no pass, invocations merged".to_owned(), KernelBackend { merges: true, ..plain(Passes::none()) }),
         ];
         all.extend(Passes::each().map(|(name, pass)| (format!("only {name}"), plain(Passes::only(pass)))));
         all.extend(Passes::each().map(|(name, pass)| (format!("all but {name}"), plain(Passes::all().without(pass)))));
@@ -48,7 +53,7 @@ impl VyreBackend for KernelBackend {
         let valid = program.validate()?;
         let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let plan = launch::plan(&valid, &slices, config)?;
-        let options = Options {
+        let mut options = Options {
             specialization: config.specialization.resolve(program)?,
             workgroup_size: config.workgroup_override,
             passes: self.passes,
@@ -59,7 +64,16 @@ impl VyreBackend for KernelBackend {
             rounds_together: 4,
             ..Options::default()
         };
-        let kernel = kernel::lower(&valid, &options)?;
+        if self.merges {
+            options.merged = plan.workgroup_size.map(|size| if size.is_multiple_of(2) { 2 } else { 1 });
+        }
+        let kernel = match kernel::lower(&valid, &options) {
+            // Not every program allows it.
+            Err(problem) if problem.code.id == codes::ir::NOT_MERGED.id => {
+                kernel::lower(&valid, &Options { merged: [1; 3], ..options })?
+            }
+            lowered => lowered?,
+        };
         if let Err(problem) = kernel::verify(&kernel) {
             return Err(BackendError::new(format!("the kernel form is not well made: {problem}\n{kernel}")));
         }

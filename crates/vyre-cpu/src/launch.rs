@@ -66,15 +66,15 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// Parts for so many threads of a grid whose workgroups take so many steps.
-    pub(crate) fn new(grid: [u32; 3], steps: u64, threads: usize) -> Split {
+    /// Parts for so many threads of a grid whose workgroups take so many steps; so many for each thread, or as many as is good mostly.
+    pub(crate) fn new(grid: [u32; 3], steps: u64, threads: usize, each: Option<u32>) -> Split {
         let [x, y, z] = grid;
         let rows = u64::from(y) * u64::from(z);
         let total = rows * u64::from(x);
         if total <= 1 || total.saturating_mul(steps) < SMALL_LAUNCH {
             return Split { grid, rows, rows_each: rows.max(1), pieces: 1 };
         }
-        let wanted = (threads as u64 * PARTS_EACH).min(total);
+        let wanted = (threads as u64 * each.map_or(PARTS_EACH, |each| u64::from(each.max(1)))).min(total);
         let pieces = wanted.div_ceil(rows).clamp(1, u64::from(x));
         Split { grid, rows, rows_each: (rows / wanted).max(1), pieces }
     }
@@ -110,8 +110,9 @@ mod tests {
     #[test]
     fn every_workgroup_is_in_one_part() {
         for grid in [[1, 1, 1], [7, 1, 1], [1, 9, 3], [1000, 3, 1], [3, 200, 2], [0, 5, 5], [200_000, 1, 2]] {
-            for (steps, threads) in [(1, 4), (1 << 30, 1), (1 << 30, 16)] {
-                let split = Split::new(grid, steps, threads);
+            for (steps, threads, each) in [(1, 4, None), (1 << 30, 1, None), (1 << 30, 16, None), (1 << 30, 4, Some(3))]
+            {
+                let split = Split::new(grid, steps, threads, each);
                 let mut seen = Vec::new();
                 for part in 0..split.parts() {
                     for Stretch { first, end, y, z } in split.stretches(part) {

@@ -43,6 +43,8 @@ pub(crate) struct CpuPipeline {
     effort: Effort,
     /// Launches look at their stop word.
     interruptible: bool,
+    /// Parts of a launch for each thread, where that is asked for.
+    parts: Option<u32>,
 }
 
 /// Which of its two forms a launch of a kernel takes.
@@ -94,6 +96,8 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
     Options {
         specialization: options.specialization.clone(),
         workgroup_size: options.workgroup_size,
+        merged: options.knobs.merged,
+        rounds_together: options.knobs.rounds.unwrap_or(1),
         passes: if gains_by_unrolling(program) { passes } else { passes.without(Passes::UNROLL) },
         expand_math: true,
         array_values: ARRAY_VALUES,
@@ -143,7 +147,7 @@ impl CpuPipeline {
         path: CpuPath,
         check: impl FnOnce(&Kernel) -> Result<(), BackendError>,
     ) -> Result<CpuPipeline, BackendError> {
-        let interruptible = options.interruptible;
+        let (interruptible, parts) = (options.interruptible, options.knobs.parts);
         let options = lowering(program, options);
         let kernel = kernel::lower(program, &options)?;
         check(&kernel)?;
@@ -165,6 +169,7 @@ impl CpuPipeline {
             shapes: BoundShape::of(&kernel.buffers),
             effort,
             interruptible,
+            parts,
             refusal,
             interpreted,
             native,
@@ -197,6 +202,7 @@ impl CpuPipeline {
             shapes: BoundShape::of(&kernel.buffers),
             effort: Effort { steps: u64::MAX, is_known: false },
             interruptible: options.interruptible,
+            parts: None,
             refusal: None,
             interpreted: OnceLock::new(),
             native: None,
@@ -236,6 +242,7 @@ impl CpuPipeline {
             interpreted: OnceLock::new(),
             effort: Effort { steps, is_known: flags & 1 != 0 },
             interruptible: options.interruptible,
+            parts: options.knobs.parts,
         })
     }
 
@@ -286,6 +293,11 @@ impl CpuPipeline {
             self.interpreted.get_or_init(|| Interpreted::new(kernel));
         }
         Ok(Way::Interpreted)
+    }
+
+    /// Parts of a launch for each thread, where that is asked for.
+    pub(crate) fn parts(&self) -> Option<u32> {
+        self.parts
     }
 
     /// Steps of one workgroup, as many as machine code would take in the same time.

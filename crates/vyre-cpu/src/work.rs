@@ -59,7 +59,7 @@ impl Places {
                 "the workgroup memory and local arrays of the kernel don't fit in memory",
             )
         })?;
-        let split = Split::new(grid, pipeline.steps(way), threads);
+        let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts());
         Ok(Plan { way, grid, split, scratch_bytes, small: pipeline.small_effort(way, grid) })
     }
 
@@ -100,7 +100,12 @@ pub(crate) struct Plan {
 impl Plan {
     /// The same way with a smaller grid.
     fn with_grid(&self, pipeline: &CpuPipeline, grid: [u32; 3], threads: usize) -> Plan {
-        Plan { grid, split: Split::new(grid, pipeline.steps(self.way), threads), small: None, ..*self }
+        Plan {
+            grid,
+            split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts()),
+            small: None,
+            ..*self
+        }
     }
 }
 

@@ -123,15 +123,15 @@ impl CudaBackend {
     }
 
     fn lower(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Kernel, BackendError> {
-        let kernel = kernel::lower(
-            program,
-            &ptx::lowering(Options {
-                specialization: options.specialization.clone(),
-                workgroup_size: options.workgroup_size,
-                interruptible: options.interruptible,
-                ..Options::default()
-            }),
-        )?;
+        let mut lowering = ptx::lowering(Options {
+            specialization: options.specialization.clone(),
+            workgroup_size: options.workgroup_size,
+            merged: options.knobs.merged,
+            interruptible: options.interruptible,
+            ..Options::default()
+        });
+        lowering.rounds_together = options.knobs.rounds.unwrap_or(lowering.rounds_together);
+        let kernel = kernel::lower(program, &lowering)?;
         self.capabilities.check(&kernel)?;
         Ok(kernel)
     }
@@ -209,7 +209,13 @@ impl VyreBackend for CudaBackend {
         let foreign = self.kernel_of(options)?;
         let ptx = match foreign {
             Some(_) => None,
-            None => Some(ptx::emit(&kernel, Target { sm: self.target, interruptible: options.interruptible })?),
+            None => {
+                let mut ptx = ptx::emit(&kernel, Target { sm: self.target, interruptible: options.interruptible })?;
+                if let Some(registers) = options.knobs.registers {
+                    ptx.limit_registers(registers);
+                }
+                Some(ptx)
+            }
         };
         let text = foreign.map(|foreign| &foreign.text).or(ptx.as_ref().map(|ptx| &ptx.text));
         self.device.with(|| {

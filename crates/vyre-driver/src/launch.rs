@@ -77,6 +77,7 @@ pub fn compile_options(program: &Program, config: &DispatchConfig) -> Result<Com
         workgroup_size: config.workgroup_override,
         ulp_budget: config.ulp_budget,
         profile: config.profile.clone(),
+        knobs: config.knobs,
         variant: config.variant.clone(),
         interruptible: config.timeout.is_some(),
         label: config.label.clone(),

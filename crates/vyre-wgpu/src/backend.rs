@@ -205,6 +205,8 @@ impl WgpuBackend {
             &Options {
                 specialization: options.specialization.clone(),
                 workgroup_size: options.workgroup_size,
+                merged: options.knobs.merged,
+                rounds_together: options.knobs.rounds.unwrap_or(1),
                 // What is contracted in fast arithmetic is the driver's to say.
                 passes: Passes::all().without(Passes::CONTRACT),
                 expand_math: wide,

@@ -25,6 +25,18 @@ const UNPROVEN: &str = "
         if id.x < arrayLength(&a) { a[id.x] = a[(id.x + 1u) % arrayLength(&a)]; }
     }";
 
+/// Neighbours along each axis load the same, so that one thread for several has less to load.
+const PRODUCT: &str = "
+    @group(0) @binding(0) var<storage, read> a: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+    @compute @workgroup_size(8, 8) fn product(@builtin(global_invocation_id) id: vec3<u32>) {
+        let rows = arrayLength(&a) / 16u;
+        if id.x >= 16u || id.y >= rows { return; }
+        var sum = 0u;
+        for (var k = 0u; k < 16u; k++) { sum += a[id.y * 16u + k] * a[k * 16u + id.x]; }
+        out[id.y * 16u + id.x] = sum;
+    }";
+
 fn program(text: &str) -> Program {
     vyre::wgsl(text).expect("the kernel is good")
 }
@@ -77,6 +89,42 @@ fn a_plain_triple_is_what_the_engine_wrote_and_one_written_by_hand_is_honoured()
     // The same number for the whole class of sizes, and the kernel's own for others.
     assert_eq!(used(&engine, DOUBLE, 1000), [512, 1, 1]);
     assert_eq!(used(&engine, DOUBLE, 5000), [64, 1, 1]);
+}
+
+#[test]
+fn knobs_of_the_compiler_are_searched_kept_and_used_like_a_workgroup_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    let decision = tune(&engine, PRODUCT, 512);
+    assert!(decision.candidate.knobs.merges() && decision.subject.proven, "{}", decision.candidate);
+    assert!(decision.candidate.to_string().contains("in one"), "{}", decision.candidate);
+    engine.flush().unwrap();
+    let launch = |engine: &Engine| {
+        let prepared = engine.prepare(&program(PRODUCT)).unwrap();
+        prepared.set("a", to_bytes(&numbers(512))).unwrap();
+        prepared.run().unwrap();
+        (prepared.explain().launch, from_bytes::<u32>(&prepared.get("out").unwrap()).to_vec())
+    };
+    let engine = builder(folder.path()).open().unwrap();
+    let (used, results) = launch(&engine);
+    assert!(used.starts_with(&decision.candidate.to_string()), "{used}");
+    assert_eq!(engine.metrics().counter(Counter::TuningSamples), 0, "nothing is measured again");
+    let file = folder.path().join("vyre.lock");
+    engine.decisions().freeze().unwrap().save(&file).unwrap();
+    let locked = builder(folder.path()).decisions_from(&file).open().unwrap();
+    assert!(launch(&locked).0.starts_with(&decision.candidate.to_string()));
+    // Who names knobs gets them, where the compiler can do it.
+    let mut config = DispatchConfig::default();
+    config.knobs.merged = [1, 4, 1];
+    let processor = Engine::builder().without_disk().open().unwrap();
+    let inputs = numbers(512);
+    for merged in [[1, 4, 1], [2, 2, 1], [8, 1, 1]] {
+        config.knobs.merged = merged;
+        let found = processor.run_with(&program(PRODUCT), &[to_bytes(&inputs)], &config).unwrap();
+        assert_eq!(from_bytes::<u32>(&found[0]), results, "{merged:?}");
+    }
+    let refused = processor.run_with(&program(UNPROVEN), &[to_bytes(&inputs)], &config).unwrap_err();
+    assert_eq!(refused.code(), "V0189", "{refused}");
 }
 
 #[test]

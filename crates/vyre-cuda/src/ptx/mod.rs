@@ -65,6 +65,17 @@ pub struct Ptx {
     pub together: bool,
 }
 
+impl Ptx {
+    /// Gives threads no more than so many registers, so that more of them run at once.
+    pub fn limit_registers(&mut self, registers: u32) {
+        let limited = |line: &str| match line.starts_with(".reqntid ") {
+            true => format!("{line}\n.maxnreg {registers}\n"),
+            false => format!("{line}\n"),
+        };
+        self.text = self.text.lines().map(limited).collect();
+    }
+}
+
 /// Workgroups that a block of the second entry runs.
 pub const TOGETHER: u32 = 4;
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use vyre_foundation::ir::Specialization;
 
+use super::Knobs;
 use crate::specialization::SpecMap;
 use crate::variant::Variant;
 
@@ -28,6 +29,8 @@ pub struct DispatchConfig {
     pub domain_override: Option<[u64; 3]>,
     /// Values for the program's specialization constants.
     pub specialization: SpecMap,
+    /// How the code is made; who sets them gets exactly these.
+    pub knobs: Knobs,
     /// Elements of results whose length is open, by buffer name.
     pub output_elements: BTreeMap<String, u64>,
     /// Other implementations that the tuner may choose from, each where its backend is.
@@ -48,6 +51,8 @@ pub struct CompileOptions {
     pub ulp_budget: Option<u8>,
     /// See [`DispatchConfig::profile`].
     pub profile: Option<String>,
+    /// See [`DispatchConfig::knobs`].
+    pub knobs: Knobs,
     /// What runs instead of the program.
     pub variant: Option<Variant>,
     /// Launches may have a timeout, so loops that are not proven to end must be stoppable.

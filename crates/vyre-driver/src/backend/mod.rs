@@ -21,6 +21,7 @@ mod config;
 mod error;
 mod host;
 mod host_memory;
+mod knobs;
 mod ledger;
 mod null;
 mod resident;
@@ -36,6 +37,7 @@ pub use config::{CompileOptions, DispatchConfig};
 pub use error::BackendError;
 pub use host::{HostDispatch, KeptPipelines, borrowed, dispatch_through};
 pub use host_memory::HostMemory;
+pub use knobs::Knobs;
 pub use ledger::Ledger;
 pub use null::NullBackend;
 pub use resident::{

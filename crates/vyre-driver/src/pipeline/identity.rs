@@ -88,11 +88,12 @@ impl PipelineKey {
             Some(size) => size,
             None => launch::workgroup_size(program, Some(&options.specialization))?,
         };
-        let mut code = blake3::Hasher::new_derive_key("vyre code of a program 1");
+        let mut code = blake3::Hasher::new_derive_key("vyre code of a program 2");
         code.update(&normalized_program_cache_digest(program));
         code.update(&[u8::from(identity.interruptible), u8::from(identity.profile.is_some())]);
         code.update(&identity.ulp_budget.map_or(u16::MAX, u16::from).to_le_bytes());
         text(&mut code, identity.profile.as_deref().unwrap_or_default());
+        code.update(&options.knobs.bytes());
         if let Some(variant) = &identity.variant {
             code.update(variant);
         }

@@ -133,6 +133,9 @@ pub fn dispatch_policy_cache_string(config: &DispatchConfig) -> String {
         // Quoted and escaped, so a profile can't imitate the parts that follow it.
         let _ = write!(text, ":profile={profile:?}");
     }
+    if !config.knobs.is_default() {
+        let _ = write!(text, ":knobs={}", hex_encode(&config.knobs.bytes()));
+    }
     if config.timeout.is_some() {
         text.push_str(":interruptible");
     }

@@ -417,11 +417,14 @@ impl Campaign {
         let means = self.means();
         let mut order: Vec<usize> = self.active.iter().copied().filter(|&c| c != 0).collect();
         order.sort_by(|&a, &b| means[a].total_cmp(&means[b]));
-        let last = self.active.len() <= self.plan.finalists + 1;
-        let keep = if last { order.len() } else { order.len().div_ceil(3).max(self.plan.finalists) };
+        let last = self.active.len() <= 2 * self.plan.finalists + 1;
+        let mut keep = if last { order.len() } else { order.len().div_ceil(3).max(self.plan.finalists) };
         // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree.
         if let Some(&best) = order.first() {
             let near = |other: usize| means[other] - means[best] <= 2.0 * self.plan.near;
+            // A plain of launches that are alike is not cut at random.
+            let alike = order.iter().filter(|&&other| near(other)).count();
+            keep = keep.max(alike.min(2 * self.plan.finalists)).min(order.len());
             order.sort_by(|&a, &b| match (near(a), near(b)) {
                 (true, true) => (a != best).cmp(&(b != best)).then(a.cmp(&b)),
                 _ => means[a].total_cmp(&means[b]),
@@ -431,7 +434,7 @@ impl Campaign {
         order.push(0);
         order.sort_unstable();
         self.active = order;
-        if self.active.len() <= self.plan.finalists + 1 {
+        if last || self.active.len() <= self.plan.finalists + 1 {
             self.stage = Stage::Final;
         } else {
             self.stage = Stage::Race;

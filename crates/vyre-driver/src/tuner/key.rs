@@ -90,10 +90,12 @@ pub fn family(program: &Program, config: &DispatchConfig) -> String {
 
 /// What of a configuration changes results or code; `None` where it changes nothing.
 fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
+    let knobs = config.knobs;
     if config.specialization.is_empty()
         && config.ulp_budget.is_none()
         && config.profile.is_none()
         && config.variants.is_empty()
+        && knobs.is_default()
     {
         return None;
     }
@@ -103,6 +105,9 @@ fn policy(config: &DispatchConfig) -> Option<[u8; 32]> {
     let profile = config.profile.as_deref();
     hasher.update(&[u8::from(profile.is_some())]);
     hasher.update(profile.unwrap_or_default().as_bytes());
+    if !knobs.is_default() {
+        hasher.update(&knobs.bytes());
+    }
     for variant in &config.variants {
         hasher.update(&variant.digest());
     }

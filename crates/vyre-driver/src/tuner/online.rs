@@ -37,6 +37,8 @@ pub struct OnlineTuner {
     /// What tries have cost, in dispatches of the fastest.
     spent: f64,
     hint: Option<usize>,
+    /// How often there was a second look.
+    looks: u32,
     /// How often each was drawn last, of [`Q16_ONE`].
     weights: Vec<u32>,
     /// The identity, kept so that it is not made for every dispatch.
@@ -64,6 +66,17 @@ const PATIENCE: usize = 26;
 const PATIENCE_EACH: usize = 2;
 /// Timings of one candidate that are slower than its fastest by more than this are stalls.
 const STALL: f64 = 0.12;
+/// Second looks before the search ends, while tries have cost no more than so many dispatches.
+const MOST_LOOKS: u32 = 3;
+const LOOK_SPENT: f64 = 5.0;
+/// The same for those that may have stalled, as stalls count too.
+const STALL_SPENT: f64 = 14.0;
+/// A timing that is slower than the fastest by this may be a stall, where something no more than so many steps away is almost as fast.
+const SURPRISE: f64 = 0.3;
+const PROMISING: f64 = 0.15;
+const BESIDE: u32 = 1;
+/// A candidate is far away that is so many steps from all that were tried.
+const LONELY: u32 = 2;
 /// A single timing tells the drift of the device to this share.
 const WANDER: f64 = 0.012;
 /// A single timing compared with others is off by this, and intervals are so many times as wide.
@@ -94,6 +107,7 @@ impl OnlineTuner {
             searched: None,
             spent: 0.0,
             hint: None,
+            looks: 0,
             weights: vec![Q16_ONE / n as u32; n],
             preconditioner: Vec::new(),
             rejected: vec![None; n],
@@ -275,7 +289,7 @@ impl OnlineTuner {
         }
         let hint = self.hint.take().filter(|&hint| self.times[hint].is_empty() && self.rejected[hint].is_none());
         let next = hint.or_else(|| self.worth_a_try(fastest)).or_else(|| self.unsure_direction(fastest));
-        let next = next.filter(|_| self.spent < MOST_SPENT);
+        let next = next.filter(|_| self.spent < MOST_SPENT).or_else(|| self.second_look(fastest));
         if next.is_none() {
             self.searched = Some(fastest);
         }
@@ -328,6 +342,37 @@ impl OnlineTuner {
             }
         }
         best_of(worth.into_iter())
+    }
+
+    /// Before the search ends, where tries have cost little so far: a candidate beside fast ones whose only timing was far slower, which
+    /// may be a stall, or else one that is far from everything that was tried, where what is expected is a guess.
+    fn second_look(&mut self, fastest: usize) -> Option<usize> {
+        if self.looks >= MOST_LOOKS {
+            return None;
+        }
+        let steps = |a: usize, b: usize| -> u32 {
+            self.places[a].iter().zip(&self.places[b]).map(|(a, b)| a.abs_diff(*b)).sum()
+        };
+        let now = self.expected[fastest].time;
+        let timed: Vec<usize> = self.able().filter(|&other| !self.times[other].is_empty()).collect();
+        let affordable = |cost: f64| self.spent + cost < LOOK_SPENT;
+        let doubtful = timed.iter().copied().filter_map(|candidate| {
+            let [only] = self.times[candidate][..] else { return None };
+            let beside = timed.iter().filter(|&&other| other != candidate && steps(candidate, other) <= BESIDE);
+            let promised = beside.map(|&other| self.expected[other].time - now).fold(f64::INFINITY, f64::min);
+            let off = only - now;
+            (off > SURPRISE && promised < PROMISING && self.spent < STALL_SPENT).then_some((-promised, candidate))
+        });
+        let found = best_of(doubtful).or_else(|| {
+            let untried = self.able().filter(|&candidate| self.times[candidate].is_empty());
+            best_of(untried.filter_map(|candidate| {
+                let far = timed.iter().map(|&other| steps(candidate, other)).min()?;
+                let (_, cost) = self.promise(candidate, fastest);
+                (far >= LONELY && affordable(cost)).then_some((f64::from(far) - cost, candidate))
+            }))
+        });
+        self.looks += u32::from(found.is_some());
+        found
     }
 
     /// How far the difference of two may be from what it seems.

@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::Knobs;
 use crate::specialization::{SpecMap, SpecValue};
 
 /// One way to launch a program.
@@ -12,6 +13,9 @@ pub struct Candidate {
     /// Values for specialization constants, such as a tile size.
     #[serde(default, skip_serializing_if = "SpecMap::is_empty")]
     pub specialization: SpecMap,
+    /// How the compiler makes the code.
+    #[serde(default, skip_serializing_if = "Knobs::is_default")]
+    pub knobs: Knobs,
     /// What runs instead of the program: [`Variant::id`](crate::variant::Variant::id).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
@@ -20,7 +24,7 @@ pub struct Candidate {
 impl Candidate {
     /// The program itself with workgroups of this shape.
     pub fn of_shape(workgroup_size: [u32; 3]) -> Candidate {
-        Candidate { workgroup_size, specialization: SpecMap::new(), variant: None }
+        Candidate { workgroup_size, specialization: SpecMap::new(), knobs: Knobs::default(), variant: None }
     }
 }
 
@@ -63,7 +67,7 @@ impl Candidates {
     }
 }
 
-/// `16 x 16, tile = 8`.
+/// `16 x 16, tile = 8, 1 x 4 in one`.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(variant) = &self.variant {
@@ -84,6 +88,9 @@ impl fmt::Display for Candidate {
                 SpecValue::Bool(value) => write!(f, ", {name} = {value}")?,
                 other => write!(f, ", {name} = {other:?}")?,
             }
+        }
+        if !self.knobs.is_default() {
+            write!(f, ", {}", self.knobs)?;
         }
         Ok(())
     }
@@ -200,7 +207,8 @@ impl Space {
                     specialization.insert(name.clone(), value.clone());
                 }
             }
-            let candidate = Candidate { workgroup_size: shapes[counter[0]], specialization, variant: None };
+            let (workgroup_size, knobs) = (shapes[counter[0]], list[0].knobs);
+            let candidate = Candidate { workgroup_size, specialization, knobs, variant: None };
             let place = place(&candidate.workgroup_size, &counter[1..]);
             if candidate == list[0] {
                 places[0] = place;

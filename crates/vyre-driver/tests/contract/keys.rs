@@ -207,12 +207,16 @@ fn the_key_of_a_pipeline_knows_everything_that_changes_its_code() {
     named.workgroup_size = Some(program.workgroup_size());
     assert_eq!(key(&program, &named), base, "neither a name nor the program's own workgroup changes the code");
     type Change = fn(&mut CompileOptions);
-    let changes: [Change; 5] = [
+    let changes: [Change; 9] = [
         |options| options.profile = Some("fast".to_owned()),
         |options| options.profile = Some(String::new()),
         |options| options.interruptible = true,
         |options| options.workgroup_size = Some([32, 1, 1]),
         |options| _ = options.specialization.insert("width".into(), Literal::U32(5)),
+        |options| options.knobs.merged = [1, 2, 1],
+        |options| options.knobs.rounds = Some(2),
+        |options| options.knobs.registers = Some(2),
+        |options| options.knobs.parts = Some(2),
     ];
     let mut keys = HashSet::from([base.clone()]);
     let mut digests = HashSet::from([base.digest()]);
@@ -228,7 +232,7 @@ fn the_key_of_a_pipeline_knows_everything_that_changes_its_code() {
     assert_ne!(other.pipeline.bind_group_layout_hash, base.pipeline.bind_group_layout_hash);
     digests.insert(other.digest());
     keys.insert(other);
-    assert_eq!([keys.len(), digests.len()], [7, 7]);
+    assert_eq!([keys.len(), digests.len()], [11, 11]);
     assert_eq!(base.pipeline.backend_id.as_str(), "null");
     assert_eq!(base.pipeline.workgroup_size, program.workgroup_size());
     assert_eq!(base.specialization.workgroup_size, program.workgroup_size());

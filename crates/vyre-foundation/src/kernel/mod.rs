@@ -16,6 +16,7 @@ pub mod eval;
 mod facts;
 mod fold;
 mod interpret;
+mod loads;
 mod looks;
 mod lower;
 mod math;
@@ -31,6 +32,7 @@ use smallvec::SmallVec;
 
 pub use self::bytes::{ByteDot, byte_dots};
 pub use self::interpret::{Interpret, interpret};
+pub use self::loads::Loads;
 pub use self::lower::lower;
 pub use self::noise::Noise;
 pub(crate) use self::noise::{met_nonfinite, ulp};

@@ -26,6 +26,9 @@ pub struct Options {
     pub unrolling: Unrolling,
     /// How many rounds of a loop over memory are taken at once; one leaves loops as they are.
     pub rounds_together: u32,
+    /// How many neighbouring invocations along each axis one does. The workgroup size counts all of them, and what a thread of the
+    /// kernel does is that many times as much. Only kernels whose launch may change without changing results are merged.
+    pub merged: [u32; 3],
     /// Loops whose invocations start side by side count once for the workgroup, for devices whose lanes share a counter.
     pub strides_together: bool,
     /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
@@ -47,6 +50,7 @@ impl Default for Options {
             one_test: false,
             unrolling: Unrolling::default(),
             rounds_together: 1,
+            merged: [1; 3],
             strides_together: false,
             fused: false,
             interruptible: false,

@@ -43,6 +43,11 @@ pub enum Shapes {
 }
 
 impl Freedom {
+    /// Invocations don't see each other: there are other launches than the kernel's own that give proven the same results.
+    pub fn is_proven(&self) -> bool {
+        matches!(self.shapes, Shapes::Any | Shapes::SameInvocations)
+    }
+
     /// A launch with this shape instead of the plan's gives proven the same results.
     pub fn allows(&self, plan: &LaunchPlan, shape: [u32; 3]) -> bool {
         let kept = (0..3).all(|axis| self.axes[axis] || shape[axis] == plan.workgroup_size[axis]);

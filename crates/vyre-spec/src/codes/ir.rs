@@ -91,6 +91,9 @@ codes! {
     LAUNCH_MATRIX = "V0197", Error,
         "A matrix operation runs in a workgroup that is not made of whole subgroups of 32 invocations.",
         "Use a workgroup whose number of invocations is a multiple of 32, on a device with subgroups of 32.";
+    NOT_MERGED = "V0189", Error,
+        "Several invocations are to be done by one, and the kernel does not allow it.",
+        "Leave the knob out: `vyre tune` finds those that a kernel allows.";
     LAUNCH_ASK = "V0198", Error,
         "How many invocations to launch does not follow from the kernel.",
         "Say how many with `--domain XxYxZ` (invocations) or `--grid XxYxZ` (workgroups); in Rust `domain_override` or `grid_override`; or declare `vyre_domain` in the kernel.";

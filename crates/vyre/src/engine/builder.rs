@@ -187,6 +187,7 @@ impl EngineBuilder {
                 metrics,
                 routes,
                 tuning: Tuning::new(mode, tuner, lock_file),
+                models: Mutex::default(),
                 gate: Default::default(),
                 devices: Mutex::default(),
                 budget: self.device_budget,

@@ -484,7 +484,7 @@ impl Ready {
     pub(super) fn settled(&self, pipeline: Arc<dyn Pipeline>, grid: [u32; 3], decision: Decision) -> Ready {
         let mut plan = self.plan.clone();
         plan.grid = grid;
-        plan.workgroup_size = pipeline.workgroup_size();
+        plan.workgroup_size = decision.candidate.workgroup_size;
         Ready {
             device: self.device.clone(),
             sizes: self.sizes.clone(),

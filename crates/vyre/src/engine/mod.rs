@@ -11,6 +11,7 @@ mod dispatch;
 mod explain;
 mod gather;
 mod indirect;
+mod knobs;
 mod learning;
 mod packs;
 mod prepared;
@@ -67,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     routes: Routes,
     tuning: Tuning,
+    /// Which knobs are worth a try, by program.
+    models: Mutex<knobs::Models>,
     gate: variants::Gate,
     /// Backends that are open, in the order of opening.
     devices: Mutex<Vec<Arc<Device>>>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use vyre_driver::backend::DeviceKind;
+use vyre_driver::backend::{DeviceKind, Knobs};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::tuner::{
@@ -160,7 +160,8 @@ impl Asked<'_> {
             u32::try_from(groups).unwrap_or(u32::MAX)
         });
         plan.workgroup_size = own;
-        Ok(candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size))
+        let shape = candidate.workgroup_size == own || freedom.allows(&plan, candidate.workgroup_size);
+        Ok(shape && (freedom.is_proven() || !candidate.knobs.merges()))
     }
 
     /// It is not of a variant that may not run here, nor another shape where that is fixed.
@@ -168,7 +169,8 @@ impl Asked<'_> {
         match &candidate.variant {
             Some(id) => self.variants.iter().any(|variant| variant.id() == *id),
             None => {
-                let own = candidate.workgroup_size == self.plan.workgroup_size && candidate.specialization.is_empty();
+                let plain = candidate.specialization.is_empty() && candidate.knobs.is_default();
+                let own = candidate.workgroup_size == self.plan.workgroup_size && plain;
                 own || !self.fixed
             }
         }
@@ -274,7 +276,7 @@ impl Tuning {
             }
         })?;
         match found {
-            Ok(decision) => Some(decision),
+            Ok(decision) => self.usable(asked, decision),
             Err(size) => self.written(asked, size),
         }
     }
@@ -282,6 +284,18 @@ impl Tuning {
     /// Decisions are looked up at all.
     pub(super) fn decides(&self) -> bool {
         self.lock.is_some() || self.mode != Mode::OffUseDefault
+    }
+
+    /// What its owner has pinned is not proven, but the compiler merges only invocations that don't see each other.
+    fn usable(&self, asked: &Asked<'_>, decision: Decision) -> Option<Decision> {
+        if !decision.candidate.knobs.merges() || asked.is_proven(&decision.candidate).unwrap_or(false) {
+            return Some(decision);
+        }
+        let name = asked.program.name();
+        let message =
+            format!("a file asks for {} for `{name}`, but its results may depend on that", decision.candidate);
+        self.tell(Diagnostic::new(&codes::tuner::NOT_PROVEN, message));
+        None
     }
 
     /// A launch that was written by hand, where it is proven to change nothing.
@@ -319,7 +333,7 @@ impl Tuning {
                     );
                     self.tell(Diagnostic::new(&codes::tuner::LOCK_OLD, message));
                 }
-                Some(decision)
+                self.usable(asked, decision)
             }
             Some(decision) => self.written(asked, decision.candidate.workgroup_size),
             None => {
@@ -481,13 +495,16 @@ impl Tuning {
 
 /// A caller who names a workgroup size gets it.
 fn leaves_launch_open(config: &DispatchConfig) -> bool {
-    config.workgroup_override.is_none() && config.grid_override.is_none()
+    config.workgroup_override.is_none() && config.grid_override.is_none() && config.knobs.is_default()
 }
 
 pub(super) fn with_launch(config: &DispatchConfig, candidate: &Candidate) -> DispatchConfig {
     let mut config = config.clone();
     config.variant = variants::find(&config, candidate).cloned();
     config.workgroup_override = Some(candidate.workgroup_size);
+    if !candidate.knobs.is_default() {
+        config.knobs = candidate.knobs;
+    }
     for (name, value) in candidate.specialization.iter() {
         config.specialization.insert(name, value.clone());
     }
@@ -533,9 +550,16 @@ impl Inner {
                 let others = if explicit.is_empty() { along.shapes() } else { explicit };
                 shapes.extend(others.iter().filter(|shape| freedom.may_try(&own_plan, **shape)));
             }
-            for workgroup_size in shapes {
-                let candidate = Candidate { specialization: constants.clone(), ..Candidate::of_shape(workgroup_size) };
-                let is_default = workgroup_size == own.workgroup_size && resolved == own_constants;
+            let mut ways: Vec<([u32; 3], Knobs)> = shapes.iter().map(|shape| (*shape, Knobs::default())).collect();
+            if leaves_launch_open(config) && !asked.fixed {
+                ways.extend(self.knobs(asked, &resolved, &freedom, &shapes, proven)?);
+            }
+            for (workgroup_size, knobs) in ways {
+                let mut candidate =
+                    Candidate { specialization: constants.clone(), ..Candidate::of_shape(workgroup_size) };
+                candidate.knobs = knobs;
+                let is_default =
+                    workgroup_size == own.workgroup_size && resolved == own_constants && knobs.is_default();
                 if is_default || !asked.fits(workgroup_size) || candidates.list.contains(&candidate) {
                     continue;
                 }
@@ -548,6 +572,12 @@ impl Inner {
         }
         let constants = candidates.places.iter().map(Vec::len).max().unwrap_or(3);
         candidates.places.iter_mut().for_each(|place| place.resize(constants, 0));
+        if candidates.list.iter().any(|candidate| !candidate.knobs.is_default()) {
+            for (place, candidate) in candidates.places.iter_mut().zip(&candidates.list) {
+                place.extend(candidate.knobs.place());
+            }
+        }
+        let constants = candidates.places[0].len();
         if !asked.variants.is_empty() {
             // What is learnt about the program's own launches says nothing of a variant, so they stand far apart.
             candidates.places.iter_mut().for_each(|place| place.push(0));
@@ -702,7 +732,8 @@ impl Inner {
     }
 }
 
-/// Where a candidate stands: shapes are neighbours when their sizes along the axes differ by few doublings.
+/// Where a candidate stands: shapes of threads are neighbours when their sizes along the axes differ by few doublings.
 fn place(candidate: &Candidate, constants: &[u32]) -> Vec<u32> {
-    candidate.workgroup_size.iter().map(|size| size.max(&1).ilog2()).chain(constants.iter().copied()).collect()
+    let threads = candidate.workgroup_size.iter().zip(candidate.knobs.merged);
+    threads.map(|(size, merged)| (size / merged.max(1)).max(1).ilog2()).chain(constants.iter().copied()).collect()
 }

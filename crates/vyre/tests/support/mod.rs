@@ -54,6 +54,7 @@ struct SimPipeline {
     size: [u32; 3],
     interruptible: bool,
     constants: vyre::specialization::SpecMap,
+    knobs: vyre::backend::Knobs,
 }
 
 impl Pipeline for SimPipeline {
@@ -305,7 +306,7 @@ impl VyreBackend for Sim {
             };
         }
         let (program, interruptible) = (program.clone(), options.interruptible);
-        Ok(Arc::new(SimPipeline { program, size, interruptible, constants }))
+        Ok(Arc::new(SimPipeline { program, size, interruptible, constants, knobs: options.knobs }))
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer, BackendError> {
@@ -362,6 +363,10 @@ impl VyreBackend for Sim {
         let (liar, mut ns) = (self.liar, Self::cost(made.size[0]));
         if self.is_hot.load(Ordering::Relaxed) && made.size[0] == 256 {
             ns *= 3;
+        }
+        // Threads that do several invocations share their loads.
+        if made.knobs.merges() {
+            ns /= 2;
         }
         // A device is never quite steady.
         let jitter = self.shared.ledger.submitted(launch.order.queue)?.wrapping_mul(2_654_435_761) % 997;

@@ -116,13 +116,14 @@ struct Lower<'a> {
 }
 
 /// Lowers a program under the options, then optimises it.
-pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<Kernel, Diagnostic> {
-    let program = program.program();
+pub fn lower(valid: &ValidProgram, options: &Options) -> std::result::Result<Kernel, Diagnostic> {
+    let program = valid.program();
     let constants = Constants::new(program, Some(&options.specialization))?;
     let workgroup_size = match options.workgroup_size {
         Some(size) => size,
         None => launch::workgroup_size(program, Some(&options.specialization))?,
     };
+    let workgroup_size = unmerged(valid, options, workgroup_size)?;
     let shapes = Shapes::new(program, &constants)?;
     let lower = Lower {
         program,
@@ -155,7 +156,7 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
     if options.expand_math || options.narrow != Narrow::Native {
         math::expand(&mut kernel, options);
     }
-    passes::optimise(&mut kernel, options);
+    passes::optimise(&mut kernel, options).map_err(|why| not_merged(program, why))?;
     looks::place(&mut kernel, options.interruptible);
     if options.passes.contains(Passes::CLEARS) {
         clears::run(&mut kernel);
@@ -163,6 +164,31 @@ pub fn lower(program: &ValidProgram, options: &Options) -> std::result::Result<K
     facts::fill(&mut kernel);
     debug_assert_eq!(super::verify(&kernel), Ok(()), "\n{kernel}");
     Ok(kernel)
+}
+
+/// The workgroup of threads of which each does several invocations: results must not depend on that, and nothing may be left over.
+fn unmerged(
+    program: &ValidProgram,
+    options: &Options,
+    workgroup_size: [u32; 3],
+) -> std::result::Result<[u32; 3], Diagnostic> {
+    let merged = options.merged;
+    if merged == [1; 3] {
+        return Ok(workgroup_size);
+    }
+    if (0..3).any(|axis| merged[axis] == 0 || !workgroup_size[axis].is_multiple_of(merged[axis])) {
+        return Err(not_merged(program, "its workgroups are no multiples of that"));
+    }
+    let freedom = launch::freedom(program, Some(&options.specialization))?;
+    if !freedom.is_proven() {
+        return Err(not_merged(program, &freedom.why));
+    }
+    Ok(std::array::from_fn(|axis| workgroup_size[axis] / merged[axis]))
+}
+
+fn not_merged(program: &Program, why: &str) -> Diagnostic {
+    let message = format!("invocations of `{}` can't be merged: {why}", program.name());
+    Diagnostic::new(&codes::ir::NOT_MERGED, message)
 }
 
 impl<'a> Lower<'a> {

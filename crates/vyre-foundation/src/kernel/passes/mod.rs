@@ -9,6 +9,7 @@ mod dead;
 mod float_tests;
 mod floats;
 mod invariant;
+mod merge;
 mod powers;
 mod ranges;
 mod rewrite;
@@ -23,10 +24,14 @@ use super::{Block, End, Inst, Kernel, Op, Options, Passes, Value};
 use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
-/// simplified and counted in the first then grows once, and few walks see the large kernel.
-pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
+/// simplified and counted in the first then grows once, and few walks see the large kernel. The error says why invocations that are
+/// to be merged can't be.
+pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'static str> {
     let (passes, array_values) = (options.passes, options.array_values);
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
+        if last {
+            merge::run(kernel, options.merged)?;
+        }
         if last && passes.contains(Passes::VERSIONS) && options.one_test {
             versions::run(kernel);
         }
@@ -65,6 +70,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) {
         dead::run(kernel);
     }
     debug_assert_eq!(super::verify(kernel), Ok(()), "\n{kernel}");
+    Ok(())
 }
 
 /// The operation of each value that a `Let` defines.
