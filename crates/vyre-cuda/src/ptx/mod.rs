@@ -100,12 +100,19 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let body = std::mem::take(&mut emitter.out);
     let mut text = emitter.header();
     text.push_str(&emitter.entry(ENTRY, &body));
-    let together = gains_together(kernel) && !target.interruptible;
+    let together = gains_together(kernel);
     if together {
         let mut emitter = Emitter::new(kernel, target, TOGETHER);
-        emitter.prologue();
+        emitter.begin();
+        // Nothing that others see is done before the first store, so that what comes from the stop word is waited for only there.
+        let mut stop = target.interruptible.then(|| emitter.load_stop_word());
         // Step by step, so that the loads of all workgroups are under way before the first is needed.
         for inst in &kernel.body.insts {
+            if matches!(inst, Inst::Store { .. })
+                && let Some(stop) = stop.take()
+            {
+                emitter.heed(&stop);
+            }
             for copy in 0..TOGETHER {
                 emitter.copy = copy;
                 emitter.inst(inst)?;
@@ -135,6 +142,12 @@ fn gains_together(kernel: &Kernel) -> bool {
         && kernel.body.insts.len() <= MOST_STEPS_TOGETHER
         && kernel.body.insts.iter().all(plain)
         && kernel.body.insts.iter().any(|inst| matches!(inst, Inst::Let(_, Op::Load { .. })))
+}
+
+/// Registers with the address of the stop word and what was there.
+struct StopWord {
+    place: String,
+    word: String,
 }
 
 impl<'k> Emitter<'k> {
@@ -332,6 +345,17 @@ impl<'k> Emitter<'k> {
     }
 
     fn prologue(&mut self) {
+        self.begin();
+        if self.target.interruptible {
+            // Workgroups that start after the host gave up don't start to work.
+            self.look_at_stop_word();
+        }
+        self.clear_locals();
+        self.clear_shared();
+    }
+
+    /// Marks the start, and readies the addresses of all memory.
+    fn begin(&mut self) {
         let kernel = self.kernel;
         let shared: u32 = kernel.shared.iter().map(|memory| memory.size.next_multiple_of(16)).sum();
         if shared > STATIC_SHARED {
@@ -353,12 +377,6 @@ impl<'k> Emitter<'k> {
                 line!(self, "cvta.to.global.u64 %buffer{index}, %buffer{index}");
             }
         }
-        if self.target.interruptible {
-            // Workgroups that start after the host gave up don't start to work.
-            self.look_at_stop_word();
-        }
-        self.clear_locals();
-        self.clear_shared();
     }
 
     /// A fresh register of a class.
@@ -625,10 +643,22 @@ impl<'k> Emitter<'k> {
 
     /// Ends the invocation when the host wants the launch to end.
     fn look_at_stop_word(&mut self) {
-        let (place, word, go_on) = (self.temp("%d"), self.temp("%r"), self.temp("%p"));
+        let stop = self.load_stop_word();
+        self.heed(&stop);
+    }
+
+    /// Asks whether the host wants the launch to end.
+    fn load_stop_word(&mut self) -> StopWord {
+        let (place, word) = (self.temp("%d"), self.temp("%r"));
         line!(self, "ld.param.u64 {place}, [stop]");
         line!(self, "cvta.to.global.u64 {place}, {place}");
         line!(self, "ld.relaxed.gpu.global.u32 {word}, [{place}]");
+        StopWord { place, word }
+    }
+
+    /// Ends the invocation when the answer is yes.
+    fn heed(&mut self, stop: &StopWord) {
+        let (StopWord { place, word }, go_on) = (stop, self.temp("%p"));
         line!(self, "setp.eq.u32 {go_on}, {word}, 0");
         line!(self, "@!{go_on} st.relaxed.gpu.global.u32 [{place}+4], 1");
         line!(self, "@!{go_on} exit");
@@ -757,5 +787,30 @@ fn space(memory: Memory) -> &'static str {
         Memory::Buffer(_) => "global",
         Memory::Shared(_) => "shared",
         Memory::Local(_) => "local",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+    use vyre_foundation::kernel::{Options, lower};
+
+    use super::*;
+
+    #[test]
+    fn a_launch_that_can_be_ended_waits_for_the_stop_word_beside_its_data() {
+        let body =
+            vec![Node::store("out", Expr::global_id(0), Expr::load("data", Expr::global_id(0)) + Expr::f32(1.0))];
+        let buffers = vec![BufferDecl::read("data", 0, DataType::F32), BufferDecl::output("out", 1, DataType::F32)];
+        let program = Program::wrapped(buffers, [64, 1, 1], body).validate().expect("valid");
+        let kernel = lower(&program, &lowering(Options { interruptible: true, ..Options::default() })).expect("lowers");
+        let text = emit(&kernel, Target { sm: 90, interruptible: true }).expect("text").text;
+        let together = &text[text.find(ENTRY_TOGETHER).expect("several workgroups in one")..];
+        let at = |part: &str| together.find(part).unwrap_or_else(|| panic!("no {part} in {together}"));
+        assert!(at("ld.relaxed.gpu") < at("ld.global"), "{together}");
+        assert!(
+            together.rfind("ld.global.").expect("loads") < at("exit") && at("exit") < at("st.global"),
+            "{together}"
+        );
     }
 }

@@ -130,11 +130,12 @@ impl Inner {
             math: core.program.math().name(),
             backend: device.map(|device| device.id.as_str().to_owned()),
             device: device.map(|device| device.backend.capabilities().name.clone()).filter(|name| !name.is_empty()),
-            // Of invocations, of which a thread may do several.
-            workgroup_size: last
-                .as_ref()
-                .filter(|ready| ready.pipeline.is_some())
-                .map(|ready| ready.plan.workgroup_size),
+            workgroup_size: last.as_ref().and_then(|ready| {
+                let pipeline = ready.pipeline.as_ref()?;
+                let is_variant = ready.decision.as_ref().is_some_and(|decision| decision.candidate.variant.is_some());
+                // Of invocations, of which a thread may do several; a variant has its own.
+                Some(if is_variant { pipeline.workgroup_size() } else { ready.plan.workgroup_size })
+            }),
             grid: last.as_ref().filter(|ready| ready.pipeline.is_some()).map(|ready| ready.plan.grid),
             launch: match (&core.config.workgroup_override, last.as_ref().and_then(|ready| ready.decision.as_ref())) {
                 (Some(_), _) => "asked for by the configuration".to_owned(),
