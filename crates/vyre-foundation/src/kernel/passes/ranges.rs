@@ -181,8 +181,11 @@ impl Ranges<'_> {
             Some(Op::Select(_, p, q)) => self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1),
             // What grows without wrapping is at least what it was.
             Some(Op::Binary(op @ (Binary::Add | Binary::Mul | Binary::Shl), p, q)) if unsigned => {
-                let (least, most) = self.binary(op, self.of(p), self.of(q), self.values[b.index()].ty.scalar);
-                if least < 0 || most > full(self.values[b.index()].ty.scalar).1 {
+                let ty = self.values[b.index()].ty.scalar;
+                let (least, most) = self.binary(op, self.of(p), self.of(q), ty);
+                // Of a shift by more than the width nothing is known, and the bounds of all numbers don't show that it wraps.
+                let is_known = op != Binary::Shl || self.of(q).1 < i128::from(ty.bits());
+                if !is_known || least < 0 || most > full(ty).1 {
                     return false;
                 }
                 match op {
