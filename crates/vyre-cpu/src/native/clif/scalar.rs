@@ -130,7 +130,7 @@ impl Emitter<'_> {
             M::Store { bytes, src, at } => self.store(bytes, src, at)?,
             M::Update { op, at, b, whole: true } => {
                 let address = self.address(at)?;
-                let address = self.builder.ins().iadd_imm(address, i64::from(at.disp));
+                let address = self.builder.ins().iadd_imm_s(address, i64::from(at.disp));
                 let b = self.operand(b, false)?;
                 let op = match op {
                     Alu::Add => AtomicRmwOp::Add,
