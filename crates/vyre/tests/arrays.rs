@@ -727,3 +727,23 @@ fn a_launch_that_was_stopped_is_not_tried_again() {
         });
     }
 }
+
+/// Of two results one came back before the device failed: the caller's memory has changed, so that the work is not done once more on it.
+#[test]
+fn work_whose_results_came_back_half_is_not_done_again() {
+    let (one, two) = (Arc::new(Sim::new("one", 1, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));
+    one.gives.store(1, std::sync::atomic::Ordering::SeqCst);
+    let engine = engine_of(vec![one, two]);
+    let both = kernel(
+        &engine,
+        "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+         @compute @workgroup_size(64) fn both(@builtin(global_invocation_id) id: vec3<u32>) {
+             if id.x < arrayLength(&x) && id.x < arrayLength(&y) { x[id.x] += 1u; y[id.x] += 1u; }
+         }",
+    );
+    let (mut x, mut y) = ([0u8; 256], [0u8; 256]);
+    let outcome = both.call().bytes_mut("x", &mut x).bytes_mut("y", &mut y).run();
+    assert_eq!(outcome.unwrap_err().code(), codes::backend::FAILED.id);
+    assert_eq!((x[0], y[0]), (1, 0), "half of the results, and an error that says so");
+}

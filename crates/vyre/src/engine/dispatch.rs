@@ -469,9 +469,10 @@ impl Inner {
                 self.finish_borrowed(device, &job, args, &core.slots, temporaries, request.stop.as_ref())
             };
             if let Err(error) = finished {
-                // Work on the caller's own memory may have changed it, and who ended the launch does not want another. Else what the
-                // caller lent is as it was, and another device may do the work.
-                let is_untouched = device.place != Device::HOST && error.class() != Class::Caller;
+                // Work on the caller's own memory may have changed it, what is done may be half-way back, and who ended the launch does
+                // not want another. Else what the caller lent is as it was, and another device may do the work.
+                let has_failed = matches!(job.poll(), Some(Err(_)));
+                let is_untouched = has_failed && device.place != Device::HOST && error.class() != Class::Caller;
                 return if is_untouched { Err(error) } else { Ok(Attempt::Failed(error)) };
             }
             self.collect_timings(core, ready);

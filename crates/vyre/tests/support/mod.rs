@@ -24,6 +24,8 @@ pub(crate) struct Sim {
     pub(crate) liar: Option<u32>,
     /// Launches that it still takes.
     pub(crate) takes: AtomicU64,
+    /// Downloads that it still makes.
+    pub(crate) gives: AtomicU64,
     /// What was fastest is slow from now on.
     pub(crate) is_hot: AtomicBool,
 }
@@ -118,6 +120,7 @@ impl Sim {
             compiles: AtomicU64::new(0),
             liar: None,
             takes: AtomicU64::new(u64::MAX),
+            gives: AtomicU64::new(u64::MAX),
             is_hot: AtomicBool::new(false),
         }
     }
@@ -339,6 +342,8 @@ impl VyreBackend for Sim {
             return Err(BackendError::with_code(&codes::backend::TIMEOUT, "what comes before is not over"));
         }
         self.alive()?;
+        let given = self.gives.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |gives| gives.checked_sub(1));
+        given.map_err(|_| BackendError::with_code(&codes::backend::FAILED, "it gives no more, as planned"))?;
         let part = Binding { buffer: buffer.clone(), offset, bytes: bytes.len() as u64 };
         bytes.copy_from_slice(&read(&part)?);
         Ok(())
