@@ -57,6 +57,17 @@ impl<'k> Lower<'k> {
         step == i64::from(width) * 4
     }
 
+    /// Where the first of the vectors lies, which lie side by side.
+    fn place_of_records(&mut self, address: &Address, element: Element, width: u8, c: usize) -> Option<super::At> {
+        if !self.are_records(address, element, width) {
+            return None;
+        }
+        match self.place(address, c)? {
+            Place::Affine(at, _) => Some(at),
+            _ => None,
+        }
+    }
+
     /// Loads the vectors of all lanes; false where they don't lie side by side.
     pub(super) fn load_records(
         &mut self,
@@ -67,10 +78,7 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        if !self.are_records(address, element, width) {
-            return false;
-        }
-        let Some(Place::Affine(at, _)) = self.place(address, c) else { return false };
+        let Some(at) = self.place_of_records(address, element, width, c) else { return false };
         let exec = self.exec_of_sharers(value, c);
         let guard = self.guard_of(guard, c).map(|guard| self.mask_of(guard, c));
         let mask = match (guard, exec) {
@@ -113,10 +121,7 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        if !self.are_records(address, element, width) {
-            return false;
-        }
-        let Some(Place::Affine(at, _)) = self.place(address, c) else { return false };
+        let Some(at) = self.place_of_records(address, element, width, c) else { return false };
         let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
         let parts = match words[..] {
             [x, y] => vec![self.taken(x, y, by_turns(1, 0)), self.taken(x, y, by_turns(1, 8))],
