@@ -137,8 +137,8 @@ pub struct Beyond {
 }
 
 impl Spread {
-    /// An operation somewhere took or gave an infinity or NaN. WGSL lets a device assume that there are none, so of such a program nothing
-    /// is promised, not even which way it branches.
+    /// An operation somewhere took or gave an infinity or NaN, or divided by a number outside of where WGSL bounds quotients. A device may
+    /// assume that there are no such numbers, so of such a program nothing is promised, not even which way it branches.
     pub fn met_nonfinite(&self) -> bool {
         self.met_nonfinite
     }

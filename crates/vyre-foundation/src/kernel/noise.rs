@@ -11,7 +11,7 @@ use super::{Binary, Scalar, Unary, eval};
 pub struct Noise(pub u32);
 
 thread_local! {
-    /// An operation of an evaluation on this thread took or gave an infinity or NaN.
+    /// An operation of an evaluation on this thread took or gave an infinity or NaN, or could have on a device.
     static MET_NONFINITE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -24,6 +24,15 @@ pub(crate) fn met_nonfinite() -> bool {
 fn meet(numbers: &[f64]) {
     if numbers.iter().any(|number| !number.is_finite()) {
         MET_NONFINITE.set(true);
+    }
+}
+
+/// WGSL bounds the error of a quotient only for such divisors: the inverse of a smaller one may be an infinity, of a larger one zero.
+fn divides_within_bounds(ty: Scalar, y: f64) -> bool {
+    match ty {
+        Scalar::F16 => y.abs() >= 2f64.powi(-14),
+        Scalar::F32 => (2f64.powi(-126)..=2f64.powi(126)).contains(&y.abs()),
+        _ => true,
     }
 }
 
@@ -131,6 +140,10 @@ impl Noise {
             // A sum that follows may take the product as it is before it is rounded.
             Binary::Mul if ty != Scalar::F64 && x * y == wide(ty, bits) => return bits,
             Binary::Mul => ulp(ty, wide(ty, bits)),
+            Binary::Div | Binary::Rem if !divides_within_bounds(ty, y) => {
+                MET_NONFINITE.set(true);
+                return bits;
+            }
             Binary::Div => 2.5 * ulp(ty, wide(ty, bits)),
             Binary::Rem => {
                 let quotient = x / y;
@@ -161,4 +174,21 @@ impl Noise {
 fn log_error(x: f64, log: f64, ty: Scalar) -> f64 {
     let unit = 3.0 * ulp(ty, log);
     if (0.5..=2.0).contains(&x) { unit.max(2f64.powi(-21)) } else { unit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found on an H200: `0 / 1e-45` was NaN, because the inverse of the divisor is an infinity.
+    #[test]
+    fn nothing_is_promised_of_quotients_by_subnormals_or_by_the_largest_numbers() {
+        let place = Place { value: 0, lane: 0, step: 0 };
+        for (divisor, promised) in [(1.0, true), (2f32.powi(126), true), (1e-45, false), (3e38, false)] {
+            for op in [Binary::Div, Binary::Rem] {
+                Noise(0).binary(place, op, Scalar::F32, 0, f32::to_bits(divisor).into());
+                assert_eq!(met_nonfinite(), !promised, "{op:?} by {divisor}");
+            }
+        }
+    }
 }
