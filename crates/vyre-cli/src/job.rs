@@ -397,9 +397,18 @@ impl Job {
         declared.zip(results).map(named).collect()
     }
 
-    /// A result's name from `--out NAME=FILE`.
-    pub(crate) fn result_name<'a>(&self, text: &'a str) -> Result<(&'a str, Place<'a>), Diagnostic> {
-        let (name, file) = split("--out", text)?;
+    /// A result's name from `--out NAME=FILE`, or `--out FILE` where there is one result.
+    pub(crate) fn result_name<'a>(&'a self, text: &'a str) -> Result<(&'a str, Place<'a>), Diagnostic> {
+        let results = self.source.program.buffers().iter().filter(|buffer| buffer.kind.is_result());
+        let names: Vec<&str> = results.map(|buffer| buffer.name.as_str()).collect();
+        let (name, file) = match (split("--out", text), &names[..]) {
+            (Ok(both), _) => both,
+            (Err(_), [only]) if !text.is_empty() && !text.contains('=') => (*only, text),
+            (Err(problem), [first, ..]) if !text.contains('=') => {
+                return Err(problem.with_fix(format!("Say which result it is: --out {first}={text}.")));
+            }
+            (Err(problem), _) => return Err(problem),
+        };
         self.source.buffer(name, BufferKind::is_result, "a result")?;
         let place = Place::new(file);
         place.output_format()?;

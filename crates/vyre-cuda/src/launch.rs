@@ -13,6 +13,7 @@ use crate::foreign;
 use crate::memory::CudaBuffer;
 use crate::pipeline::CudaPipeline;
 use crate::ptx::TOGETHER;
+use crate::ptx::parameters::{ADDRESS, BASE, COUNT, GRID, LENGTH, MARK, NUMBER, STOP};
 
 /// Workgroups that one launch can have along each axis; larger grids are split.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
@@ -59,12 +60,14 @@ pub(crate) fn bind(
         return foreign::bind(foreign, pipeline, bindings, device, backend);
     }
     let (mut params, mut ready) = (Params::new(), 0);
-    for (binding, shape) in bindings.iter().zip(&pipeline.code.shapes) {
+    let taken = &pipeline.code.parameters.buffers;
+    for ((binding, shape), &takes) in bindings.iter().zip(&pipeline.code.shapes).zip(taken) {
         let buffer = binding.buffer.of::<CudaBuffer>(backend)?;
         let elements = shape.elements(binding.bytes);
-        params.push(buffer.pointer(device)? + binding.offset);
-        params.push(elements);
-        params.push(elements.min(u64::from(u32::MAX)));
+        let address = buffer.pointer(device)? + binding.offset;
+        params.extend((takes & ADDRESS != 0).then_some(address));
+        params.extend((takes & LENGTH != 0).then_some(elements));
+        params.extend((takes & COUNT != 0).then_some(elements.min(u64::from(u32::MAX))));
         ready = ready.max(buffer.ready);
     }
     Ok((params, ready))
@@ -85,11 +88,14 @@ pub(crate) fn for_each_part<E>(
         let part = KernelLaunch { function, grid, block: code.workgroup_size, dynamic_shared, tensor_maps };
         return if grid.contains(&0) { Ok(()) } else { launch(&part, params) };
     }
-    let fixed = params.len();
-    params.extend(grid.map(u64::from));
-    params.extend([0; 3]);
-    params.extend([words.mark, words.number]);
-    params.extend(code.interruptible.then_some(words.stop));
+    let takes = |what: u32| code.parameters.others & what != 0;
+    params.extend((0..3).filter(|axis| takes(GRID << axis)).map(|axis| u64::from(grid[axis])));
+    let base_at = params.len();
+    let based: SmallVec<[usize; 3]> = (0..3).filter(|axis| takes(BASE << axis)).collect();
+    params.extend(based.iter().map(|_| 0));
+    params.extend(takes(MARK).then_some(words.mark));
+    params.extend(takes(NUMBER).then_some(words.number));
+    params.extend(takes(STOP).then_some(words.stop));
     let invocations: u64 = code.workgroup_size.iter().map(|&size| u64::from(size)).product();
     // Along x, first those workgroups that make whole blocks of the second entry, then the rest.
     let whole = match functions.together {
@@ -107,7 +113,7 @@ pub(crate) fn for_each_part<E>(
                 };
                 let blocks = ((end - x) / in_block).min(MAX_GRID[0]);
                 let base = [x, y, z];
-                params[fixed + 3..fixed + 6].copy_from_slice(&base.map(u64::from));
+                based.iter().zip(&mut params[base_at..]).for_each(|(&axis, at)| *at = base[axis].into());
                 let rows = |axis: usize| (grid[axis] - base[axis]).min(MAX_GRID[axis]);
                 let part = KernelLaunch {
                     function,

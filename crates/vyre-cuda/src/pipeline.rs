@@ -11,13 +11,14 @@ use vyre_spec::codes;
 
 use crate::api::{Api, CudaError, Handle};
 use crate::device::{Device, Failure, Leftover, Uses};
-use crate::ptx;
+use crate::ptx::{self, Parameters};
 
 /// A kernel's machine code and what a launch has to know about it.
 pub(crate) struct Code {
     pub(crate) shapes: Vec<BoundShape>,
     pub(crate) workgroup_size: [u32; 3],
     pub(crate) dynamic_shared: u32,
+    pub(crate) parameters: Parameters,
     /// Its launches look at a stop word.
     pub(crate) interruptible: bool,
     /// A kernel that somebody else wrote.
@@ -54,6 +55,7 @@ impl Code {
             shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: kernel.workgroup_size,
             dynamic_shared: ptx.dynamic_shared,
+            parameters: ptx.parameters.clone(),
             interruptible,
             foreign: None,
             together: ptx.together,
@@ -67,6 +69,7 @@ impl Code {
             shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: ptx.block,
             dynamic_shared: ptx.shared,
+            parameters: Parameters::default(),
             interruptible: false,
             foreign: Some(ptx.clone()),
             together: false,
@@ -80,6 +83,7 @@ impl Code {
         out.word(self.dynamic_shared);
         out.word(u32::from(self.together) | u32::from(self.interruptible) << 1);
         BoundShape::write_all(&self.shapes, &mut out);
+        self.parameters.write(&mut out);
         out.bytes(&self.cubin);
         out.finish()
     }
@@ -92,6 +96,7 @@ impl Code {
             let (dynamic_shared, flags) = (input.word()?, input.word()?);
             let code = Code {
                 shapes: BoundShape::read_all(&mut input, buffers)?,
+                parameters: Parameters::read(&mut input, buffers)?,
                 workgroup_size,
                 dynamic_shared,
                 interruptible: flags & 2 != 0,
@@ -169,6 +174,7 @@ mod tests {
             shapes: Vec::new(),
             workgroup_size: [64, 1, 1],
             dynamic_shared: 0,
+            parameters: Parameters::default(),
             interruptible: true,
             foreign: None,
             together: false,

@@ -12,14 +12,17 @@ use vyre_foundation::ir::DataType;
 use vyre_foundation::launch::Writes;
 use vyre_spec::{BackendId, Diagnostic, codes};
 
-use crate::array::{Array, Element};
-use crate::engine::{Arg, Core, Ready, Request, lock};
+use crate::array::{Buffer, Element};
+use crate::engine::{Arg, Core, Ready, Request, ValueBytes, lock};
+use crate::kernels::{Bindable, Bound};
 use crate::launches::Launch;
 use crate::runtime::{Deps, Device, Job, Storage};
 use crate::{Engine, Error, Kernel};
 
 /// A sequence of launches and copies in the making. See [`Graph`].
 pub struct Recorder {
+    /// Its places are of no use to another.
+    number: u64,
     engine: Engine,
     places: Vec<PlaceSpec>,
     nodes: Vec<Node>,
@@ -29,6 +32,7 @@ pub struct Recorder {
 
 /// An array of a graph: its own, or one that each replay is given.
 pub struct Place<T> {
+    recorder: u64,
     index: usize,
     element: PhantomData<fn() -> T>,
 }
@@ -116,7 +120,15 @@ struct Recorded {
 impl Engine {
     /// Starts to record a sequence of launches and copies.
     pub fn record(&self) -> Recorder {
-        Recorder { engine: self.clone(), places: Vec::new(), nodes: Vec::new(), on: None, cancellable: false }
+        static RECORDERS: AtomicU64 = AtomicU64::new(0);
+        Recorder {
+            number: RECORDERS.fetch_add(1, Ordering::Relaxed),
+            engine: self.clone(),
+            places: Vec::new(),
+            nodes: Vec::new(),
+            on: None,
+            cancellable: false,
+        }
     }
 }
 
@@ -124,6 +136,11 @@ impl Recorder {
     /// An array of so many elements that each replay is given under this name.
     pub fn place<T: Element>(&mut self, name: &str, length: usize) -> Place<T> {
         self.add_place::<T>(Some(name.to_owned()), length)
+    }
+
+    /// A buffer of so many bytes that each replay is given under this name, whatever its elements are.
+    pub fn buffer(&mut self, name: &str, bytes: u64) -> Place<Buffer> {
+        self.push_place(PlaceSpec::new(Some(name.to_owned()), bytes, None, 1))
     }
 
     /// An array of so many zeros that is the graph's own and keeps its contents between replays.
@@ -134,9 +151,19 @@ impl Recorder {
     fn add_place<T: Element>(&mut self, name: Option<String>, length: usize) -> Place<T> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
         let own = name.is_none().then(|| Storage::zeros(&self.engine.inner, bytes));
-        let (ty, size) = (T::data_type(), size_of::<T>());
-        self.places.push(PlaceSpec { name, bytes, ty, size, keep: false, used: false, written: false, own });
-        Place { index: self.places.len() - 1, element: PhantomData }
+        self.push_place(PlaceSpec { own, ..PlaceSpec::new(name, bytes, T::data_type(), size_of::<T>()) })
+    }
+
+    fn push_place<T>(&mut self, place: PlaceSpec) -> Place<T> {
+        self.places.push(place);
+        Place { recorder: self.number, index: self.places.len() - 1, element: PhantomData }
+    }
+
+    fn index_of<T>(&self, place: Place<T>) -> Result<usize, Error> {
+        if place.recorder != self.number {
+            return Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, "the place belongs to another graph").into());
+        }
+        Ok(place.index)
     }
 
     /// The backend that replays it, instead of the fastest one that is known for its first launch.
@@ -160,19 +187,20 @@ impl Recorder {
     }
 
     /// A copy of a whole array as the next step.
-    pub fn copy<T: Element>(&mut self, from: Place<T>, to: Place<T>) -> Result<(), Error> {
-        if self.places[from.index].bytes != self.places[to.index].bytes {
+    pub fn copy<T>(&mut self, from: Place<T>, to: Place<T>) -> Result<(), Error> {
+        let (from, to) = (self.index_of(from)?, self.index_of(to)?);
+        if self.places[from].bytes != self.places[to].bytes {
             return Err(Diagnostic::new(&codes::engine::SHAPE, "the two arrays of a copy differ in length").into());
         }
-        self.places[from.index].use_for(true, false);
-        self.places[to.index].use_for(false, true);
-        self.nodes.push(Node::Copy { from: from.index, to: to.index });
+        self.places[from].use_for(true, false);
+        self.places[to].use_for(false, true);
+        self.nodes.push(Node::Copy { from, to });
         Ok(())
     }
 
     /// Compiles and keeps the sequence.
     pub fn finish(self) -> Result<Graph, Error> {
-        let Recorder { engine, places, nodes, on, cancellable } = self;
+        let Recorder { engine, places, nodes, on, cancellable, .. } = self;
         let inner = &engine.inner;
         let sizes = |used: &SmallVec<[usize; 8]>| -> SmallVec<[u64; 8]> {
             used.iter().map(|&place| places[place].bytes).collect()
@@ -199,6 +227,37 @@ impl Recorder {
 }
 
 impl PlaceSpec {
+    fn new(name: Option<String>, bytes: u64, ty: Option<DataType>, size: usize) -> PlaceSpec {
+        PlaceSpec { name, bytes, ty, size, keep: false, used: false, written: false, own: None }
+    }
+
+    /// What is bound to it can be used as it was recorded.
+    fn check(&self, name: &str, bound: &Bound<'_>) -> Result<(), Diagnostic> {
+        let is_typed = |ty: &Option<DataType>, size: usize| ty.is_some() || size != 1;
+        let both_typed = is_typed(&self.ty, self.size) && is_typed(&bound.ty, bound.size);
+        if both_typed && (self.ty != bound.ty || self.size != bound.size) {
+            let message = format!("place `{name}` was recorded with elements of another type");
+            return Err(Diagnostic::new(&codes::engine::WRONG_ELEMENT, message));
+        }
+        let bytes = match &bound.arg {
+            Arg::Write(storage) => storage.bytes,
+            Arg::Read(storage, range) if !self.written && *range == (0..storage.bytes) => storage.bytes,
+            Arg::Value(value) if !self.written => value.len() as u64,
+            _ => {
+                let message = match self.written {
+                    true => format!("place `{name}` is written, so a whole array is bound to it with `&mut`"),
+                    false => format!("place `{name}` takes a whole array or a value"),
+                };
+                return Err(Diagnostic::new(&codes::engine::WRONG_ELEMENT, message));
+            }
+        };
+        if self.bytes != bytes {
+            let message = format!("place `{name}` was recorded with {} bytes, not {bytes}", self.bytes);
+            return Err(Diagnostic::new(&codes::engine::SHAPE, message));
+        }
+        Ok(())
+    }
+
     fn use_for(&mut self, keep: bool, write: bool) {
         if !self.used {
             self.keep = keep;
@@ -220,13 +279,15 @@ pub struct RecordedLaunch<'a> {
 
 impl RecordedLaunch<'_> {
     /// Binds an array of the graph to one of the kernel's buffers, by name.
-    pub fn bind<T: Element>(mut self, name: &str, place: Place<T>) -> Self {
+    pub fn bind<T>(mut self, name: &str, place: Place<T>) -> Self {
         let checked = self.core.slot(name).and_then(|slot| {
-            self.core.check_element(slot, T::data_type().as_ref(), size_of::<T>())?;
-            Ok(slot)
+            let place = self.recorder.index_of(place)?;
+            let spec = &self.recorder.places[place];
+            self.core.check_element(slot, spec.ty.as_ref(), spec.size)?;
+            Ok((slot, place))
         });
         match checked {
-            Ok(slot) => self.places[slot] = place.index,
+            Ok((slot, place)) => self.places[slot] = place,
             Err(error) => {
                 self.wrong.get_or_insert(error);
             }
@@ -428,8 +489,22 @@ impl<'a> Replay<'a> {
         self
     }
 
-    /// Gives an open place its array, by name.
-    pub fn bind<T: Element>(mut self, name: &str, array: &'a mut Array<T>) -> Replay<'a> {
+    /// Gives an open place its array, by name: `&mut` where the graph writes it, else `&` will do, or a value such as `2.5f32`.
+    pub fn bind(self, name: &str, what: impl Bindable<'a>) -> Replay<'a> {
+        self.bind_bound(name, what.into_bound())
+    }
+
+    /// Gives an open place of one element its contents.
+    pub fn value<T: Element>(self, name: &str, value: &T) -> Replay<'a> {
+        let bytes = ValueBytes::from_slice(bytemuck::bytes_of(value));
+        self.bind_bound(name, Bound::of::<T>(Arg::Value(bytes)))
+    }
+
+    fn bind_bound(mut self, name: &str, bound: Bound<'a>) -> Replay<'a> {
+        if let Some(wrong) = bound.wrong {
+            self.wrong.get_or_insert(wrong);
+            return self;
+        }
         let found = self.graph.places.iter().position(|place| place.name.as_deref() == Some(name));
         let checked = match found {
             None => {
@@ -437,22 +512,10 @@ impl<'a> Replay<'a> {
                 let message = format!("`{name}` is not a place of the graph; known: {}", names.join(", "));
                 Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message))
             }
-            Some(at) => {
-                let place = &self.graph.places[at];
-                let bytes = array.storage().bytes;
-                if place.ty != T::data_type() || place.size != size_of::<T>() {
-                    let message = format!("place `{name}` was recorded with elements of another type");
-                    Err(Diagnostic::new(&codes::engine::WRONG_ELEMENT, message))
-                } else if place.bytes != bytes {
-                    let message = format!("place `{name}` was recorded with {} bytes, not {bytes}", place.bytes);
-                    Err(Diagnostic::new(&codes::engine::SHAPE, message))
-                } else {
-                    Ok(at)
-                }
-            }
+            Some(at) => self.graph.places[at].check(name, &bound).map(|()| at),
         };
         match checked {
-            Ok(at) => self.args[at] = Some(Arg::Write(array.storage_mut())),
+            Ok(at) => self.args[at] = Some(bound.arg),
             Err(problem) => {
                 self.wrong.get_or_insert(problem.into());
             }
@@ -473,9 +536,21 @@ impl<'a> Replay<'a> {
         let mut deps = Deps::until(deadline);
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
+        let mut values: SmallVec<[Option<Arc<Storage>>; 8]> = SmallVec::new();
+        for arg in &self.args {
+            values.push(match arg {
+                Some(Arg::Value(bytes)) => {
+                    let memory = inner.host.take(bytes.len() as u64, false)?;
+                    memory.fill(0, bytes);
+                    Some(Storage::of_host(inner, memory, bytes.len() as u64))
+                }
+                _ => None,
+            });
+        }
         for (at, place) in graph.places.iter().enumerate() {
-            let storage: &Arc<Storage> = match (&place.own, &mut self.args[at]) {
+            let storage: &Arc<Storage> = match (place.own.as_ref().or(values[at].as_ref()), &mut self.args[at]) {
                 (Some(own), _) => own,
+                (None, Some(Arg::Read(storage, _))) => storage,
                 (None, Some(Arg::Write(storage))) => {
                     if place.written && Arc::strong_count(storage) > 1 {
                         unshared.push((at, storage.duplicate()?));
@@ -504,9 +579,10 @@ impl<'a> Replay<'a> {
                 **storage = own;
             }
         }
-        for (place, arg) in graph.places.iter().zip(&self.args) {
-            let storage = match (&place.own, arg) {
+        for ((place, arg), value) in graph.places.iter().zip(&self.args).zip(&values) {
+            let storage = match (place.own.as_ref().or(value.as_ref()), arg) {
                 (Some(own), _) => own,
+                (None, Some(Arg::Read(storage, _))) => *storage,
                 (None, Some(Arg::Write(storage))) => &**storage,
                 (None, _) => continue,
             };

@@ -160,15 +160,15 @@ mod private {
 
     /// Bytes to be bound, with the type and the size of an element where they are known.
     pub struct Bound<'a> {
-        pub(super) arg: Arg<'a>,
-        pub(super) ty: Option<DataType>,
-        pub(super) size: usize,
+        pub(crate) arg: Arg<'a>,
+        pub(crate) ty: Option<DataType>,
+        pub(crate) size: usize,
         /// Why it can't be bound.
-        pub(super) wrong: Option<Error>,
+        pub(crate) wrong: Option<Error>,
     }
 
     impl<'a> Bound<'a> {
-        pub(super) fn of<T: Element>(arg: Arg<'a>) -> Bound<'a> {
+        pub(crate) fn of<T: Element>(arg: Arg<'a>) -> Bound<'a> {
             Bound { arg, ty: T::data_type(), size: size_of::<T>(), wrong: None }
         }
     }
@@ -178,7 +178,7 @@ mod private {
     }
 }
 
-use private::Bound;
+pub(crate) use private::Bound;
 
 fn not_contiguous() -> Error {
     let message = "a view was bound whose elements don't lie one after another";

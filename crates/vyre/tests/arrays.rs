@@ -603,6 +603,10 @@ fn graphs_replay_what_was_recorded_on_other_arrays() {
         assert_eq!(graph.replay().bind("x", &mut short).launch().unwrap_err().code(), codes::engine::SHAPE.id);
         assert_eq!(graph.replay().launch().unwrap_err().code(), codes::engine::NOT_SET.id);
         assert_eq!(graph.replay().bind("y", &mut one).launch().unwrap_err().code(), codes::engine::UNKNOWN_BUFFER.id);
+        let unwritable = graph.replay().bind("x", &one).launch().unwrap_err();
+        assert!(unwritable.message().contains("`x` is written"), "{unwritable}");
+        let foreign = engine.record().launch(&add).bind("a", x).add().unwrap_err();
+        assert_eq!(foreign.code(), codes::engine::UNKNOWN_BUFFER.id, "{name}");
         let mut recorder = engine.record();
         let y = recorder.array::<u32>(4);
         let twice = recorder.launch(&add).bind("a", y).bind("out", y).add();
@@ -746,4 +750,38 @@ fn work_whose_results_came_back_half_is_not_done_again() {
     let outcome = both.call().bytes_mut("x", &mut x).bytes_mut("y", &mut y).run();
     assert_eq!(outcome.unwrap_err().code(), codes::backend::FAILED.id);
     assert_eq!((x[0], y[0]), (1, 0), "half of the results, and an error that says so");
+}
+
+/// Untyped buffers and numbers in a graph, and another number each time.
+#[test]
+fn graphs_take_buffers_and_values() {
+    const SCALE: &str = "
+        @group(0) @binding(0) var<storage, read> a: array<f32>;
+        @group(0) @binding(1) var<uniform> k: f32;
+        @group(0) @binding(2) var<storage, read_write> out: array<f32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&out) { out[id.x] = a[id.x] * k; }
+        }";
+    for (name, engine) in engines() {
+        let scale = kernel(&engine, SCALE);
+        let mut recorder = engine.record();
+        let (a, out) = (recorder.buffer("a", 12), recorder.buffer("out", 12));
+        let k = recorder.place::<f32>("k", 1);
+        recorder.launch(&scale).bind("a", a).bind("k", k).bind("out", out).add().unwrap();
+        let graph = recorder.finish().unwrap();
+        let a = engine.array(&[1f32, 2.0, 3.0]).unwrap();
+        let mut kept = Vec::new();
+        for step in 0..5 {
+            let mut out = engine.buffer(12);
+            graph.replay().bind("a", &a).bind("k", step as f32).bind("out", &mut out).launch().unwrap();
+            kept.push(out);
+        }
+        for (step, out) in kept.iter().enumerate() {
+            let expected = [1f32, 2.0, 3.0].map(|x| x * step as f32);
+            assert_eq!(out.to_vec().unwrap(), bytemuck::cast_slice::<f32, u8>(&expected), "{name}");
+        }
+        let mut out = engine.buffer(12);
+        let wrong = graph.replay().bind("a", &a).bind("k", 1u32).bind("out", &mut out).launch().unwrap_err();
+        assert_eq!(wrong.code(), codes::engine::WRONG_ELEMENT.id, "{name}");
+    }
 }

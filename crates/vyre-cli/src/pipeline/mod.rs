@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use vyre::ir::BufferDecl;
 use vyre::metrics::Stage;
-use vyre::{Buffer, DataType, Diagnostic, Engine, Kernel, codes, launch};
+use vyre::{Buffer, DataType, Diagnostic, Engine, Graph, Kernel, codes, launch};
 
 use crate::args::{Inputs, Kernel as KernelArgs, Launch, Passes};
 use crate::data::{Layout, Value};
@@ -403,7 +403,7 @@ impl Pipeline {
                 None => engine.buffer(self.slots[at].size),
             });
         }
-        Ok(Running { pipeline: self, engine, kernels, buffers, limit: None })
+        Ok(Running { pipeline: self, engine, kernels, buffers, limit: None, launched: 0, graph: None })
     }
 }
 
@@ -421,11 +421,72 @@ struct Running<'p> {
     buffers: Vec<Buffer>,
     /// How long a launch may take.
     limit: Option<Duration>,
+    /// Steps that were launched one pass after another.
+    launched: u32,
+    /// A step as one, once it is known how its passes run best.
+    graph: Option<Graph>,
 }
+
+/// Steps whose passes are launched one by one, so that the engine learns from each how it runs best; the others replay what was recorded.
+const LEARNT_FROM: u32 = 64;
 
 impl Running<'_> {
     /// Queues all passes once; the last of their launches.
     fn step(&mut self) -> Result<Option<vyre::Launch>, Failure> {
+        let last = match self.recorded()? {
+            true => self.replay()?,
+            false => self.launch()?,
+        };
+        for &[a, b] in &self.pipeline.swaps {
+            self.buffers.swap(a, b);
+        }
+        Ok(last)
+    }
+
+    /// Whether steps are replayed from now on.
+    fn recorded(&mut self) -> Result<bool, Failure> {
+        if self.graph.is_some() {
+            return Ok(true);
+        }
+        if self.launched != LEARNT_FROM || self.limit.is_some() || self.engine.metrics().is_tracing() {
+            return Ok(false);
+        }
+        let timed = self.pipeline.passes.iter().any(|pass| pass.job.config.timeout.is_some());
+        let backends: Vec<Option<String>> = self.kernels.iter().map(|kernel| kernel.explain().backend).collect();
+        let Some(backend) = backends.first().cloned().flatten() else { return Ok(false) };
+        // A recording is of one device that keeps memory, and nothing ends a part of it.
+        let one = backends.iter().all(|other| other.as_deref() == Some(backend.as_str()));
+        if timed || !one || !self.engine.backend(&backend)?.capabilities().resident {
+            return Ok(false);
+        }
+        let mut recorder = self.engine.record();
+        recorder.on(&backend);
+        let slots = self.pipeline.slots.iter();
+        let places: Vec<_> = slots.map(|slot| recorder.buffer(&slot.name, slot.size)).collect();
+        for (pass, kernel) in self.pipeline.passes.iter().zip(&self.kernels) {
+            let program = &pass.job.source.program;
+            let mut launch = recorder.launch(kernel);
+            for (&index, &slot) in program.binding_order().iter().zip(&pass.slots) {
+                launch = launch.bind(program.buffers()[index].name.as_str(), places[slot]);
+            }
+            launch.add()?;
+        }
+        self.graph = Some(recorder.finish()?);
+        Ok(true)
+    }
+
+    fn replay(&mut self) -> Result<Option<vyre::Launch>, Failure> {
+        let Some(graph) = &self.graph else { return Ok(None) };
+        let mut replay = graph.replay().label("a step");
+        for (slot, buffer) in self.pipeline.slots.iter().zip(&mut self.buffers) {
+            replay = replay.bind(&slot.name, buffer);
+        }
+        Ok(Some(replay.launch()?))
+    }
+
+    /// One pass after another; the last of their launches.
+    fn launch(&mut self) -> Result<Option<vyre::Launch>, Failure> {
+        self.launched = self.launched.saturating_add(1);
         let mut last = None;
         for (pass, kernel) in self.pipeline.passes.iter().zip(&self.kernels) {
             let program = &pass.job.source.program;
@@ -464,9 +525,6 @@ impl Running<'_> {
             }
             drop(span);
             last = Some(launch);
-        }
-        for &[a, b] in &self.pipeline.swaps {
-            self.buffers.swap(a, b);
         }
         Ok(last)
     }

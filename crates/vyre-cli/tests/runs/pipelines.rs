@@ -27,6 +27,22 @@ fn buffers_take_turns() {
     assert_eq!(home.numbers("next.bin"), (1..101).collect::<Vec<u32>>());
 }
 
+/// The first steps are launched pass by pass, the others replayed as one.
+#[test]
+fn many_steps_are_recorded() {
+    let home = Home::new();
+    home.file("step.wgsl", STEP);
+    let run = "run step.wgsl --pass add --in now=iota:100 --swap now,next --out now=now.bin --check --steps";
+    for steps in [64, 65, 66, 300] {
+        assert!(home.done(&format!("{run} {steps}")).out.contains("agrees"));
+        assert_eq!(home.numbers("now.bin"), (steps..steps + 100).collect::<Vec<u32>>());
+    }
+    // A limit ends a launch, and nothing ends a part of a recording.
+    home.done(&format!("{run} 300 --timeout 60"));
+    home.done(&format!("{run} 100 --every 30 --out now=frame-%03d.bin --trace trace.json"));
+    assert_eq!(home.numbers("frame-003.bin"), (90..190).collect::<Vec<u32>>());
+}
+
 /// Errors add up over steps, and how far they may is found out by evaluating all of them.
 #[test]
 fn fast_passes_are_checked_too() {

@@ -31,9 +31,8 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Kernel {
     kind: Kind,
-    buffers: usize,
-    is_interruptible: bool,
-    params: Vec<u64>,
+    blocks: u64,
+    params: Vec<(String, u64)>,
     began: Option<Instant>,
 }
 
@@ -227,71 +226,68 @@ impl World {
     }
 
     fn run_kernel(&mut self, kernel: &mut Kernel) -> bool {
-        let params = &kernel.params;
-        let after = kernel.buffers * 3;
-        let (grid, mark, number) = (params[after], params[after + 6], params[after + 7]);
-        if kernel.began.is_none() {
-            if mark != 0 {
-                self.check(mark, 8, "a mark");
-                store(mark, number);
+        let Kernel { kind, blocks, params, began } = kernel;
+        let given = |name: &str| params.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        let address = |buffer: usize| given(&format!("buffer{buffer}")).unwrap_or(0);
+        let length = |buffer: usize| {
+            let declared = given(&format!("length{buffer}")).or(given(&format!("count{buffer}")));
+            declared.unwrap_or(u64::from(address(buffer) != 0))
+        };
+        if began.is_none()
+            && let (Some(mark @ 1..), Some(number)) = (given("mark"), given("number"))
+        {
+            self.check(mark, 8, "a mark");
+            store(mark, number);
+        }
+        let began = *began.get_or_insert_with(Instant::now);
+        for buffer in 0..2 {
+            if address(buffer) != 0 {
+                self.check(address(buffer), (length(buffer) * 4) as usize, "a bound buffer");
             }
-            kernel.began = Some(Instant::now());
         }
-        for buffer in 0..kernel.buffers {
-            self.check(params[buffer * 3], (params[buffer * 3 + 1] * 4) as usize, "a bound buffer");
-        }
-        if kernel.is_interruptible {
-            let stop = params[after + 8];
+        if let Some(stop) = given("stop") {
             self.check(stop, 8, "a stop word");
             if word(stop) != 0 {
                 set_word(stop + 4, 1);
                 return true;
             }
         }
-        let lanes = |buffer: usize| (0..(grid * 64).min(params[buffer * 3 + 1])).map(move |i| i * 4);
-        match kernel.kind {
+        let lanes = |buffer: usize| (0..(*blocks * 64).min(length(buffer))).map(move |i| address(buffer) + i * 4);
+        match kind {
             Kind::Trap => self.is_faulted = true,
             Kind::Endless => {
-                set_word(params[0], word(params[0]).wrapping_add(1));
+                set_word(address(0), word(address(0)).wrapping_add(1));
                 return false;
             }
-            Kind::AddOne => {
-                for at in lanes(0) {
-                    set_word(params[0] + at, word(params[0] + at).wrapping_add(1));
-                }
-            }
+            Kind::AddOne => lanes(0).for_each(|at| set_word(at, word(at).wrapping_add(1))),
             Kind::Slow => {
-                let rounds = word(params[0]);
-                let needed = Duration::from_nanos(u64::from(rounds) * 50);
-                if kernel.began.is_some_and(|began| began.elapsed() < needed) {
+                let rounds = word(address(0));
+                if began.elapsed() < Duration::from_nanos(u64::from(rounds) * 50) {
                     return false;
                 }
-                for at in lanes(1) {
-                    let step = |x: u32, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    set_word(params[3] + at, (0..rounds).fold(word(params[3] + at), step));
-                }
+                let step = |x: u32, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                lanes(1).for_each(|at| set_word(at, (0..rounds).fold(word(at), step)));
             }
         }
         true
     }
 
     /// A launch from the address of its parameters.
-    fn kernel(&mut self, function: usize, params: *mut Ptr) -> Option<Kernel> {
+    fn kernel(&mut self, function: usize, blocks: c_uint, params: *mut Ptr) -> Option<Kernel> {
         let text = self.modules.get(&function)?;
         let head = text.split('{').next().unwrap_or_default();
         let buffers = head.matches(".param .u64 buffer").count();
-        let is_interruptible = head.contains(".param .u64 stop");
         let kind = match buffers {
             _ if text.contains("trap;") => Kind::Trap,
             2 => Kind::Slow,
             _ if text.contains("atom.") || text.contains("red.") => Kind::Endless,
             _ => Kind::AddOne,
         };
-        let buffers = if kind == Kind::Trap { 1 } else { buffers };
-        let count = buffers * 3 + 8 + usize::from(is_interruptible);
+        let names: Vec<&str> = head.lines().filter_map(|line| line.strip_prefix("\t.param .")?.get(4..)).collect();
         // SAFETY: the launch gives an address for each parameter of the text, and eight bytes behind each.
-        let params = unsafe { std::slice::from_raw_parts(params, count).iter().map(|&at| *at.cast::<u64>()).collect() };
-        Some(Kernel { kind, buffers, is_interruptible, params, began: None })
+        let values = unsafe { std::slice::from_raw_parts(params, names.len()) }.iter().map(|&at| unsafe { *at.cast() });
+        let params = names.iter().map(|name| name.trim_end_matches(',').to_owned()).zip(values).collect();
+        Some(Kernel { kind, blocks: blocks.into(), params, began: None })
     }
 
     fn new_memory(&mut self, bytes: usize, pinned: bool) -> u64 {
@@ -556,8 +552,8 @@ fakes! {
     }
     cuFuncGetAttribute |_world| (value: Out<c_int>, _attribute: c_int, _function: Ptr) { give(value, 16); 0 }
     cuFuncSetAttribute |_world| (_function: Ptr, _attribute: c_int, _value: c_int) { 0 }
-    cuLaunchKernel |world| (function: Ptr, _gx: c_uint, _gy: c_uint, _gz: c_uint, _bx: c_uint, _by: c_uint, _bz: c_uint, _shared: c_uint, stream: Ptr, params: Out<Ptr>, _extra: Out<Ptr>) {
-        let Some(kernel) = world.kernel(function as usize, params) else { return INVALID };
+    cuLaunchKernel |world| (function: Ptr, gx: c_uint, _gy: c_uint, _gz: c_uint, _bx: c_uint, _by: c_uint, _bz: c_uint, _shared: c_uint, stream: Ptr, params: Out<Ptr>, _extra: Out<Ptr>) {
+        let Some(kernel) = world.kernel(function as usize, gx, params) else { return INVALID };
         world.push(stream, Op::Kernel(kernel))
     }
     cuGraphCreate |world| (graph: Out<Ptr>, _flags: c_uint) {
@@ -569,7 +565,7 @@ fakes! {
     cuGraphAddKernelNode |world| (node: Out<Ptr>, graph: Ptr, _after: *const Ptr, _count: usize, params: *const KernelParams) {
         // SAFETY: the caller gives the parameters.
         let params = unsafe { &*params };
-        let Some(kernel) = world.kernel(params.function as usize, params.params) else { return INVALID };
+        let Some(kernel) = world.kernel(params.function as usize, params.grid[0], params.params) else { return INVALID };
         add(&mut world, node, graph, Op::Kernel(kernel))
     }
     cuGraphAddMemcpyNode |world| (node: Out<Ptr>, graph: Ptr, _after: *const Ptr, _count: usize, params: *const CopyParams, _context: Ptr) {
@@ -581,7 +577,7 @@ fakes! {
     cuGraphExecKernelNodeSetParams |world| (ready: Ptr, node: Ptr, params: *const KernelParams) {
         // SAFETY: as above.
         let params = unsafe { &*params };
-        let Some(kernel) = world.kernel(params.function as usize, params.params) else { return INVALID };
+        let Some(kernel) = world.kernel(params.function as usize, params.grid[0], params.params) else { return INVALID };
         change(&mut world, ready, node, Op::Kernel(kernel))
     }
     cuGraphExecMemcpyNodeSetParams |world| (ready: Ptr, node: Ptr, params: *const CopyParams, _context: Ptr) {

@@ -12,6 +12,7 @@ mod narrow;
 mod neighbours;
 mod ops;
 mod optional;
+pub(crate) mod parameters;
 mod subgroup;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use vyre_foundation::kernel::{
 use vyre_spec::{Diagnostic, codes};
 
 use self::neighbours::Step;
+pub use self::parameters::Parameters;
 
 /// The oldest compute capability with every matrix operation.
 pub const TENSOR_CORES: u32 = 80;
@@ -63,6 +65,8 @@ pub struct Ptx {
     pub dynamic_shared: u32,
     /// There is a second entry, `vyre_kernel_together`, whose blocks run [`TOGETHER`] workgroups each, neighbours along x.
     pub together: bool,
+    /// What all entries take.
+    pub parameters: Parameters,
 }
 
 impl Ptx {
@@ -87,7 +91,7 @@ const STATIC_SHARED: u32 = 48 * 1024;
 
 /// Writes a kernel that was lowered with [`lowering`].
 ///
-/// Parameters of the entry, in order: for each buffer its address and its number of elements (`u64` each), and that number again
+/// Parameters of the entry, in order, of which those that it never loads are left out: for each buffer its address and its number of elements (`u64` each), and that number again
 /// as a `u32` that saturates; then the whole grid and the first workgroup of this launch (`u32` each, x y z); then an address, or zero,
 /// and a number that the kernel writes there when it begins (`u64` each); then, where it is interruptible, the address of two words of
 /// 32 bits: when the first is not zero the launch ends early, and says so in the second.
@@ -97,10 +101,10 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let mut emitter = Emitter::new(kernel, target, 1);
     emitter.prologue();
     emitter.block(&kernel.body, &Exit::Entry)?;
-    let body = std::mem::take(&mut emitter.out);
+    let single = std::mem::take(&mut emitter.out);
     let mut text = emitter.header();
-    text.push_str(&emitter.entry(ENTRY, &body));
     let together = gains_together(kernel);
+    let mut several = None;
     if together {
         let mut emitter = Emitter::new(kernel, target, TOGETHER);
         emitter.begin();
@@ -119,10 +123,15 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
             }
         }
         line!(emitter, "ret");
-        let body = std::mem::take(&mut emitter.out);
-        text.push_str(&emitter.entry(ENTRY_TOGETHER, &body));
+        several = Some(emitter);
     }
-    Ok(Ptx { text, dynamic_shared: emitter.dynamic_shared, together })
+    let several_body = several.as_ref().map_or("", |several| &several.out);
+    let parameters = Parameters::loaded(&[&single, several_body], kernel.buffers.len());
+    text.push_str(&emitter.entry(ENTRY, &single, &parameters));
+    if let Some(several) = &several {
+        text.push_str(&several.entry(ENTRY_TOGETHER, &several.out, &parameters));
+    }
+    Ok(Ptx { text, dynamic_shared: emitter.dynamic_shared, together, parameters })
 }
 
 /// A short kernel without branches that moves data between buffers: one workgroup at a time keeps too little of it under way.
@@ -299,25 +308,11 @@ impl<'k> Emitter<'k> {
         text
     }
 
-    fn entry(&self, name: &str, body: &str) -> String {
+    fn entry(&self, name: &str, body: &str, parameters: &Parameters) -> String {
         let kernel = self.kernel;
         let mut text = String::with_capacity(body.len() + 2048);
         _ = writeln!(text, ".visible .entry {name}(");
-        let mut params = Vec::new();
-        for (index, _) in kernel.buffers.iter().enumerate() {
-            params.push(format!("\t.param .u64 buffer{index}"));
-            params.push(format!("\t.param .u64 length{index}"));
-            params.push(format!("\t.param .u32 count{index}"));
-        }
-        for name in ["grid_x", "grid_y", "grid_z", "base_x", "base_y", "base_z"] {
-            params.push(format!("\t.param .u32 {name}"));
-        }
-        params.push("\t.param .u64 mark".to_owned());
-        params.push("\t.param .u64 number".to_owned());
-        if self.target.interruptible {
-            params.push("\t.param .u64 stop".to_owned());
-        }
-        text.push_str(&params.join(",\n"));
+        text.push_str(&parameters.declared());
         let [x, y, z] = kernel.workgroup_size;
         _ = write!(text, "\n)\n.reqntid {x}, {y}, {z}\n");
         if let Some(enough) = latency::enough_workgroups(kernel) {
