@@ -9,6 +9,7 @@ use std::time::Duration;
 use vyre_driver::backend::{Binding, Buffer, CompileOptions, Launch, Order};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{AtomicOp, BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
+use vyre_foundation::kernel::Features;
 use vyre_spec::codes;
 
 /// One check of a backend; the error says what went wrong.
@@ -28,7 +29,7 @@ pub const DEVICE_CHECKS: [(&str, DeviceCheck); BASIC_CHECKS.len() + order::ORDER
     all
 };
 
-const BASIC_CHECKS: [(&str, DeviceCheck); 9] = [
+const BASIC_CHECKS: [(&str, DeviceCheck); 10] = [
     ("large grids are split", split_grid),
     ("unaligned copies arrive", unaligned_copies),
     ("large copies arrive", large_copies),
@@ -36,6 +37,7 @@ const BASIC_CHECKS: [(&str, DeviceCheck); 9] = [
     ("launches are timed and chained", chained),
     ("threads submit at once", threads),
     ("what compilers get wrong", compiler_bugs),
+    ("quotients of 64 bits by constants", wide_quotients),
     ("counters pass zero", counters),
     ("endless loops end", endless),
 ];
@@ -276,6 +278,41 @@ fn compiler_bugs(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
     let results = backend.dispatch(&program, &inputs, &DispatchConfig::default())?;
     let expected = [[-33, -7, 0, -1], [-33, -7, 0, -1], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, i32::MIN]]
         .map(|values| bytes(&values));
+    expect(results == expected, || format!("{results:?} instead of {expected:?}"))
+}
+
+/// Constants divide differences in which a minimum or maximum was chosen; NVIDIA's Vulkan driver (580) mixes up the halves.
+fn wide_quotients(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
+    if !backend.capabilities().features.contains(Features::INT64) {
+        println!("it has no integers of 64 bits");
+        return Ok(());
+    }
+    const HIGH: u64 = 1 << 63;
+    let at = || Expr::global_id(0);
+    let x = || Expr::load("x", at());
+    let chosen = |op: MathOp| Expr::Math { op, args: vec![x(), Expr::u64(HIGH)] };
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("x", 0, DataType::U64),
+            BufferDecl::output("least", 1, DataType::U64),
+            BufferDecl::output("most", 2, DataType::U64),
+            BufferDecl::output("rest", 3, DataType::U64),
+        ],
+        [64, 1, 1],
+        vec![
+            Node::store("least", at(), (x() - chosen(MathOp::Min)) / Expr::u64(17)),
+            Node::store("most", at(), (x() - chosen(MathOp::Max)) / Expr::u64(17)),
+            Node::store("rest", at(), (x() - chosen(MathOp::Max)) % Expr::u64(17)),
+        ],
+    );
+    let numbers: Vec<u64> = (0..64).map(|at| if at % 3 == 2 { HIGH + 1000 * at } else { at / 2 }).collect();
+    let bytes = |each: &dyn Fn(u64) -> u64| numbers.iter().flat_map(|&x| each(x).to_le_bytes()).collect::<Vec<u8>>();
+    let results = backend.dispatch(&program, &[bytes(&|x| x)], &DispatchConfig::default())?;
+    let expected = [
+        bytes(&|x| (x - x.min(HIGH)) / 17),
+        bytes(&|x| x.wrapping_sub(x.max(HIGH)) / 17),
+        bytes(&|x| x.wrapping_sub(x.max(HIGH)) % 17),
+    ];
     expect(results == expected, || format!("{results:?} instead of {expected:?}"))
 }
 
