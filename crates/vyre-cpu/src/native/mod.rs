@@ -203,7 +203,7 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
 fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
     let size = kernel.workgroup_size;
     let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
-    let arrays = lower::frame(kernel).3 * isa.lanes();
+    let arrays = lower::frame(kernel).lane_bytes * isa.lanes();
     let most = match isa {
         Isa::Simd128 => MOST_VECTORS_128,
         Isa::Avx2 => MOST_VECTORS_256,
@@ -308,7 +308,7 @@ pub(crate) fn features(isa: Isa) -> String {
 }
 
 fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> FrameShape {
-    let (shared_at, shared_bytes, locals_at, lane_bytes) = lower::frame(kernel);
+    let lower::Places { shared: shared_at, shared_bytes, locals: locals_at, lane_bytes, .. } = lower::frame(kernel);
     let vectors = match tiling.layout {
         Layout::Rows => tiling.vectors * tiling.rows,
         _ => kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes()),

@@ -63,7 +63,7 @@ impl<'k> Lower<'k> {
         self.clear(context::LOCALS, 0, self.lane_bytes * lanes);
     }
 
-    fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
+    pub(super) fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
         if bytes == 0 {
             return;
         }
@@ -606,7 +606,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Lanes that are active and inside.
-    fn active(&mut self, guard: Option<Value>, c: usize) -> Option<R> {
+    pub(super) fn active(&mut self, guard: Option<Value>, c: usize) -> Option<R> {
         match (guard, self.exec[c]) {
             (None, exec) => exec,
             (Some(guard), None) => Some(self.mask_of(guard, c)),
@@ -893,9 +893,7 @@ impl<'k> Lower<'k> {
         }
         let guard = self.guard_of(guard, c);
         let mask = self.active(guard, c);
-        if self.workgroup_atomic(op, address, element, value, compare, result, mask, c)
-            || self.buffer_atomic(op, address, element, value, result, mask, c)
-        {
+        if self.buffer_atomic(op, address, element, value, result, mask, c) {
             return;
         }
         let scratch = self.scratch();

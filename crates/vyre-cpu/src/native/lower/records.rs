@@ -42,9 +42,12 @@ impl<'k> Lower<'k> {
     /// The vectors of neighbouring lanes lie side by side.
     fn are_records(&self, address: &Address, element: Element, width: u8) -> bool {
         let (sizes, words) = (matches!(width, 2 | 4), matches!(element, Element::U32 | Element::I32 | Element::F32));
-        if self.isa != Isa::Avx512 || !sizes || !words || matches!(address.memory, Memory::Local(_)) {
-            return false;
-        }
+        let here = self.isa == Isa::Avx512 && sizes && words && !matches!(address.memory, Memory::Local(_));
+        here && self.is_side_by_side(address, i64::from(width) * 4)
+    }
+
+    /// What neighbouring lanes find is so many bytes apart.
+    pub(super) fn is_side_by_side(&self, address: &Address, bytes: i64) -> bool {
         let mut step = 0;
         for &(index, stride) in &address.terms {
             if !self.is_scalar(index) {
@@ -54,7 +57,7 @@ impl<'k> Lower<'k> {
                 step += i64::from(lane) * i64::from(stride);
             }
         }
-        step == i64::from(width) * 4
+        step == bytes
     }
 
     /// Where the first of the vectors lies, which lie side by side.
