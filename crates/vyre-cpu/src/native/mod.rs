@@ -27,7 +27,7 @@ mod regalloc;
 mod shape;
 mod tidy;
 
-use vyre_foundation::ir::Builtin;
+use vyre_foundation::ir::{AtomicOp, Builtin};
 use vyre_foundation::kernel::{Block, Inst, Kernel, Op, Value};
 
 pub(crate) use isa::Isa;
@@ -128,8 +128,11 @@ impl Survey {
                     let uniform = |value: &Value| kernel.values[value.index()].uniform && of_group[value.index()];
                     survey.strides |= first.into_iter().any(|value| uniform(&value));
                 }
-                // Lane by lane.
-                Inst::Atomic { .. } => survey.steps += 4 * isa.lanes() as usize,
+                // Lane by lane, and where the old value is needed in several steps; but loads and stores are like any others.
+                Inst::Atomic { op: AtomicOp::Load | AtomicOp::Store, .. } => {}
+                Inst::Atomic { result, .. } => {
+                    survey.steps += if result.is_some() { 4 } else { 2 } * isa.lanes() as usize;
+                }
                 Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
                 Inst::Let(_, Op::Subgroup(..)) => survey.subgroups = true,
                 Inst::Let(_, Op::Builtin(builtin)) => match builtin {

@@ -237,7 +237,7 @@ impl<'k> Lower<'k> {
     }
 
     /// `lane · step`.
-    fn steps(&mut self, step: i32) -> R {
+    pub(super) fn steps(&mut self, step: i32) -> R {
         let lanes: Vec<u32> = (0..self.lanes()).map(|lane| (lane as i32).wrapping_mul(step) as u32).collect();
         self.lanes_constant(&lanes)
     }
@@ -262,7 +262,7 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
-        if self.load_records(value, address, element, guard, c) {
+        if self.load_records(value, address, element, guard, c) || self.load_lines(value, address, element, guard, c) {
             return;
         }
         let width = self.width_of(value);
@@ -594,7 +594,9 @@ impl<'k> Lower<'k> {
             return;
         }
         let mask = self.active(guard, c);
-        if self.store_in_words(address, element, value, mask, c) || self.store_records(address, element, value, mask, c)
+        if self.store_in_words(address, element, value, mask, c)
+            || self.store_records(address, element, value, mask, c)
+            || self.store_lines(address, element, value, mask, c)
         {
             return;
         }

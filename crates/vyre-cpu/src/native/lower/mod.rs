@@ -11,6 +11,7 @@ mod bytes;
 mod cells;
 mod flow;
 mod known;
+mod lines;
 mod memory;
 mod narrow;
 mod rare;
