@@ -98,6 +98,8 @@ struct Survey {
     loops: bool,
     matrices: bool,
     subgroups: bool,
+    /// Lanes change memory one after another.
+    by_lanes: bool,
     /// The invocation's place in its workgroup along x, or the workgroup's.
     place: bool,
     /// The place in the workgroup as one number.
@@ -132,6 +134,7 @@ impl Survey {
                 Inst::Atomic { op: AtomicOp::Load | AtomicOp::Store, .. } => {}
                 Inst::Atomic { result, .. } => {
                     survey.steps += if result.is_some() { 4 } else { 2 } * isa.lanes() as usize;
+                    survey.by_lanes = true;
                 }
                 Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
                 Inst::Let(_, Op::Subgroup(..)) => survey.subgroups = true,
@@ -209,6 +212,8 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
     let arrays = lower::frame(kernel).lane_bytes * isa.lanes();
     let most = match isa {
         Isa::Simd128 => MOST_VECTORS_128,
+        // What waits on the stack is little beside what is done lane by lane.
+        Isa::Avx2 if survey.by_lanes => MOST_VECTORS,
         Isa::Avx2 => MOST_VECTORS_256,
         Isa::Avx512 => MOST_VECTORS,
     };

@@ -362,8 +362,8 @@ impl<'k> Lower<'k> {
     }
 
     /// Where the parts of a run begin and the last one ends; all components go through a part before the next. What is loaded once
-    /// for all of them stays in a register where there is room, instead of being loaded again for each; a part has as many such
-    /// loads as there is room for beside what each component carries from part to part.
+    /// for all of them stays in a register where there is room, instead of being loaded again for each; each such load begins a part
+    /// where there is room for what all components carry from part to part.
     fn stretches(&mut self, run: &[&'k Inst], comps: &[usize]) -> Vec<usize> {
         let whole = || vec![0, run.len()];
         let is_one = |this: &Self, value: Value| {
@@ -387,11 +387,11 @@ impl<'k> Lower<'k> {
         let room = u32::from(self.isa.registers()) - WORKING;
         let most = loads.iter().map(|&at| carried[at]).max().unwrap_or(0);
         let at_ends = carried[0].max(carried[run.len()]);
-        let bounds = if at_ends + loads.len() as u32 <= room {
+        let bounds = if most < room {
+            // Steps of different components wait for nothing of each other.
+            [0].into_iter().chain(loads[1..].iter().copied()).chain([run.len()]).collect()
+        } else if at_ends + loads.len() as u32 <= room {
             whole()
-        } else if most < room {
-            let starts = loads.iter().skip((room - most) as usize).step_by((room - most) as usize);
-            [0].into_iter().chain(starts.copied()).chain([run.len()]).collect()
         } else {
             return whole();
         };
