@@ -35,8 +35,7 @@ const GUESTS: usize = 4;
 /// come; so who has work for others calls them all, and who comes first calls those that are left.
 const CALLS: usize = 4;
 
-/// How long a caller looks for the end of work that others are about to finish before he sleeps, and a thread for more work. To be
-/// woken takes about as long.
+/// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
 const LOOK: Duration = Duration::from_micros(100);
 
 struct Shared<W> {

@@ -1,10 +1,9 @@
 //! What is queued, what runs, and which thread may join in; all under one lock.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
-use std::time::Instant;
 
 use vyre_driver::backend::{Ledger, Ticket};
 
@@ -57,13 +56,8 @@ impl Worker {
         Arc::new(Worker { place, thread: std::thread::current(), called: AtomicBool::new(false) })
     }
 
-    /// Waits until it is called, awake for a while: whoever launches in a row finds all threads there, and each takes its own share
-    /// before others do.
+    /// Sleeps until it is called.
     pub(super) fn sleep(&self) {
-        let until = Instant::now() + super::LOOK;
-        while !self.called.load(Relaxed) && Instant::now() < until {
-            std::hint::spin_loop();
-        }
         while !self.called.swap(false, AcqRel) {
             std::thread::park();
         }
