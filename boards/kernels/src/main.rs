@@ -28,9 +28,13 @@ pub(crate) struct Asked {
     pub(crate) smaller: u32,
     /// Folder to write the PTX of our kernels to, for an assembler.
     pub(crate) ptx: Option<PathBuf>,
+    /// Folder to write the machine code of our kernels for this processor to.
+    pub(crate) asm: Option<PathBuf>,
+    /// This process runs one variant of the kernel for another process of the board: an arithmetic of ours, or a library.
+    play: Option<String>,
 }
 
-const USAGE: &str = "kernel-board --twins FOLDER [--cpu] [--cuda] [--only NAME]... [--rounds N] [--json FILE] [--busy] [--smaller BITS] [--ptx FOLDER]";
+const USAGE: &str = "kernel-board --twins FOLDER [--cpu] [--cuda] [--only NAME]... [--rounds N] [--json FILE] [--busy] [--smaller BITS] [--ptx FOLDER] [--asm FOLDER]";
 
 fn asked() -> Outcome<Asked> {
     let mut asked = Asked {
@@ -43,6 +47,8 @@ fn asked() -> Outcome<Asked> {
         busy: false,
         smaller: 0,
         ptx: None,
+        asm: None,
+        play: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -57,10 +63,12 @@ fn asked() -> Outcome<Asked> {
             "--busy" => asked.busy = true,
             "--smaller" => asked.smaller = value()?.parse()?,
             "--ptx" => asked.ptx = Some(value()?.into()),
+            "--asm" => asked.asm = Some(value()?.into()),
+            "--play" => asked.play = Some(value()?),
             _ => return Err(format!("`{word}` is not known\n{USAGE}").into()),
         }
     }
-    if asked.twins.as_os_str().is_empty() && asked.ptx.is_none() {
+    if asked.twins.as_os_str().is_empty() && asked.ptx.is_none() && asked.asm.is_none() {
         return Err(USAGE.into());
     }
     Ok(asked)
@@ -72,6 +80,13 @@ fn board() -> Outcome<()> {
     let works: Vec<_> = works::works().into_iter().filter(|work| wanted(work.name)).collect();
     if let Some(folder) = &asked.ptx {
         return cuda::write_ptx(&works, folder);
+    }
+    if let Some(folder) = &asked.asm {
+        return processor::write_asm(&works, folder);
+    }
+    if let Some(variant) = &asked.play {
+        let work = works.iter().find(|work| asked.only == [work.name]).ok_or("no kernel has this name")?;
+        return processor::play(work, &asked, variant);
     }
     let mut rows: Vec<report::Row> = Vec::new();
     // A board takes minutes; what was measured is told at once and stays where it is interrupted.

@@ -121,3 +121,54 @@ fn atomics_agree() {
         }
     }
 }
+
+/// Many workgroups add to and take from a buffer of fixed length that nothing reads, which may be summed up elsewhere first.
+fn sums(ty: &DataType, count: u32, place: usize, barrier: bool) -> Case {
+    let input = || Expr::load("input", Expr::global_id(0));
+    let index = match place {
+        0 => Expr::local_id(0),
+        1 => Expr::global_id(0) % count,
+        2 => Expr::u32(count / 2),
+        _ => input().cast(DataType::U32) % (count + 6),
+    };
+    let atomic = |op, value| Node::Atomic {
+        op,
+        buffer: "out".into(),
+        index: index.clone(),
+        path: Vec::new(),
+        value: Some(value),
+        compare: None,
+        result: None,
+    };
+    let mut body = vec![atomic(AtomicOp::Add, input())];
+    body.extend(barrier.then(Node::barrier));
+    body.push(Node::if_then(
+        (Expr::global_id(0) % 3u32).ne(1u32),
+        vec![atomic(AtomicOp::Sub, literal(ty, 5)), atomic(AtomicOp::Add, input())],
+    ));
+    let program = Program::wrapped(
+        vec![BufferDecl::read("input", 0, ty.clone()), BufferDecl::read_write("out", 1, ty.clone()).with_count(count)],
+        [64, 1, 1],
+        body,
+    );
+    let words = |count: u32| (0..count).flat_map(|i| (i + 1).wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    Case { grid: Some([21, 1, 1]), ..Case::new(program, vec![words(64 * 21), words(count)]) }
+}
+
+#[test]
+fn sums_of_many_workgroups_agree() {
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let backend = CpuBackend::with_path(path).expect("a path that is here");
+        for count in [1, 7, 64, 300] {
+            for place in 0..4 {
+                for (ty, barrier) in [(DataType::U32, false), (DataType::I32, true)] {
+                    let case = sums(&ty, count, place, barrier);
+                    let what = format!("{ty} {count} {place} barrier {barrier} on {path}");
+                    let expected = run_reference(&case).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+                    let outcome = check_against(&backend, &case, &expected, &Rules::exact());
+                    assert!(matches!(outcome, Outcome::Same), "{what}: {outcome:?}");
+                }
+            }
+        }
+    }
+}

@@ -194,6 +194,45 @@ fn vectors_side_by_side() {
     }
 }
 
+/// Words and vectors of workgroup memory at computed places, which lie side by side in some rounds of a loop and not in others.
+#[test]
+fn places_that_turn_out_side_by_side() {
+    let count = 128u32;
+    for lanes in [1, 2, 4] {
+        let ty = if lanes == 1 { DataType::U32 } else { DataType::vector(DataType::U32, lanes) };
+        let lid = || Expr::local_id(0);
+        let step = |times: u32| (Expr::u32(times) << Expr::var("s")) & Expr::u32(count - 1);
+        let round = vec![
+            Node::let_bind("x", Expr::load("tile", lid() ^ step(1))),
+            Node::barrier(),
+            Node::store("tile", lid() ^ step(3), Expr::var("x") + Expr::load("a", lid())),
+            Node::barrier(),
+        ];
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, ty.clone()).with_count(count),
+                BufferDecl::output("out", 1, ty.clone()).with_count(count),
+                BufferDecl::workgroup("tile", 0, ty).with_count(count),
+            ],
+            [count, 1, 1],
+            vec![
+                Node::store("tile", lid(), Expr::load("a", lid())),
+                Node::barrier(),
+                // So many rounds that they are not written out.
+                Node::for_range(
+                    "r",
+                    0u32,
+                    300u32,
+                    vec![Node::let_bind("s", Expr::var("r") % 9u32)].into_iter().chain(round).collect(),
+                ),
+                Node::store("out", lid(), Expr::load("tile", lid())),
+            ],
+        );
+        let case = Case { grid: Some([1, 1, 1]), ..Case::new(program, vec![words(count * lanes)]) };
+        agree(&format!("vectors of {lanes}"), &case);
+    }
+}
+
 /// Sums of the products of bytes with and without sign, where both words differ from lane to lane and where one is the same.
 #[test]
 fn products_of_bytes() {

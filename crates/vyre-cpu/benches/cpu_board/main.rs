@@ -51,10 +51,16 @@ fn processor_time() -> Duration {
     part(usage.ru_utime) + part(usage.ru_stime)
 }
 
+/// Time that passes, and time of all threads with what they look for work afterwards: the system tells what a thread has used once it
+/// sleeps.
 fn timed(run: impl FnOnce()) -> (Duration, Duration) {
-    let (wall, cpu) = (Instant::now(), processor_time());
+    const QUIET: Duration = Duration::from_millis(1);
+    std::thread::sleep(QUIET);
+    let (started, cpu) = (Instant::now(), processor_time());
     run();
-    (wall.elapsed(), processor_time().saturating_sub(cpu))
+    let wall = started.elapsed();
+    std::thread::sleep(QUIET);
+    (wall, processor_time().saturating_sub(cpu))
 }
 
 fn median(times: &mut [Duration]) -> Duration {

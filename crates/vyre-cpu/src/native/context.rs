@@ -38,5 +38,8 @@ pub(super) const FIRST: i32 = MASK + 8;
 pub(super) const SUBGROUP_OPERAND: i32 = 8 * COLUMN;
 pub(super) const SUBGROUP_ARGUMENT: i32 = 10 * COLUMN;
 pub(super) const SUBGROUP_RESULT: i32 = 12 * COLUMN;
+/// For atomics, the places of the lanes and then their values, a column for each vector of so many.
+pub(super) const PLACES: i32 = 14 * COLUMN;
+pub(super) const PLACED_VECTORS: usize = 16;
 /// Bytes of scratch memory.
-pub(super) const SCRATCH_BYTES: usize = 14 * COLUMN as usize;
+pub(super) const SCRATCH_BYTES: usize = (14 + PLACED_VECTORS) * COLUMN as usize;

@@ -31,12 +31,7 @@ pub(super) struct Emitted {
 
 /// Registers that are given out; fewer vectors and masks when some are needed for values on the stack.
 fn available(isa: Isa, spare: bool) -> Available {
-    let vectors = match isa {
-        Isa::Avx512 => 32,
-        Isa::Avx2 => 16,
-        Isa::Simd128 if cfg!(target_arch = "x86_64") => 16,
-        Isa::Simd128 => 32,
-    };
+    let vectors = isa.registers();
     let (vectors, masks) = if spare { (vectors - 3, 6) } else { (vectors, 8) };
     Available { regs: [GENERAL.to_vec(), (0..vectors).collect(), (1..masks).collect()] }
 }

@@ -14,6 +14,16 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
+    /// Vector registers.
+    pub(super) fn registers(self) -> u8 {
+        match self {
+            Isa::Avx512 => 32,
+            Isa::Avx2 => 16,
+            Isa::Simd128 if cfg!(target_arch = "x86_64") => 16,
+            Isa::Simd128 => 32,
+        }
+    }
+
     /// Lanes of 32 bits in a vector.
     pub(super) fn lanes(self) -> u32 {
         match self {

@@ -27,7 +27,7 @@ mod regalloc;
 mod shape;
 mod tidy;
 
-use vyre_foundation::ir::Builtin;
+use vyre_foundation::ir::{AtomicOp, Builtin};
 use vyre_foundation::kernel::{Block, Inst, Kernel, Op, Value};
 
 pub(crate) use isa::Isa;
@@ -98,6 +98,8 @@ struct Survey {
     loops: bool,
     matrices: bool,
     subgroups: bool,
+    /// Lanes change memory one after another.
+    by_lanes: bool,
     /// The invocation's place in its workgroup along x, or the workgroup's.
     place: bool,
     /// The place in the workgroup as one number.
@@ -128,8 +130,12 @@ impl Survey {
                     let uniform = |value: &Value| kernel.values[value.index()].uniform && of_group[value.index()];
                     survey.strides |= first.into_iter().any(|value| uniform(&value));
                 }
-                // Lane by lane.
-                Inst::Atomic { .. } => survey.steps += 4 * isa.lanes() as usize,
+                // Lane by lane, and where the old value is needed in several steps; but loads and stores are like any others.
+                Inst::Atomic { op: AtomicOp::Load | AtomicOp::Store, .. } => {}
+                Inst::Atomic { result, .. } => {
+                    survey.steps += if result.is_some() { 4 } else { 2 } * isa.lanes() as usize;
+                    survey.by_lanes = true;
+                }
                 Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
                 Inst::Let(_, Op::Subgroup(..)) => survey.subgroups = true,
                 Inst::Let(_, Op::Builtin(builtin)) => match builtin {
@@ -203,9 +209,11 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
 fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
     let size = kernel.workgroup_size;
     let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
-    let arrays = lower::frame(kernel).3 * isa.lanes();
+    let arrays = lower::frame(kernel).lane_bytes * isa.lanes();
     let most = match isa {
         Isa::Simd128 => MOST_VECTORS_128,
+        // What waits on the stack is little beside what is done lane by lane.
+        Isa::Avx2 if survey.by_lanes => MOST_VECTORS,
         Isa::Avx2 => MOST_VECTORS_256,
         Isa::Avx512 => MOST_VECTORS,
     };
@@ -308,7 +316,7 @@ pub(crate) fn features(isa: Isa) -> String {
 }
 
 fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> FrameShape {
-    let (shared_at, shared_bytes, locals_at, lane_bytes) = lower::frame(kernel);
+    let lower::Places { shared: shared_at, shared_bytes, locals: locals_at, lane_bytes, .. } = lower::frame(kernel);
     let vectors = match tiling.layout {
         Layout::Rows => tiling.vectors * tiling.rows,
         _ => kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes()),

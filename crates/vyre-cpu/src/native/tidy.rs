@@ -1,6 +1,7 @@
 //! Small repairs of machine instructions before they get registers: what nobody reads goes, and a vector that is loaded for one
 //! instruction, or put together of two others, is made where that is, by the instruction itself where it can.
 
+use super::asm::Label;
 use super::isa::Isa;
 use super::lower::Lowered;
 use super::mir::{Class, LaneOp, M, R, Role, Src};
@@ -40,7 +41,9 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     if isa == Isa::Simd128 {
         return;
     }
+    drop_labels(&mut lowered.code, lowered.labels);
     let mut counts = Counts::of(&mut lowered.code, lowered.counts);
+    drop_copies(&mut lowered.code, &mut counts);
     let dead = unread(&mut lowered.code, &mut counts);
     let code = std::mem::take(&mut lowered.code);
     let mut late = Late { out: Vec::with_capacity(code.len()), waiting: Vec::new(), counts, isa };
@@ -51,6 +54,54 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     }
     late.flush();
     lowered.code = late.out;
+}
+
+/// Takes out the labels that nothing jumps to: what waits for its use can wait across them.
+fn drop_labels(code: &mut Vec<M>, labels: u32) {
+    let mut wanted = vec![false; labels as usize];
+    for m in &*code {
+        if let M::Jump(Label(label)) | M::JumpIf(_, Label(label)) = m {
+            wanted[*label as usize] = true;
+        }
+    }
+    code.retain(|m| !matches!(m, M::Label(Label(label)) if !wanted[*label as usize]));
+}
+
+/// Gives one name to a vector that is made once and then copied to a register that is written nowhere else.
+fn drop_copies(code: &mut Vec<M>, counts: &mut Counts) {
+    let mut names: Vec<Option<R>> = vec![None; counts.reads[Class::Vector as usize].len()];
+    let mut made = vec![false; names.len()];
+    code.retain_mut(|m| match *m {
+        M::Mov { dst, src } if is_copy(dst, src, counts) && made[src.index()] => {
+            made[dst.index()] = true;
+            let name = names[src.index()].unwrap_or(src);
+            names[dst.index()] = Some(name);
+            *counts.reads(name) += counts.reads[Class::Vector as usize][dst.index()];
+            *counts.reads(name) -= 1;
+            false
+        }
+        _ => {
+            m.visit(&mut |r, role| {
+                if r.class() == Class::Vector && matches!(role, Role::Def | Role::Both) {
+                    made[r.index()] = true;
+                }
+            });
+            true
+        }
+    });
+    for m in code {
+        m.visit(&mut |r, _| {
+            if r.class() == Class::Vector
+                && let Some(name) = names[r.index()]
+            {
+                *r = name;
+            }
+        });
+    }
+}
+
+fn is_copy(dst: R, src: R, counts: &Counts) -> bool {
+    [dst, src].into_iter().all(|r| r.fixed().is_none() && r.class() == Class::Vector && counts.writes(r) == 1)
 }
 
 /// The instructions that only make what nobody reads.
@@ -167,7 +218,8 @@ impl Late {
             return;
         }
         let mut found = place(&self.waiting, b);
-        if found.is_none() && !v.a.is_none() && matches!(v.op, ops::VADDPS | ops::VMULPS | ops::VPADDD) {
+        let commutes = matches!(v.op, ops::VADDPS | ops::VMULPS | ops::VPADDD | ops::VFMADD231PS | ops::VFNMADD231PS);
+        if found.is_none() && !v.a.is_none() && commutes {
             found = place(&self.waiting, v.a);
             if found.is_some() {
                 v.a = b;

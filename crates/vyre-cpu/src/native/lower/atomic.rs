@@ -1,15 +1,26 @@
 //! Atomics, one lane after another. A workgroup runs on one thread, so that on its memory they are plain operations.
 
 use vyre_foundation::ir::AtomicOp;
-use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
+use vyre_foundation::kernel::{Address, Element, Inst, Memory, Scalar, Value};
 
 use super::super::asm::{Alu, Cond};
 use super::super::context::{self, COLUMN};
 use super::super::mir::{At, GSrc, M, R, Src};
+use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
 use super::memory::Place;
 use super::value::Rep;
+
+/// An atomic on memory of the thread, for one vector.
+struct Placed {
+    scratch: R,
+    /// Column of the scratch memory.
+    at: i32,
+    mask: Option<R>,
+    /// The same for all lanes, or none where each lane's is in the column.
+    value: Option<Option<GSrc>>,
+}
 
 /// Bytes behind the workgroup memory that lanes write which have nothing to write.
 pub(in super::super) const SPILL: usize = 64;
@@ -27,41 +38,119 @@ fn plain(op: AtomicOp) -> Option<Alu> {
 }
 
 impl<'k> Lower<'k> {
-    /// An atomic on workgroup memory as instructions; false where it is none.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn workgroup_atomic(
-        &mut self,
-        op: AtomicOp,
-        address: &'k Address,
-        element: Element,
-        value: Option<Value>,
-        compare: Option<Value>,
-        result: Option<Value>,
-        mask: Option<R>,
-        c: usize,
-    ) -> bool {
-        let Memory::Shared(index) = address.memory else { return false };
-        if !matches!(element, Element::U32 | Element::I32) {
+    /// It can be done with instructions, in the order of the lanes.
+    pub(super) fn is_own_atomic(&self, op: AtomicOp, address: &Address, element: Element) -> bool {
+        let apart = address.terms.iter().any(|&(index, _)| self.shape_of(index).lane != Lane::Same);
+        let moves = apart && matches!(op, AtomicOp::Store | AtomicOp::Load);
+        // Where all lanes meet at one word of a buffer, their values are put together first.
+        let here = self.own_words(address).is_some() && (apart || matches!(address.memory, Memory::Shared(_)));
+        here && matches!(element, Element::U32 | Element::I32) && !moves
+    }
+
+    /// An atomic on memory of the thread for several vectors; false where it is none. All places are put down before the first is
+    /// needed, because the processor waits for a word of a vector that was just written.
+    pub(super) fn atomics_together(&mut self, inst: &'k Inst, comps: &[usize]) -> bool {
+        let Inst::Atomic { op, address, element, value, compare, result, guard } = inst else { return false };
+        if !self.is_own_atomic(*op, address, *element) {
             return false;
         }
-        let first = self.shared_at[index as usize];
-        let scratch = self.scratch();
+        let apart: Vec<usize> = comps.iter().copied().filter(|&c| !self.line_atomic(inst, c)).collect();
+        for together in apart.chunks(context::PLACED_VECTORS) {
+            let place = |this: &mut Self, number, c| this.place_atomic(address, *value, *guard, number, c);
+            let placed: Vec<Placed> = together.iter().enumerate().map(|(number, &c)| place(self, number, c)).collect();
+            for (placed, &c) in placed.into_iter().zip(together) {
+                self.own_atomic(*op, address, *element, *compare, *result, placed, c);
+            }
+        }
+        true
+    }
+
+    /// An addition to words of the thread's memory that lie side by side, as one of vectors; false where it is none.
+    fn line_atomic(&mut self, inst: &'k Inst, c: usize) -> bool {
+        let Inst::Atomic { op, address, element, value: Some(value), result: None, guard, .. } = inst else {
+            return false;
+        };
+        let code = match op {
+            AtomicOp::Add => ops::VPADDD,
+            AtomicOp::Sub => ops::VPSUBD,
+            _ => return false,
+        };
+        let (true, Some(first)) = (self.is_side_by_side(address, 4), self.own_words(address)) else { return false };
+        // The words of a buffer's sums are found like those of the buffer.
+        let buffer = match address.memory {
+            Memory::Buffer(index) => {
+                let own = self.alu(Alu::Add, true, self.shared_base, GSrc::Imm(first as i32));
+                Some((index as usize, self.buffers[index as usize].replace(own)))
+            }
+            _ => None,
+        };
+        let place = self.place(address, c);
+        if let Some((index, base)) = buffer {
+            self.buffers[index] = base;
+        }
+        let Some(Place::Affine(at, 4)) = place else { return false };
+        let guard = self.guard_of(*guard, c);
+        let mask = self.active(guard, c);
+        self.note_read(address.memory);
+        let old = self.load_contiguous(element.scalar(), at, mask);
+        let by = self.vector_of(*value, c);
+        let new = self.vec(code, old, Src::R(by));
+        self.store_vector(address, element.scalar(), Place::Affine(at, 4), [new, R::NONE], mask);
+        true
+    }
+
+    /// Puts down where the lanes of a vector work, and with what.
+    fn place_atomic(
+        &mut self,
+        address: &'k Address,
+        value: Option<Value>,
+        guard: Option<Value>,
+        number: usize,
+        c: usize,
+    ) -> Placed {
+        let guard = self.guard_of(guard, c);
+        let mask = self.active(guard, c);
+        let (scratch, at) = (self.scratch(), context::PLACES + number as i32 * COLUMN);
         let mut offsets = self.offsets(address, c);
-        if let Some(mask) = mask {
+        if let (Some(mask), Some(first)) = (mask, self.own_words(address)) {
             // Lanes that are not here work on a word of their own.
             let nowhere = self.constant(self.shared_bytes - first);
             offsets = self.blend(Scalar::U32, mask, Src::R(offsets), false, nowhere);
         }
-        self.put_scratch(scratch, 0, offsets);
-        let value = value.map(|value| self.atomic_operand(scratch, 1, value, c));
+        self.put_scratch(scratch, at, offsets);
+        let value = value.map(|value| {
+            let one = self.one_operand(value, c);
+            if one.is_none() {
+                let lanes = self.vector_of(value, c);
+                self.put_scratch(scratch, at + COLUMN / 2, lanes);
+            }
+            one
+        });
+        Placed { scratch, at, mask, value }
+    }
+
+    /// An atomic on memory of the thread as instructions.
+    #[allow(clippy::too_many_arguments)]
+    fn own_atomic(
+        &mut self,
+        op: AtomicOp,
+        address: &'k Address,
+        element: Element,
+        compare: Option<Value>,
+        result: Option<Value>,
+        placed: Placed,
+        c: usize,
+    ) {
+        let Some(first) = self.own_words(address) else { return };
+        let Placed { scratch, at: column, mask, value } = placed;
         let compare = compare.map(|compare| self.atomic_operand(scratch, 2, compare, c));
         for lane in 0..self.lanes() {
             let place = self.general();
-            let lane_at = |column: i32| At::new(scratch, column * COLUMN + 4 * lane as i32);
-            self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(0) });
+            let lane_at = |at: i32| At::new(scratch, at + 4 * lane as i32);
+            self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(column) });
             let at = At { base: self.shared_base, index: place, scale: 1, disp: first as i32 };
-            let value = value.map(|operand| self.of_lane(operand, lane_at(1)));
-            let compare = compare.map(|operand| self.of_lane(operand, lane_at(2)));
+            let value = value.map(|operand| self.of_lane(operand, lane_at(column + COLUMN / 2)));
+            let compare = compare.map(|operand| self.of_lane(operand, lane_at(2 * COLUMN)));
             if let (None, Some(op), Some(value)) = (result, plain(op), value) {
                 self.push(M::Update { op, at, b: value, whole: false });
                 continue;
@@ -112,7 +201,6 @@ impl<'k> Lower<'k> {
             }
             self.set_rep(result, 0, c, rep);
         }
-        true
     }
 
     /// An atomic on words of a buffer that lie apart, where nobody needs the old values; false where it is none.
@@ -168,14 +256,20 @@ impl<'k> Lower<'k> {
 
     /// An operand that is the same for all lanes, or `None` when each has its own in a column of the scratch memory.
     fn atomic_operand(&mut self, scratch: R, column: i32, operand: Value, c: usize) -> Option<GSrc> {
+        let one = self.one_operand(operand, c);
+        if one.is_none() {
+            self.operand_to_scratch(scratch, column, operand, 0, c);
+        }
+        one
+    }
+
+    /// An operand that is the same for all lanes.
+    fn one_operand(&mut self, operand: Value, c: usize) -> Option<GSrc> {
         if let Some(bits) = self.constant_of(operand, c) {
             return Some(GSrc::Imm(bits as u32 as i32));
         }
-        if self.is_scalar(operand) && self.shape_of(operand).lane == Lane::Same {
-            return Some(GSrc::R(self.scalar_reg(operand, c)));
-        }
-        self.operand_to_scratch(scratch, column, operand, 0, c);
-        None
+        let is_one = self.is_scalar(operand) && self.shape_of(operand).lane == Lane::Same;
+        is_one.then(|| GSrc::R(self.scalar_reg(operand, c)))
     }
 
     fn of_lane(&mut self, operand: Option<GSrc>, at: At) -> GSrc {

@@ -31,6 +31,9 @@ pub(super) struct Stretch {
     length: i32,
 }
 
+/// Registers that a step of a component works with.
+const WORKING: u32 = 3;
+
 /// Steps up to which both ways of an `If` are computed and the results selected.
 const FLAT: usize = 12;
 
@@ -311,32 +314,136 @@ impl<'k> Lower<'k> {
             return;
         }
         self.find_deferrable(run);
+        let mut bounds = self.stretches(run, comps);
+        for (at, inst) in run.iter().enumerate() {
+            if let Inst::Atomic { op, address, element, .. } = inst
+                && self.is_own_atomic(*op, address, *element)
+            {
+                bounds.extend([at, at + 1]);
+            }
+        }
+        bounds.sort_unstable();
+        bounds.dedup();
         self.current.clear();
         self.current.extend_from_slice(comps);
         let count = self.components.len();
         // One component shares nothing.
         let alone = comps.len() == 1;
         let mut done = if alone { Vec::new() } else { vec![false; run.len() * count] };
-        for &c in comps {
-            for (number, inst) in run.iter().enumerate() {
-                match inst {
-                    Inst::Let(value, _) if self.ready[value.index()] => {}
-                    Inst::Let(value, op) if alone => self.define(*value, op, c),
-                    Inst::Let(value, op) => {
-                        let axes = self.shape_of(*value).axes;
-                        let place = number * count + self.shared[usize::from(axes)][c];
-                        if !std::mem::replace(&mut done[place], true) {
-                            self.define(*value, op, c);
+        for stretch in bounds.windows(2).map(|pair| pair[0]..pair[1]) {
+            if let [inst] = &run[stretch.clone()]
+                && self.atomics_together(inst, comps)
+            {
+                continue;
+            }
+            for &c in comps {
+                for number in stretch.clone() {
+                    match run[number] {
+                        Inst::Let(value, _) if self.ready[value.index()] => {}
+                        Inst::Let(value, op) if alone => self.define(*value, op, c),
+                        Inst::Let(value, op) => {
+                            let axes = self.shape_of(*value).axes;
+                            let place = number * count + self.shared[usize::from(axes)][c];
+                            if !std::mem::replace(&mut done[place], true) {
+                                self.define(*value, op, c);
+                            }
                         }
+                        Inst::Store { address, element, value, guard } => {
+                            self.store(address, *element, *value, *guard, c);
+                        }
+                        Inst::Atomic { op, address, element, value, compare, result, guard } => {
+                            self.atomic(*op, address, *element, *value, *compare, *result, *guard, c);
+                        }
+                        _ => {}
                     }
-                    Inst::Store { address, element, value, guard } => self.store(address, *element, *value, *guard, c),
-                    Inst::Atomic { op, address, element, value, compare, result, guard } => {
-                        self.atomic(*op, address, *element, *value, *compare, *result, *guard, c);
-                    }
-                    _ => {}
                 }
             }
         }
+    }
+
+    /// Where the parts of a run begin and the last one ends; all components go through a part before the next. What is loaded once
+    /// for all of them stays in a register where there is room, instead of being loaded again for each; each such load begins a part
+    /// where there is room for what all components carry from part to part.
+    fn stretches(&mut self, run: &[&'k Inst], comps: &[usize]) -> Vec<usize> {
+        let whole = || vec![0, run.len()];
+        let is_one = |this: &Self, value: Value| {
+            let places = &this.shared[usize::from(this.shape_of(value).axes)];
+            comps.iter().all(|&c| places[c] == places[comps[0]])
+        };
+        let deferrable: Set<Value> = self.deferrable.iter().copied().collect();
+        let deferred = |this: &Self, inst: &Inst| {
+            defined(inst).filter(|value| deferrable.contains(value)).is_some_and(|value| {
+                this.shape_of(value).lane == Lane::Same && !this.is_scalar(value) && is_one(this, value)
+            })
+        };
+        if comps.len() == 1 || deferrable.is_empty() {
+            return whole();
+        }
+        let loads: Vec<usize> = (0..run.len()).filter(|&at| deferred(self, run[at])).collect();
+        if loads.is_empty() {
+            return whole();
+        }
+        let carried = self.carried(run, comps, &loads);
+        let room = u32::from(self.isa.registers()) - WORKING;
+        let most = loads.iter().map(|&at| carried[at]).max().unwrap_or(0);
+        let at_ends = carried[0].max(carried[run.len()]);
+        let bounds = if most < room {
+            // Steps of different components wait for nothing of each other.
+            [0].into_iter().chain(loads[1..].iter().copied()).chain([run.len()]).collect()
+        } else if at_ends + loads.len() as u32 <= room {
+            whole()
+        } else {
+            return whole();
+        };
+        let kept: Set<Value> = loads.iter().filter_map(|&at| defined(run[at])).collect();
+        self.deferrable.retain(|value| !kept.contains(value));
+        bounds
+    }
+
+    /// Before each step of a run, and after the last, the registers of all components together that hold what was made earlier and
+    /// is needed later, but for some loads.
+    fn carried(&self, run: &[&'k Inst], comps: &[usize], loads: &[usize]) -> Vec<u32> {
+        // Where a value is made and last needed, and how many of its uses were seen.
+        let mut lives: Map<Value, (usize, usize, u32)> = Map::default();
+        let mut besides: Set<Value> = loads.iter().filter_map(|&at| defined(run[at])).collect();
+        for (at, inst) in run.iter().enumerate() {
+            super::visit_inst_values(inst, &mut |value| {
+                let life = lives.entry(value).or_insert((0, 0, 0));
+                (life.1, life.2) = (at, life.2 + 1);
+            });
+            if let Some(value) = defined(inst) {
+                lives.insert(value, (at + 1, at, 0));
+            }
+            if let Inst::Let(value, Op::Const(_)) = inst {
+                besides.insert(*value);
+            }
+        }
+        // How many more registers are needed before a step than before the one before it.
+        let mut changes = vec![0i32; run.len() + 2];
+        for (value, (made, last, seen)) in lives {
+            let known = made == 0 && !matches!(self.rep(value, 0, comps[0]), Rep::Vector(..) | Rep::Mask(_));
+            if known || besides.contains(&value) || self.is_scalar(value) || self.settled[value.index()].is_some() {
+                continue;
+            }
+            let places = &self.shared[usize::from(self.shape_of(value).axes)];
+            let mut places: Vec<usize> = comps.iter().map(|&c| places[c]).collect();
+            places.sort_unstable();
+            places.dedup();
+            let size = match self.scalar_of(value) {
+                // There are fewer registers for masks.
+                Scalar::Bool => 4,
+                scalar => Self::parts(scalar) as i32,
+            };
+            // What comes from before the run is there all the time, because a loop may need it again.
+            let end = if made == 0 || seen < self.uses[value.index()] { run.len() } else { last };
+            if made <= end {
+                changes[made] += size * places.len() as i32;
+                changes[end + 1] -= size * places.len() as i32;
+            }
+        }
+        changes.pop();
+        let mut now = 0;
+        changes.into_iter().map(|change| (now += change, now as u32).1).collect()
     }
 
     /// Loads of the run whose only use is an operation of the run.
@@ -1383,6 +1490,15 @@ fn accesses(inst: &Inst) -> Option<(Memory, bool)> {
     match inst {
         Inst::Let(_, Op::Load { address, .. }) => Some((address.memory, false)),
         Inst::Store { address, .. } | Inst::Atomic { address, .. } => Some((address.memory, true)),
+        _ => None,
+    }
+}
+
+/// The value that a step of a run makes.
+fn defined(inst: &Inst) -> Option<Value> {
+    match inst {
+        Inst::Let(value, _) => Some(*value),
+        Inst::Atomic { result, .. } => *result,
         _ => None,
     }
 }

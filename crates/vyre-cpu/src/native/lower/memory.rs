@@ -63,7 +63,7 @@ impl<'k> Lower<'k> {
         self.clear(context::LOCALS, 0, self.lane_bytes * lanes);
     }
 
-    fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
+    pub(super) fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
         if bytes == 0 {
             return;
         }
@@ -237,7 +237,7 @@ impl<'k> Lower<'k> {
     }
 
     /// `lane · step`.
-    fn steps(&mut self, step: i32) -> R {
+    pub(super) fn steps(&mut self, step: i32) -> R {
         let lanes: Vec<u32> = (0..self.lanes()).map(|lane| (lane as i32).wrapping_mul(step) as u32).collect();
         self.lanes_constant(&lanes)
     }
@@ -262,7 +262,7 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
-        if self.load_records(value, address, element, guard, c) {
+        if self.load_records(value, address, element, guard, c) || self.load_lines(value, address, element, guard, c) {
             return;
         }
         let width = self.width_of(value);
@@ -594,7 +594,9 @@ impl<'k> Lower<'k> {
             return;
         }
         let mask = self.active(guard, c);
-        if self.store_in_words(address, element, value, mask, c) || self.store_records(address, element, value, mask, c)
+        if self.store_in_words(address, element, value, mask, c)
+            || self.store_records(address, element, value, mask, c)
+            || self.store_lines(address, element, value, mask, c)
         {
             return;
         }
@@ -606,7 +608,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Lanes that are active and inside.
-    fn active(&mut self, guard: Option<Value>, c: usize) -> Option<R> {
+    pub(super) fn active(&mut self, guard: Option<Value>, c: usize) -> Option<R> {
         match (guard, self.exec[c]) {
             (None, exec) => exec,
             (Some(guard), None) => Some(self.mask_of(guard, c)),
@@ -893,9 +895,7 @@ impl<'k> Lower<'k> {
         }
         let guard = self.guard_of(guard, c);
         let mask = self.active(guard, c);
-        if self.workgroup_atomic(op, address, element, value, compare, result, mask, c)
-            || self.buffer_atomic(op, address, element, value, result, mask, c)
-        {
+        if self.buffer_atomic(op, address, element, value, result, mask, c) {
             return;
         }
         let scratch = self.scratch();

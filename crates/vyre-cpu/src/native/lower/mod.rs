@@ -11,6 +11,7 @@ mod bytes;
 mod cells;
 mod flow;
 mod known;
+mod lines;
 mod memory;
 mod narrow;
 mod rare;
@@ -18,6 +19,7 @@ mod records;
 mod regions;
 mod scalar;
 mod subgroup;
+mod totals;
 mod value;
 
 use std::collections::HashMap;
@@ -201,12 +203,23 @@ pub(super) struct Lower<'k> {
     stop_at: R,
     shared_at: Vec<u32>,
     shared_bytes: u32,
+    /// Behind the workgroup memory: where sums begin that are added to a buffer at the end, and their bytes.
+    totals: Vec<Option<(u32, u32)>>,
     locals_at: Vec<u32>,
     lane_bytes: u32,
 }
 
-/// Bytes of workgroup memory and of one invocation's arrays, with the places of each.
-pub(super) fn frame(kernel: &Kernel) -> (Vec<u32>, u32, Vec<u32>, u32) {
+/// Where private memories lie.
+pub(super) struct Places {
+    pub(super) shared: Vec<u32>,
+    pub(super) shared_bytes: u32,
+    totals: Vec<Option<(u32, u32)>>,
+    pub(super) locals: Vec<u32>,
+    pub(super) lane_bytes: u32,
+}
+
+/// The places of workgroup memory, of the sums of a call, and of one invocation's arrays.
+pub(super) fn frame(kernel: &Kernel) -> Places {
     let place = |end: &mut u32, size: u32| {
         let at = *end;
         *end += size.next_multiple_of(64);
@@ -214,9 +227,11 @@ pub(super) fn frame(kernel: &Kernel) -> (Vec<u32>, u32, Vec<u32>, u32) {
     };
     let mut shared_bytes = 0;
     let shared = kernel.shared.iter().map(|memory| place(&mut shared_bytes, memory.size)).collect();
+    let totals = totals::sizes(kernel).into_iter();
+    let totals = totals.map(|bytes| bytes.map(|bytes| (place(&mut shared_bytes, bytes), bytes))).collect();
     let mut lane_bytes = 0;
     let locals = kernel.locals.iter().map(|memory| place(&mut lane_bytes, memory.size)).collect();
-    (shared, shared_bytes, locals, lane_bytes)
+    Places { shared, shared_bytes, totals, locals, lane_bytes }
 }
 
 /// Lowers a kernel; `None` when the interpreter has to do.
@@ -229,7 +244,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     }
     let mut uses = vec![0; kernel.values.len()];
     count_uses(&kernel.body, &mut uses);
-    let (shared_at, shared_bytes, locals_at, lane_bytes) = frame(kernel);
+    let Places { shared: shared_at, shared_bytes, totals, locals: locals_at, lane_bytes } = frame(kernel);
     let mut asm = Asm::default();
     let (block_end, stop_label) = (asm.label(), asm.label());
     let mut lower = Lower {
@@ -282,6 +297,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         stop_at: R::NONE,
         shared_at,
         shared_bytes,
+        totals,
         locals_at,
         lane_bytes,
     };
@@ -487,10 +503,12 @@ impl<'k> Lower<'k> {
         let size = self.kernel.workgroup_size;
         self.origin_y = self.scaled(self.groups[1], size[1]);
         self.origin_z = self.scaled(self.groups[2], size[2]);
+        self.clear_totals();
         match self.tiling.layout {
             Layout::Rows => self.rows(),
             Layout::Group | Layout::Line => self.groups(),
         }
+        self.add_totals();
         let stop = self.stop_label;
         if self.stop_at.is_none() {
             self.bind(stop);

@@ -1,5 +1,5 @@
 //! Vectors of two or four words that lie side by side for neighbouring lanes. Whole registers are moved, and their words sorted in
-//! registers, where a gather or a scatter would move each word alone. Only with AVX-512, which sorts any words of two registers.
+//! registers, where a gather or a scatter would move each word alone. AVX-512 sorts any words of two registers, AVX2 those of halves.
 
 use vyre_foundation::kernel::{Address, Element, Memory, Value};
 
@@ -42,9 +42,12 @@ impl<'k> Lower<'k> {
     /// The vectors of neighbouring lanes lie side by side.
     fn are_records(&self, address: &Address, element: Element, width: u8) -> bool {
         let (sizes, words) = (matches!(width, 2 | 4), matches!(element, Element::U32 | Element::I32 | Element::F32));
-        if self.isa != Isa::Avx512 || !sizes || !words || matches!(address.memory, Memory::Local(_)) {
-            return false;
-        }
+        let here = self.isa != Isa::Simd128 && sizes && words && !matches!(address.memory, Memory::Local(_));
+        here && self.is_side_by_side(address, i64::from(width) * 4)
+    }
+
+    /// What neighbouring lanes find is so many bytes apart.
+    pub(super) fn is_side_by_side(&self, address: &Address, bytes: i64) -> bool {
         let mut step = 0;
         for &(index, stride) in &address.terms {
             if !self.is_scalar(index) {
@@ -54,7 +57,7 @@ impl<'k> Lower<'k> {
                 step += i64::from(lane) * i64::from(stride);
             }
         }
-        step == i64::from(width) * 4
+        step == bytes
     }
 
     /// Where the first of the vectors lies, which lie side by side.
@@ -86,6 +89,14 @@ impl<'k> Lower<'k> {
             (guard, exec) => guard.or(exec),
         };
         self.note_read(address.memory);
+        for (component, word) in self.load_words_of(element, width, at, mask).into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// The first words of the vectors of all lanes, their second, and so on.
+    pub(super) fn load_words_of(&mut self, element: Element, width: u8, at: super::At, mask: Option<R>) -> Vec<R> {
         let masks = self.masks_of_words(mask, width);
         let loaded: Vec<R> = (0..width)
             .map(|part| {
@@ -93,8 +104,25 @@ impl<'k> Lower<'k> {
                 self.load_contiguous(element.scalar(), at, masks[usize::from(part)])
             })
             .collect();
-        let words = match loaded[..] {
+        let avx2 = self.isa == Isa::Avx2;
+        match loaded[..] {
+            [a, b] if avx2 => [0x88, 0xdd]
+                .map(|order| {
+                    let mixed = self.vec_imm(ops::VSHUFPS, a, Src::R(b), order);
+                    self.vec_imm(ops::VPERMQ, R::NONE, Src::R(mixed), 0xd8)
+                })
+                .to_vec(),
             [a, b] => vec![self.taken(a, b, sorted(2, 0)), self.taken(a, b, sorted(2, 1))],
+            [a, b, c, d] if avx2 => {
+                let [first, second] = [0x20, 0x31].map(|half| self.vec_imm(ops::VPERM2F128, a, Src::R(c), half));
+                let [third, fourth] = [0x20, 0x31].map(|half| self.vec_imm(ops::VPERM2F128, b, Src::R(d), half));
+                let mut words = Vec::with_capacity(4);
+                for op in [ops::VUNPCKLPS, ops::VUNPCKHPS] {
+                    let (left, right) = (self.vec(op, first, Src::R(second)), self.vec(op, third, Src::R(fourth)));
+                    words.extend([0x44, 0xee].map(|order| self.vec_imm(ops::VSHUFPS, left, Src::R(right), order)));
+                }
+                words
+            }
             [a, b, c, d] => {
                 let mut words = Vec::with_capacity(4);
                 for first in [0, 2] {
@@ -103,12 +131,8 @@ impl<'k> Lower<'k> {
                 }
                 words
             }
-            _ => return false,
-        };
-        for (component, word) in words.into_iter().enumerate() {
-            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+            _ => loaded,
         }
-        true
     }
 
     /// Stores the vectors of all lanes; false where they don't go side by side.
@@ -123,8 +147,32 @@ impl<'k> Lower<'k> {
         let width = self.width_of(value);
         let Some(at) = self.place_of_records(address, element, width, c) else { return false };
         let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
-        let parts = match words[..] {
+        self.store_words_of(address.memory, &words, at, mask);
+        true
+    }
+
+    /// Stores vectors of which the words are given by their place in a vector.
+    pub(super) fn store_words_of(&mut self, memory: Memory, words: &[R], at: super::At, mask: Option<R>) {
+        let avx2 = self.isa == Isa::Avx2;
+        let parts = match *words {
+            [x, y] if avx2 => {
+                let (low, high) = (self.vec(ops::VUNPCKLPS, x, Src::R(y)), self.vec(ops::VUNPCKHPS, x, Src::R(y)));
+                [0x20, 0x31].map(|half| self.vec_imm(ops::VPERM2F128, low, Src::R(high), half)).to_vec()
+            }
             [x, y] => vec![self.taken(x, y, by_turns(1, 0)), self.taken(x, y, by_turns(1, 8))],
+            [x, y, z, w] if avx2 => {
+                let [(first, second), (third, fourth)] = [ops::VUNPCKLPS, ops::VUNPCKHPS].map(|op| {
+                    let (left, right) = (self.vec(op, x, Src::R(y)), self.vec(op, z, Src::R(w)));
+                    let [even, odd] = [0x44, 0xee].map(|order| self.vec_imm(ops::VSHUFPS, left, Src::R(right), order));
+                    (even, odd)
+                });
+                let mut parts = Vec::with_capacity(4);
+                for half in [0x20, 0x31] {
+                    parts.push(self.vec_imm(ops::VPERM2F128, first, Src::R(second), half));
+                    parts.push(self.vec_imm(ops::VPERM2F128, third, Src::R(fourth), half));
+                }
+                parts
+            }
             [x, y, z, w] => {
                 let mut parts = Vec::with_capacity(4);
                 for first in [0, 8] {
@@ -133,16 +181,15 @@ impl<'k> Lower<'k> {
                 }
                 parts
             }
-            _ => return false,
+            _ => words.to_vec(),
         };
-        let masks = self.masks_of_words(mask, width);
+        let masks = self.masks_of_words(mask, words.len() as u8);
         for (part, (src, mask)) in parts.into_iter().zip(masks).enumerate() {
             let at = super::At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
-            let mask = mask.unwrap_or(R::NONE);
-            self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src, at, mask });
-            self.note_write(address.memory);
+            let op = if avx2 && mask.is_some() { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
+            self.push(M::VStore { op, len: self.len(), src, at, mask: mask.unwrap_or(R::NONE) });
+            self.note_write(memory);
         }
-        true
     }
 
     /// Words of two registers.
@@ -158,13 +205,21 @@ impl<'k> Lower<'k> {
     /// A mask of lanes as masks of the words of their vectors, one for each register.
     fn masks_of_words(&mut self, mask: Option<R>, width: u8) -> Vec<Option<R>> {
         let Some(mask) = mask else { return vec![None; usize::from(width)] };
-        let ones = self.constant(u32::MAX);
-        let (lanes, zero) = (self.masked_zero(ones, mask), self.constant(0));
+        if width == 1 {
+            return vec![Some(mask)];
+        }
+        let (count, avx2) = (self.lanes(), self.isa == Isa::Avx2);
+        let (ones, zero) = (self.constant(u32::MAX), self.constant(0));
+        let lanes = if avx2 { mask } else { self.masked_zero(ones, mask) };
         let mut masks = Vec::with_capacity(usize::from(width));
         for part in 0..u32::from(width) {
-            let owners: Vec<u32> = (0..LANES).map(|word| (part * LANES + word) / u32::from(width)).collect();
+            let owners: Vec<u32> = (0..count).map(|word| (part * count + word) / u32::from(width)).collect();
             let owners = self.lanes_constant(&owners);
             let words = self.vec(ops::VPERMD, owners, Src::R(lanes));
+            if avx2 {
+                masks.push(Some(words));
+                continue;
+            }
             let mask = self.new_mask();
             self.push(M::Vec(LaneOp { imm: Some(4), ..self.lane_op(ops::VPCMPD, mask, words, Src::R(zero)) }));
             masks.push(Some(mask));

@@ -1,0 +1,149 @@
+//! Words of workgroup memory at places that each lane computes, and that often turn out to lie side by side: the two sides of a
+//! butterfly, partners in a sorting network. That is tested where they are needed, and then whole registers are moved; a gather or a
+//! scatter takes many times as long as the test.
+
+use vyre_foundation::kernel::{Address, Element, Memory, Value};
+
+use super::super::asm::{Cond, Label};
+use super::super::isa::Isa;
+use super::super::mir::{At, LaneOp, M, R, Src};
+use super::super::ops;
+use super::Lower;
+use super::memory::Place;
+use super::value::Rep;
+
+/// Where lanes find their words.
+struct Line {
+    /// Each by its own index.
+    apart: (At, R),
+    /// The first of them, with the others behind it.
+    together: At,
+    /// Where the code goes on when they don't lie like that.
+    otherwise: Label,
+}
+
+impl<'k> Lower<'k> {
+    /// It is worth a test.
+    fn may_be_line(&self, address: &Address, element: Element, width: u8) -> bool {
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && matches!(width, 1 | 2 | 4);
+        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+        // What is known to be in registers would be forgotten where two ways meet.
+        let here = matches!(address.memory, Memory::Shared(_)) && self.isa != Isa::Simd128 && self.cells.is_empty();
+        words && by_lanes && here
+    }
+
+    /// Tests whether lanes find vectors of so many words side by side.
+    fn line(&mut self, address: &Address, width: u8, c: usize) -> Option<Line> {
+        let Place::Vary(at, index) = self.place(address, c)? else { return None };
+        let step = 4 * i32::from(width) / i32::from(at.scale);
+        if step * i32::from(at.scale) != 4 * i32::from(width) {
+            return None;
+        }
+        let (first, otherwise) = (self.general(), self.label());
+        self.push(M::First { wide: false, dst: first, src: index });
+        // Gathers take indices with their signs.
+        let together = At { index: self.extended(first), ..at };
+        let spread = self.vec(ops::VBROADCASTSS, R::NONE, Src::R(index));
+        let steps = self.steps(step);
+        let line = self.vec(ops::VPADDD, spread, Src::R(steps));
+        let differs = self.mask_of_differences(index, line);
+        let bits = self.mask_bits(differs);
+        self.push(M::Test { wide: false, a: bits, b: bits });
+        self.push(M::JumpIf(Cond::NotEqual, otherwise));
+        Some(Line { apart: (at, index), together, otherwise })
+    }
+
+    fn mask_of_differences(&mut self, a: R, b: R) -> R {
+        if self.isa == Isa::Avx512 {
+            let mask = self.new_mask();
+            self.push(M::Vec(LaneOp { imm: Some(4), ..self.lane_op(ops::VPCMPD, mask, a, Src::R(b)) }));
+            return mask;
+        }
+        let same = self.vec(ops::VPCMPEQD, a, Src::R(b));
+        self.mask_not(same)
+    }
+
+    /// Loads at places that may turn out to lie side by side; false where that is not tested.
+    pub(super) fn load_lines(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        if !self.may_be_line(address, element, width)
+            || self.is_scalar(value)
+            || self.guard_of(guard, c).is_some()
+            || self.exec_of_sharers(value, c).is_some()
+        {
+            return false;
+        }
+        let mark = self.enter_scope();
+        let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
+            return false;
+        };
+        self.note_read(address.memory);
+        let words: Vec<R> = (0..width).map(|_| self.vector()).collect();
+        self.changing.extend(&words);
+        let done = self.label();
+        let inner = self.enter_scope();
+        let loaded = self.load_words_of(element, width, together, None);
+        for (&dst, src) in words.iter().zip(loaded) {
+            self.push(M::Mov { dst, src });
+        }
+        self.leave_scope(inner);
+        self.push(M::Jump(done));
+        self.bind(otherwise);
+        let inner = self.enter_scope();
+        for (component, &dst) in words.iter().enumerate() {
+            let at = At { disp: at.disp + 4 * component as i32, ..at };
+            if let Rep::Vector(src, _) = self.gather(element.scalar(), at, index, None) {
+                self.push(M::Mov { dst, src });
+            }
+        }
+        self.leave_scope(inner);
+        self.bind(done);
+        self.leave_scope(mark);
+        for (component, word) in words.into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// Stores at places that may turn out to lie side by side; false where that is not tested.
+    pub(super) fn store_lines(
+        &mut self,
+        address: &Address,
+        element: Element,
+        value: Value,
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        if mask.is_some() || !self.may_be_line(address, element, width) {
+            return false;
+        }
+        let mark = self.enter_scope();
+        let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
+        let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
+            return false;
+        };
+        let done = self.label();
+        let inner = self.enter_scope();
+        self.store_words_of(address.memory, &words, together, None);
+        self.leave_scope(inner);
+        self.push(M::Jump(done));
+        self.bind(otherwise);
+        let inner = self.enter_scope();
+        for (component, &word) in words.iter().enumerate() {
+            let at = At { disp: at.disp + 4 * component as i32, ..at };
+            self.store_vector(address, element.scalar(), Place::Vary(at, index), [word, R::NONE], None);
+        }
+        self.leave_scope(inner);
+        self.bind(done);
+        self.leave_scope(mark);
+        true
+    }
+}

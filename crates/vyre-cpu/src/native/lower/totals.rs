@@ -1,0 +1,86 @@
+//! Small buffers that a kernel does nothing with but add to them: what the workgroups of one call add is summed up in memory of the
+//! thread, where nobody waits for anybody, and added to the buffer at the end.
+
+use vyre_foundation::ir::AtomicOp;
+use vyre_foundation::kernel::{Address, Block, Element, Inst, Kernel, Memory, Op};
+
+use super::super::asm::{Alu, Cond};
+use super::super::context;
+use super::super::mir::{At, GSrc, M};
+use super::Lower;
+
+/// Words of the largest buffer that is worth clearing and looking through for a part of a launch.
+const MOST_WORDS: u32 = 1 << 10;
+
+/// Bytes of the sums of each buffer that has them.
+pub(super) fn sizes(kernel: &Kernel) -> Vec<Option<u32>> {
+    let mut sizes: Vec<Option<u32>> = (kernel.buffers.iter())
+        .map(|buffer| {
+            let words = matches!(buffer.element, Some((Element::U32 | Element::I32, 1)));
+            let plain = words && buffer.atomic && buffer.stride == 4 && buffer.header == 0;
+            buffer.count.filter(|&count| plain && count <= MOST_WORDS).map(|count| count * 4)
+        })
+        .collect();
+    if sizes.iter().any(Option::is_some) {
+        leave_out(&kernel.body, &mut sizes);
+    }
+    sizes
+}
+
+/// Takes out the buffers that are used in another way.
+fn leave_out(block: &Block, sizes: &mut [Option<u32>]) {
+    for inst in &block.insts {
+        match inst {
+            Inst::Atomic { op: AtomicOp::Add | AtomicOp::Sub, result: None, .. } => {}
+            Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } | Inst::Atomic { address, .. } => {
+                if let Memory::Buffer(index) = address.memory {
+                    sizes[index as usize] = None;
+                }
+            }
+            Inst::If { then, otherwise, .. } => {
+                leave_out(then, sizes);
+                leave_out(otherwise, sizes);
+            }
+            Inst::Loop(inner) => leave_out(&inner.body, sizes),
+            _ => {}
+        }
+    }
+}
+
+impl<'k> Lower<'k> {
+    /// Where the thread's own words of a memory begin that atomics work on without locking.
+    pub(super) fn own_words(&self, address: &Address) -> Option<u32> {
+        match address.memory {
+            Memory::Shared(index) => Some(self.shared_at[index as usize]),
+            Memory::Buffer(index) => self.totals[index as usize].map(|(at, _)| at),
+            Memory::Local(_) => None,
+        }
+    }
+
+    pub(super) fn clear_totals(&mut self) {
+        for (at, bytes) in self.totals.clone().into_iter().flatten() {
+            self.clear(context::SHARED, at as i32, bytes.next_multiple_of(64));
+        }
+    }
+
+    /// Adds the sums to their buffers, but for those of which nothing came.
+    pub(super) fn add_totals(&mut self) {
+        for (index, totals) in self.totals.clone().into_iter().enumerate() {
+            let (Some((first, bytes)), Some(buffer)) = (totals, self.buffers[index]) else { continue };
+            let (place, word) = (self.general(), self.general());
+            let (again, next) = (self.label(), self.label());
+            self.push(M::Imm { dst: place, value: 0 });
+            self.bind(again);
+            let from = At { base: self.shared_base, index: place, scale: 1, disp: first as i32 };
+            self.push(M::Load { bytes: 4, signed: false, dst: word, at: from });
+            self.push(M::Test { wide: false, a: word, b: word });
+            self.push(M::JumpIf(Cond::Equal, next));
+            let at = At { base: buffer, index: place, scale: 1, disp: 0 };
+            self.push(M::Update { op: Alu::Add, at, b: GSrc::R(word), whole: true });
+            self.bind(next);
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: place, a: place, b: GSrc::Imm(4) });
+            self.push(M::Cmp { wide: false, a: place, b: GSrc::Imm(bytes as i32) });
+            self.push(M::JumpIf(Cond::Below, again));
+        }
+    }
+}
