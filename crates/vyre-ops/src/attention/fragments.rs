@@ -35,12 +35,13 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
     let product = product(ty);
     let (line, width) = (dim / 8, pieces(dim));
     let mut text = format!(
-        "read q: vec<u32, 4> @0;\nread k: vec<u32, 4> @1;\nread v: u32 @2;\nread sizes: u32 @3;\noutput out: u32 @4;\n\
+        "read q: vec<u32, 4> @0;\nread k: vec<u32, 4> @1;\nread v: u32 @2;\nread sizes: u32 @3;\noutput out: {} @4;\n\
          workgroup keys: vec<u32, 4>[{}] @0;\nworkgroup values: vec<u32, 4>[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nmath fast;\n\
          entry attention {{\n{}let lane = l % 32;\nlet row = lane / 4;\nlet part = lane % 4;\nlet turn = row % 2 * 4 + row / 2;\n\
          let power = scale * 1.442695;\n\
          let top = first_row + l / 32 * 16 + row;\nlet low = top + 8;\nlet top_at = (row_start + min(top, m - 1)) * {line} + part;\n\
          let low_at = (row_start + min(low, m - 1)) * {line} + part;\n",
+        if *ty == DataType::BF16 { "bf16" } else { "vec<f16, 2>" },
         KEYS * width,
         dim * 8,
         begin(ROWS, dim, causal),
@@ -143,8 +144,13 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
         );
         for j in 0..dim / 16 {
             for (at, lane) in lanes.iter().enumerate() {
-                let pair = halves(ty, &[j, j + dim / 16].map(|j| format!("result{j}.{lane} * part_{row}")));
-                let _ = writeln!(text, "out[to_{row} + {}] = {pair};", j * 8 + at);
+                let [even, odd] = [j, j + dim / 16].map(|j| format!("result{j}.{lane} * part_{row}"));
+                let to = format!("to_{row} + {}", j * 8 + at);
+                let _ = match ty {
+                    // What is stored as bf16 is computed as f32.
+                    DataType::BF16 => writeln!(text, "out[({to}) * 2] = {even};\nout[({to}) * 2 + 1] = {odd};"),
+                    _ => writeln!(text, "out[{to}] = vec<f16, 2>(cast<f16>({even}), cast<f16>({odd}));"),
+                };
             }
         }
         text.push_str("}\n");
