@@ -3,30 +3,44 @@
 //! **Order.** Keys are taken in blocks of 64. A score is a chain of `fma` over ascending positions of its rows, from 0, times the scale. Each
 //! block makes the largest score so far; sums are shrunk by `exp(before - now)`, and the block's weights `exp(score - now)` are added: to
 //! the divisor runs of 4 from first to last and the 16 runs by halves, to the results by `fma` over ascending keys. At the end the results
-//! are multiplied by `1 / divisor`. f16 is widened to f32 and rounded at the end; on matrix fragments the order is the device's, and weights are
-//! rounded to f16.
+//! are multiplied by `1 / divisor`. f16 is widened to f32 and rounded at the end; on matrix fragments and with `wgmma` the order is the device's,
+//! and weights are rounded to f16.
 
 mod fragments;
 mod lanes;
 mod tiles;
+mod wgmma;
 
+use half::bf16;
 use vyre::expression::Term;
-use vyre::{DataType, Error};
+use vyre::{Array, DataType, Error};
 
-use crate::launch::{MOST, Traits, engine, extents, grid, misfit, mistyped, room};
+use crate::launch::{MOST, Traits, engine, extents, grid, misfit, mistyped, room, runnable, with_variants};
+use crate::matrix::{elements, stored_type};
 use crate::output::Output;
 
 /// Keys that are taken at a time.
 const KEYS: usize = 64;
 /// The longest rows.
 const MOST_DIM: usize = 128;
+/// Tables of so many scores are worth a kernel of their own for their sizes.
+const DIRECT: usize = 1 << 20;
+
+/// [`Ops::attention`](crate::Ops::attention) of bf16: computed in f32 and rounded once; on matrix fragments weights are rounded, too.
+pub fn attention_bf16(q: &Array<bf16>, k: &Array<bf16>, v: &Array<bf16>, causal: bool) -> Result<Array<bf16>, Error> {
+    attention(q.lazy().term(), k.lazy().term(), v.lazy().term(), causal)?.typed()
+}
 
 /// `q` is `[.., m, dim]`, `k` and `v` are `[.., n, dim]`. Causal: query `i` looks at the keys up to `i`.
 pub(crate) fn attention(q: &Term, k: &Term, v: &Term, causal: bool) -> Result<Output, Error> {
-    let ty = q.data_type().clone();
-    if !matches!(ty, DataType::F32 | DataType::F16) || [k, v].iter().any(|other| *other.data_type() != ty) {
+    let mut ty = stored_type(q);
+    if [k, v].iter().any(|other| stored_type(other) != ty) {
+        ty = q.data_type().clone();
+    }
+    let fits = |other: &&Term| stored_type(other) == ty || *other.data_type() == ty;
+    if !matches!(ty, DataType::F32 | DataType::F16 | DataType::BF16) || ![k, v].iter().all(fits) {
         return Err(mistyped(format!(
-            "attention is of f32 or of f16, not of {ty}, {} and {}",
+            "attention is of f32, of f16 or of bf16, not of {ty}, {} and {}",
             k.data_type(),
             v.data_type()
         )));
@@ -51,18 +65,26 @@ pub(crate) fn attention(q: &Term, k: &Term, v: &Term, causal: bool) -> Result<Ou
     if batches * m * dim == 0 || *n == 0 {
         return Ok(Output { buffer: out, ty, shape });
     }
-    let (q, k, v) = (q.evaluate()?, k.evaluate()?, v.evaluate()?);
+    let (q, k, v) = (elements(q, &ty)?, elements(k, &ty)?, elements(v, &ty)?);
     let form = Form::of(&Traits::of(&engine), &ty, *dim);
-    let key = format!("attention {ty} {dim} {causal} {form:?}");
-    let kernel = engine.kernel_from(&key, || {
+    let program = || {
         crate::launch::parsed(&match form {
             Form::Lanes(lanes) => lanes::source(&ty, *dim, causal, lanes),
             Form::Tiles => tiles::source(&ty, *dim, causal),
-            Form::Fragments => fragments::source(*dim, causal),
+            Form::Fragments => fragments::source(&ty, *dim, causal),
         })
-    })?;
-    let groups = batches * m.div_ceil(form.rows(*dim));
+    };
     let scale = (1.0 / (*dim as f64).sqrt()) as f32;
+    let key = format!("attention {ty} {dim} {causal} {form:?}");
+    let kernel = match matches!(form, Form::Fragments) && batches * m * n >= DIRECT {
+        true => engine.kernel_from_with(&format!("{key} {batches} {m} {n}"), || {
+            let sizes = wgmma::Sizes { batches, m: *m, n: *n, dim: *dim };
+            let variants = runnable(&engine, wgmma::variants(&ty, sizes, causal, scale));
+            Ok((program()?, with_variants(variants)))
+        })?,
+        false => engine.kernel_from(&key, program)?,
+    };
+    let groups = batches * m.div_ceil(form.rows(*dim));
     let sizes = [*m as u32, *n as u32, scale.to_bits(), groups as u32];
     let call = kernel.bind("q", &q).bind("k", &k).bind("v", &v).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).overwrites().launch()?;
@@ -83,14 +105,14 @@ enum Form {
 impl Form {
     fn of(traits: &Traits, ty: &DataType, dim: usize) -> Form {
         if traits.subgroups_on_gpu() {
-            if *ty == DataType::F16
+            if matches!(ty, DataType::F16 | DataType::BF16)
                 && traits.fragments
                 && fragments::suits(dim)
                 && traits.memory >= fragments::bytes(dim)
             {
                 return Form::Fragments;
             }
-            if tiles::suits(dim) && traits.memory >= tiles::bytes(dim) {
+            if *ty != DataType::BF16 && tiles::suits(dim) && traits.memory >= tiles::bytes(dim) {
                 return Form::Tiles;
             }
         }

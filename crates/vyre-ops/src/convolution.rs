@@ -60,8 +60,9 @@ pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) 
     }
     let mut made = room(&engine, &ty, columns);
     let (lines, values) = fused.lines("place", "");
+    // Numbers that everything is divided by are part of the kernel.
     let key = format!(
-        "windows {ty} {kh} {kw} {stride} {padding}\n{}{}{lines}{values:?}",
+        "windows {ty} {images:?} {window:?} {stride} {padding}\n{}{}{lines}{values:?}",
         fused.declarations(0),
         fused.uniform_lines()
     );
@@ -71,20 +72,20 @@ pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) 
         let mut text = fused.declarations(0);
         let _ = write!(
             text,
-            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup_size [256, 1, 1];\ndomain [len(out), 1, 1];\nentry windows {{\nlet i = global_id.x;\n\
-             if i < len(out) {{\n{}let places = sizes[0];\nlet k = i / places;\nlet p = i % places;\nlet ky = k / {kw} % {kh};\nlet kx = k % {kw};\n\
-             let channel = k / {};\nlet image = p / sizes[1];\nlet y = p % sizes[1] / sizes[2] * {stride} + ky - {padding};\n\
-             let x = p % sizes[2] * {stride} + kx - {padding};\nlet place = ((image * sizes[3] + channel) * sizes[4] + y) * sizes[5] + x;\n{lines}\
-             out[i] = select((y < sizes[4]) & (x < sizes[5]), {}, {zero});\n}}\n}}\n",
-            at + 1,
+            "output out: {ty} @{at};\nworkgroup_size [256, 1, 1];\ndomain [len(out), 1, 1];\nentry windows {{\nlet i = global_id.x;\n\
+             if i < len(out) {{\n{}let k = i / {places};\nlet p = i % {places};\nlet ky = k / {kw} % {kh};\nlet kx = k % {kw};\n\
+             let channel = k / {};\nlet image = p / {};\nlet y = p % {} / {across} * {stride} + ky - {padding};\n\
+             let x = p % {across} * {stride} + kx - {padding};\nlet place = ((image * {c} + channel) * {h} + y) * {w} + x;\n{lines}\
+             out[i] = select((y < {h}) & (x < {w}), {}, {zero});\n}}\n}}\n",
             fused.uniform_lines(),
             kh * kw,
+            down * across,
+            down * across,
             values[0]
         );
         crate::launch::parsed(&text)
     })?;
-    let sizes = [places, down * across, across, c, h, w].map(|size| size as u32);
-    let call = fused.bind(kernel.call(), 0..fused.elements()).value("sizes", &sizes).bind("out", &mut made);
+    let call = fused.bind(kernel.call(), 0..fused.elements()).bind("out", &mut made);
     call.overwrites().launch()?;
     let weights = Term::array(weights.evaluate()?, ty.clone(), (&[o, depth][..]).into());
     let product =

@@ -7,7 +7,9 @@
 mod butterflies;
 mod stages;
 
+use std::collections::BTreeMap;
 use std::f64::consts::PI;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error};
@@ -19,6 +21,10 @@ use stages::{Layout, Pass};
 /// Points of a transform that a workgroup keeps: with memory of this many bytes, and everywhere.
 const LONG: (usize, u64) = (4096, 35 << 10);
 const SHORT: usize = 1024;
+/// Points of several columns, with memory of this many bytes: three such workgroups are on a multiprocessor.
+const COLUMNS: (usize, u64) = (8192, 3 * (64 << 10));
+/// Tables of angles that are remembered.
+const MOST_TABLES: usize = 32;
 /// Angles of the second pass are put together of two: the first of so many neighbours.
 const NEIGHBOURS: usize = 4096;
 
@@ -44,7 +50,11 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     let traits = Traits::of(&engine);
     let most = if traits.memory >= LONG.1 { LONG.0 } else { SHORT };
     // Several columns are kept at once.
-    let room = if traits.memory >= LONG.1 { LONG.0 * 3 / 2 } else { SHORT };
+    let room = match traits.memory {
+        memory if traits.is_gpu && memory >= COLUMNS.1 => COLUMNS.0,
+        memory if memory >= LONG.1 => LONG.0 * 3 / 2,
+        _ => SHORT,
+    };
     let source = term.evaluate()?;
     if let (true, Some(radices)) = (n <= most, radices(n)) {
         let row = Layout { transform: n, index: 1, by_index: true };
@@ -137,15 +147,29 @@ fn split(n: usize, most: usize) -> Option<[usize; 2]> {
 
 /// Angles `exp(-2πi·m/n)`: all of the first length; of the second one so many neighbours, and then steps over these.
 fn table(engine: &Engine, lengths: &[usize]) -> Result<Buffer, Error> {
-    let mut all: Vec<f32> = Vec::new();
-    let mut angle = |m: usize, n: usize| {
-        let turn = -2.0 * PI * m as f64 / n as f64;
-        all.extend([turn.cos() as f32, turn.sin() as f32]);
-    };
-    (0..lengths[0]).for_each(|m| angle(m, lengths[0]));
-    if let Some(&n) = lengths.get(1) {
-        (0..NEIGHBOURS).for_each(|m| angle(m, n));
-        (0..=n / NEIGHBOURS).for_each(|m| angle(m * NEIGHBOURS, n));
-    }
-    Ok(engine.array(&all)?.into_buffer())
+    static KNOWN: Mutex<BTreeMap<Vec<usize>, Arc<[f32]>>> = Mutex::new(BTreeMap::new());
+    // Whole tables are put in and taken out, so a panic elsewhere leaves none that is wrong.
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known().get(lengths).cloned();
+    let table = found.unwrap_or_else(|| {
+        let mut all: Vec<f32> = (0..lengths[0]).flat_map(|m| angle(m, lengths[0])).collect();
+        if let Some(&n) = lengths.get(1) {
+            all.extend((0..NEIGHBOURS).flat_map(|m| angle(m, n)));
+            all.extend((0..=n / NEIGHBOURS).flat_map(|m| angle(m * NEIGHBOURS, n)));
+        }
+        let table: Arc<[f32]> = all.into();
+        let mut known = known();
+        if known.len() >= MOST_TABLES {
+            known.clear();
+        }
+        known.insert(lengths.to_vec(), table.clone());
+        table
+    });
+    Ok(engine.array(&table)?.into_buffer())
+}
+
+/// `exp(-2πi·m/n)`.
+fn angle(m: usize, n: usize) -> [f32; 2] {
+    let turn = -2.0 * PI * m as f64 / n as f64;
+    [turn.cos() as f32, turn.sin() as f32]
 }

@@ -1,7 +1,8 @@
 //! What the launches of all ops share.
 
 use vyre::expression::Term;
-use vyre::{Buffer, DataType, Diagnostic, Engine, Error, Shape, codes};
+use vyre::variant::Variant;
+use vyre::{Buffer, DataType, Diagnostic, DispatchConfig, Engine, Error, Shape, codes};
 
 /// The most elements that one launch counts with u32 indices.
 pub(crate) const MOST: usize = 1 << 30;
@@ -54,6 +55,18 @@ pub(crate) fn split(extents: &[usize], axis: usize) -> Result<[usize; 3], Error>
         return Err(misfit(format!("there is no axis {axis} in {}", Shape::from(extents))));
     };
     Ok([extents[..axis].iter().product(), along, extents[axis + 1..].iter().product()])
+}
+
+/// The variants that some device of the engine can run.
+pub(crate) fn runnable(engine: &Engine, variants: Vec<Variant>) -> Vec<Variant> {
+    let backends: Vec<_> = engine.backend_ids().iter().filter_map(|id| engine.backend(id.as_str()).ok()).collect();
+    variants.into_iter().filter(|variant| backends.iter().any(|backend| backend.takes(variant).is_ok())).collect()
+}
+
+pub(crate) fn with_variants(variants: Vec<Variant>) -> DispatchConfig {
+    let mut config = DispatchConfig::default();
+    config.variants = variants;
+    config
 }
 
 pub(crate) fn misfit(message: impl Into<String>) -> Error {

@@ -28,6 +28,7 @@ mod exponential;
 mod fft;
 mod fold;
 mod histogram;
+mod hopper;
 mod launch;
 mod layout;
 mod matrix;
@@ -48,6 +49,7 @@ mod sort;
 mod stencil;
 mod top;
 
+pub use attention::attention_bf16;
 pub use matrix::{Transposed, matmul_bf16};
 pub use ops::Ops;
 pub use output::Output;

@@ -12,9 +12,11 @@ use std::fmt::Write;
 use half::bf16;
 use vyre::expression::Term;
 use vyre::variant::{Blocks, Variant};
-use vyre::{Array, Buffer, DataType, DispatchConfig, Engine, Error, Program, ValidProgram};
+use vyre::{Array, Buffer, DataType, Error, Program, ValidProgram};
 
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room};
+use crate::launch::{
+    GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room, runnable, with_variants,
+};
 use crate::layout::transpose;
 use crate::output::Output;
 use crate::registry::{Axis, Sample};
@@ -65,7 +67,7 @@ pub fn matmul_bf16(a: &Array<bf16>, b: &Array<bf16>, transposed: Transposed) -> 
 }
 
 /// The type that a term has in memory, where that is a float of its own.
-fn stored_type(term: &Term) -> DataType {
+pub(crate) fn stored_type(term: &Term) -> DataType {
     match term.stored() {
         Some((_, DataType::BF16)) => DataType::BF16,
         _ => term.data_type().clone(),
@@ -73,23 +75,11 @@ fn stored_type(term: &Term) -> DataType {
 }
 
 /// The elements of a factor as they are stored.
-fn elements(term: &Term, ty: &DataType) -> Result<Buffer, Error> {
+pub(crate) fn elements(term: &Term, ty: &DataType) -> Result<Buffer, Error> {
     match term.stored() {
         Some((buffer, stored)) if stored == ty => Ok(buffer.clone()),
         _ => term.evaluate(),
     }
-}
-
-/// The variants that some device of the engine can run.
-fn runnable(engine: &Engine, variants: Vec<Variant>) -> Vec<Variant> {
-    let backends: Vec<_> = engine.backend_ids().iter().filter_map(|id| engine.backend(id.as_str()).ok()).collect();
-    variants.into_iter().filter(|variant| backends.iter().any(|backend| backend.takes(variant).is_ok())).collect()
-}
-
-fn with_variants(variants: Vec<Variant>) -> DispatchConfig {
-    let mut config = DispatchConfig::default();
-    config.variants = variants;
-    config
 }
 
 pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Output, Error> {

@@ -8,7 +8,7 @@ use vyre::expression::{Fused, Term};
 use vyre::ir::Literal;
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, extents, grid, misfit, mistyped, room};
 use crate::output::Output;
 
 /// What is behind the edge of an array.
@@ -38,12 +38,38 @@ impl Boundary {
     }
 }
 
-/// A workgroup's tile: so many columns, and rows for each of its rows of invocations.
-const WIDE: usize = 64;
-const HIGH: usize = 4;
-const ROWS: usize = 4;
+/// Invocations of a workgroup.
+const LANES: usize = 256;
 /// Weights that are not zero.
 const MOST_WEIGHTS: usize = 343;
+/// With more of them the text of sixteen sums gets long, and what is shared is in registers anyway.
+const MOST_FOR_QUADS: usize = 49;
+
+/// How a workgroup's tile is cut: so many invocations are side by side, and each has so many neighbouring columns of so many rows.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    across: usize,
+    columns: usize,
+    rows: usize,
+}
+
+impl Cut {
+    const PLAIN: Cut = Cut { across: 64, columns: 1, rows: 4 };
+    /// On GPUs, of arrays whose rows are made of whole vectors.
+    const QUADS: Cut = Cut { across: 32, columns: 4, rows: 4 };
+
+    fn width(self) -> usize {
+        self.across * self.columns
+    }
+
+    fn height(self) -> usize {
+        LANES / self.across * self.rows
+    }
+
+    fn is_quads(self) -> bool {
+        self.columns == 4
+    }
+}
 
 /// Where a weight looks, along depth, height and width.
 type Offset = [isize; 3];
@@ -89,14 +115,19 @@ pub(crate) fn stencil(term: &Term, weights: &[f64], sides: &[usize], boundary: B
     }
     let offsets: Vec<Offset> = taps.iter().map(|(offset, _)| *offset).collect();
     let (lines, values) = fused.lines("i", "");
+    // Elements of an array that nothing is done to before come four at a time.
+    let whole = term.stored().filter(|(_, stored)| **stored == DataType::F32).map(|(buffer, _)| buffer);
+    let fits = width.is_multiple_of(4) && taps.len() <= MOST_FOR_QUADS;
+    let whole = whole.filter(|_| fits && Traits::of(&engine).is_gpu);
+    let cut = if whole.is_some() { Cut::QUADS } else { Cut::PLAIN };
     let key = format!(
-        "stencil {boundary:?} {offsets:?}\n{}{}{lines}{values:?}",
+        "stencil {boundary:?} {offsets:?} {cut:?}\n{}{}{lines}{values:?}",
         fused.declarations(0),
         fused.uniform_lines()
     );
-    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, &ty, &offsets, boundary)))?;
+    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, &ty, &offsets, boundary, cut)))?;
     let planes = elements / (height * width);
-    let (across, down) = (width.div_ceil(WIDE), height.div_ceil(HIGH * ROWS));
+    let (across, down) = (width.div_ceil(cut.width()), height.div_ceil(cut.height()));
     let groups = planes * across * down;
     let sizes = [width, height, depth_of(&shape), across, down, groups].map(|size| size as u32);
     let words: Vec<u32> = taps
@@ -107,7 +138,10 @@ pub(crate) fn stencil(term: &Term, weights: &[f64], sides: &[usize], boundary: B
         })
         .collect();
     let words = engine.array(&words)?.into_buffer();
-    let call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("weights", &words);
+    let mut call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("weights", &words);
+    if let Some(buffer) = whole {
+        call = call.bind("quads", buffer);
+    }
     call.bind("out", &mut out).grid(grid(groups)).overwrites().launch()?;
     Ok(Output { buffer: out, ty, shape })
 }
@@ -124,21 +158,24 @@ pub(crate) fn stencil_of(term: &Term, weights: &Term, boundary: Boundary) -> Res
     stencil(term, &numbers, &sides, boundary)
 }
 
-fn source(fused: &Fused, ty: &DataType, offsets: &[Offset], boundary: Boundary) -> String {
+fn source(fused: &Fused, ty: &DataType, offsets: &[Offset], boundary: Boundary, cut: Cut) -> String {
     let at = fused.bindings();
+    let Cut { across, columns, rows } = cut;
     let zero = vyre::expression::literal_text(&Literal::zero(ty).unwrap_or(Literal::U32(0)));
     let mut text = fused.declarations(0);
     let _ = write!(
         text,
-        "read sizes: u32 @{at};\nread weights: u32 @{};\noutput out: {ty} @{};\nworkgroup_size [{}, 1, 1];\nentry stencil {{\n{GROUP}\
+        "read sizes: u32 @{at};\nread weights: u32 @{};\noutput out: {} @{};\n{}workgroup_size [{LANES}, 1, 1];\nentry stencil {{\n{GROUP}\
          let l = local_index;\nlet width = sizes[0];\nlet height = sizes[1];\nlet depth = sizes[2];\n{}if group < sizes[5] {{\n\
-         let plane = group / (sizes[3] * sizes[4]);\nlet z = plane % depth;\nlet left = group % sizes[3] * {WIDE};\n\
-         let top = group / sizes[3] % sizes[4] * {};\nlet x = left + l % {WIDE};\nlet y = top + l / {WIDE} * {ROWS};\n",
+         let plane = group / (sizes[3] * sizes[4]);\nlet z = plane % depth;\nlet left = group % sizes[3] * {};\n\
+         let top = group / sizes[3] % sizes[4] * {};\nlet x = left + l % {across} * {columns};\nlet y = top + l / {across} * {rows};\n",
         at + 1,
+        if cut.is_quads() { format!("vec<{ty}, 4>") } else { ty.to_string() },
         at + 2,
-        WIDE * HIGH,
+        if cut.is_quads() { format!("read quads: vec<{ty}, 4> @{};\n", at + 3) } else { String::new() },
         fused.uniform_lines(),
-        HIGH * ROWS
+        cut.width(),
+        cut.height()
     );
     for k in 0..offsets.len() {
         let weight = match ty {
@@ -154,25 +191,40 @@ fn source(fused: &Fused, ty: &DataType, offsets: &[Offset], boundary: Boundary) 
         [all().min().unwrap_or(0).min(0).unsigned_abs(), all().max().unwrap_or(0).max(0).unsigned_abs()]
     };
     let ([back, ahead], [up, down], [before, behind]) = (reach(0), reach(1), reach(2));
-    // Where all that a tile looks at is there, no place has to be thought about.
+    // Where all that a tile looks at is there, no place has to be thought about. With vectors, each invocation asks for itself: few tiles of
+    // their width are not at an edge.
+    let [first_x, first_y, wide, high] = match cut.is_quads() {
+        true => ["x", "y", &columns.to_string(), &rows.to_string()].map(str::to_owned),
+        false => ["left", "top", &cut.width().to_string(), &cut.height().to_string()].map(str::to_owned),
+    };
     let _ = writeln!(
         text,
-        "if (z >= {back}) & (z + {ahead} < depth) & (top >= {up}) & (top + {} < height) & (left >= {before}) & (left + {} < width) {{\n\
-         let own = (plane * height + y) * width + x;",
-        down + HIGH * ROWS - 1,
-        behind + WIDE - 1
+        "if (z >= {back}) & (z + {ahead} < depth) & ({first_y} >= {up}) & ({first_y} + {high} + {down} <= height) & ({first_x} >= {before}) & \
+         ({first_x} + {wide} + {behind} <= width) {{\nlet own = (plane * height + y) * width + x;",
     );
-    let plain = |[dz, dy, dx]: Offset| {
+    let moved = |[dz, dy, dx]: Offset| {
         let term = |by: isize, unit: &str| match by {
             0 => String::new(),
             _ => format!(" {} {}{unit}", if by < 0 { "-" } else { "+" }, by.unsigned_abs()),
         };
-        (format!("own{}{}{}", term(dz, " * height * width"), term(dy, " * width"), term(dx, "")), None)
+        format!("own{}{}{}", term(dz, " * height * width"), term(dy, " * width"), term(dx, ""))
     };
-    sums(&mut text, fused, offsets, &zero, "in", &plain);
-    for row in 0..ROWS {
-        let _ = writeln!(text, "out[own + {row} * width] = sum_in{row};");
-    }
+    let mut vectors: Vec<Offset> = Vec::new();
+    let inside = |text: &mut String, offset: Offset, at: usize| {
+        if !cut.is_quads() {
+            return read(text, fused, &format!("in{at}"), &moved(offset));
+        }
+        let [dz, dy, dx] = offset;
+        let vector = [dz, dy, dx.div_euclid(4) * 4];
+        let number = vectors.iter().position(|own| *own == vector).unwrap_or_else(|| {
+            let _ = writeln!(text, "let quad{} = quads[({}) / 4];", vectors.len(), moved(vector));
+            vectors.push(vector);
+            vectors.len() - 1
+        });
+        format!("quad{number}.{}", LANE_NAMES[dx.rem_euclid(4) as usize])
+    };
+    sums(&mut text, offsets, cut, &zero, "in", inside);
+    store(&mut text, cut, "in", "own");
     text.push_str("} else {\n");
     let edge = |[dz, dy, dx]: Offset| {
         let parts = [("z", dz, "depth"), ("y", dy, "height"), ("x", dx, "width")];
@@ -184,50 +236,74 @@ fn source(fused: &Fused, ty: &DataType, offsets: &[Offset], boundary: Boundary) 
         let inside = (boundary == Boundary::Zero).then(|| format!("({z} < depth) & ({y} < height) & ({x} < width)"));
         (place, inside)
     };
-    sums(&mut text, fused, offsets, &zero, "at", &edge);
-    for row in 0..ROWS {
-        let _ = writeln!(
-            text,
-            "if (y + {row} < height) & (x < width) {{\nout[(plane * height + y + {row}) * width + x] = sum_at{row};\n}}"
-        );
-    }
-    text.push_str("}\n}\n}\n");
+    let at_edge = |text: &mut String, offset: Offset, at: usize| {
+        let (place, inside) = edge(offset);
+        let value = read(text, fused, &format!("at{at}"), &place);
+        match inside {
+            Some(inside) => format!("select({inside}, {value}, {zero})"),
+            None => value,
+        }
+    };
+    sums(&mut text, offsets, cut, &zero, "at", at_edge);
+    text.push_str("if x < width {\n");
+    store(&mut text, cut, "at", "(plane * height + y) * width + x");
+    text.push_str("}\n}\n}\n}\n");
     text
 }
 
-/// The sums of an invocation's rows. What several of them look at is read once.
+const LANE_NAMES: [&str; 4] = ["x", "y", "z", "w"];
+
+/// An element at a place.
+fn read(text: &mut String, fused: &Fused, name: &str, place: &str) -> String {
+    let (lines, values) = fused.lines(&format!("place_{name}"), &format!("_{name}"));
+    let _ = write!(text, "let place_{name} = {place};\n{lines}");
+    values[0].clone()
+}
+
+/// The sums of an invocation. What several of them look at is read once, by `element`, which gets a number for it.
 fn sums(
     text: &mut String,
-    fused: &Fused,
     offsets: &[Offset],
+    cut: Cut,
     zero: &str,
     name: &str,
-    place: &dyn Fn(Offset) -> (String, Option<String>),
+    mut element: impl FnMut(&mut String, Offset, usize) -> String,
 ) {
-    let mut read: Vec<Offset> = Vec::new();
-    let mut element = |text: &mut String, offset: Offset| {
-        let at = read.iter().position(|own| *own == offset).unwrap_or_else(|| {
-            let at = read.len();
-            read.push(offset);
-            let (place, inside) = place(offset);
-            let (lines, values) = fused.lines(&format!("{name}_p{at}"), &format!("_{name}{at}"));
-            let value = match inside {
-                Some(inside) => format!("select({inside}, {}, {zero})", values[0]),
-                None => values[0].clone(),
-            };
-            let _ = writeln!(text, "let {name}_p{at} = {place};\n{lines}let {name}_v{at} = {value};");
-            at
-        });
-        format!("{name}_v{at}")
-    };
-    for row in 0..ROWS {
-        let mut sum = zero.to_owned();
-        for (k, [dz, dy, dx]) in offsets.iter().enumerate() {
-            let value = element(text, [*dz, *dy + row as isize, *dx]);
-            let _ = writeln!(text, "let {name}_s{row}_{k} = fma(weight{k}, {value}, {sum});");
-            sum = format!("{name}_s{row}_{k}");
+    let mut known: Vec<Offset> = Vec::new();
+    for row in 0..cut.rows {
+        for column in 0..cut.columns {
+            let mut sum = zero.to_owned();
+            for (k, [dz, dy, dx]) in offsets.iter().enumerate() {
+                let offset = [*dz, *dy + row as isize, *dx + column as isize];
+                let at = known.iter().position(|own| *own == offset).unwrap_or_else(|| {
+                    let value = element(text, offset, known.len());
+                    let _ = writeln!(text, "let {name}_v{} = {value};", known.len());
+                    known.push(offset);
+                    known.len() - 1
+                });
+                let _ = writeln!(text, "let {name}_s{row}_{column}_{k} = fma(weight{k}, {name}_v{at}, {sum});");
+                sum = format!("{name}_s{row}_{column}_{k}");
+            }
+            let _ = writeln!(text, "let sum_{name}{row}_{column} = {sum};");
         }
-        let _ = writeln!(text, "let sum_{name}{row} = {sum};");
+    }
+}
+
+/// Stores the sums of those rows that there are.
+fn store(text: &mut String, cut: Cut, name: &str, place: &str) {
+    for row in 0..cut.rows {
+        let own = |column: usize| format!("sum_{name}{row}_{column}");
+        let (place, value) = match cut.is_quads() {
+            true => {
+                let all: Vec<String> = (0..4).map(own).collect();
+                (format!("({place} + {row} * width) / 4"), format!("vec<f32, 4>({})", all.join(", ")))
+            }
+            false => (format!("{place} + {row} * width"), own(0)),
+        };
+        let _ = match name {
+            "in" => writeln!(text, "out[{place}] = {value};"),
+            _ => writeln!(text, "if y + {row} < height {{\nout[{place}] = {value};\n}}"),
+        };
     }
 }
 

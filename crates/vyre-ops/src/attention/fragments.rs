@@ -1,10 +1,12 @@
-//! f16 on matrix fragments with f32 sums: each subgroup has 16 queries, and the weights go from one product to the next in registers.
+//! f16 and bf16 on matrix fragments with f32 sums: each subgroup has 16 queries, and the weights go from one product to the next in registers.
 //!
 //! Which position of the depth stands where in a fragment does not matter as long as both factors agree. So a lane has its parts of two steps
 //! next to each other, 16 bytes at a time: of a key's row as it lies in memory, of the values by pairs of keys for each position of the
 //! result, even positions before odd ones. Pieces of a row change places by its number, which keeps the lanes on different banks.
 
 use std::fmt::Write;
+
+use vyre::DataType;
 
 use super::{KEYS, begin};
 
@@ -29,15 +31,17 @@ pub(super) fn bytes(dim: usize) -> u64 {
     (16 * (KEYS * pieces(dim) + dim * 8)) as u64
 }
 
-pub(super) fn source(dim: usize, causal: bool) -> String {
+pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
+    let product = product(ty);
     let (line, width) = (dim / 8, pieces(dim));
     let mut text = format!(
-        "read q: vec<u32, 4> @0;\nread k: vec<u32, 4> @1;\nread v: u32 @2;\nread sizes: u32 @3;\noutput out: u32 @4;\n\
+        "read q: vec<u32, 4> @0;\nread k: vec<u32, 4> @1;\nread v: u32 @2;\nread sizes: u32 @3;\noutput out: {} @4;\n\
          workgroup keys: vec<u32, 4>[{}] @0;\nworkgroup values: vec<u32, 4>[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nmath fast;\n\
          entry attention {{\n{}let lane = l % 32;\nlet row = lane / 4;\nlet part = lane % 4;\nlet turn = row % 2 * 4 + row / 2;\n\
          let power = scale * 1.442695;\n\
          let top = first_row + l / 32 * 16 + row;\nlet low = top + 8;\nlet top_at = (row_start + min(top, m - 1)) * {line} + part;\n\
          let low_at = (row_start + min(low, m - 1)) * {line} + part;\n",
+        if *ty == DataType::BF16 { "bf16" } else { "vec<f16, 2>" },
         KEYS * width,
         dim * 8,
         begin(ROWS, dim, causal),
@@ -86,8 +90,8 @@ pub(super) fn source(dim: usize, causal: bool) -> String {
     text.push_str("barrier;\n");
     let units = (4 * dim).div_ceil(LANES);
     fetch_values(&mut text, dim, units);
-    scores(&mut text, dim, width);
-    weights(&mut text, dim, causal);
+    scores(&mut text, product, dim, width);
+    weights(&mut text, ty, dim, causal);
     for unit in 0..units {
         let own = format!("(l + {})", unit * LANES);
         let (pair, piece) = (format!("({own} % {})", dim / 2), format!("{own} / {}", dim / 2));
@@ -117,7 +121,7 @@ pub(super) fn source(dim: usize, causal: bool) -> String {
             for (step, words) in [("x", "y"), ("z", "w")].iter().enumerate() {
                 let _ = writeln!(
                     text,
-                    "result{j} = subgroup.matrix_f16(p{}, vec<u32, 2>({from}.{}, {from}.{}), result{j});",
+                    "result{j} = {product}(p{}, vec<u32, 2>({from}.{}, {from}.{}), result{j});",
                     t * 2 + step,
                     words.0,
                     words.1
@@ -140,8 +144,13 @@ pub(super) fn source(dim: usize, causal: bool) -> String {
         );
         for j in 0..dim / 16 {
             for (at, lane) in lanes.iter().enumerate() {
-                let pair = halves(&[j, j + dim / 16].map(|j| format!("result{j}.{lane} * part_{row}")));
-                let _ = writeln!(text, "out[to_{row} + {}] = {pair};", j * 8 + at);
+                let [even, odd] = [j, j + dim / 16].map(|j| format!("result{j}.{lane} * part_{row}"));
+                let to = format!("to_{row} + {}", j * 8 + at);
+                let _ = match ty {
+                    // What is stored as bf16 is computed as f32.
+                    DataType::BF16 => writeln!(text, "out[({to}) * 2] = {even};\nout[({to}) * 2 + 1] = {odd};"),
+                    _ => writeln!(text, "out[{to}] = vec<f16, 2>(cast<f16>({even}), cast<f16>({odd}));"),
+                };
             }
         }
         text.push_str("}\n");
@@ -150,9 +159,23 @@ pub(super) fn source(dim: usize, causal: bool) -> String {
     text
 }
 
-/// Two values as f16 in a word.
-fn halves([a, b]: &[String; 2]) -> String {
-    format!("bitcast<u32>(vec<f16, 2>(cast<f16>({a}), cast<f16>({b})))")
+/// The product of fragments, with what is added to it.
+fn product(ty: &DataType) -> &'static str {
+    if *ty == DataType::BF16 { "subgroup.matrix_bf16" } else { "subgroup.matrix_f16" }
+}
+
+/// Two values in a word.
+fn halves(ty: &DataType, [a, b]: &[String; 2]) -> String {
+    match ty {
+        DataType::BF16 => format!("(({} >> 16) | ({} & 4294901760))", rounded(a), rounded(b)),
+        _ => format!("bitcast<u32>(vec<f16, 2>(cast<f16>({a}), cast<f16>({b})))"),
+    }
+}
+
+/// The upper half of the result is the bf16 that is nearest, of two the even one. What is not a number stays so.
+fn rounded(given: &str) -> String {
+    let bits = format!("bitcast<u32>({given})");
+    format!("select(({bits} & 2147483647) > 2139095040, {bits} | 4194304, {bits} + 32767 + (({bits} >> 16) & 1))")
 }
 
 /// Two positions of eight values: those that stand in the four registers of a lane's two steps.
@@ -172,7 +195,7 @@ fn fetch_values(text: &mut String, dim: usize, units: usize) {
     }
 }
 
-fn scores(text: &mut String, dim: usize, width: usize) {
+fn scores(text: &mut String, product: &str, dim: usize, width: usize) {
     for s in 0..dim / 32 {
         let _ = writeln!(text, "let column{s} = row * {width} + (({} + part) ^ turn);", s * 4);
     }
@@ -182,8 +205,8 @@ fn scores(text: &mut String, dim: usize, width: usize) {
             let from = format!("key_{j}_{s}");
             let _ = write!(
                 text,
-                "let {from} = keys[column{s} + {}];\nscore{j} = subgroup.matrix_f16(q{}, vec<u32, 2>({from}.x, {from}.y), score{j});\n\
-                 score{j} = subgroup.matrix_f16(q{}, vec<u32, 2>({from}.z, {from}.w), score{j});\n",
+                "let {from} = keys[column{s} + {}];\nscore{j} = {product}(q{}, vec<u32, 2>({from}.x, {from}.y), score{j});\n\
+                 score{j} = {product}(q{}, vec<u32, 2>({from}.z, {from}.w), score{j});\n",
                 j * 8 * width,
                 s * 2,
                 s * 2 + 1
@@ -193,7 +216,7 @@ fn scores(text: &mut String, dim: usize, width: usize) {
 }
 
 /// From scores to weights, as the left factor of the next product, and what becomes of the sums.
-fn weights(text: &mut String, dim: usize, causal: bool) {
+fn weights(text: &mut String, ty: &DataType, dim: usize, causal: bool) {
     let all_see = if causal { "min(n, first_row + 1)" } else { "n" };
     let _ = writeln!(text, "if first + {KEYS} > {all_see} {{");
     for row in ["top", "low"] {
@@ -241,7 +264,7 @@ fn weights(text: &mut String, dim: usize, causal: bool) {
         let _ = writeln!(text, "result{j} = result{j} * vec<f32, 4>({shrinks});");
     }
     for t in 0..KEYS / 16 {
-        let pair = |j: usize, [a, b]: [&str; 2]| halves(&[format!("w{j}_{a}"), format!("w{j}_{b}")]);
+        let pair = |j: usize, [a, b]: [&str; 2]| halves(ty, &[format!("w{j}_{a}"), format!("w{j}_{b}")]);
         let words = [
             pair(2 * t, ["x", "y"]),
             pair(2 * t, ["z", "w"]),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vyre::{Buffer, DataType, Engine, Error};
+use vyre::{Buffer, DataType, DispatchConfig, Engine, Error};
 
 use super::NEIGHBOURS;
 use super::butterflies::{Complex, Lines};
@@ -10,8 +10,12 @@ use crate::launch::{GROUP, Traits, grid, room};
 
 /// Points of a workgroup's transforms, where they are shorter.
 const TOGETHER: usize = 1024;
-/// Points for each invocation.
+/// Points for each invocation, and where two stages follow each other in its registers.
 const POINTS: usize = 8;
+const MANY_POINTS: usize = 16;
+/// The most invocations of a workgroup, and of one for more points than these have.
+const LANES: usize = 256;
+const MANY_LANES: usize = 512;
 
 /// Where points are: steps from one transform of a batch to the next, and from one point to the next.
 #[derive(Clone, Copy, Debug)]
@@ -50,14 +54,32 @@ impl Pass {
         self.from.by_index && self.to.by_index
     }
 
+    /// Points that there is room for with what pads them.
+    fn room_beside_padding(&self) -> usize {
+        if self.points().is_multiple_of(SWIZZLED) { self.room } else { self.room / 8 * 7 }
+    }
+
     /// Transforms of a workgroup.
     fn together(&self) -> usize {
         let points = self.points();
         match self.is_rows() {
             true => (TOGETHER / points).max(1),
-            // Neighbours in memory belong to different transforms: four of them fill a sector.
-            false => (TOGETHER / points).max(4).min(self.room / points).max(1),
+            // Neighbours in memory belong to different transforms: four of them fill a sector, and eight what memory gives at once.
+            false => (TOGETHER / points).max(8).min(self.room_beside_padding() / points).max(1),
         }
+    }
+
+    /// The first two stages need no exchange where an invocation has the points of both.
+    fn joins(&self, pairs: bool) -> bool {
+        pairs && self.radices.len() > 2 && self.radices[..2] == [4, 4]
+    }
+
+    /// Invocations of a workgroup.
+    fn lanes(&self, pairs: bool) -> usize {
+        let all = self.points() * self.together();
+        let points = if self.joins(pairs) { MANY_POINTS } else { POINTS };
+        let most = if pairs && all > LANES * MANY_POINTS { MANY_LANES } else { LANES };
+        (all / points).next_power_of_two().clamp(32, most)
     }
 
     pub(super) fn run(
@@ -70,7 +92,14 @@ impl Pass {
     ) -> Result<Buffer, Error> {
         let pairs = traits.is_gpu;
         let key = format!("fft {self:?} {pairs}");
-        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(pairs)))?;
+        let kernel = engine.kernel_from_with(&key, || {
+            let mut config = DispatchConfig::default();
+            // Two such workgroups have room on a multiprocessor.
+            if self.lanes(pairs) == MANY_LANES {
+                config.knobs.registers = Some(64);
+            }
+            Ok((crate::launch::parsed(&self.source(pairs))?, config))
+        })?;
         let groups = transforms.div_ceil(self.together());
         let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
         let sizes = [transforms as u32];
@@ -81,7 +110,7 @@ impl Pass {
 
     fn source(&self, pairs: bool) -> String {
         let (n, together) = (self.points(), self.together());
-        let lanes = (n * together / POINTS).next_power_of_two().clamp(32, 256);
+        let (joined, lanes) = (self.joins(pairs), self.lanes(pairs));
         let memory = Memory { pairs, points: n, apart: !self.is_rows() };
         let mut text =
             "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n"
@@ -96,9 +125,15 @@ impl Pass {
         let last = self.radices.len() - 1;
         let mut before = 1;
         for (stage, &radix) in self.radices.iter().enumerate() {
-            let count = n * together / radix;
+            if joined && stage == 0 {
+                before *= radix;
+                continue;
+            }
+            let is_joined = joined && stage == 1;
+            let count = n * together / if is_joined { radix * radix } else { radix };
             let by_index = match stage {
                 0 => self.from.by_index,
+                1 if is_joined => self.from.by_index,
                 _ => stage < last || self.to.by_index,
             };
             let times = count.div_ceil(lanes);
@@ -106,8 +141,9 @@ impl Pass {
             for u in 0..times {
                 let own = format!("{stage}_{u}");
                 // Which transform and which of its butterflies.
+                let butterflies = count / together;
                 let (at, within) = match by_index {
-                    true => (format!("flat{own} / {}", n / radix), format!("flat{own} % {}", n / radix)),
+                    true => (format!("flat{own} / {butterflies}"), format!("flat{own} % {butterflies}")),
                     false => (format!("flat{own} % {together}"), format!("flat{own} / {together}")),
                 };
                 let _ = write!(
@@ -115,9 +151,12 @@ impl Pass {
                     "let flat{own} = l + {};\nlet t{own} = {at};\nlet j{own} = {within};\nlet k{own} = j{own} % {before};\n",
                     u * lanes
                 );
-                let points = self.read(&mut text, stage, &own, [n, radix, before], &memory);
-                let mut lines = Lines { text: &mut text, prefix: format!("c{own}"), count: 0 };
-                let made = lines.transform(&points);
+                let made = if is_joined {
+                    self.two_stages(&mut text, &own, n)
+                } else {
+                    let points = self.read(&mut text, stage, &own, [n, radix, before], &memory);
+                    Lines { text: &mut text, prefix: format!("c{own}"), count: 0 }.transform(&points)
+                };
                 let whole = count.is_multiple_of(lanes);
                 if !whole {
                     let _ = writeln!(stores, "if flat{own} < {count} {{");
@@ -126,7 +165,10 @@ impl Pass {
                     self.write(&mut stores, &own, before, &made);
                 }
                 for (i, point) in made.iter().enumerate().filter(|_| stage < last) {
-                    let place = format!("(j{own} - k{own}) * {radix} + k{own} + {}", i * before);
+                    let place = match is_joined {
+                        true => format!("j{own} * {} + {i}", radix * radix),
+                        false => format!("(j{own} - k{own}) * {radix} + k{own} + {}", i * before),
+                    };
                     let to = format!("to{own}_{i}");
                     let _ = writeln!(stores, "let {to} = {};", memory.place(&format!("t{own}"), &place));
                     memory.store(&mut stores, &to, point);
@@ -136,7 +178,7 @@ impl Pass {
                 }
             }
             // Everything is read before anything is written.
-            if stage > 0 && stage < last {
+            if stage > 0 && stage < last && !is_joined {
                 text.push_str("barrier;\n");
             }
             text.push_str(&stores);
@@ -149,6 +191,56 @@ impl Pass {
         text
     }
 
+    /// The first two stages, both of radix 4, with the arithmetic that they have one by one: results in the order of their places.
+    fn two_stages(&self, text: &mut String, own: &str, n: usize) -> Vec<Complex> {
+        let given = self.given(text, own, 16, n / 16);
+        let first: Vec<Vec<Complex>> = (0..4)
+            .map(|i| {
+                let points: Vec<Complex> = (0..4).map(|at| given[i + 4 * at].clone()).collect();
+                Lines { text: &mut *text, prefix: format!("c{own}_{i}"), count: 0 }.transform(&points)
+            })
+            .collect();
+        let mut made = vec![Complex::named(""); 16];
+        for k in 0..4 {
+            let angle = |power: usize| {
+                let [re, im] = super::angle(k * power * (n / 16), n).map(|part| format!("f32#{:08x}", part.to_bits()));
+                format!("vec<f32, 2>({re}, {im})")
+            };
+            let turns = powers(text, &format!("turn{own}_{k}"), 4, &angle);
+            let points: Vec<Complex> = first.iter().map(|made| made[k].clone()).collect();
+            let turned = turn(text, &format!("t{own}_{k}"), &points, &turns);
+            let results = Lines { text: &mut *text, prefix: format!("d{own}_{k}"), count: 0 }.transform(&turned);
+            for (i, result) in results.into_iter().enumerate() {
+                made[k + 4 * i] = result;
+            }
+        }
+        made
+    }
+
+    /// So many points from the buffer, with steps of so many between them.
+    fn given(&self, text: &mut String, own: &str, count: usize, step: usize) -> Vec<Complex> {
+        let Layout { transform, index, .. } = self.from;
+        let _ = write!(
+            text,
+            "let which{own} = first + t{own};\nlet from{own} = which{own} / {0} * {1} + which{own} % {0} * {transform};\n",
+            self.per_batch, self.batch
+        );
+        let mut points = Vec::new();
+        for i in 0..count {
+            let point = Complex::named(&format!("x{own}_{i}"));
+            let (re, im) = if self.swapped { ("y", "x") } else { ("x", "y") };
+            let _ = write!(
+                text,
+                "let given{own}_{i} = x[from{own} + (j{own} + {}) * {index}];\nlet {} = given{own}_{i}.{re};\nlet {} = given{own}_{i}.{im};\n",
+                i * step,
+                point.re,
+                point.im
+            );
+            points.push(point);
+        }
+        points
+    }
+
     /// The points of a butterfly, turned by what the stages before it left.
     fn read(
         &self,
@@ -158,28 +250,10 @@ impl Pass {
         [n, radix, before]: [usize; 3],
         memory: &Memory,
     ) -> Vec<Complex> {
-        let mut points = Vec::new();
         if stage == 0 {
-            let Layout { transform, index, .. } = self.from;
-            let _ = write!(
-                text,
-                "let which{own} = first + t{own};\nlet from{own} = which{own} / {0} * {1} + which{own} % {0} * {transform};\n",
-                self.per_batch, self.batch
-            );
-            for i in 0..radix {
-                let point = Complex::named(&format!("x{own}_{i}"));
-                let (re, im) = if self.swapped { ("y", "x") } else { ("x", "y") };
-                let _ = write!(
-                    text,
-                    "let given{own}_{i} = x[from{own} + (j{own} + {}) * {index}];\nlet {} = given{own}_{i}.{re};\nlet {} = given{own}_{i}.{im};\n",
-                    i * (n / radix),
-                    point.re,
-                    point.im
-                );
-                points.push(point);
-            }
-            return points;
+            return self.given(text, own, radix, n / radix);
         }
+        let mut points = Vec::new();
         for i in 0..radix {
             let at = format!("at{own}_{i}");
             let place = memory.place(&format!("t{own}"), &format!("(j{own} + {})", i * (n / radix)));
@@ -189,12 +263,7 @@ impl Pass {
         let turns = powers(text, &format!("turn{own}"), radix, &|power| {
             format!("table[k{own} * {}]", power * (n / (before * radix)))
         });
-        let mut lines = Lines { text, prefix: format!("t{own}"), count: 0 };
-        let turned = points.iter().zip(&turns).map(|(point, turn)| match turn {
-            Some(turn) => lines.product(point, turn),
-            None => point.clone(),
-        });
-        turned.collect()
+        turn(text, &format!("t{own}"), &points, &turns)
     }
 
     /// The results of a butterfly to their places in the buffer.
@@ -256,6 +325,16 @@ impl Pass {
     }
 }
 
+/// Points times their angles.
+fn turn(text: &mut String, prefix: &str, points: &[Complex], turns: &[Option<Complex>]) -> Vec<Complex> {
+    let mut lines = Lines { text, prefix: prefix.to_owned(), count: 0 };
+    let turned = points.iter().zip(turns).map(|(point, turn)| match turn {
+        Some(turn) => lines.product(point, turn),
+        None => point.clone(),
+    });
+    turned.collect()
+}
+
 /// The powers of an angle up to so many: those of 1, 2 and 4 are read, and others are products of these.
 fn powers(text: &mut String, name: &str, count: usize, read: &dyn Fn(usize) -> String) -> Vec<Option<Complex>> {
     let mut all: Vec<Option<Complex>> = vec![None];
@@ -272,8 +351,11 @@ fn powers(text: &mut String, name: &str, count: usize, read: &dyn Fn(usize) -> S
     all
 }
 
-/// Workgroup memory for transforms of so many points: as pairs, with one of padding in 16, or real and imaginary
-/// parts by themselves.
+/// Points that fill the banks of workgroup memory as pairs. So many change places by the number of their run and of their transform, which keeps
+/// invocations on different banks whatever the steps between their points are.
+const SWIZZLED: usize = 16;
+
+/// Workgroup memory for transforms of so many points: as pairs, swizzled or with one of padding in 16, or real and imaginary parts by themselves.
 struct Memory {
     pairs: bool,
     points: usize,
@@ -282,10 +364,15 @@ struct Memory {
 }
 
 impl Memory {
+    fn is_swizzled(&self) -> bool {
+        self.pairs && self.points.is_multiple_of(SWIZZLED)
+    }
+
     fn pitch(&self) -> usize {
         let padded = self.points + self.points / 16;
         match (self.pairs, self.apart) {
-            (true, true) => padded.next_multiple_of(16) + 4,
+            _ if self.is_swizzled() => self.points,
+            (true, true) => padded.next_multiple_of(16) + 2,
             (true, false) => padded,
             (false, _) => self.points,
         }
@@ -301,6 +388,13 @@ impl Memory {
 
     fn place(&self, transform: &str, at: &str) -> String {
         let pitch = self.pitch();
+        if self.is_swizzled() {
+            let by = match self.apart {
+                true => format!("((({at}) / {SWIZZLED}) ^ ({transform} * 2))"),
+                false => format!("(({at}) / {SWIZZLED})"),
+            };
+            return format!("{transform} * {pitch} + (({at}) ^ ({by} % {SWIZZLED}))");
+        }
         match self.pairs {
             true => format!("{transform} * {pitch} + ({at}) + ({at}) / 16"),
             false => format!("{transform} * {pitch} + {at}"),

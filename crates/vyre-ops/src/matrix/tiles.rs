@@ -26,13 +26,21 @@ pub(super) struct Cut {
 
 impl Cut {
     pub(super) fn of(ty: &DataType, sizes: [usize; 3], transposed: Transposed) -> Cut {
-        Cut::with(ty, sizes, transposed, if *ty == DataType::F64 { 64 } else { 128 }, 8)
+        let [m, n, _] = sizes;
+        match ty {
+            DataType::F64 => Cut::with(ty, sizes, transposed, 64, 8),
+            // Half of a larger tile would be empty.
+            DataType::F32 if m.min(n) <= 64 => Cut::with(ty, sizes, transposed, 64, 16),
+            _ => Cut::with(ty, sizes, transposed, 128, 8),
+        }
     }
 
     /// Others that may be faster.
     pub(super) fn others(ty: &DataType, sizes: [usize; 3], transposed: Transposed) -> Vec<Cut> {
-        let cuts: &[(usize, usize)] = if *ty == DataType::F32 { &[(128, 16), (64, 16)] } else { &[] };
-        cuts.iter().map(|&(tile, depth)| Cut::with(ty, sizes, transposed, tile, depth)).collect()
+        let own = Cut::of(ty, sizes, transposed);
+        let cuts: &[(usize, usize)] = if *ty == DataType::F32 { &[(128, 8), (128, 16), (64, 16)] } else { &[] };
+        let cuts = cuts.iter().filter(|cut| **cut != (own.tile, own.depth));
+        cuts.map(|&(tile, depth)| Cut::with(ty, sizes, transposed, tile, depth)).collect()
     }
 
     fn with(ty: &DataType, [m, n, k]: [usize; 3], transposed: Transposed, tile: usize, depth: usize) -> Cut {

@@ -12,6 +12,7 @@ use vyre::DataType;
 use vyre::variant::{Blocks, Param, Ptx, TensorMap, Tolerance, Variant};
 
 use super::Transposed;
+use crate::hopper::{COPY, descriptor, exchange, line, name, registers, wait};
 
 /// Rows of a tile, and steps of `k` in a stage: 128 bytes, which is what is swizzled.
 const ROWS: usize = 128;
@@ -103,14 +104,6 @@ fn shared(form: Form) -> usize {
     form.stages * (stage(form).iter().sum::<usize>() + 16) + 1024
 }
 
-/// A line of the text.
-macro_rules! line {
-    ($text:expr, $($part:tt)*) => {{
-        // Writing to a string does not fail.
-        let _ = writeln!($text, $($part)*);
-    }};
-}
-
 /// The whole module.
 fn text(ty: &DataType, transposed: Transposed, form: Form) -> String {
     let Form { columns, stages, .. } = form;
@@ -123,7 +116,7 @@ fn text(ty: &DataType, transposed: Transposed, form: Form) -> String {
         ".visible .entry matmul(.param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128], .param .u64 p_out,"
     );
     line!(t, " .param .u32 p_m, .param .u32 p_n, .param .u32 p_k, .param .u32 p_batches)\n.reqntid 384, 1, 1");
-    line!(t, ".maxnreg 168\n{{\n.reg .pred %p, %q, %first, %one; .reg .b32 %r<64>; .reg .b64 %d<16>;");
+    line!(t, ".maxnreg 168\n{{\n.reg .pred %p, %q, %first, %one, %odd, %upper; .reg .b32 %r<64>; .reg .b64 %d<16>;");
     line!(t, ".reg .f32 %acc<{sums}>; .reg .b32 %w<{}>;", sums / 2);
     line!(t, ".reg .b32 %t, %wg, %shm, %bar, %m, %n, %k, %steps, %tm, %tn, %tiles, %tile, %stride, %per;");
     line!(t, ".reg .b32 %stage, %phase, %step, %row, %col, %bat, %at, %full, %empty, %c0, %c1, %before;");
@@ -166,10 +159,6 @@ fn barriers(t: &mut String) {
     line!(t, "shl.b32 %full, %stage, 4; add.u32 %full, %full, %bar;");
 }
 
-fn wait(t: &mut String, label: &str, barrier: &str, parity: &str) {
-    line!(t, "{label}: mbarrier.try_wait.parity.shared::cta.b64 %p, [{barrier}], {parity}; @!%p bra {label};");
-}
-
 fn next_stage(t: &mut String, form: Form) {
     line!(t, "add.u32 %stage, %stage, 1; setp.eq.u32 %p, %stage, {};", form.stages);
     line!(t, "@%p mov.u32 %stage, 0; @%p xor.b32 %phase, %phase, 1;");
@@ -177,7 +166,6 @@ fn next_stage(t: &mut String, form: Form) {
 
 /// One thread fetches.
 fn produce(t: &mut String, transposed: Transposed, form: Form) {
-    const COPY: &str = "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes";
     let [a_bytes, b_bytes] = stage(form);
     line!(t, "setmaxnreg.dec.sync.aligned.u32 40;\nsetp.ne.u32 %p, %t, 0; @%p bra END;");
     line!(t, "PRODUCE: setp.ge.u32 %p, %tile, %tiles; @%p bra END;");
@@ -206,22 +194,11 @@ fn produce(t: &mut String, transposed: Transposed, form: Form) {
     line!(t, "add.u32 %tile, %tile, %stride; bra PRODUCE;");
 }
 
-/// What a warpgroup's matrices are in shared memory: swizzled in groups of eight lines of 128 bytes. Where `k` goes along the lines a step of 16
-/// is 32 bytes further, else it is 16 lines.
-fn descriptor(along_lines: bool) -> (u64, u32) {
-    const SWIZZLED: u64 = 1 << 62;
-    let groups = (1024 >> 4) << 32;
-    match along_lines {
-        true => (SWIZZLED | groups | 1 << 16, 32 >> 4),
-        false => (SWIZZLED | groups | (8192 >> 4) << 16, 2048 >> 4),
-    }
-}
-
 /// Two warpgroups multiply.
 fn consume(t: &mut String, ty: &DataType, transposed: Transposed, form: Form) {
     let columns = form.columns;
     let [a_bytes, b_bytes] = stage(form);
-    let ((left, left_step), (right, right_step)) = (descriptor(!transposed.a), descriptor(transposed.b));
+    let ((left, left_step), (right, right_step)) = (descriptor(!transposed.a, 8192), descriptor(transposed.b, 8192));
     line!(t, "CONSUMER: setmaxnreg.inc.sync.aligned.u32 232;\nadd.u32 %wg, %wg, -1; and.b32 %r9, %t, 127;");
     // One thread of each says that a stage is free.
     line!(t, "setp.eq.u32 %one, %r9, 0;");
@@ -239,8 +216,7 @@ fn consume(t: &mut String, ty: &DataType, transposed: Transposed, form: Form) {
     line!(t, "add.u32 %r12, %at, {a_bytes}; and.b32 %r12, %r12, 0x3ffff; shr.u32 %r12, %r12, 4;");
     line!(t, "cvt.u64.u32 %d3, %r11; or.b64 %d3, %d3, {left}; cvt.u64.u32 %d4, %r12; or.b64 %d4, %d4, {right};");
     line!(t, "setp.ne.u32 %first, %step, 0; setp.eq.u32 %q, %step, %step;\nwgmma.fence.sync.aligned;");
-    let sums: Vec<String> = (0..columns / 2).map(|at| format!("%acc{at}")).collect();
-    let (sums, name) = (sums.join(", "), name(ty));
+    let (sums, name) = (registers("acc", 0..columns / 2), name(ty));
     for step in 0..DEPTH / 16 {
         if step > 0 {
             line!(t, "add.s64 %d3, %d3, {left_step}; add.s64 %d4, %d4, {right_step};");
@@ -284,60 +260,29 @@ fn store(t: &mut String, ty: &DataType, form: Form) {
     line!(t, "cvt.u64.u32 %d7, %r14; add.s64 %d5, %d5, %d7; shl.b64 %d5, %d5, 1; add.s64 %d5, %d5, %d2;");
     // Eight rows below; this lane's first column.
     line!(t, "shl.b64 %d6, %d6, 4; add.s64 %d6, %d5, %d6; add.u32 %r14, %r14, %col; add.u32 %r15, %r11, 8;");
-    line!(t, "and.b32 %r16, %r12, 1; setp.ne.u32 %first, %r16, 0; and.b32 %r16, %r12, 2; setp.ne.u32 %one, %r16, 0;");
+    line!(t, "and.b32 %r16, %r12, 1; setp.ne.u32 %odd, %r16, 0; and.b32 %r16, %r12, 2; setp.ne.u32 %upper, %r16, 0;");
     for (half, row, to) in [(0, "%r11", "%d5"), (1, "%r15", "%d6")] {
         line!(t, "setp.lt.u32 %q, {row}, %m;");
         for group in 0..columns / 32 {
-            let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|at| format!("%w{}", 2 * (4 * group + at) + half));
-            // A transpose of 4 by 4: between neighbours, then between pairs.
-            line!(t, "selp.b32 %r21, {x0}, {x1}, %first; shfl.sync.bfly.b32 %r21, %r21, 1, 31, 0xffffffff;");
-            line!(t, "selp.b32 %r22, {x2}, {x3}, %first; shfl.sync.bfly.b32 %r22, %r22, 1, 31, 0xffffffff;");
-            line!(t, "selp.b32 %r23, %r21, {x0}, %first; selp.b32 %r24, {x1}, %r21, %first;");
-            line!(t, "selp.b32 %r25, %r22, {x2}, %first; selp.b32 %r26, {x3}, %r22, %first;");
-            line!(t, "selp.b32 %r27, %r23, %r25, %one; shfl.sync.bfly.b32 %r27, %r27, 2, 31, 0xffffffff;");
-            line!(t, "selp.b32 %r28, %r24, %r26, %one; shfl.sync.bfly.b32 %r28, %r28, 2, 31, 0xffffffff;");
-            line!(t, "selp.b32 %r29, %r27, %r23, %one; selp.b32 %r30, %r28, %r24, %one;");
-            line!(t, "selp.b32 %r31, %r25, %r27, %one; selp.b32 %r32, %r26, %r28, %one;");
+            exchange(t, [0, 1, 2, 3].map(|at| format!("%w{}", 2 * (4 * group + at) + half)));
             line!(t, "add.u32 %r17, %r14, {}; setp.lt.and.u32 %p, %r17, %n, %q;", 32 * group);
             line!(t, "@%p st.global.v4.b32 [{to}+{}], {{%r29, %r30, %r31, %r32}};", 64 * group);
         }
     }
-    line!(t, "setp.eq.u32 %one, %r9, 0;");
-}
-
-fn name(ty: &DataType) -> &'static str {
-    if *ty == DataType::BF16 { "bf16" } else { "f16" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `VYRE_PTXAS` names an assembler to hold the texts against; without one there is nothing to ask.
     #[test]
     fn the_assembler_takes_every_form() {
-        let Some(ptxas) = std::env::var_os("VYRE_PTXAS") else {
-            eprintln!("skipped: VYRE_PTXAS names no assembler");
-            return;
-        };
-        let folder = std::env::temp_dir().join(format!("vyre-wgmma-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
         for ty in [DataType::F16, DataType::BF16] {
             for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
                 let product = Product { sizes: [256, 256, 64], batches: 1, transposed: Transposed { a, b } };
-                for variant in variants(&ty, product, 3) {
-                    let vyre::variant::Code::Ptx(ptx) = variant.code() else { panic!("it is PTX") };
-                    let (file, out) = (folder.join("matmul.ptx"), folder.join("matmul.cubin"));
-                    std::fs::write(&file, &ptx.text).expect("a file");
-                    let mut command = std::process::Command::new(&ptxas);
-                    command.args(["-arch=sm_90a", "-v"]).arg(&file).arg("-o").arg(out);
-                    let ran = command.output().expect("an assembler");
-                    let said = String::from_utf8_lossy(&ran.stderr);
-                    assert!(ran.status.success() && said.contains("0 bytes spill stores"), "{variant}: {said}");
-                }
+                crate::hopper::assemble("matmul", &variants(&ty, product, 3));
             }
         }
-        std::fs::remove_dir_all(&folder).expect("it was there");
     }
 
     #[test]

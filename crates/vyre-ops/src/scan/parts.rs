@@ -146,7 +146,7 @@ impl Scan<'_> {
 
     /// `carry` becomes what the chunks before this one in its row are together.
     pub(super) fn look_back(&self, text: &mut String) {
-        const AT_ONCE: usize = 8;
+        const AT_ONCE: usize = 32;
         let Fold { ty, .. } = &self.fold;
         let neutral = self.fold.neutral();
         let packed = |known: &str, value: &str| {
@@ -156,16 +156,19 @@ impl Scan<'_> {
         let word = "cast<u32>(told & 4294967295u64)";
         let value = if *ty == DataType::U32 { word.to_owned() } else { format!("bitcast<{ty}>({word})") };
         // Each invocation waits for one chunk to tell its own value (1) or that of everything up to it (2); the farthest has to tell the latter.
+        // One of them adds all up, in order, which everything behind waits for: what is before the nearest that knows all is nothing by then, so
+        // that it has nothing to do but to load and to add.
         let _ = write!(
             text,
             "if l == 0 {{\natomic.store(states[group + 1], {});\n}}\nvar told: u64 = 0u64;\nlet back = {LANES} - l;\nif back <= chunk {{\nloop {{\n\
              let seen = atomic.load(states[group + 1 - back]);\ntold = seen;\nif (seen >> 32) > select(l == 0, 1u64, 0u64) {{\nbreak;\n}}\n}}\n}}\n\
-             window[l] = {value};\nif (told >> 32) == 2u64 {{\natomic.max(nearest[0], l);\n}}\nbarrier;\nif l == 0 {{\nvar sum: {ty} = {neutral};\nif chunk > 0 {{\n\
-             let first = nearest[0];\nfor j in first / {AT_ONCE} * {AT_ONCE}..{LANES} step {AT_ONCE} {{\n",
-            packed("select(chunk == 0, 2, 1)", "chunk_value")
+             window[l] = {value};\nif (told >> 32) == 2u64 {{\natomic.max(nearest[0], l);\n}}\nbarrier;\nif l < nearest[0] {{\nwindow[l] = {neutral};\n}}\n\
+             barrier;\nif l == 0 {{\nvar sum: {ty} = {neutral};\nif chunk > 0 {{\nfor k in nearest[0] / {AT_ONCE}..{} {{\n",
+            packed("select(chunk == 0, 2, 1)", "chunk_value"),
+            LANES / AT_ONCE
         );
         for u in 0..AT_ONCE {
-            let _ = writeln!(text, "let w{u} = select(j + {u} >= first, window[j + {u}], {neutral});");
+            let _ = writeln!(text, "let w{u} = window[k * {AT_ONCE} + {u}];");
         }
         for u in 0..AT_ONCE {
             let _ = writeln!(text, "sum = {};", self.fold.combined("sum", &format!("w{u}")));

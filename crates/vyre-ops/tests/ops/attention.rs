@@ -2,7 +2,7 @@ use vyre_ops::{Ops, Parameters, Plain};
 
 use crate::support::{Random, engines, read};
 
-fn expected(inputs: [(&[f32], [usize; 3]); 3], causal: bool) -> Vec<f64> {
+fn expected_of(inputs: [(&[f32], [usize; 3]); 3], causal: bool) -> Vec<f64> {
     let plain = inputs.map(|(values, shape)| {
         Plain::float(vyre::DataType::F64, shape.to_vec(), values.iter().map(|x| f64::from(*x)).collect())
     });
@@ -39,7 +39,7 @@ fn queries_find_values() {
         };
         let (q, k, v) = (halves(batches * m * dim), halves(batches * n * dim), halves(batches * n * dim));
         for causal in [false, true] {
-            let expected = expected([(&q, a), (&k, b), (&v, b)], causal);
+            let expected = expected_of([(&q, a), (&k, b), (&v, b)], causal);
             let mut first: Option<Vec<f32>> = None;
             for (name, engine) in engines() {
                 // Software compiles a kernel for each length of rows, slowly.
@@ -62,6 +62,21 @@ fn queries_find_values() {
                     assert!(
                         (found.to_f64() - wanted).abs() < 4e-3,
                         "{told} f16: element {at} is {found}, not {wanted}"
+                    );
+                }
+                // Halves are rounded, so what is expected is not of these numbers.
+                let round = |values: &[f32]| values.iter().map(|x| half::bf16::from_f32(*x)).collect::<Vec<_>>();
+                let [x, y, z] = [(&q, a), (&k, b), (&v, b)].map(|(values, shape)| (round(values), shape));
+                let widened = [&x, &y, &z].map(|(values, _)| values.iter().map(|x| x.to_f32()).collect::<Vec<_>>());
+                let wanted = expected_of([(&widened[0], a), (&widened[1], b), (&widened[2], b)], causal);
+                let [x, y, z] = [x, y, z].map(|(values, shape)| {
+                    engine.array(&values).and_then(|array| array.shaped(shape)).expect("an array")
+                });
+                let Some(found) = read(vyre_ops::attention_bf16(&x, &y, &z, causal)) else { continue };
+                for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+                    assert!(
+                        (found.to_f64() - wanted).abs() < 3e-2,
+                        "{told} bf16: element {at} is {found}, not {wanted}"
                     );
                 }
             }

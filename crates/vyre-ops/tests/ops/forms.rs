@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn every_form_gives_the_same() {
-    const TESTS: [&str; 12] = [
+    const TESTS: [&str; 14] = [
         "attention::queries_find_values",
         "matrices::products_are_chains_of_fused_sums",
         "matrices::products_of_halves_are_summed_in_f32",
@@ -16,7 +16,9 @@ fn every_form_gives_the_same() {
         "sorting::pairs_are_stable_and_the_largest_come_first",
         "sorting::signed_floats_wide_and_descending",
         "sorting::the_largest_of_many_are_found",
+        "transforms::stencils_of_arrays_and_of_expressions_are_the_same",
         "transforms::waves_are_found_and_made",
+        "transforms::what_goes_there_comes_back",
     ];
     let itself = std::env::current_exe().expect("a path");
     for form in ["wide", "wide,passes,alone"] {
@@ -28,6 +30,6 @@ fn every_form_gives_the_same() {
             .output()
             .expect("the tests run");
         let said = String::from_utf8_lossy(&tests.stdout);
-        assert!(tests.status.success() && said.contains("12 passed"), "{form}: {said}");
+        assert!(tests.status.success() && said.contains("14 passed"), "{form}: {said}");
     }
 }

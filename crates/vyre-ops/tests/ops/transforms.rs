@@ -50,11 +50,40 @@ fn waves_are_found_and_made() {
 fn what_goes_there_comes_back() {
     let (_, engine) = &engines()[0];
     let mut random = Random(51);
-    let values = random.units(2 * 3 * (1 << 16));
-    let x = engine.from_shape([3, 1 << 16, 2], &values).expect("an array");
-    let back = read(x.fft().and_then(|waves| waves.inverse_fft())).expect("f32");
-    for (found, wanted) in back.iter().zip(&values) {
-        assert!((found - wanted).abs() < 2e-6, "{found}, not {wanted}");
+    for (batches, points) in [(3, 1 << 14), (3, 1 << 16), (1, 1 << 20)] {
+        let values = random.units(2 * batches * points);
+        let x = engine.from_shape([batches, points, 2], &values).expect("an array");
+        let back = read(x.fft().and_then(|waves| waves.inverse_fft())).expect("f32");
+        for (found, wanted) in back.iter().zip(&values) {
+            assert!((found - wanted).abs() < 2e-6, "{points}: {found}, not {wanted}");
+        }
+    }
+}
+
+/// Elements of an array may come four at a time, those of an expression come one by one.
+#[test]
+fn stencils_of_arrays_and_of_expressions_are_the_same() {
+    use vyre_ops::Boundary;
+    let mut random = Random(52);
+    let windows: [&[usize]; 4] = [&[3, 3], &[1, 11], &[5, 4], &[3, 2, 3]];
+    for shape in [[1, 1, 4], [2, 33, 132], [3, 40, 260], [2, 7, 8]] {
+        for sides in windows {
+            let values = random.units(shape.iter().product());
+            let weights: Vec<f64> =
+                random.units(sides.iter().product()).iter().map(|weight| f64::from(*weight)).collect();
+            for boundary in [Boundary::Zero, Boundary::Edge, Boundary::Wrap, Boundary::Reflect] {
+                for (name, engine) in engines() {
+                    // Software compiles each kernel slowly.
+                    if name != "cpu" && !name.starts_with("cuda") && (boundary != Boundary::Edge || sides.len() == 3) {
+                        continue;
+                    }
+                    let x = engine.from_shape(shape, &values).expect("an array");
+                    let own = read(x.stencil(&weights, sides, boundary)).expect("f32 is everywhere");
+                    let other = read((x.lazy() * 1.0).stencil(&weights, sides, boundary)).expect("f32 is everywhere");
+                    assert_eq!(own, other, "{name} {shape:?} {sides:?} {boundary:?}");
+                }
+            }
+        }
     }
 }
 

@@ -313,7 +313,7 @@ impl Term {
         let mut source = fused.declarations(0);
         let _ = write!(
             source,
-            "output out: {ty} @{at};\nworkgroup_size [64, 1, 1];\nentry map {{\nlet i = global_id.x;\nif i < len(out) {{\n{}{lines}out[i] = {value};\n}}\n}}\n",
+            "output out: {ty} @{at};\nworkgroup_size [128, 1, 1];\nentry map {{\nlet i = global_id.x;\nif i < len(out) {{\n{}{lines}out[i] = {value};\n}}\n}}\n",
             fused.uniform_lines()
         );
         for part in fused.parts(1)? {
