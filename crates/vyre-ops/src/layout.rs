@@ -9,12 +9,14 @@ use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms,
 use crate::output::Output;
 use crate::tuning::Axis;
 
-/// Invocations that turn a tile in workgroup memory, the default first.
+/// Invocations that turn a tile in workgroup memory, the default of GPUs first and that of processors last.
 const LANES: [usize; 4] = [256, 128, 64, 32];
 
 /// What may be tuned about a transpose.
-pub(crate) const SPACE: &[Axis] =
-    &[Axis { name: "invocations of a tile", on: "all", values: &["256", "128", "64", "32"] }];
+pub(crate) const SPACE: &[Axis] = &[
+    Axis { name: "invocations of a tile", on: "GPUs", values: &["256", "128", "64", "32"] },
+    Axis { name: "invocations of a tile", on: "processors", values: &["32", "64", "128", "256"] },
+];
 
 /// Rows and columns of a tile: on GPUs, where they have the memory, each invocation has many elements under way.
 fn tile_side(engine: &vyre::Engine, ty: &DataType) -> usize {
@@ -63,7 +65,11 @@ pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
             let side = tile_side(&engine, &ty);
             let kernel = kernel_of_forms(&engine, &format!("transpose {side} {told}"), || {
                 let form = |lanes: &usize| (lanes.to_string(), turned(&fused, &ty, side, *lanes));
-                LANES.iter().filter(|lanes| **lanes >= side).map(form).collect()
+                let mut forms: Vec<_> = LANES.iter().filter(|lanes| **lanes >= side).map(form).collect();
+                if !Traits::of(&engine).is_gpu {
+                    forms.reverse();
+                }
+                forms
             })?;
             let tiles = [rows.div_ceil(side), columns.div_ceil(side)];
             let groups = elements / (rows * columns) * tiles[0] * tiles[1];

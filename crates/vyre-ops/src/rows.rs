@@ -56,8 +56,13 @@ const AT_ONCE: [usize; 3] = [4, 2, 8];
 pub(crate) const SPACE: &[Axis] = &[
     Axis {
         name: "rows of up to 16384",
-        on: "all",
+        on: "GPUs; softmax everywhere",
         values: &["kept", "read again, 4 at once", "read again, 8 at once"],
+    },
+    Axis {
+        name: "rows of up to 16384",
+        on: "processors",
+        values: &["read again, 4 at once", "kept", "read again, 8 at once"],
     },
     Axis { name: "longer rows", on: "all", values: &["4 at once", "2 at once", "8 at once"] },
 ];
@@ -89,12 +94,18 @@ impl Rows<'_> {
         let (lines, values) = fused.lines("i", "");
         let kept = Some(along.div_ceil(lanes)).filter(|&kept| kept <= MOST_KEPT);
         let whole = kept.is_some_and(|kept| kept * lanes == along);
-        let form = Form { lanes, kept, whole, at_once: AT_ONCE[0], subgroups: Traits::of(&engine).subgroups_on_gpu() };
+        let traits = Traits::of(&engine);
+        let form = Form { lanes, kept, whole, at_once: AT_ONCE[0], subgroups: traits.subgroups_on_gpu() };
         let declarations = fused.declarations(0);
         let key = format!("{} {form:?}\n{declarations}{}{lines}{values:?}", self.name, fused.uniform_lines());
         let kernel = kernel_of_forms(&engine, &key, || {
             let again = |at_once: usize| Form { kept: None, whole: false, at_once, ..form };
+            // Processors have few registers and near caches, and keep only what is dear to compute again.
+            let keeps = traits.is_gpu || self.write.contains("LAST");
             let forms = match kept {
+                Some(_) if !keeps => {
+                    vec![("read again, 4 at once", again(4)), ("kept", form), ("read again, 8 at once", again(8))]
+                }
                 Some(_) => {
                     vec![("kept", form), ("read again, 4 at once", again(4)), ("read again, 8 at once", again(8))]
                 }
