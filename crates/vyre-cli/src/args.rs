@@ -31,7 +31,8 @@ impl Command {
     pub(crate) fn parsed() -> Command {
         let command = <Command as CommandFactory>::command().mut_subcommand("tune", |tune| {
             tune.mut_arg("kernel", |kernel| {
-                kernel.required(false).required_unless_present("ops").default_value_if("ops", "true", ".")
+                let present = clap::builder::ArgPredicate::IsPresent;
+                kernel.required(false).required_unless_present("ops").default_value_if("ops", present, ".")
             })
         });
         Command::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
@@ -286,9 +287,11 @@ pub(crate) struct Bench {
 
 #[derive(Args, Debug)]
 pub(crate) struct Tune {
-    /// Compare the forms of every op that has several, such as the tiles of `matmul`, instead of a kernel's launches.
-    #[arg(long, conflicts_with_all = ["kernel", "vary", "exhaustive", "budget"])]
-    pub(crate) ops: bool,
+    /// Compare the forms of ops that have several, such as the tiles of `matmul`, instead of a kernel's launches: of all of them, or of
+    /// those that are named. `--backend` tunes them on one of this machine's devices.
+    #[arg(long, value_name = "OP", num_args = 0.., value_delimiter = ',',
+          conflicts_with_all = ["kernel", "vary", "exhaustive", "budget"])]
+    pub(crate) ops: Option<Vec<String>>,
     #[command(flatten)]
     pub(crate) kernel: Kernel,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use vyre::expression::Term;
 use vyre::{DataType, Diagnostic, Engine, codes};
-use vyre_ops::{Boundary, Op, Parameter, Parameters};
+use vyre_ops::{Boundary, Op, Parameter, Parameters, Types};
 
 use crate::args;
 use crate::data::{self, Layout, Numbers, Place, Value};
@@ -37,7 +37,11 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
                 .with_fix(format!("Say what it is: --in {name}=FILE.npy, or --in {name}=1,2,3."))
                 .into());
         };
-        let want = if matches!(name, "positions" | "offsets") { Some(DataType::U32) } else { wanted(args)? };
+        let want = match (name, op.types) {
+            ("positions" | "offsets", _) => Some(DataType::U32),
+            (_, Types::Bytes) => Some(DataType::U8),
+            _ => wanted(args)?,
+        };
         terms.push(term(&engine, name, from, want, args.cast)?);
     }
     let results = op.run(&terms, &parameters)?;
@@ -125,8 +129,8 @@ fn named<'a>(option: &str, given: &'a [String], names: &[&str]) -> Result<Vec<Op
 
 fn wanted(args: &args::Op) -> Result<Option<DataType>, Diagnostic> {
     let Some(name) = &args.ty else { return Ok(None) };
-    let types =
-        [DataType::F32, DataType::F64, DataType::F16, DataType::I32, DataType::U32, DataType::I64, DataType::U64];
+    use DataType::{F16, F32, F64, I32, I64, U8, U32, U64};
+    let types = [F32, F64, F16, I32, U32, I64, U64, U8];
     let found = types.iter().find(|ty| ty.to_string() == *name).cloned();
     found.map(Some).ok_or_else(|| {
         let names: Vec<String> = types.iter().map(DataType::to_string).collect();

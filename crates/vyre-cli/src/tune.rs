@@ -45,8 +45,8 @@ pub(crate) fn end_gently() {
 }
 
 pub(crate) fn tune(args: &Tune, output: &Output) -> Result<(), Failure> {
-    if args.ops {
-        return tune_ops(output);
+    if let Some(names) = &args.ops {
+        return tune_ops(names, &args.inputs.backend, output);
     }
     if args.kernel.kernel.is_dir() {
         return tune_folder(args, output);

@@ -7,12 +7,16 @@ use std::fmt::Write;
 use vyre::expression::Term;
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, engine, extents, grid, kernel_of_forms, misfit, mistyped, room};
 use crate::output::Output;
+use crate::tuning::Axis;
 
 const LANES: usize = 128;
-/// Bodies that an invocation looks at together.
-const TOGETHER: usize = 8;
+/// Bodies that an invocation looks at together, the default first.
+const TOGETHER: [usize; 4] = [8, 4, 2, 16];
+
+/// What may be tuned.
+pub(crate) const SPACE: &[Axis] = &[Axis { name: "bodies at once", on: "all", values: &["8", "4", "2", "16"] }];
 
 /// Accelerations `[n, 3]` of bodies `[n, 4]`, which have a place and a mass: the sum of `m·d / (d² + ε²)^1.5` over all others.
 pub(crate) fn accelerations(bodies: &Term, epsilon: f64) -> Result<Output, Error> {
@@ -29,7 +33,9 @@ pub(crate) fn accelerations(bodies: &Term, epsilon: f64) -> Result<Output, Error
     let engine = engine(bodies)?;
     let mut out = room(&engine, &ty, count * 3);
     if count > 0 {
-        let kernel = engine.kernel_from("bodies", || crate::launch::parsed(&source()))?;
+        let kernel = kernel_of_forms(&engine, "bodies", || {
+            TOGETHER.iter().map(|together| (together.to_string(), source(*together))).collect()
+        })?;
         let sizes = [count as u32, ((epsilon * epsilon) as f32).to_bits()];
         let bodies = bodies.evaluate()?;
         let call = kernel.bind("bodies", &bodies).value("sizes", &sizes).bind("out", &mut out);
@@ -38,14 +44,14 @@ pub(crate) fn accelerations(bodies: &Term, epsilon: f64) -> Result<Output, Error
     Ok(Output { buffer: out, ty, shape: vec![count, 3] })
 }
 
-fn source() -> String {
+fn source(together: usize) -> String {
     let mut text = format!(
         "read bodies: vec<f32, 4> @0;\nread sizes: u32 @1;\noutput out: f32 @2;\nworkgroup others: vec<f32, 4>[{LANES}] @0;\n\
          workgroup_size [{LANES}, 1, 1];\nentry accelerations {{\n{GROUP}let l = local_index;\nlet count = sizes[0];\nlet soft = bitcast<f32>(sizes[1]);\n\
          let own = group * {LANES} + l;\nlet body = bodies[own];\nvar x: f32 = 0.0;\nvar y: f32 = 0.0;\nvar z: f32 = 0.0;\n\
-         for first in 0..count step {LANES} {{\nothers[l] = bodies[first + l];\nbarrier;\nfor j in 0..{LANES} step {TOGETHER} {{\n"
+         for first in 0..count step {LANES} {{\nothers[l] = bodies[first + l];\nbarrier;\nfor j in 0..{LANES} step {together} {{\n"
     );
-    for u in 0..TOGETHER {
+    for u in 0..together {
         // Behind the last there is nothing, which has no mass. What is at the same place does not attract.
         let _ = write!(
             text,

@@ -1,9 +1,9 @@
-//! Checksums and hashes of many messages at once: each row of words is a message, its bytes in the order of memory.
+//! Checksums and hashes of many messages at once: each row of bytes, or of words with their bytes in the order of memory, is a message.
 
 use std::fmt::Write;
 
 use vyre::expression::Term;
-use vyre::{DataType, Error};
+use vyre::{Array, DataType, Error};
 
 use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room};
 use crate::output::Output;
@@ -30,8 +30,9 @@ impl Digest {
 
 /// Of messages along the last axis.
 pub(crate) fn digest(term: &Term, kind: Digest) -> Result<Output, Error> {
-    if *term.data_type() != DataType::U32 {
-        return Err(mistyped(format!("messages are words of u32, not of {}", term.data_type())));
+    let of_bytes = matches!(term.stored(), Some((_, DataType::U8)));
+    if *term.data_type() != DataType::U32 || matches!(term.stored(), Some((_, DataType::U16))) {
+        return Err(mistyped(format!("messages are bytes or words, u8 or u32, not {}", term.data_type())));
     }
     let mut shape = extents(term)?;
     let Some(length) = shape.pop() else { return Err(misfit("a number is no message")) };
@@ -46,11 +47,15 @@ pub(crate) fn digest(term: &Term, kind: Digest) -> Result<Output, Error> {
     }
     if messages > 0 {
         // Nothing is loaded where there is nothing.
-        let source = if length == 0 { engine.buffer(4) } else { term.evaluate()? };
-        let kernel = engine.kernel_from(&format!("{kind:?}"), || {
+        let source = match term.stored() {
+            _ if length == 0 => engine.buffer(4),
+            Some((bytes, DataType::U8)) => bytes.clone(),
+            _ => term.evaluate()?,
+        };
+        let kernel = engine.kernel_from(&format!("{kind:?} {of_bytes}"), || {
             crate::launch::parsed(&match kind {
-                Digest::Crc32 => crc32(),
-                Digest::Sha256 => sha256(),
+                Digest::Crc32 => crc32(of_bytes),
+                Digest::Sha256 => sha256(of_bytes),
             })
         })?;
         let sizes = [length as u32, messages as u32];
@@ -60,16 +65,37 @@ pub(crate) fn digest(term: &Term, kind: Digest) -> Result<Output, Error> {
     Ok(Output { buffer: out, ty: DataType::U32, shape })
 }
 
-fn begin(name: &str, memory: &str) -> String {
+/// The CRC-32 of messages of bytes along the last axis, of any length.
+///
+/// ```
+/// # fn main() -> Result<(), vyre::Error> {
+/// # let engine = vyre::Engine::builder().without_disk().open()?;
+/// let message = engine.array(b"123456789")?;
+/// assert_eq!(vyre_ops::crc32_bytes(&message)?.to_vec()?, [0xcbf4_3926]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn crc32_bytes(messages: &Array<u8>) -> Result<Array<u32>, Error> {
+    digest(messages.lazy().term(), Digest::Crc32)?.typed()
+}
+
+/// The SHA-256 of messages of bytes along the last axis, of any length, as eight words each; the first byte of a hash is the highest of its
+/// first word.
+pub fn sha256_bytes(messages: &Array<u8>) -> Result<Array<u32>, Error> {
+    digest(messages.lazy().term(), Digest::Sha256)?.typed()
+}
+
+fn begin(name: &str, memory: &str, of_bytes: bool) -> String {
+    let ty = if of_bytes { "u8" } else { "u32" };
     format!(
-        "read x: u32 @0;\nread sizes: u32 @1;\noutput out: u32 @2;\n{memory}workgroup_size [{LANES}, 1, 1];\nentry {name} {{\n{GROUP}\
+        "read x: {ty} @0;\nread sizes: u32 @1;\noutput out: u32 @2;\n{memory}workgroup_size [{LANES}, 1, 1];\nentry {name} {{\n{GROUP}\
          let l = local_index;\nlet own = group * {LANES} + l;\nlet length = sizes[0];\nlet start = own * length;\n"
     )
 }
 
 /// Four bytes at a time, each by a table of its own, which the workgroup makes.
-fn crc32() -> String {
-    let mut text = begin("crc32", "workgroup table: u32[1024] @0;\n");
+fn crc32(of_bytes: bool) -> String {
+    let mut text = begin("crc32", "workgroup table: u32[1024] @0;\n", of_bytes);
     let _ = write!(text, "for byte in l..256 step {LANES} {{\nvar c: u32 = byte;\n");
     for _ in 0..8 {
         text.push_str("c = (c >> 1) ^ select((c & 1) == 1, 3988292384, 0);\n");
@@ -83,23 +109,53 @@ fn crc32() -> String {
             256 * part
         );
     }
-    text.push_str(
-        "if own < sizes[1] {\nvar c: u32 = 4294967295;\nfor at in 0..length {\nlet word = c ^ x[start + at];\n\
-         c = table[768 + (word & 255)] ^ table[512 + ((word >> 8) & 255)] ^ table[256 + ((word >> 16) & 255)] ^ table[word >> 24];\n}\n\
-         out[own] = c ^ 4294967295;\n}\n}\n",
+    let (words, word, rest) = match of_bytes {
+        false => ("length", "x[start + at]", ""),
+        true => (
+            "length / 4",
+            "(x[start + at * 4] | (x[start + at * 4 + 1] << 8) | (x[start + at * 4 + 2] << 16) | (x[start + at * 4 + 3] << 24))",
+            "for at in length / 4 * 4..length {\nc = table[(c ^ x[start + at]) & 255] ^ (c >> 8);\n}\n",
+        ),
+    };
+    let _ = write!(
+        text,
+        "if own < sizes[1] {{\nvar c: u32 = 4294967295;\nfor at in 0..{words} {{\nlet word = c ^ {word};\n\
+         c = table[768 + (word & 255)] ^ table[512 + ((word >> 8) & 255)] ^ table[256 + ((word >> 16) & 255)] ^ table[word >> 24];\n}}\n\
+         {rest}out[own] = c ^ 4294967295;\n}}\n}}\n"
     );
     text
 }
 
-fn sha256() -> String {
-    let mut text = begin("sha256", "");
+/// A word of a block of bytes, the first byte the highest; behind the last byte stands one bit.
+fn word_of_bytes(at: usize) -> String {
+    let byte = |place: usize| {
+        let place = format!("block * 64 + {}", at * 4 + place);
+        format!("select({place} < length, x[start + {place}], select({place} == length, 128, 0))")
+    };
+    format!("({} << 24) | ({} << 16) | ({} << 8) | {}", byte(0), byte(1), byte(2), byte(3))
+}
+
+fn sha256(of_bytes: bool) -> String {
+    let mut text = begin("sha256", "", of_bytes);
     text.push_str("if own < sizes[1] {\n");
     for (at, first) in fractions(2).iter().take(8).enumerate() {
         let _ = writeln!(text, "var h{at}: u32 = {first};");
     }
     // A bit and the length in bits stand behind the message; all of it is a number of blocks of 16 words.
-    text.push_str("let blocks = length / 16 + select(length % 16 > 13, 2, 1);\nfor block in 0..blocks {\n");
+    text.push_str(match of_bytes {
+        true => "let blocks = (length + 8) / 64 + 1;\nfor block in 0..blocks {\n",
+        false => "let blocks = length / 16 + select(length % 16 > 13, 2, 1);\nfor block in 0..blocks {\n",
+    });
     for at in 0..16 {
+        if of_bytes {
+            let end = match at {
+                14 => " | select(block + 1 == blocks, length >> 29, 0)",
+                15 => " | select(block + 1 == blocks, length << 3, 0)",
+                _ => "",
+            };
+            let _ = writeln!(text, "let w{at} = {}{end};", word_of_bytes(at));
+            continue;
+        }
         let _ = write!(
             text,
             "let at{at} = block * 16 + {at};\nlet given{at} = select(at{at} < length, x[start + at{at}], 0);\n\

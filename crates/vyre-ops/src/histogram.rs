@@ -7,17 +7,30 @@ use std::fmt::Write;
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, grid, kernel_of_forms, misfit, mistyped, room};
 use crate::output::Output;
+use crate::tuning::Axis;
 
 /// Counts of up to so many bins are kept in workgroup memory.
 const LOCAL_BINS: usize = 2048;
-const LANES: usize = 256;
-const ITEMS: usize = 8;
+/// Invocations, and elements that each of them fetches at once, the default first.
+const CUTS: [(usize, usize); 4] = [(256, 8), (128, 16), (64, 32), (32, 64)];
+/// Elements of a round.
+const ROUND: usize = 2048;
 /// A workgroup takes so many rounds of all its invocations at least, so that it counts more than it tells.
 const ROUNDS: usize = 8;
 /// More workgroups than this keep no device busier.
 const MOST_GROUPS: usize = 2048;
+
+/// What may be tuned about a histogram.
+pub(crate) const SPACE: &[Axis] = &[
+    Axis {
+        name: "invocations x elements at once",
+        on: "all; more than 256 bins, or processors",
+        values: &["256 x 8", "128 x 16", "64 x 32", "32 x 64"],
+    },
+    Axis { name: "elements at once", on: "GPUs, up to 256 bins", values: &["8", "4", "2"] },
+];
 
 /// How many elements are 0, 1 and so on up to the number of bins; others are not counted.
 pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
@@ -41,10 +54,12 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     let local = (bins <= LOCAL_BINS).then_some(bins);
     let (lines, values) = fused.lines("i", "");
     let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
-    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, local)))?;
+    let kernel = kernel_of_forms(&engine, &key, || {
+        CUTS.iter().map(|cut| (format!("{} x {}", cut.0, cut.1), source(&fused, local, *cut))).collect()
+    })?;
     for part in fused.parts(1)? {
-        let rounds = part.len().div_ceil(LANES * ITEMS * MOST_GROUPS).max(ROUNDS);
-        let groups = part.len().div_ceil(LANES * ITEMS * rounds);
+        let rounds = part.len().div_ceil(ROUND * MOST_GROUPS).max(ROUNDS);
+        let groups = part.len().div_ceil(ROUND * rounds);
         let sizes = [part.len(), bins, groups, rounds].map(|size| size as u32);
         let call = fused.bind(kernel.call(), part).value("sizes", &sizes).bind("counts", &mut counts);
         call.grid(grid(groups)).launch()?;
@@ -52,7 +67,7 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] })
 }
 
-fn source(fused: &Fused, local: Option<usize>) -> String {
+fn source(fused: &Fused, local: Option<usize>, (lanes, items): (usize, usize)) -> String {
     let at = fused.bindings();
     let mut text = fused.declarations(0);
     let _ = writeln!(text, "read sizes: u32 @{at};\nread_write counts: u32 @{};", at + 1);
@@ -61,14 +76,13 @@ fn source(fused: &Fused, local: Option<usize>) -> String {
     }
     let _ = write!(
         text,
-        "workgroup_size [{LANES}, 1, 1];\nentry histogram {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet bins = sizes[1];\n{}\
-         if group < sizes[2] {{\nfor r in 0..sizes[3] {{\nlet start = (group * sizes[3] + r) * {} + l;\n",
-        fused.uniform_lines(),
-        LANES * ITEMS
+        "workgroup_size [{lanes}, 1, 1];\nentry histogram {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet bins = sizes[1];\n{}\
+         if group < sizes[2] {{\nfor r in 0..sizes[3] {{\nlet start = (group * sizes[3] + r) * {ROUND} + l;\n",
+        fused.uniform_lines()
     );
     let place = if local.is_some() { "found" } else { "counts" };
-    for k in 0..ITEMS {
-        let _ = writeln!(text, "let at{k} = start + {};", k * LANES);
+    for k in 0..items {
+        let _ = writeln!(text, "let at{k} = start + {};", k * lanes);
         let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
         let key = &values[0];
         let _ = writeln!(text, "{lines}if (at{k} < n) & ({key} < bins) {{\natomic.add({place}[{key}], 1);\n}}");
@@ -77,7 +91,7 @@ fn source(fused: &Fused, local: Option<usize>) -> String {
     if local.is_some() {
         let _ = write!(
             text,
-            "barrier;\nfor b in l..bins step {LANES} {{\nlet count = found[b];\nif count != 0 {{\natomic.add(counts[b], count);\n}}\n}}\n"
+            "barrier;\nfor b in l..bins step {lanes} {{\nlet count = found[b];\nif count != 0 {{\natomic.add(counts[b], count);\n}}\n}}\n"
         );
     }
     text.push_str("}\n}\n");

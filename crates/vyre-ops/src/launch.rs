@@ -1,8 +1,10 @@
 //! What the launches of all ops share.
 
+use std::sync::OnceLock;
+
 use vyre::expression::Term;
-use vyre::variant::Variant;
-use vyre::{Buffer, DataType, Diagnostic, DispatchConfig, Engine, Error, Shape, codes};
+use vyre::variant::{Blocks, Variant};
+use vyre::{Buffer, DataType, Diagnostic, DispatchConfig, Engine, Error, Kernel, Program, Shape, ValidProgram, codes};
 
 /// The most elements that one launch counts with u32 indices.
 pub(crate) const MOST: usize = 1 << 30;
@@ -21,8 +23,43 @@ pub(crate) fn grid(groups: usize) -> [u32; 3] {
 pub(crate) const GROUP: &str = "let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;\n";
 
 /// A kernel in the text form.
-pub(crate) fn parsed(text: &str) -> Result<vyre::ir::Program, Error> {
+pub(crate) fn parsed(text: &str) -> Result<Program, Error> {
     Ok(vyre::text::parse(text)?)
+}
+
+pub(crate) fn valid(program: &Program) -> Result<ValidProgram, Error> {
+    program.validate().map_err(|problems| Error::from(problems.to_vec()))
+}
+
+/// A kernel that may be written in several ways, the default first, which the tuner chooses from: names and texts. In all of them a workgroup
+/// does the same and gives the same bits, with more or fewer invocations, so that what is decided holds whatever the size.
+pub(crate) fn kernel_of_forms(
+    engine: &Engine,
+    key: &str,
+    forms: impl FnOnce() -> Vec<(String, String)>,
+) -> Result<Kernel, Error> {
+    engine.kernel_from_with(key, || {
+        let mut forms = forms();
+        if let Some(only) = only_form() {
+            let only = forms.swap_remove(only.min(forms.len() - 1));
+            return Ok((parsed(&only.1)?, DispatchConfig::default()));
+        }
+        let mut config = DispatchConfig::default();
+        for (name, text) in &forms[1..] {
+            let program = valid(&parsed(text)?)?;
+            config.variants.push(Variant::program(name.as_str(), &program, Blocks::AsPlanned).vouched());
+        }
+        Ok((parsed(&forms[0].1)?, config))
+    })
+}
+
+/// The number of the one form that `VYRE_OPS_FORM=form2` asks for; the last where there are fewer.
+fn only_form() -> Option<usize> {
+    static ONLY: OnceLock<Option<usize>> = OnceLock::new();
+    *ONLY.get_or_init(|| {
+        let told = std::env::var("VYRE_OPS_FORM").ok()?;
+        told.split(',').find_map(|word| word.strip_prefix("form")?.parse().ok())
+    })
 }
 
 /// Bytes of an element.
@@ -97,7 +134,8 @@ pub(crate) struct Traits {
 }
 
 impl Traits {
-    /// `VYRE_OPS_FORM` decides otherwise, for comparisons: of `wide` or `deep`, `passes` and `alone`, those that it names.
+    /// `VYRE_OPS_FORM` decides otherwise, for comparisons: of `wide` or `deep`, `passes` and `alone`, those that it names
+    /// (and `form2`, see [`kernel_of_forms`]).
     pub(crate) fn of(engine: &Engine) -> Traits {
         use vyre::backend::DeviceKind;
         let mut traits = Traits { is_gpu: false, waits: true, subgroups: true, fragments: true, memory: u64::MAX };

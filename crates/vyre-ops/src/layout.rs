@@ -5,11 +5,18 @@ use std::fmt::Write;
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, mistyped, room, size_of};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, mistyped, room, size_of};
 use crate::output::Output;
+use crate::tuning::Axis;
 
-/// Invocations that turn a tile in workgroup memory.
-const LANES: usize = 256;
+/// Invocations that turn a tile in workgroup memory, the default of GPUs first and that of processors last.
+const LANES: [usize; 4] = [256, 128, 64, 32];
+
+/// What may be tuned about a transpose.
+pub(crate) const SPACE: &[Axis] = &[
+    Axis { name: "invocations of a tile", on: "GPUs", values: &["256", "128", "64", "32"] },
+    Axis { name: "invocations of a tile", on: "processors", values: &["32", "64", "128", "256"] },
+];
 
 /// Rows and columns of a tile: on GPUs, where they have the memory, each invocation has many elements under way.
 fn tile_side(engine: &vyre::Engine, ty: &DataType) -> usize {
@@ -56,8 +63,13 @@ pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
         if turns {
             let (rows, columns) = (own[axes - 2], own[axes - 1]);
             let side = tile_side(&engine, &ty);
-            let kernel = engine.kernel_from(&format!("transpose {side} {told}"), || {
-                crate::launch::parsed(&turned(&fused, &ty, side))
+            let kernel = kernel_of_forms(&engine, &format!("transpose {side} {told}"), || {
+                let form = |lanes: &usize| (lanes.to_string(), turned(&fused, &ty, side, *lanes));
+                let mut forms: Vec<_> = LANES.iter().filter(|lanes| **lanes >= side).map(form).collect();
+                if !Traits::of(&engine).is_gpu {
+                    forms.reverse();
+                }
+                forms
             })?;
             let tiles = [rows.div_ceil(side), columns.div_ceil(side)];
             let groups = elements / (rows * columns) * tiles[0] * tiles[1];
@@ -106,13 +118,13 @@ fn placed(own: &[usize], order: &[usize], shape: &[usize]) -> String {
     if terms.is_empty() { "i".to_owned() } else { terms.join(" + ") }
 }
 
-fn turned(fused: &Fused, ty: &DataType, side: usize) -> String {
+fn turned(fused: &Fused, ty: &DataType, side: usize, lanes: usize) -> String {
     let at = fused.bindings();
     let mut text = fused.declarations(0);
     // A column more than there is keeps the lanes on different banks when they go down.
     let _ = write!(
         text,
-        "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry transpose {{\n{GROUP}\
+        "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{}] @0;\nworkgroup_size [{lanes}, 1, 1];\nentry transpose {{\n{GROUP}\
          let rows = sizes[0];\nlet columns = sizes[1];\n{}if group < sizes[4] {{\nlet l = local_index;\nlet x = l % {side};\nlet y = l / {side};\n\
          let per_matrix = sizes[2] * sizes[3];\nlet start = group / per_matrix * rows * columns;\nlet down = group % per_matrix / sizes[3] * {side};\n\
          let across = group % sizes[3] * {side};\n",
@@ -121,7 +133,7 @@ fn turned(fused: &Fused, ty: &DataType, side: usize) -> String {
         fused.uniform_lines()
     );
     // So many rows are moved at once. All are on their way before the first is needed; what is outside is not stored later.
-    let step = LANES / side;
+    let step = lanes / side;
     let mut stores = String::new();
     for k in 0..side / step {
         let r = k * step;

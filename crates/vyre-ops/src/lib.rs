@@ -22,6 +22,7 @@
 
 mod attention;
 mod bodies;
+mod bytes;
 mod convolution;
 mod digest;
 mod exponential;
@@ -48,16 +49,20 @@ mod select;
 mod sort;
 mod stencil;
 mod top;
+mod tuning;
 
 pub use attention::attention_bf16;
+pub use bytes::{Found, Patterns, find_bytes};
+pub use digest::{crc32_bytes, sha256_bytes};
 pub use matrix::{Transposed, matmul_bf16};
 pub use ops::Ops;
 pub use output::Output;
 pub use random::Random;
 pub use reference::{Numbers, Plain};
-pub use registry::{Axis, Cost, Op, Parameter, Parameters, Sample, Types, op, ops};
+pub use registry::{Cost, Op, Parameter, Parameters, Types, op, ops};
 pub use select::Counted;
 pub use stencil::Boundary;
+pub use tuning::{Axis, Contents, Sample};
 
 /// The examples in the page on ops run as tests.
 #[cfg(doctest)]

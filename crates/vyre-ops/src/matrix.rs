@@ -12,14 +12,14 @@ use std::fmt::Write;
 use half::bf16;
 use vyre::expression::Term;
 use vyre::variant::{Blocks, Variant};
-use vyre::{Array, Buffer, DataType, Error, Program, ValidProgram};
+use vyre::{Array, Buffer, DataType, DispatchConfig, Engine, Error, Program, ValidProgram};
 
 use crate::launch::{
-    GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room, runnable, with_variants,
+    GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room, runnable, valid, with_variants,
 };
 use crate::layout::transpose;
 use crate::output::Output;
-use crate::registry::{Axis, Sample};
+use crate::tuning::{Axis, Contents, Sample};
 
 /// Which factors are given transposed: `[.., k, m]` instead of `[.., m, k]`, and `[.., n, k]` instead of `[.., k, n]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,10 @@ pub(crate) const SPACE: &[Axis] = &[
 
 /// Squares, and factors that are long one way.
 pub(crate) fn samples() -> Vec<Sample> {
-    let of = |ty: DataType, [m, n, k]: [usize; 3]| vec![(ty.clone(), vec![m, k]), (ty, vec![k, n])];
+    let of = |ty: DataType, [m, n, k]: [usize; 3]| {
+        let factors = [(ty.clone(), vec![m, k]), (ty, vec![k, n])];
+        Sample::of(factors.map(|(ty, shape)| (ty, shape, Contents::Random)).into())
+    };
     let shapes = [[256; 3], [512; 3], [1024; 3], [2048; 3], [4096, 256, 256], [256, 256, 4096]];
     let mut samples: Vec<Sample> = shapes.into_iter().map(|sizes| of(DataType::F32, sizes)).collect();
     samples.extend([[512; 3], [2048; 3]].into_iter().map(|sizes| of(DataType::F16, sizes)));
@@ -193,10 +196,6 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
 /// Workgroups of a form on processors.
 fn lane_groups([m, n]: [usize; 2], batches: usize, (columns, rows): (usize, usize)) -> usize {
     batches * m.div_ceil(rows) * n.div_ceil(columns)
-}
-
-fn valid(program: &Program) -> Result<ValidProgram, Error> {
-    program.validate().map_err(|problems| Error::from(problems.to_vec()))
 }
 
 fn head(ty: &str) -> String {

@@ -1,5 +1,5 @@
 use vyre::expression::Term;
-use vyre::{Array, Error, Expression, Number};
+use vyre::{Array, ArrayView, Error, Expression, Number};
 
 use crate::attention::attention;
 use crate::bodies::accelerations;
@@ -470,6 +470,24 @@ pub trait Ops<T: Number> {
 impl<T: Number> Ops<T> for Array<T> {
     fn to_term(&self) -> Term {
         self.lazy().term().clone()
+    }
+}
+
+/// Elements that don't lie one after another are copied to be so first, where they are.
+///
+/// ```
+/// # fn main() -> Result<(), vyre::Error> {
+/// # let engine = vyre::Engine::builder().without_disk().open()?;
+/// use vyre_ops::Ops;
+///
+/// let table = engine.from_shape([2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// assert_eq!(table.view().slice_axis(1, .., 2)?.sum_axis(0)?.to_vec()?, [5.0, 9.0]);
+/// # Ok(())
+/// # }
+/// ```
+impl<T: Number> Ops<T> for ArrayView<'_, T> {
+    fn to_term(&self) -> Term {
+        self.to_array().map_or_else(Term::failed, |array| array.to_term())
     }
 }
 

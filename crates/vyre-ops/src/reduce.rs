@@ -11,14 +11,57 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, room, split};
+use crate::launch::{GROUP, MOST, engine, extents, grid, kernel_of_forms, misfit, room, split};
+use crate::tuning::Axis;
 
 /// Columns of a block.
 const COLUMNS: usize = 256;
 /// Elements of a block.
 const BLOCK: usize = 16384;
-/// Elements of a column that are fetched at once.
-const AT_ONCE: usize = 8;
+/// How blocks of whole rows are cut: invocations, which have a column each or several, elements of a column that are fetched at once, and
+/// whether the columns of an invocation lie side by side. The default first.
+const CUTS: [Cut; 7] = [
+    Cut { lanes: 256, at_once: 8, together: false },
+    Cut { lanes: 256, at_once: 16, together: false },
+    Cut { lanes: 256, at_once: 4, together: false },
+    Cut { lanes: 128, at_once: 8, together: false },
+    Cut { lanes: 64, at_once: 4, together: false },
+    Cut { lanes: 32, at_once: 2, together: false },
+    Cut { lanes: 64, at_once: 4, together: true },
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    lanes: usize,
+    at_once: usize,
+    together: bool,
+}
+
+impl Cut {
+    fn columns(self) -> usize {
+        COLUMNS / self.lanes
+    }
+
+    fn name(self) -> String {
+        let together = if self.together { ", side by side" } else { "" };
+        format!("{} x {} x {}{together}", self.lanes, self.columns(), self.at_once)
+    }
+}
+
+/// What may be tuned about reductions of all elements or along the last axis.
+pub(crate) const SPACE: &[Axis] = &[Axis {
+    name: "invocations x columns x elements at once",
+    on: "all",
+    values: &[
+        "256 x 1 x 8",
+        "256 x 1 x 16",
+        "256 x 1 x 4",
+        "128 x 2 x 8",
+        "64 x 4 x 4",
+        "32 x 8 x 2",
+        "64 x 4 x 4, side by side",
+    ],
+}];
 /// Up to so many elements along the axis one invocation puts together by itself.
 const FEW: usize = 32;
 /// Results side by side in a workgroup that works across rows.
@@ -98,14 +141,17 @@ impl Job<'_> {
             fused.declarations(0),
             fused.uniform_lines()
         );
-        let kernel = engine.kernel_from(&key, || {
-            let body = match (few, side) {
-                (true, _) => self.few(&fused, &pass, first),
-                (_, 1) => self.along_rows(&fused, first),
-                _ => self.across_rows(&fused, baked[0], first),
+        let kernel = kernel_of_forms(&engine, &key, || {
+            let form = |cut: &Cut| {
+                let body = match (few, side) {
+                    (true, _) => self.few(&fused, &pass, first),
+                    (_, 1) => self.along_rows(&fused, first, *cut),
+                    _ => self.across_rows(&fused, baked[0], first),
+                };
+                (cut.name(), self.source(&fused, &types, finish, few, cut.lanes, &body))
             };
-            let source = self.source(&fused, &types, finish, few, &body);
-            crate::launch::parsed(&source)
+            let cuts = if few || side > 1 { &CUTS[..1] } else { &CUTS[..] };
+            cuts.iter().map(form).collect()
         })?;
         let count = self.count_bits();
         let all = pass.parts(&fused)?;
@@ -152,7 +198,7 @@ impl Job<'_> {
         }
     }
 
-    fn source(&self, fused: &Fused, types: &[DataType], finish: &str, few: bool, body: &str) -> String {
+    fn source(&self, fused: &Fused, types: &[DataType], finish: &str, few: bool, lanes: usize, body: &str) -> String {
         let mut text = fused.declarations(0);
         let mut at = fused.bindings();
         let _ = writeln!(text, "read sizes: u32 @{at};");
@@ -172,7 +218,7 @@ impl Job<'_> {
         let result = finish.replace("count", count).replace('#', "(result)");
         let _ = write!(
             text,
-            "workgroup_size [{COLUMNS}, 1, 1];\nentry reduce {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet total = sizes[1];\n\
+            "workgroup_size [{lanes}, 1, 1];\nentry reduce {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet total = sizes[1];\n\
              let inner = sizes[4];\nlet blocks = sizes[5];\n{}{}}}\n",
             fused.uniform_lines(),
             body.replace("FINISH", &result)
@@ -211,34 +257,83 @@ impl Job<'_> {
     }
 
     /// A workgroup for each block of each row.
-    fn along_rows(&self, fused: &Fused, first: bool) -> String {
-        let mut text =
-            "if group < total {\nlet row = group / blocks;\nlet start = group % blocks * 16384 + l;\n".to_owned();
-        self.declare(&mut text, "");
+    fn along_rows(&self, fused: &Fused, first: bool, cut: Cut) -> String {
+        let Cut { lanes, at_once, together } = cut;
+        let columns = cut.columns();
+        let (own, apart) = if together { (columns, 1) } else { (1, lanes) };
+        let mut text = format!(
+            "if group < total {{\nlet row = group / blocks;\nlet start = group % blocks * 16384 + l * {own};\n"
+        );
+        for column in 0..columns {
+            self.declare(&mut text, &column.to_string());
+        }
         // Columns are 256 apart; the last round may reach beyond the row, and puts neutral values there.
         let _ = writeln!(
             text,
-            "let rows = min((n - group % blocks * 16384 + 255) / 256, 64);\nfor r in 0..rows step {AT_ONCE} {{"
+            "let rows = min((n - group % blocks * 16384 + 255) / 256, 64);\nfor r in 0..rows step {at_once} {{"
         );
-        for k in 0..AT_ONCE {
-            let _ = writeln!(text, "let a{k} = start + (r + {k}) * 256;\nlet at{k} = row * n + a{k};");
+        for (k, column) in (0..at_once).flat_map(|k| (0..columns).map(move |column| (k, column))) {
+            let name = format!("{k}_{column}");
+            let _ = writeln!(
+                text,
+                "let a{name} = start + (r + {k}) * 256 + {};\nlet at{name} = row * n + a{name};",
+                column * apart
+            );
             let places = Taken {
-                index: &format!("at{k}"),
-                along: &format!("a{k}"),
-                guard: &format!("a{k} < n"),
-                into: "",
-                suffix: &format!("_{k}"),
+                index: &format!("at{name}"),
+                along: &format!("a{name}"),
+                guard: &format!("a{name} < n"),
+                into: &column.to_string(),
+                suffix: &format!("_{name}"),
             };
             self.take(&mut text, fused, first, &places);
         }
         text.push_str("}\n");
-        self.halves(&mut text, "l", COLUMNS / 2, 1);
+        match together {
+            true => self.halves_of_all(&mut text, lanes, columns),
+            false => {
+                let mut half = columns / 2;
+                while half > 0 {
+                    for k in 0..half {
+                        let (into, from) = (self.variables(&k.to_string()), self.variables(&(k + half).to_string()));
+                        self.fold.put(&mut text, &into, &from);
+                    }
+                    half /= 2;
+                }
+                for (name, own) in self.variables("").iter().zip(self.variables("0")) {
+                    let _ = writeln!(text, "let {name} = {own};");
+                }
+                self.halves(&mut text, "l", lanes / 2, 1);
+            }
+        }
         text.push_str("if l == 0 {\nlet result = tile[0];\nout[group + sizes[2]] = FINISH;\n");
         if self.fold.kind.has_index() {
             text.push_str("out_index[group + sizes[2]] = tile_index[0];\n");
         }
         text.push_str("}\n}\n");
         text
+    }
+
+    /// Puts neighbouring columns that each invocation has together by halves, in workgroup memory.
+    fn halves_of_all(&self, text: &mut String, lanes: usize, columns: usize) {
+        let names = &["tile", "tile_index"][..self.fold.types().len()];
+        for column in 0..columns {
+            for (variable, name) in self.variables(&column.to_string()).iter().zip(names) {
+                let _ = writeln!(text, "{name}[l * {columns} + {column}] = {variable};");
+            }
+        }
+        text.push_str("barrier;\n");
+        let mut half = lanes * columns / 2;
+        while half > 0 {
+            for from in (0..half).step_by(lanes) {
+                let at = |offset: usize| names.iter().map(|name| format!("{name}[l + {offset}]")).collect::<Vec<_>>();
+                let _ = writeln!(text, "if l + {from} < {half} {{");
+                self.fold.put(text, &at(from), &at(from + half));
+                text.push_str("}\n");
+            }
+            text.push_str("barrier;\n");
+            half /= 2;
+        }
     }
 
     /// Puts what the invocations hold together by halves, in workgroup memory.

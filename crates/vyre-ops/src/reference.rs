@@ -568,13 +568,58 @@ pub(crate) fn scan_segments(x: &Plain, offsets: &Plain) -> Plain {
     found
 }
 
+/// Elements of bytes.
+fn bytes_of(x: &Plain) -> Vec<u8> {
+    let Numbers::Whole(all) = &x.numbers else { return Vec::new() };
+    all.iter().map(|byte| *byte as u8).collect()
+}
+
+/// Where patterns begin, which of them do, the longest, and how many there are; so many at most.
+pub(crate) fn find(x: &Plain, patterns: &[Vec<u8>], most: usize) -> Vec<Plain> {
+    let bytes = bytes_of(x);
+    let shortest = patterns.iter().map(Vec::len).min().unwrap_or(0);
+    let room = most.min((bytes.len() + 1).saturating_sub(shortest));
+    let (mut positions, mut which) = (Vec::new(), Vec::new());
+    for at in 0..bytes.len() {
+        let begins = (0..patterns.len()).filter(|&one| bytes[at..].starts_with(&patterns[one]));
+        // Of equal lengths, which are equal patterns, the first.
+        if let Some(longest) = begins.rev().max_by_key(|&one| (patterns[one].len(), std::cmp::Reverse(one))) {
+            positions.push(at as i128);
+            which.push(longest as i128);
+        }
+    }
+    let count = positions.len().min(room);
+    positions.resize(room, 0);
+    which.resize(room, 0);
+    for list in [&mut positions, &mut which] {
+        list[count..].fill(0);
+    }
+    let of = |list: Vec<i128>| Plain::whole(DataType::U32, vec![room], list);
+    vec![of(positions), of(which), Plain::whole(DataType::U32, Vec::new(), vec![count as i128])]
+}
+
+/// One pattern, as bytes.
+pub(crate) fn find_one(x: &Plain, pattern: &Plain, most: usize) -> Vec<Plain> {
+    let mut found = find(x, &[bytes_of(pattern)], most);
+    found.remove(1);
+    found
+}
+
+/// Many, one after another, with offsets.
+pub(crate) fn find_all(x: &Plain, patterns: &Plain, offsets: &Plain, most: usize) -> Vec<Plain> {
+    let Numbers::Whole(ends) = &offsets.numbers else { return Vec::new() };
+    let all = bytes_of(patterns);
+    let parts: Vec<Vec<u8>> = ends.windows(2).map(|ends| all[ends[0] as usize..ends[1] as usize].to_vec()).collect();
+    find(x, &parts, most)
+}
+
 /// The messages along the last axis, as bytes.
 fn messages(x: &Plain) -> Vec<Vec<u8>> {
     let Numbers::Whole(all) = &x.numbers else { return Vec::new() };
     let Some((length, rows)) = x.shape.split_last() else { return Vec::new() };
-    let message = |row: usize| {
-        all[row * length..(row + 1) * length].iter().flat_map(|word| (*word as u32).to_le_bytes()).collect()
-    };
+    let size = if x.ty == DataType::U8 { 1 } else { 4 };
+    let bytes = |word: &i128| word.to_le_bytes()[..size].to_vec();
+    let message = |row: usize| all[row * length..(row + 1) * length].iter().flat_map(bytes).collect();
     (0..rows.iter().product()).map(message).collect()
 }
 

@@ -5,6 +5,7 @@ use vyre::{DataType, Diagnostic, Error, codes};
 
 use crate::attention::attention;
 use crate::bodies::accelerations;
+use crate::bytes::{find_all, find_one};
 use crate::convolution::convolve;
 use crate::digest::{Digest, digest};
 use crate::fft::fft;
@@ -36,28 +37,10 @@ pub struct Op {
     pub outputs: &'static [&'static str],
     /// The parameters that it looks at.
     pub parameters: &'static [Parameter],
-    /// What may be tuned about it; the first value of each is the default.
-    pub space: &'static [Axis],
-    /// What it is tuned with.
-    pub samples: fn() -> Vec<Sample>,
     run: fn(&[Term], &Parameters) -> Result<Vec<Output>, Error>,
     plain: fn(&[Plain], &Parameters) -> Vec<Plain>,
     operations: fn(&[Vec<usize>]) -> u64,
 }
-
-/// One thing that may be tuned about an op, on the devices that have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Axis {
-    /// What it is.
-    pub name: &'static str,
-    /// Where it is.
-    pub on: &'static str,
-    /// What it may be, the default first.
-    pub values: &'static [&'static str],
-}
-
-/// Types and shapes of an op's arrays.
-pub type Sample = Vec<(DataType, Vec<usize>)>;
 
 /// The types that an op takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +59,10 @@ pub enum Types {
     Keys,
     /// u32.
     Words,
+    /// u32 and u8.
+    Messages,
+    /// u8.
+    Bytes,
 }
 
 /// A parameter of some ops.
@@ -101,7 +88,7 @@ pub struct Parameters {
     pub boundary: Boundary,
     /// Each query looks only at the keys up to its own position.
     pub causal: bool,
-    /// Bins of a histogram, elements of top-k.
+    /// Bins of a histogram, elements of top-k, positions that are kept of those that are found.
     pub count: Option<usize>,
     /// What is added under a root, or the distance within which bodies attract less.
     pub epsilon: Option<f64>,
@@ -190,10 +177,6 @@ fn weighed(shapes: &[Vec<usize>]) -> u64 {
 macro_rules! op {
     ($id:literal, $about:literal, [$($input:literal),*], $types:ident, [$($output:literal),*], [$($parameter:ident),*], $operations:expr,
      $run:expr, $plain:expr) => {
-        op!($id, $about, [$($input),*], $types, [$($output),*], [$($parameter),*], $operations, $run, $plain, &[], Vec::new)
-    };
-    ($id:literal, $about:literal, [$($input:literal),*], $types:ident, [$($output:literal),*], [$($parameter:ident),*], $operations:expr,
-     $run:expr, $plain:expr, $space:expr, $samples:expr) => {
         Op {
             id: $id,
             about: $about,
@@ -201,8 +184,6 @@ macro_rules! op {
             types: Types::$types,
             outputs: &[$($output),*],
             parameters: &[$(Parameter::$parameter),*],
-            space: $space,
-            samples: $samples,
             run: $run,
             plain: $plain,
             operations: $operations,
@@ -465,9 +446,7 @@ static OPS: &[Op] = &[
         [],
         product,
         |x, _| Ok(vec![matmul(&x[0], &x[1], Transposed::default())?]),
-        |x, _| vec![reference::matmul(&x[0], &x[1])],
-        crate::matrix::SPACE,
-        crate::matrix::samples
+        |x, _| vec![reference::matmul(&x[0], &x[1])]
     ),
     op!(
         "matvec",
@@ -559,9 +538,9 @@ static OPS: &[Op] = &[
     ),
     op!(
         "crc32",
-        "the CRC-32 of each row, a message of words",
+        "the CRC-32 of each row, a message of bytes or words",
         ["x"],
-        Words,
+        Messages,
         ["y"],
         [],
         |shapes| 8 * each(shapes),
@@ -570,13 +549,35 @@ static OPS: &[Op] = &[
     ),
     op!(
         "sha256",
-        "the SHA-256 of each row, a message of words, as eight words",
+        "the SHA-256 of each row, a message of bytes or words, as eight words",
         ["x"],
-        Words,
+        Messages,
         ["y"],
         [],
         |shapes| 170 * each(shapes),
         |x, _| Ok(vec![digest(&x[0], Digest::Sha256)?]),
         |x, _| vec![reference::sha256(&x[0])]
+    ),
+    op!(
+        "find",
+        "where a pattern of bytes begins, up to a count, with zeros behind, and how many there are",
+        ["x", "pattern"],
+        Bytes,
+        ["positions", "count"],
+        [Count],
+        |shapes| 2 * each(shapes),
+        |x, p| find_one(&x[0], &x[1], p.count.unwrap_or(usize::MAX)),
+        |x, p| reference::find_one(&x[0], &x[1], p.count.unwrap_or(usize::MAX))
+    ),
+    op!(
+        "find_all",
+        "where patterns begin that go from one offset to the next, up to a count, which do, and how many there are",
+        ["x", "patterns", "offsets"],
+        Bytes,
+        ["positions", "which", "count"],
+        [Count],
+        |shapes| 4 * each(shapes),
+        |x, p| find_all(&x[0], &x[1], &x[2], p.count.unwrap_or(usize::MAX)),
+        |x, p| reference::find_all(&x[0], &x[1], &x[2], p.count.unwrap_or(usize::MAX))
     ),
 ];

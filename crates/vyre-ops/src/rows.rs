@@ -10,7 +10,8 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, extents, grid, is_float, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, extents, grid, is_float, kernel_of_forms, misfit, mistyped, room};
+use crate::tuning::Axis;
 
 /// Reductions of a row, each of which may use those before it, and what is written for each element. `VALUE` is the element, `LAST` what the
 /// last reduction made of it, `COUNT` the length, `EXP` the [exponential](crate::exponential), and reductions go by their names.
@@ -48,8 +49,24 @@ pub(crate) const RMS_NORM: Rows<'_> = Rows {
     write: "VALUE * scale",
 };
 
-/// Elements of a long row that an invocation fetches at once.
-const AT_ONCE: usize = 4;
+/// Elements of a long row that an invocation fetches at once, the default first.
+const AT_ONCE: [usize; 3] = [4, 2, 8];
+
+/// What may be tuned.
+pub(crate) const SPACE: &[Axis] = &[
+    Axis {
+        name: "rows of up to 16384",
+        on: "GPUs; softmax everywhere",
+        values: &["kept", "read again, 4 at once", "read again, 8 at once"],
+    },
+    Axis {
+        name: "rows of up to 16384",
+        on: "processors",
+        values: &["read again, 4 at once", "kept", "read again, 8 at once"],
+    },
+    Axis { name: "longer rows", on: "all", values: &["4 at once", "2 at once", "8 at once"] },
+];
+
 /// Elements of a row that an invocation keeps.
 const MOST_KEPT: usize = 32;
 
@@ -77,10 +94,25 @@ impl Rows<'_> {
         let (lines, values) = fused.lines("i", "");
         let kept = Some(along.div_ceil(lanes)).filter(|&kept| kept <= MOST_KEPT);
         let whole = kept.is_some_and(|kept| kept * lanes == along);
-        let form = Form { lanes, kept, whole, subgroups: Traits::of(&engine).subgroups_on_gpu() };
+        let traits = Traits::of(&engine);
+        let form = Form { lanes, kept, whole, at_once: AT_ONCE[0], subgroups: traits.subgroups_on_gpu() };
         let declarations = fused.declarations(0);
         let key = format!("{} {form:?}\n{declarations}{}{lines}{values:?}", self.name, fused.uniform_lines());
-        let kernel = engine.kernel_from(&key, || crate::launch::parsed(&self.source(&fused, &ty, form)))?;
+        let kernel = kernel_of_forms(&engine, &key, || {
+            let again = |at_once: usize| Form { kept: None, whole: false, at_once, ..form };
+            // Processors have few registers and near caches, and keep only what is dear to compute again.
+            let keeps = traits.is_gpu || self.write.contains("LAST");
+            let forms = match kept {
+                Some(_) if !keeps => {
+                    vec![("read again, 4 at once", again(4)), ("kept", form), ("read again, 8 at once", again(8))]
+                }
+                Some(_) => {
+                    vec![("kept", form), ("read again, 4 at once", again(4)), ("read again, 8 at once", again(8))]
+                }
+                None => vec![("4 at once", form), ("2 at once", again(AT_ONCE[1])), ("8 at once", again(AT_ONCE[2]))],
+            };
+            forms.into_iter().map(|(name, form)| (name.to_owned(), self.source(&fused, &ty, form))).collect()
+        })?;
         let words = |value: f64| match ty {
             DataType::F64 => [value.to_bits() as u32, (value.to_bits() >> 32) as u32],
             _ => [(value as f32).to_bits(), 0],
@@ -129,8 +161,8 @@ impl Rows<'_> {
                 }
             }
             None => {
-                let _ = writeln!(text, "for r in 0..n step {} {{", lanes * AT_ONCE);
-                for k in 0..AT_ONCE {
+                let _ = writeln!(text, "for r in 0..n step {} {{", lanes * form.at_once);
+                for k in 0..form.at_once {
                     let _ = writeln!(text, "let a{k} = r + {} + l;\nlet at{k} = start + a{k};", k * lanes);
                     let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
                     text.push_str(&lines);
@@ -192,6 +224,8 @@ struct Form {
     kept: Option<usize>,
     /// Every invocation has as many as the others.
     whole: bool,
+    /// Elements that are fetched at once where they are not kept.
+    at_once: usize,
     /// The last halves are put together within a subgroup.
     subgroups: bool,
 }

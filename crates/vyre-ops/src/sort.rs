@@ -10,10 +10,11 @@ use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, room, size_of};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, room, size_of};
 use crate::onesweep::{self, Sweep};
 use crate::output::Output;
 use crate::scan::Scan;
+use crate::tuning::Axis;
 
 /// How blocks are cut: what each invocation counts is its own, so there are `lanes << bits` counters.
 #[derive(Clone, Copy)]
@@ -28,6 +29,30 @@ struct Cut {
 const WIDE: Cut = Cut { lanes: 128, bits: 4, items: 12 };
 /// Few with large digits, for processors.
 const DEEP: Cut = Cut { lanes: 16, bits: 8, items: 128 };
+
+/// What may be tuned: the same blocks with more or fewer invocations.
+pub(crate) const SPACE: &[Axis] = &[
+    Axis { name: "invocations x keys of a block", on: "processors", values: &["16 x 128", "8 x 256", "32 x 64"] },
+    Axis {
+        name: "invocations x keys of a block",
+        on: "GPUs that have no subgroups of 32 or don't let workgroups wait",
+        values: &["128 x 12", "64 x 24"],
+    },
+];
+
+impl Cut {
+    /// It, and others of the same blocks.
+    fn all(self) -> Vec<Cut> {
+        let others: &[usize] = if self.bits == DEEP.bits { &[8, 32] } else { &[64] };
+        let block = self.lanes * self.items;
+        let other = |lanes: &usize| Cut { lanes: *lanes, items: block / lanes, ..self };
+        [self].into_iter().chain(others.iter().map(other)).collect()
+    }
+
+    fn name(self) -> String {
+        format!("{} x {}", self.lanes, self.items)
+    }
+}
 
 /// Sorted keys, and the values that go with them.
 pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Result<(Buffer, Option<Buffer>), Error> {
@@ -153,6 +178,7 @@ pub(crate) fn decoded(coded: &Term, ty: &DataType, descending: bool) -> Term {
     }
 }
 
+#[derive(Clone)]
 struct Sorter<'a> {
     engine: &'a Engine,
     cut: Cut,
@@ -170,8 +196,8 @@ impl Sorter<'_> {
         let sizes = [self.length as u32, blocks as u32, shift as u32];
         let mut counts = room(self.engine, &DataType::U32, blocks << bits);
         let key = format!("sort count {} {lanes} {bits} {items}", self.ty);
-        self.engine
-            .kernel_from(&key, || crate::launch::parsed(&self.count_source()))?
+        let count = |cut: Cut| (cut.name(), Sorter { cut, ..self.clone() }.count_source());
+        kernel_of_forms(self.engine, &key, || self.cut.all().into_iter().map(count).collect())?
             .bind("keys", &keys)
             .value("sizes", &sizes)
             .bind("counts", &mut counts)
@@ -193,7 +219,8 @@ impl Sorter<'_> {
         let mut sorted = room(self.engine, &self.ty, self.length);
         let mut moved = self.value_type.as_ref().map(|ty| room(self.engine, ty, self.length));
         let key = format!("sort move {} {lanes} {bits} {items} {:?}", self.ty, self.value_type);
-        let kernel = self.engine.kernel_from(&key, || crate::launch::parsed(&self.move_source()))?;
+        let shift = |cut: Cut| (cut.name(), Sorter { cut, ..self.clone() }.move_source());
+        let kernel = kernel_of_forms(self.engine, &key, || self.cut.all().into_iter().map(shift).collect())?;
         let mut call =
             kernel.bind("keys", &keys).value("sizes", &sizes).bind("starts", &starts).bind("out", &mut sorted);
         if let (Some(values), Some(moved)) = (&values, &mut moved) {

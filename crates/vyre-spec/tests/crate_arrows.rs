@@ -33,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("vyre-cli", &["vyre", "vyre-ops"]),
     ("vyre-python", &["vyre", "vyre-ops"]),
     ("vyre-kernel-board", &["vyre"]),
+    ("vyre-op-board", &["vyre", "vyre-ops"]),
     ("vyre-conform", &["vyre-spec", "vyre-foundation", "vyre-reference", "vyre-wgsl", "vyre-driver"]),
 ];
 

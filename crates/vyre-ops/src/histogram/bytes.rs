@@ -6,7 +6,7 @@ use std::fmt::Write;
 use vyre::expression::Fused;
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, grid, room};
+use crate::launch::{GROUP, grid, kernel_of_forms, room};
 use crate::output::Output;
 
 /// Bins whose counters fit into workgroup memory.
@@ -16,10 +16,10 @@ const LANES: usize = 128;
 pub(super) const MEMORY: u64 = (MOST_BINS * LANES) as u64;
 /// Words of four counters that an invocation has at most; this many invocations add up one half of them each.
 const WORDS: usize = MOST_BINS / 4;
-/// Elements that are fetched at once.
-const ITEMS: usize = 8;
-/// Rounds before the counters are emptied: no byte counts more than 248.
-const ROUNDS: usize = 31;
+/// Elements that are fetched at once, the default first.
+const ITEMS: [usize; 3] = [8, 4, 2];
+/// Elements that an invocation counts before the counters are emptied: what a byte can count.
+const PERIOD: usize = 248;
 const MOST_GROUPS: usize = 8192;
 
 pub(super) fn histogram(fused: &Fused, bins: usize) -> Result<Output, Error> {
@@ -29,9 +29,11 @@ pub(super) fn histogram(fused: &Fused, bins: usize) -> Result<Output, Error> {
     let words = bins.div_ceil(4);
     let key =
         format!("histogram of bytes {words}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
-    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(fused, words)))?;
+    let kernel = kernel_of_forms(&engine, &key, || {
+        ITEMS.iter().map(|items| (items.to_string(), source(fused, words, *items))).collect()
+    })?;
     for part in fused.parts(1)? {
-        let periods = part.len().div_ceil(LANES * ITEMS * ROUNDS);
+        let periods = part.len().div_ceil(LANES * PERIOD);
         let each = periods.div_ceil(MOST_GROUPS);
         let groups = periods.div_ceil(each);
         let sizes = [part.len(), bins, groups, each].map(|size| size as u32);
@@ -41,7 +43,8 @@ pub(super) fn histogram(fused: &Fused, bins: usize) -> Result<Output, Error> {
     Ok(Output { buffer: counts, ty: DataType::U32, shape: vec![bins] })
 }
 
-fn source(fused: &Fused, words: usize) -> String {
+fn source(fused: &Fused, words: usize, items: usize) -> String {
+    let rounds = PERIOD / items;
     let at = fused.bindings();
     let mut text = fused.declarations(0);
     let _ = write!(
@@ -52,12 +55,12 @@ fn source(fused: &Fused, words: usize) -> String {
         at + 1,
         words * LANES,
         fused.uniform_lines(),
-        ROUNDS * LANES * ITEMS
+        PERIOD * LANES
     );
     // Elements are fetched a round before they are counted.
     let fetch = |text: &mut String, start: &str, name: &str| {
         let _ = writeln!(text, "let {name}_at = {start} + l;");
-        for k in 0..ITEMS {
+        for k in 0..items {
             let (lines, values) = fused.lines(&format!("{name}_at{k}"), &format!("_{name}_{k}"));
             let _ = writeln!(
                 text,
@@ -69,18 +72,18 @@ fn source(fused: &Fused, words: usize) -> String {
         }
     };
     fetch(&mut text, "first", "early");
-    for k in 0..ITEMS {
+    for k in 0..items {
         let _ = writeln!(text, "var bin{k}: u32 = early{k};");
     }
-    let _ = writeln!(text, "for p in 0..sizes[3] {{\nfor r in 0..{ROUNDS} {{");
-    fetch(&mut text, &format!("first + (p * {ROUNDS} + r + 1) * {}", LANES * ITEMS), "next");
-    for k in 0..ITEMS {
+    let _ = writeln!(text, "for p in 0..sizes[3] {{\nfor r in 0..{rounds} {{");
+    fetch(&mut text, &format!("first + (p * {rounds} + r + 1) * {}", LANES * items), "next");
+    for k in 0..items {
         let _ = writeln!(
             text,
             "if bin{k} < bins {{\nlet place{k} = bin{k} / 4 * {LANES} + l;\nown[place{k}] = own[place{k}] + (1 << (bin{k} % 4 * 8));\n}}"
         );
     }
-    for k in 0..ITEMS {
+    for k in 0..items {
         let _ = writeln!(text, "bin{k} = next{k};");
     }
     // Invocations begin at different ones, so that they read from different banks; halves of words add up bytes without overflow.

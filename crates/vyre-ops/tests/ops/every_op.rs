@@ -16,6 +16,8 @@ fn types_of(types: Types) -> &'static [DataType] {
         Types::Singles => &[F32],
         Types::Keys => &[U32, F32, I32, U64, I64, F64],
         Types::Words => &[U32],
+        Types::Messages => &[U32, DataType::U8],
+        Types::Bytes => &[DataType::U8],
     }
 }
 
@@ -162,7 +164,24 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
         }
         "crc32" | "sha256" => {
             let length = [0, 1, 13, 14, 15, 16, 30, 33][random.below(8)];
+            let length = if *ty == DataType::U8 { [0, 3, 55, 56, 57, 63, 64, 121][random.below(8)] } else { length };
             vec![numbers(random, ty, vec![(size / 16).min(300), length], Some(1 << 32))]
+        }
+        // Few letters, so that much is found and much is nearly found.
+        "find" => {
+            let length = [1, 2, 3, 9][random.below(4)];
+            vec![numbers(random, ty, vec![size], Some(3)), numbers(random, ty, vec![length], Some(3))]
+        }
+        "find_all" => {
+            let lengths: Vec<usize> = (0..2 + random.below(6)).map(|_| 1 + random.below(7)).collect();
+            let ends = lengths.iter().scan(0, |end, length| {
+                *end += length;
+                Some(*end as i128)
+            });
+            let offsets: Vec<i128> = [0].into_iter().chain(ends).collect();
+            let patterns = numbers(random, ty, vec![lengths.iter().sum()], Some(4));
+            let offsets = Plain::whole(DataType::U32, vec![offsets.len()], offsets);
+            vec![numbers(random, ty, vec![size], Some(4)), patterns, offsets]
         }
         "accelerations" => vec![numbers(random, ty, vec![size.min(700), 4], None)],
         "matvec" => {
@@ -226,7 +245,11 @@ fn check(
         let along = size / 6;
         *x = numbers(random, ty, vec![2, along, 3], Some(5));
     }
-    let count = op.parameters.contains(&Parameter::Count).then(|| if op.id == "top_k" { size.min(7) } else { 257 });
+    let count = match op.id {
+        "top_k" => Some(size.min(7)),
+        "find" | "find_all" => [None, Some(0), Some(50), Some(5000)][random.below(4)],
+        _ => op.parameters.contains(&Parameter::Count).then_some(257),
+    };
     let boundaries = [Boundary::Zero, Boundary::Edge, Boundary::Wrap, Boundary::Reflect];
     let parameters = Parameters {
         axis,

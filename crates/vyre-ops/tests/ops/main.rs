@@ -4,6 +4,7 @@
 mod attention;
 mod every_op;
 mod forms;
+mod huge;
 mod matrices;
 mod moves;
 mod reductions;

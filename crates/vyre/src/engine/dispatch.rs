@@ -329,7 +329,9 @@ impl Inner {
         let named = self.tuning.named(asked);
         let is_wanted =
             |variant: &Variant| !matches!(variant.code(), Code::Program(..)) || named.as_ref() == Some(&variant.id());
-        let is_new = |variant: &Variant| is_wanted(variant) && self.gate.verdict(asked, variant).is_none();
+        let is_new = |variant: &Variant| {
+            is_wanted(variant) && !variant.is_vouched() && self.gate.verdict(asked, variant).is_none()
+        };
         let compares = args.len() == core.slots.len() && variants::open(asked, request.interruptible).any(is_new);
         if !compares {
             return Ok(self.agreeing_variants(asked, request.interruptible, None, &is_wanted));

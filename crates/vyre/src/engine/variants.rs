@@ -47,12 +47,13 @@ fn key(asked: &Asked<'_>, variant: &Variant) -> Key {
     (digests, asked.plan.buffer_bytes.iter().copied().chain(asked.plan.domain).collect())
 }
 
-/// The variants that a caller leaves open and that a backend takes. A launch that may be stopped has none: nothing in them looks whether it
-/// has to end.
+/// The variants that a caller leaves open and that a backend takes. A launch that may be stopped has only programs that need not be compared
+/// first: the compiler lets them look whether they have to end, and in other code nothing does.
 pub(super) fn open<'a>(asked: &Asked<'a>, interruptible: bool) -> impl Iterator<Item = &'a Variant> {
     let (backend, config) = (asked.backend, asked.config);
-    let is_open = config.workgroup_override.is_none() && config.variant.is_none() && !interruptible;
-    config.variants.iter().filter(move |variant| is_open && takes(&**backend, variant).is_ok())
+    let is_open = config.workgroup_override.is_none() && config.variant.is_none();
+    let may_run = move |variant: &Variant| !interruptible || variant.is_vouched();
+    config.variants.iter().filter(move |variant| is_open && may_run(variant) && takes(&**backend, variant).is_ok())
 }
 
 /// Every backend runs programs.
@@ -103,6 +104,7 @@ impl Inner {
         for variant in open(asked, interruptible).filter(|variant| is_wanted(variant)) {
             let verdict = match (self.gate.verdict(asked, variant), inputs) {
                 (Some(verdict), _) => verdict,
+                (None, _) if variant.is_vouched() => Ok(()),
                 (None, None) => continue,
                 (None, Some(inputs)) => {
                     let own = asked.plan.workgroup_size;
@@ -166,6 +168,7 @@ impl Inner {
             match self.gate.verdict(asked, variant) {
                 Some(Ok(())) => "gives the same results, and is one of the candidates".to_owned(),
                 Some(Err(why)) => format!("not used: {why}"),
+                None if variant.is_vouched() => "one of the candidates; it is compared where it is tuned".to_owned(),
                 None => "not compared yet".to_owned(),
             }
         };

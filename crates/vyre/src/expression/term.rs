@@ -70,7 +70,8 @@ fn mistyped(message: String) -> Term {
 }
 
 impl Term {
-    fn failed(error: Error) -> Term {
+    /// A term that could not be made; whatever is computed of it fails with this.
+    pub fn failed(error: Error) -> Term {
         Term::with(Op::Wrong(error), DataType::F32, None, None)
     }
 
