@@ -85,7 +85,7 @@ const BESIDE: u32 = 1;
 const NEIGHBOUR: u32 = 2;
 const NEIGHBOURS_SPENT: f64 = 10.0;
 const AGAIN_SPENT: f64 = 3.0;
-const CHEAP: f64 = 0.5;
+const CHEAP: f64 = 1.0;
 /// A candidate is far away that is so many steps from all that were tried.
 const LONELY: u32 = 2;
 /// A single timing tells the drift of the device to this share.
@@ -276,7 +276,8 @@ impl OnlineTuner {
     fn cost_so_far(&self) -> f64 {
         let now = self.expected[self.fastest()].time;
         let more = |candidate: usize| {
-            let off = self.typical(candidate).map_or(0.0, |known| (known.time - now).clamp(0.0, 3.0).exp() - 1.0);
+            let typical = self.typical(candidate).filter(|_| !self.expected[candidate].open);
+            let off = typical.map_or(0.0, |known| (known.time - now).clamp(0.0, 3.0).exp() - 1.0);
             off * self.times[candidate].len() as f64
         };
         (0..self.times.len()).map(more).sum()
