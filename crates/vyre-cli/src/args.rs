@@ -53,7 +53,8 @@ pub(crate) enum What {
     Bench(Bench),
     /// Compare a kernel's launches on one backend and keep the fastest.
     Tune(Tune),
-    /// Measure a kernel on every backend over sizes, and remember which is fastest where.
+    /// Measure a kernel on every backend over sizes, and remember which is fastest where. For a folder of kernels, compare what
+    /// the router chooses by itself with the fastest, and remember nothing.
     Route(Route),
     /// Run an op such as `sum` or `sort` on arrays, or list the ops.
     Op(Op),

@@ -23,6 +23,7 @@ mod plot;
 mod progress;
 mod report;
 mod route;
+mod route_folder;
 mod run;
 mod shapes;
 mod source;

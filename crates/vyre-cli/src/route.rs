@@ -9,6 +9,7 @@ use crate::job::Job;
 use crate::plot::{self, Series};
 use crate::progress::Progress;
 use crate::report::{Failure, Output, quantiles, time};
+use crate::route_folder::route_folder;
 
 /// What was measured at one size.
 struct Row {
@@ -19,6 +20,9 @@ struct Row {
 }
 
 pub(crate) fn route(args: &Route, output: &Output) -> Result<(), Failure> {
+    if args.kernel.kernel.is_dir() {
+        return route_folder(args, output);
+    }
     if args.inputs.backend != "auto" {
         return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, "`vyre route` measures every backend")
             .with_fix("Leave `--backend` out, or use `vyre bench` to time one backend.")
@@ -118,7 +122,7 @@ pub(crate) fn route(args: &Route, output: &Output) -> Result<(), Failure> {
 }
 
 /// `1e3,1e4` or `1e3..1e6`, which is doubled twice for each step.
-fn sizes(text: &str) -> Result<Vec<u64>, Diagnostic> {
+pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, Diagnostic> {
     const MOST: f64 = 4.0e9;
     let wrong = |why: String| {
         Diagnostic::new(&codes::command::BAD_ARGUMENT, format!("`--sizes {text}`: {why}"))

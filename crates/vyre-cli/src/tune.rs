@@ -139,25 +139,7 @@ fn tune_one(
 
 /// Tunes every kernel of a folder, one after the other. What can't be tuned is told and does not stop the others.
 fn tune_folder(args: &Tune, output: &Output) -> Result<(), Failure> {
-    let folder = &args.kernel.kernel;
-    let unreadable = |error: std::io::Error| {
-        Diagnostic::new(&codes::command::CANT_READ, format!("`{}` can't be read: {error}", folder.display()))
-    };
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).map_err(unreadable)?.flatten().map(|entry| entry.path()).collect();
-    let is_kernel = |path: &std::path::PathBuf| {
-        path.extension()
-            .and_then(|ending| ending.to_str())
-            .is_some_and(|ending| ["wgsl", "spv", "vyre"].contains(&ending))
-    };
-    files.retain(is_kernel);
-    files.sort();
-    if files.is_empty() {
-        let message = format!("`{}` has no kernels", folder.display());
-        return Err(Diagnostic::new(&codes::command::CANT_READ, message)
-            .with_fix("Name a folder with .wgsl, .spv or .vyre files.")
-            .into());
-    }
+    let files = kernels_in(&args.kernel.kernel)?;
     let engine = Engine::open()?;
     let mut rows: Vec<serde_json::Value> = Vec::new();
     let mut text = vec![Row::heading(args.exhaustive.is_some())];
@@ -199,8 +181,30 @@ fn tune_folder(args: &Tune, output: &Output) -> Result<(), Failure> {
     stopped.map_or(Ok(()), |problem| Err(Failure::Interrupted(problem)))
 }
 
+/// The kernels of a folder, in order of their names.
+pub(crate) fn kernels_in(folder: &std::path::Path) -> Result<Vec<std::path::PathBuf>, Diagnostic> {
+    let unreadable = |error: std::io::Error| {
+        Diagnostic::new(&codes::command::CANT_READ, format!("`{}` can't be read: {error}", folder.display()))
+    };
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).map_err(unreadable)?.flatten().map(|entry| entry.path()).collect();
+    let is_kernel = |path: &std::path::PathBuf| {
+        path.extension()
+            .and_then(|ending| ending.to_str())
+            .is_some_and(|ending| ["wgsl", "spv", "vyre"].contains(&ending))
+    };
+    files.retain(is_kernel);
+    files.sort();
+    if files.is_empty() {
+        let message = format!("`{}` has no kernels", folder.display());
+        return Err(Diagnostic::new(&codes::command::CANT_READ, message)
+            .with_fix("Name a folder with .wgsl, .spv or .vyre files."));
+    }
+    Ok(files)
+}
+
 /// What was given for buffers that the kernel has, and random numbers for its other inputs of open length.
-fn inputs_for(kernel: &Kernel, inputs: &Inputs, size: u64) -> Result<Inputs, Failure> {
+pub(crate) fn inputs_for(kernel: &Kernel, inputs: &Inputs, size: u64) -> Result<Inputs, Failure> {
     let source = OpenSource::of(kernel)?.source;
     let program = &source.program;
     let mut inputs = inputs.clone();

@@ -167,6 +167,53 @@ fn fresh_seeds_say_the_same() {
     }
 }
 
+/// Launches in two dimensions as GPUs have them, many of them nearly alike.
+fn plain_of_launches(seed: u64) -> Vec<f64> {
+    let mut random = Random(seed ^ 0x7777);
+    let all = (5..=10).flat_map(|total: u32| (0..=total).map(move |y| [total - y, y]));
+    let mut places: Vec<[u32; 2]> = all.filter(|[x, y]| x + 2 >= *y).collect();
+    let own = (random.unit() * places.len() as f64) as usize;
+    places[..=own].rotate_right(1);
+    let mut between = |low: f64, high: f64| low + (high - low) * random.unit();
+    let (few, many, row, tall) = (between(5.0, 7.0), between(7.0, 10.0), between(2.0, 5.0), between(0.0, 3.0));
+    let steep = [between(0.05, 0.5), between(0.01, 0.15), between(0.1, 0.6), between(0.01, 0.06)];
+    let quirk = between(0.002, 0.02);
+    let cost = |[x, y]: &[u32; 2]| {
+        let (x, y) = (f64::from(*x), f64::from(*y));
+        let far = [(few - x - y).max(0.0), (x + y - many).max(0.0), (row - x).max(0.0), (y - tall).abs()];
+        let log: f64 = far.iter().zip(steep).map(|(far, steep)| far * steep).sum();
+        20_000.0 * (log + quirk * random.normal()).exp()
+    };
+    places.iter().map(cost).collect()
+}
+
+#[test]
+fn fresh_processes_agree() {
+    const PROCESSES: u64 = 8;
+    let (mut same, mut all, mut furthest) = (0, 0, 0.0f64);
+    for seed in 0..16 {
+        let costs = plain_of_launches(seed);
+        let mut answers = vec![0u64; costs.len()];
+        for process in 0..PROCESSES {
+            let mut random = Random(seed * 1_000 + process + 17);
+            // Each process has its launches' data elsewhere in memory.
+            let lasting: Vec<f64> = costs.iter().map(|_| 0.002 * random.normal()).collect();
+            let outcome = campaign(costs.len(), |candidate| {
+                let stall = if random.unit() < 0.01 { 0.3 * random.unit() } else { 0.0 };
+                (costs[candidate] * (lasting[candidate] + 0.004 * random.normal() + stall).exp()) as u64
+            });
+            answers[outcome.chosen] += 1;
+        }
+        let most = (0..costs.len()).max_by_key(|&answer| answers[answer]).unwrap();
+        (same, all) = (same + answers[most], all + PROCESSES);
+        let given = (0..costs.len()).filter(|&answer| answers[answer] > 0);
+        furthest = given.map(|answer| (costs[answer] / costs[most] - 1.0).abs()).fold(furthest, f64::max);
+    }
+    println!("{same} of {all} processes give the answer of most; others are up to {:.1}% off", 100.0 * furthest);
+    assert!(20 * same >= 19 * all, "{same} of {all}");
+    assert!(furthest <= 0.02, "{furthest}");
+}
+
 #[test]
 fn a_machine_that_is_too_noisy_says_so() {
     let mut told = 0;

@@ -57,6 +57,25 @@ fn what_a_launch_leaves_out_is_said() {
 }
 
 #[test]
+fn the_router_is_compared_with_an_oracle_for_a_folder_of_kernels() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("kernels")).unwrap();
+    home.file("kernels/box.wgsl", BOX);
+    let done = home.done("route kernels --sizes 20,400 --rounds 3 --json");
+    let document: Value = serde_json::from_str(&done.out).expect("a document");
+    let backends = document["backends"].as_array().unwrap();
+    assert!(backends.contains(&"cpu".into()) && !backends.contains(&"reference".into()), "{backends:?}");
+    let rows = document["kernels"].as_array().unwrap();
+    assert_eq!((&rows[0]["data"], &rows[1]["data"], rows.len()), (&"host".into(), &"resident".into(), 2));
+    for row in rows {
+        // Nobody is faster than the fastest, and every choice was charged.
+        assert!(row["learnt_to_oracle"].as_f64().is_some_and(|ratio| ratio >= 1.0), "{row}");
+        assert_eq!(row["dispatches"], 4, "{row}");
+        assert_eq!(row["oracle_ns"].as_array().map(Vec::len), Some(2), "{row}");
+    }
+}
+
+#[test]
 fn a_workgroup_that_changes_results_is_refused() {
     let home = Home::new();
     // Each invocation more does something more.

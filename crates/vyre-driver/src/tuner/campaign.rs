@@ -101,7 +101,7 @@ const Z_WINNER: f64 = 2.8;
 /// An interval that is wider than this on each side, and holds zero, tells nothing.
 const NOISY: f64 = 0.04;
 /// The line between as good and slower is drawn between these multiples of `near`.
-const NARROW: f64 = 0.5;
+const NARROW: f64 = 0.3;
 const WIDE: f64 = 1.4;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
@@ -371,19 +371,25 @@ impl Campaign {
             let pairs = self.slower(best, other, Z, 0);
             if pairs.is_known() { pairs.middle } else { means[other] - means[best] }
         };
-        let line = self.line(self.active.iter().map(|&other| slower(other)));
-        self.active.iter().copied().find(|&other| other == best || slower(other) <= line).unwrap_or(0)
+        self.lasting(self.active.iter().map(|&other| (other, slower(other)))).unwrap_or(best)
     }
 
-    /// What is further from the fastest than this is not as good: about `near`, in the middle of the widest gap there, so that nobody
-    /// stands so close to the line that noise would move it across.
-    fn line(&self, slower: impl Iterator<Item = f64>) -> f64 {
+    /// Wherever between `NARROW` and `WIDE` times `near` the line is drawn that says who is as good as the fastest, the earliest of those
+    /// is taken: the one that is it over the widest range of lines, so that noise seldom changes who that is.
+    fn lasting(&self, slower: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
         let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
-        let mut around: Vec<f64> = slower.filter(|gap| (low..high).contains(gap)).collect();
-        around.extend([low, high]);
-        around.sort_by(f64::total_cmp);
-        let gaps = around.windows(2).map(|pair| (pair[1] - pair[0], (pair[0] + pair[1]) / 2.0));
-        gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(self.plan.near, |(_, middle)| middle)
+        let mut found: Option<(usize, f64)> = None;
+        let mut reach = high;
+        for (candidate, gap) in slower {
+            let from = gap.max(low);
+            if from < reach {
+                if found.is_none_or(|(_, widest)| widest < reach - from) {
+                    found = Some((candidate, reach - from));
+                }
+                reach = from;
+            }
+        }
+        found.map(|(candidate, _)| candidate)
     }
 
     /// How much slower the default is than the choice, from the runs that certify it.
@@ -476,15 +482,17 @@ impl Campaign {
         self.active.iter().copied().min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap_or(0)
     }
 
-    /// The finalists that more rounds may tell apart: the best, and those that are neither clearly further from it than `near` nor
-    /// clearly as good.
+    /// The finalists that more rounds may tell apart: the best, those that may be faster still, and those up to the choice that may be as
+    /// good or not.
     fn contenders(&self) -> Vec<usize> {
         let means = self.means();
         let best = self.best(&means);
-        let near = self.line(self.active.iter().map(|&other| means[other] - means[best]));
+        let gaps: Vec<(usize, f64)> = self.active.iter().map(|&other| (other, means[other] - means[best])).collect();
+        let Some(choice) = self.lasting(gaps.into_iter()) else { return vec![best] };
+        let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
         let is_open = |other: usize| {
             let gap = self.slower(best, other, Z, 0);
-            gap.low <= near && gap.high >= near
+            gap.low <= high && gap.high >= low && (other <= choice || gap.low < 0.0)
         };
         self.active.iter().copied().filter(|&other| other == best || is_open(other)).collect()
     }

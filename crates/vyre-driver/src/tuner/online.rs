@@ -18,8 +18,8 @@ pub enum Turn {
 ///
 /// It has no clock, no threads and runs nothing; candidate 0 is the default. The first dispatches run on the default. Then those
 /// candidates are tried that are worth it: what is expected of them, from the times of their neighbours, times the dispatches to
-/// come, has to pay for the try. A stop is not made before each direction from the fastest was tried twice, nor a try when what
-/// tries have cost is more than a share of a thousand dispatches. Then dispatches are drawn from the weights that a
+/// come, has to pay for the try, and the more was spent already, the more it has to promise. A stop is not made before each direction
+/// from the fastest was tried twice and its neighbours once, where that is not dear. Then dispatches are drawn from the weights that a
 /// [`NaturalGradientPolicy`] gives to those that may still be the fastest, until one is, or the time is over: for up to 16
 /// candidates that is at most 60 dispatches.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct OnlineTuner {
     expected: Vec<Expected>,
     /// The fastest when the search ended.
     searched: Option<usize>,
-    /// What tries have cost, in dispatches of the fastest.
+    /// What the dispatches so far have cost more than the fastest would have, in dispatches of the fastest.
     spent: f64,
     hint: Option<usize>,
     /// How often there was a second look.
@@ -51,10 +51,12 @@ pub struct OnlineTuner {
 
 /// What is learnt has to pay for itself within so many dispatches.
 const HORIZON: f64 = 1_000.0;
-/// Tries cost no more than so many dispatches of the fastest, ...
-const MOST_SPENT: f64 = 28.0;
-/// ... and until they have cost so many, whoever may be the fastest at all is worth a try.
+/// Until the dispatches so far have cost so many dispatches of the fastest, whoever may be the fastest at all is worth a try, ...
 const LEAST_SPENT: f64 = 3.0;
+/// ... from so many on a try has to promise as much again, ...
+const MUCH_SPENT: f64 = 20.0;
+/// ... and none is made only to be sure of a direction.
+const MOST_SPENT: f64 = 28.0;
 /// A try has to promise so many dispatches.
 const LEAST_GAIN: f64 = 1.0;
 /// A try costs at least so much in the comparison of tries, because it is also compiled.
@@ -64,6 +66,9 @@ const DEAR: f64 = 4.0;
 /// After so many dispatches, and so many for each candidate, what is known has to be enough.
 const PATIENCE: usize = 26;
 const PATIENCE_EACH: usize = 2;
+/// The same for each beyond so many candidates: a plain of launches that are alike takes time to tell apart, and costs little meanwhile.
+const PATIENCE_MORE: usize = 6;
+const FEW: usize = 16;
 /// Timings of one candidate that are slower than its fastest by more than this are stalls.
 const STALL: f64 = 0.12;
 /// Second looks before the search ends, while tries have cost no more than so many dispatches.
@@ -75,6 +80,12 @@ const STALL_SPENT: f64 = 14.0;
 const SURPRISE: f64 = 0.3;
 const PROMISING: f64 = 0.15;
 const BESIDE: u32 = 1;
+/// Neighbours of the fastest are no more than so many steps away. They are tried before the search ends, until the dispatches have
+/// cost so many, and again where a single timing was a surprise, until they have cost so few; whatever is cheap is tried.
+const NEIGHBOUR: u32 = 2;
+const NEIGHBOURS_SPENT: f64 = 10.0;
+const AGAIN_SPENT: f64 = 3.0;
+const CHEAP: f64 = 1.0;
 /// A candidate is far away that is so many steps from all that were tried.
 const LONELY: u32 = 2;
 /// A single timing tells the drift of the device to this share.
@@ -159,7 +170,6 @@ impl OnlineTuner {
     /// The candidate took so long.
     pub fn observe(&mut self, candidate: usize, ns: u64) {
         let time = (ns.max(1) as f64).ln();
-        let before = self.fastest();
         let Expected { time: expected, doubt, .. } = self.expected[candidate];
         if self.samples > 0 && doubt < CLEAR {
             let off = (time - expected - self.drift).clamp(-CLEAR, CLEAR);
@@ -167,9 +177,6 @@ impl OnlineTuner {
             self.drift += off * wander / (wander + doubt * doubt + NOISE * NOISE);
         }
         let time = time - self.drift;
-        if self.samples > 0 && candidate != before {
-            self.spent += ((time - self.expected[before].time).min(3.0).exp() - 1.0).max(0.0);
-        }
         self.samples += 1;
         self.times[candidate].push(time);
         if self.searched.is_some() {
@@ -181,6 +188,7 @@ impl OnlineTuner {
         } else {
             self.expect();
         }
+        self.spent = self.cost_so_far();
     }
 
     /// The candidate's results agree with the default's, or the reason why not.
@@ -264,8 +272,20 @@ impl OnlineTuner {
         self.expected = self.surface.expect(&timed);
     }
 
+    /// What the dispatches so far have cost more than the fastest would have.
+    fn cost_so_far(&self) -> f64 {
+        let now = self.expected[self.fastest()].time;
+        let more = |candidate: usize| {
+            let typical = self.typical(candidate).filter(|_| !self.expected[candidate].open);
+            let off = typical.map_or(0.0, |known| (known.time - now).clamp(0.0, 3.0).exp() - 1.0);
+            off * self.times[candidate].len() as f64
+        };
+        (0..self.times.len()).map(more).sum()
+    }
+
     fn is_over(&self) -> bool {
-        self.samples >= PATIENCE + PATIENCE_EACH * self.places.len()
+        let n = self.places.len();
+        self.samples >= PATIENCE + PATIENCE_EACH * n.min(FEW) + PATIENCE_MORE * n.saturating_sub(FEW)
     }
 
     /// Those that may be used.
@@ -288,8 +308,10 @@ impl OnlineTuner {
             self.expect();
         }
         let hint = self.hint.take().filter(|&hint| self.times[hint].is_empty() && self.rejected[hint].is_none());
-        let next = hint.or_else(|| self.worth_a_try(fastest)).or_else(|| self.unsure_direction(fastest));
-        let next = next.filter(|_| self.spent < MOST_SPENT).or_else(|| self.second_look(fastest));
+        let next = hint.or_else(|| self.worth_a_try(fastest));
+        let next = next.or_else(|| self.unsure_direction(fastest).filter(|_| self.spent < MOST_SPENT));
+        let next = next.or_else(|| self.unknown_neighbour(fastest));
+        let next = next.or_else(|| self.second_look(fastest));
         if next.is_none() {
             self.searched = Some(fastest);
         }
@@ -311,7 +333,8 @@ impl OnlineTuner {
         let worth = open.filter_map(|candidate| {
             let (gain, cost) = self.promise(candidate, fastest);
             let is_cheap = self.spent + cost < LEAST_SPENT;
-            (gain > LEAST_GAIN + cost || is_cheap).then_some((gain / (cost + TRY), candidate))
+            let pays = gain > LEAST_GAIN + cost && (self.spent < MUCH_SPENT || gain > self.spent);
+            (pays || is_cheap).then_some((gain / (cost + TRY), candidate))
         });
         best_of(worth)
     }
@@ -344,21 +367,33 @@ impl OnlineTuner {
         best_of(worth.into_iter())
     }
 
+    /// Before the search ends: a neighbour of the fastest that was never timed, or only once and so slow that it may have been a stall.
+    fn unknown_neighbour(&self, fastest: usize) -> Option<usize> {
+        let now = self.expected[fastest].time;
+        let is_known = |candidate: usize| match self.times[candidate][..] {
+            [] => false,
+            [only] => only - now < SURPRISE || self.spent > AGAIN_SPENT,
+            _ => true,
+        };
+        let near = self.able().filter(|&other| other != fastest && self.steps(other, fastest) <= NEIGHBOUR);
+        best_of(near.filter(|&other| !is_known(other)).filter_map(|candidate| {
+            let (_, cost) = self.promise(candidate, fastest);
+            (self.spent + cost < NEIGHBOURS_SPENT || cost < CHEAP).then_some((-cost, candidate))
+        }))
+    }
+
     /// Before the search ends, where tries have cost little so far: a candidate beside fast ones whose only timing was far slower, which
     /// may be a stall, or else one that is far from everything that was tried, where what is expected is a guess.
     fn second_look(&mut self, fastest: usize) -> Option<usize> {
         if self.looks >= MOST_LOOKS {
             return None;
         }
-        let steps = |a: usize, b: usize| -> u32 {
-            self.places[a].iter().zip(&self.places[b]).map(|(a, b)| a.abs_diff(*b)).sum()
-        };
         let now = self.expected[fastest].time;
         let timed: Vec<usize> = self.able().filter(|&other| !self.times[other].is_empty()).collect();
         let affordable = |cost: f64| self.spent + cost < LOOK_SPENT;
         let doubtful = timed.iter().copied().filter_map(|candidate| {
             let [only] = self.times[candidate][..] else { return None };
-            let beside = timed.iter().filter(|&&other| other != candidate && steps(candidate, other) <= BESIDE);
+            let beside = timed.iter().filter(|&&other| other != candidate && self.steps(candidate, other) <= BESIDE);
             let promised = beside.map(|&other| self.expected[other].time - now).fold(f64::INFINITY, f64::min);
             let off = only - now;
             (off > SURPRISE && promised < PROMISING && self.spent < STALL_SPENT).then_some((-promised, candidate))
@@ -366,13 +401,18 @@ impl OnlineTuner {
         let found = best_of(doubtful).or_else(|| {
             let untried = self.able().filter(|&candidate| self.times[candidate].is_empty());
             best_of(untried.filter_map(|candidate| {
-                let far = timed.iter().map(|&other| steps(candidate, other)).min()?;
+                let far = timed.iter().map(|&other| self.steps(candidate, other)).min()?;
                 let (_, cost) = self.promise(candidate, fastest);
                 (far >= LONELY && affordable(cost)).then_some((f64::from(far) - cost, candidate))
             }))
         });
         self.looks += u32::from(found.is_some());
         found
+    }
+
+    /// How far two candidates are from each other.
+    fn steps(&self, a: usize, b: usize) -> u32 {
+        self.places[a].iter().zip(&self.places[b]).map(|(a, b)| a.abs_diff(*b)).sum()
     }
 
     /// How far the difference of two may be from what it seems.
@@ -400,10 +440,11 @@ impl OnlineTuner {
         timed.filter(|&candidate| !self.expected[candidate].open && is_open(candidate)).collect()
     }
 
-    /// The fastest, unless it can't be told from the default.
+    /// The fastest, unless it can't be told from the default. What is wrong by chance costs as much either way, so that no more than
+    /// likely is asked for.
     fn choose(&self, fastest: usize) -> usize {
         let gap = self.expected[0].time - self.expected[fastest].time;
-        if gap < MARGIN || gap < self.doubt(fastest, 0).min(CLEAR) { 0 } else { fastest }
+        if gap < MARGIN || gap < (0.5 * self.doubt(fastest, 0)).min(CLEAR) { 0 } else { fastest }
     }
 
     /// Weighs the candidates that are open by their times.

@@ -16,6 +16,7 @@ mod learning;
 mod packs;
 mod prepared;
 mod routes;
+mod sweep;
 mod timings;
 mod tuning;
 mod unfinished;

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vyre_driver::backend::{DeviceKind, Knobs};
 use vyre_driver::metrics::{Counter, Stage};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::tuner::{
-    self, Campaign, Candidate, Candidates, Decision, DefaultPolicy, DriftWatch, Known, Lock, Measured, Mode, Plan,
-    Source, Space, StaticProgramShape, Step, Subject, Tuner, TunerProgramKey, Verdict,
+    self, Candidate, Candidates, Decision, DefaultPolicy, DriftWatch, Known, Lock, Measured, Mode, Source, Space,
+    StaticProgramShape, Subject, Tuner, TunerProgramKey,
 };
 use vyre_driver::variant::Variant;
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
@@ -18,10 +18,9 @@ use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
 use vyre_spec::{Diagnostic, codes};
 
-use super::bench::Bench;
+use super::sweep::Sweep;
 use super::timings::Live;
-use super::unfinished::Unfinished;
-use super::variants::{self, disagreement};
+use super::variants;
 use super::{Inner, lock};
 
 /// Where decisions are kept.
@@ -116,7 +115,7 @@ impl Asked<'_> {
     }
 
     /// Which build of driver and compiler makes the code.
-    fn build(&self) -> String {
+    pub(super) fn build(&self) -> String {
         hex_encode(&self.backend.capabilities().fingerprint.driver_digest[..8])
     }
 
@@ -638,86 +637,7 @@ impl Inner {
             let keep = candidates.list[guess].clone();
             candidates.retain(|candidate| *candidate == keep);
         }
-        let mut bench = Bench::new(self, backend, program, inputs, config);
-        let rules = Plan::default();
-        let at_most = rules.most_samples(candidates.list.len());
-        let mut campaign = Campaign::new(candidates.list.len(), rules);
-        let mut expected: Option<Vec<Vec<u8>>> = None;
-        let mut journal = Unfinished::new(asked.build(), &candidates);
-        let path = self.tuning.folder().map(|folder| Unfinished::path(&folder, &asked.key()));
-        let mut known = path.as_deref().map(|path| journal.samples(path)).unwrap_or_default();
-        let (started, mut warm) = (Instant::now(), false);
-        loop {
-            match campaign.step() {
-                Step::Check(candidate) => {
-                    let checked =
-                        bench.results(&candidates.list[candidate]).map_err(|error| error.message().to_owned());
-                    let verdict = checked.and_then(|results| match &expected {
-                        None => {
-                            expected = Some(results);
-                            Ok(())
-                        }
-                        Some(expected) => {
-                            disagreement(program, config, &candidates.list[candidate], expected, &results)
-                                .map_or(Ok(()), Err)
-                        }
-                    });
-                    if let Some(variant) = variants::find(config, &candidates.list[candidate]) {
-                        self.judged(&asked, variant, &verdict);
-                    }
-                    campaign.checked(candidate, verdict);
-                }
-                Step::Measure(candidate) => {
-                    // What an interrupted campaign has measured needs not be measured again.
-                    let before = known.pop_front().filter(|(which, _)| *which == candidate).map(|(_, ns)| ns);
-                    if before.is_none() && !warm {
-                        known.clear();
-                        bench.warm_up(&candidates.list[0])?;
-                        warm = true;
-                    }
-                    match before.map_or_else(|| bench.measure(&candidates.list[candidate]), Ok) {
-                        Ok(ns) => {
-                            self.metrics.add(Counter::TuningSamples, u64::from(before.is_none()));
-                            campaign.observe(candidate, ns);
-                            journal.push(candidate, ns);
-                            let (taken, elapsed) = (campaign.samples(), started.elapsed());
-                            let candidate = &candidates.list[candidate];
-                            match watch(TuneSample { candidate, ns, taken, at_most, elapsed }) {
-                                Go::On => {}
-                                Go::Finish => campaign.hurry(),
-                                Go::Stop => {
-                                    let mut message = format!("tuning `{}` was stopped", program.name());
-                                    if path.as_deref().is_some_and(|path| journal.save(path).is_ok()) {
-                                        message += &format!(
-                                            "; its {taken} timings are kept, and the next time goes on from there"
-                                        );
-                                    }
-                                    return Err(Diagnostic::new(&codes::engine::NOT_TUNED, message).into());
-                                }
-                            }
-                        }
-                        Err(error) => campaign.reject(candidate, error.message().to_owned()),
-                    }
-                }
-                Step::Done => break,
-            }
-        }
-        if let Some(path) = path {
-            // It is over, whatever came of it.
-            let _ = std::fs::remove_file(path);
-        }
-        let Some(outcome) = campaign.outcome() else {
-            let why = campaign.default_failure().unwrap_or("nothing could be measured");
-            return Err(Diagnostic::new(
-                &codes::engine::NOT_TUNED,
-                format!("`{}` can't be tuned: {why}", program.name()),
-            )
-            .into());
-        };
-        if outcome.verdict == Verdict::Noisy {
-            let message = format!("`{}` has no clear launch after {} timings", program.name(), outcome.samples);
-            return Err(Diagnostic::new(&codes::tuner::TOO_NOISY, message).into());
-        }
+        let outcome = Sweep::new(self, &asked, &candidates, inputs).run(watch)?;
         let proven = asked.is_proven(&candidates.list[outcome.chosen])?;
         let decision = Decision::new(asked.subject(proven), &candidates, &outcome, asked.measured(Source::Tuned));
         self.metrics.add(Counter::TuningDecisions, 1);

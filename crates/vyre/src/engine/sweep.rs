@@ -1,0 +1,142 @@
+//! One comparison of launches on the caller's inputs: a campaign says what is to be measured, a bench measures it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use vyre_driver::BackendError;
+use vyre_driver::metrics::Counter;
+use vyre_driver::tuner::{Campaign, Candidates, Outcome, Plan, Step, Verdict};
+use vyre_spec::{Diagnostic, codes};
+
+use super::Inner;
+use super::bench::Bench;
+use super::tuning::{Asked, Go, TuneSample};
+use super::unfinished::Unfinished;
+use super::variants::{self, disagreement};
+
+pub(super) struct Sweep<'a> {
+    engine: &'a Inner,
+    asked: &'a Asked<'a>,
+    candidates: &'a Candidates,
+    bench: Bench<'a>,
+    campaign: Campaign,
+    at_most: usize,
+    /// Results of the kernel's own launch.
+    expected: Option<Vec<Vec<u8>>>,
+    journal: Unfinished,
+    /// Where the journal is kept, if anywhere.
+    path: Option<PathBuf>,
+    /// What an interrupted sweep has measured, which needs not be measured again.
+    known: VecDeque<(usize, u64)>,
+    started: Instant,
+    warm: bool,
+}
+
+impl<'a> Sweep<'a> {
+    pub(super) fn new(
+        engine: &'a Inner,
+        asked: &'a Asked<'a>,
+        candidates: &'a Candidates,
+        inputs: &'a [&'a [u8]],
+    ) -> Sweep<'a> {
+        let rules = Plan::default();
+        let journal = Unfinished::new(asked.build(), candidates);
+        let path = engine.tuning.folder().map(|folder| Unfinished::path(&folder, &asked.key()));
+        Sweep {
+            engine,
+            asked,
+            candidates,
+            bench: Bench::new(engine, asked.backend, asked.program, inputs, asked.config),
+            at_most: rules.most_samples(candidates.list.len()),
+            campaign: Campaign::new(candidates.list.len(), rules),
+            expected: None,
+            known: path.as_deref().map(|path| journal.samples(path)).unwrap_or_default(),
+            journal,
+            path,
+            started: Instant::now(),
+            warm: false,
+        }
+    }
+
+    /// Measures until something is decided, which is told to `watch` after every timing.
+    pub(super) fn run(mut self, watch: &mut dyn FnMut(TuneSample<'_>) -> Go) -> Result<Outcome, BackendError> {
+        loop {
+            match self.campaign.step() {
+                Step::Check(candidate) => self.check(candidate),
+                Step::Measure(candidate) => self.measure(candidate, watch)?,
+                Step::Done => break,
+            }
+        }
+        if let Some(path) = &self.path {
+            // It is over, whatever came of it.
+            let _ = std::fs::remove_file(path);
+        }
+        let name = self.asked.program.name();
+        let Some(outcome) = self.campaign.outcome() else {
+            let why = self.campaign.default_failure().unwrap_or("nothing could be measured");
+            return Err(Diagnostic::new(&codes::engine::NOT_TUNED, format!("`{name}` can't be tuned: {why}")).into());
+        };
+        if outcome.verdict == Verdict::Noisy {
+            let message = format!("`{name}` has no clear launch after {} timings", outcome.samples);
+            return Err(Diagnostic::new(&codes::tuner::TOO_NOISY, message).into());
+        }
+        Ok(outcome)
+    }
+
+    /// Compares a candidate's results with those of the kernel's own launch, which comes first.
+    fn check(&mut self, at: usize) {
+        let candidate = &self.candidates.list[at];
+        let Asked { program, config, .. } = *self.asked;
+        let results = self.bench.results(candidate).map_err(|error| error.message().to_owned());
+        let verdict = results.and_then(|results| match &self.expected {
+            None => {
+                self.expected = Some(results);
+                Ok(())
+            }
+            Some(expected) => disagreement(program, config, candidate, expected, &results).map_or(Ok(()), Err),
+        });
+        if let Some(variant) = variants::find(config, candidate) {
+            self.engine.judged(self.asked, variant, &verdict);
+        }
+        self.campaign.checked(at, verdict);
+    }
+
+    fn measure(&mut self, at: usize, watch: &mut dyn FnMut(TuneSample<'_>) -> Go) -> Result<(), BackendError> {
+        let before = self.known.pop_front().filter(|(which, _)| *which == at).map(|(_, ns)| ns);
+        if before.is_none() && !self.warm {
+            self.known.clear();
+            self.bench.warm_up(&self.candidates.list[0])?;
+            self.warm = true;
+        }
+        let candidate = &self.candidates.list[at];
+        let ns = match before.map_or_else(|| self.bench.measure(candidate), Ok) {
+            Ok(ns) => ns,
+            Err(error) => {
+                self.campaign.reject(at, error.message().to_owned());
+                return Ok(());
+            }
+        };
+        self.engine.metrics.add(Counter::TuningSamples, u64::from(before.is_none()));
+        self.campaign.observe(at, ns);
+        self.journal.push(at, ns);
+        let (taken, at_most, elapsed) = (self.campaign.samples(), self.at_most, self.started.elapsed());
+        match watch(TuneSample { candidate, ns, taken, at_most, elapsed }) {
+            Go::On => Ok(()),
+            Go::Finish => {
+                self.campaign.hurry();
+                Ok(())
+            }
+            Go::Stop => Err(self.stopped(taken)),
+        }
+    }
+
+    /// Keeps the timings for another time.
+    fn stopped(&self, taken: usize) -> BackendError {
+        let mut message = format!("tuning `{}` was stopped", self.asked.program.name());
+        if self.path.as_deref().is_some_and(|path| self.journal.save(path).is_ok()) {
+            message += &format!("; its {taken} timings are kept, and the next time goes on from there");
+        }
+        Diagnostic::new(&codes::engine::NOT_TUNED, message).into()
+    }
+}
