@@ -106,7 +106,8 @@ TILE, DEPTH, PART = 128, 8, 8
 
 @vyre.kernel(workgroup=(16, 16))
 def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
-    # Rows of the left tile are written across; four more elements keep them in different banks.
+    # Rows of the left tile are written across; four more elements keep them in different banks. Each invocation's elements of a tile are
+    # in two runs of four, so that four are read at once and neighbours read neighbouring runs.
     left_tile = vyre.shared((DEPTH, TILE + 4), vyre.f32)
     right_tile = vyre.shared((DEPTH, TILE), vyre.f32)
     left = vyre.local(PART, vyre.f32)
@@ -123,16 +124,17 @@ def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
             right_tile[at // TILE, at % TILE] = b[k + at // TILE, column + at % TILE]
         vyre.barrier()
         for d in range(DEPTH):
-            for i in range(PART):
-                left[i] = left_tile[d, i * 16 + y]
-                right[i] = right_tile[d, i * 16 + x]
+            for half in range(2):
+                for i in range(4):
+                    left[half * 4 + i] = left_tile[d, half * 64 + y * 4 + i]
+                    right[half * 4 + i] = right_tile[d, half * 64 + x * 4 + i]
             for i in range(PART):
                 for j in range(PART):
                     total[i, j] = vyre.fma(left[i], right[j], total[i, j])
         vyre.barrier()
     for i in range(PART):
         for j in range(PART):
-            out[row + i * 16 + y, column + j * 16 + x] = total[i, j]
+            out[row + i // 4 * 64 + y * 4 + i % 4, column + j // 4 * 64 + x * 4 + j % 4] = total[i, j]
 
 
 @triton.jit

@@ -127,7 +127,7 @@ macro_rules! work {
 
 pub(crate) fn works() -> Vec<Work> {
     use Compare::{Bits, Floats, Halves, Most, Mostly, Parts};
-    use Fill::{Below, Half, Steps, Unit};
+    use Fill::{Below, Half, Steps, Unit, Zero};
     vec![
         work!(
             "sum",
@@ -412,6 +412,60 @@ pub(crate) fn works() -> Vec<Work> {
             |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
             |n| square(n, 16, 16),
             |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "heat3d",
+            [7, 9],
+            Some("N"),
+            |n| vec![input("input", n * n * n, Unit), result("output", n * n * n, Floats)],
+            |n| [n.div_ceil(32) as u32, n.div_ceil(4) as u32, n.div_ceil(2) as u32],
+            |n| 8 * (n * n * n) as u64
+        ),
+        work!(
+            "tridiagonal",
+            [14, 18],
+            Some("N"),
+            |n| vec![
+                input("lower", 64 * n, Unit),
+                input("upper", 64 * n, Unit),
+                input("right", 64 * n, Unit),
+                input("scratch", 64 * n, Zero),
+                result("solution", 64 * n, Floats),
+            ],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 9 * 4 * 64 * n as u64
+        ),
+        work!(
+            "box_blur",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 256, 256),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "resize",
+            [10, 12],
+            Some("N"),
+            |n| vec![input("input", 4 * (n / 4 * 3) * (n / 4 * 3), Unit), result("output", 4 * n * n, Floats)],
+            |n| square(n, 16, 16),
+            |n| 25 * (n * n) as u64
+        ),
+        work!(
+            "jacobi",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), input("source", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 32, 8),
+            |n| 12 * (n * n) as u64
+        ),
+        work!(
+            "any_hit",
+            [16, 22],
+            None,
+            |n| vec![input("rays", 4 * n, Unit), input("boxes", 2048, Unit), result("first", n, Most)],
+            line,
+            |n| 20 * n as u64
         ),
     ]
 }

@@ -62,6 +62,7 @@ impl VyreBackend for KernelBackend {
             one_test: true,
             unrolling: Unrolling::FAR,
             rounds_together: 4,
+            round_ahead: true,
             ..Options::default()
         };
         if self.merges {

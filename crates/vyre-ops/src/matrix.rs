@@ -12,7 +12,7 @@ use std::fmt::Write;
 use half::bf16;
 use vyre::expression::Term;
 use vyre::variant::{Blocks, Variant};
-use vyre::{Array, Buffer, DataType, DispatchConfig, Engine, Error, Program, ValidProgram};
+use vyre::{Array, Buffer, DataType, Error, Program};
 
 use crate::launch::{
     GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room, runnable, valid, with_variants,

@@ -1,7 +1,10 @@
 //! Branches around a few loads and stores become their guards, so that a short kernel such as `if i < n { out[i] = … }` has no
-//! branch at all.
+//! branch at all, and what one branch loads is under way while the next one loads too.
 
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Op, Scalar, Unary, Value, ValueInfo};
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo};
+
+/// Steps of a branch among others that are taken whether they are needed or not.
+const MOST_STEPS: usize = 24;
 
 /// The kernel without branches; `None` where it has none, or does more in them than compute, load and store.
 pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
@@ -14,12 +17,80 @@ pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
     Some(Kernel { values: flat.values, body, ..kernel.clone() })
 }
 
+/// The kernel with guards instead of its short branches that keep what they load; `None` where it has none. A branch would wait for what it
+/// loads before anything behind it begins.
+pub(super) fn soften(kernel: &Kernel) -> Option<Kernel> {
+    let mut flat = Flat { values: kernel.values.clone(), insts: Vec::new() };
+    let body = flat.softened(&kernel.body)?;
+    Some(Kernel { values: flat.values, body, ..kernel.clone() })
+}
+
+/// A branch of few steps that loads from buffers and stores what it makes of it.
+fn waits(then: &Block, otherwise: &Block) -> bool {
+    fn count(block: &Block, steps: &mut usize, loads: &mut usize) -> bool {
+        *steps += block.insts.len();
+        matches!(block.end, End::Yield(_))
+            && block.insts.iter().all(|inst| match inst {
+                Inst::Let(_, Op::Load { address, element, .. }) => {
+                    *loads += usize::from(matches!(address.memory, Memory::Buffer(_)));
+                    element.bits() != 4
+                }
+                Inst::Let(_, op) => !op.is_across_subgroup(),
+                Inst::Store { element, .. } => element.bits() != 4,
+                Inst::If { then, otherwise, results, .. } => {
+                    results.is_empty() && count(then, steps, loads) && count(otherwise, steps, loads)
+                }
+                _ => false,
+            })
+    }
+    let (mut steps, mut loads) = (0, 0);
+    count(then, &mut steps, &mut loads) && count(otherwise, &mut steps, &mut loads) && loads > 0 && steps <= MOST_STEPS
+}
+
 struct Flat {
     values: Vec<ValueInfo>,
     insts: Vec<Inst>,
 }
 
 impl Flat {
+    /// A block with guards instead of some branches; `None` where it stays as it is.
+    fn softened(&mut self, block: &Block) -> Option<Block> {
+        let mut changed = false;
+        let outer = std::mem::take(&mut self.insts);
+        for inst in &block.insts {
+            match inst {
+                Inst::If { cond, then, otherwise, results } if results.is_empty() && waits(then, otherwise) => {
+                    changed = true;
+                    self.block(then, Some(*cond));
+                    if !otherwise.insts.is_empty() {
+                        let not = self.define(Op::Unary(Unary::Not, *cond));
+                        self.block(otherwise, Some(not));
+                    }
+                }
+                Inst::If { cond, then, otherwise, results } => {
+                    let mut part = |block: &Block| {
+                        let softened = self.softened(block);
+                        changed |= softened.is_some();
+                        Box::new(softened.unwrap_or_else(|| block.clone()))
+                    };
+                    let (then, otherwise) = (part(then), part(otherwise));
+                    self.insts.push(Inst::If { cond: *cond, then, otherwise, results: results.clone() });
+                }
+                Inst::Loop(inner) => {
+                    let body = self.softened(&inner.body);
+                    changed |= body.is_some();
+                    self.insts.push(match body {
+                        Some(body) => Inst::Loop(Box::new(Loop { body, ..(**inner).clone() })),
+                        None => inst.clone(),
+                    });
+                }
+                _ => self.insts.push(inst.clone()),
+            }
+        }
+        let insts = std::mem::replace(&mut self.insts, outer);
+        changed.then(|| Block { insts, end: block.end.clone() })
+    }
+
     /// Appends a block whose steps count only where the guard holds, and gives the guard of what follows.
     fn block(&mut self, block: &Block, guard: Option<Value>) -> Option<Option<Value>> {
         let mut now = guard;
@@ -93,15 +164,24 @@ mod tests {
     use vyre_foundation::launch::{LaunchRequest, plan};
 
     use super::*;
+    use crate::ptx::early::early;
+    use crate::ptx::readied;
 
     /// Runs the kernel without its branches, where it can do without, and compares with the reference.
     fn check(name: &str, case: &Case) -> bool {
+        let early = |kernel: &Kernel| early(kernel).map(|(kernel, _)| kernel);
+        let readied = |kernel: &Kernel| readied(kernel).map(|(kernel, _)| kernel);
+        let [flat, ..] = [flatten, soften, early, readied].map(|change| check_with(change, name, case));
+        flat
+    }
+
+    fn check_with(change: fn(&Kernel) -> Option<Kernel>, name: &str, case: &Case) -> bool {
         let program = case.program.validate().expect("valid");
         let lowering = crate::ptx::lowering(Options::default());
         // The interpreter has no rough instructions.
         let approximations = Approximations::Polynomials;
         let options = Options { specialization: case.specialization.clone(), approximations, ..lowering };
-        let Some(flat) = flatten(&lower(&program, &options).expect("lowers")) else { return false };
+        let Some(flat) = change(&lower(&program, &options).expect("lowers")) else { return false };
         verify(&flat).unwrap_or_else(|problem| panic!("{name}: {problem}\n{flat}"));
         let input_bytes: Vec<u64> = case.inputs.iter().map(|input| input.len() as u64).collect();
         let request = LaunchRequest {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use vyre_foundation::ir::{AtomicOp, BufferKind};
+use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 use vyre_spec::Diagnostic;
 
+use super::early::is_constant;
 use super::{Emitter, class, line, malformed, space};
 
 /// How an element moves between memory and a register: the type of the access and its bytes. 4-bit elements move otherwise.
@@ -100,20 +101,14 @@ impl Emitter<'_> {
     /// The way of loads: what nobody writes may come through the cache for constants.
     fn path(&self, memory: Memory) -> &'static str {
         match memory {
-            Memory::Buffer(index) => {
-                let buffer = &self.kernel.buffers[index as usize];
-                let constant = matches!(buffer.kind, BufferKind::Read | BufferKind::Uniform);
-                if constant && !buffer.written && !buffer.atomic { "global.nc" } else { "global" }
-            }
+            Memory::Buffer(_) if is_constant(self.kernel, memory) => "global.nc",
             other => space(other),
         }
     }
 
-    /// Loads a word into a register where a predicate holds; elsewhere the register keeps what it has.
-    pub(super) fn load_where(&mut self, holds: &str, into: &str, address: &Address, element: Element) {
-        let (path, (ty, _)) = (self.path(address.memory), access(element));
-        let at = self.address(address);
-        line!(self, "@{holds} ld.{path}.{ty} {into}, [{at}]");
+    /// The instruction that loads a word.
+    pub(super) fn word_load(&self, memory: Memory, element: Element) -> String {
+        format!("ld.{}.{}", self.path(memory), access(element).0)
     }
 
     pub(super) fn load(&mut self, value: Value, address: &Address, element: Element, guard: Option<Value>) {
@@ -125,7 +120,8 @@ impl Emitter<'_> {
         let moved = if raw { Scalar::U32 } else { scalar };
         let targets: Vec<String> =
             (0..width).map(|lane| if raw { self.temp("%r") } else { self.component(value, lane) }).collect();
-        let path = self.path(address.memory);
+        let stays = self.early.is_some_and(|early| early.contains(&value));
+        let path = if stays { space(address.memory) } else { self.path(address.memory) };
         if element.bits() == 4 {
             self.load_nibbles(value, address, element, path, guard);
             return;

@@ -4,6 +4,7 @@
 //! registers of the results. Out-of-bounds accesses are predicated, never branched around.
 
 mod bytes;
+mod early;
 mod flatten;
 mod floats;
 mod latency;
@@ -15,7 +16,7 @@ mod optional;
 pub(crate) mod parameters;
 mod subgroup;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::fmt::Write;
 
@@ -26,6 +27,7 @@ use vyre_foundation::kernel::{
 use vyre_spec::{Diagnostic, codes};
 
 use self::neighbours::Step;
+use self::optional::PutOff;
 pub use self::parameters::Parameters;
 
 /// The oldest compute capability with every matrix operation.
@@ -42,6 +44,7 @@ pub fn lowering(options: Options) -> Options {
         one_test: true,
         unrolling: Unrolling::FAR,
         rounds_together: ROUNDS_TOGETHER,
+        round_ahead: true,
         fused: true,
         ..options
     }
@@ -83,8 +86,11 @@ impl Ptx {
 /// Workgroups that a block of the second entry runs.
 pub const TOGETHER: u32 = 4;
 
-/// Kernels with more steps gain nothing from running several workgroups side by side.
-const MOST_STEPS_TOGETHER: usize = 40;
+/// Kernels with more steps gain nothing from running several workgroups side by side, unless they load much.
+const MOST_STEPS_TOGETHER: usize = 32;
+const MOST_STEPS_TOGETHER_LOADING: usize = 64;
+/// Steps for each load of one that loads much.
+const STEPS_FOR_A_LOAD: usize = 8;
 
 /// Shared memory that needs no opt-in.
 const STATIC_SHARED: u32 = 48 * 1024;
@@ -96,9 +102,10 @@ const STATIC_SHARED: u32 = 48 * 1024;
 /// and a number that the kernel writes there when it begins (`u64` each); then, where it is interruptible, the address of two words of
 /// 32 bits: when the first is not zero the launch ends early, and says so in the second.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
-    let flat = flatten::flatten(kernel).filter(gains_together);
-    let kernel = flat.as_ref().unwrap_or(kernel);
+    let readied = readied(kernel);
+    let kernel = readied.as_ref().map_or(kernel, |(kernel, _)| kernel);
     let mut emitter = Emitter::new(kernel, target, 1);
+    emitter.early = readied.as_ref().map(|(_, early)| early);
     emitter.prologue();
     emitter.block(&kernel.body, &Exit::Entry)?;
     let single = std::mem::take(&mut emitter.out);
@@ -107,16 +114,10 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let mut several = None;
     if together {
         let mut emitter = Emitter::new(kernel, target, TOGETHER);
-        emitter.begin();
-        // Nothing that others see is done before the first store, so that what comes from the stop word is waited for only there.
-        let mut stop = target.interruptible.then(|| emitter.load_stop_word());
+        emitter.prologue();
         // Step by step, so that the loads of all workgroups are under way before the first is needed.
         for inst in &kernel.body.insts {
-            if matches!(inst, Inst::Store { .. })
-                && let Some(stop) = stop.take()
-            {
-                emitter.heed(&stop);
-            }
+            emitter.heed_before(inst);
             for copy in 0..TOGETHER {
                 emitter.copy = copy;
                 emitter.inst(inst)?;
@@ -134,6 +135,16 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     Ok(Ptx { text, dynamic_shared: emitter.dynamic_shared, together, parameters })
 }
 
+/// The kernel with as many loads under way at once as can be seen, and those that stand before barriers; `None` where it stays as it is.
+fn readied(kernel: &Kernel) -> Option<(Kernel, HashSet<Value>)> {
+    let alone = |kernel: Kernel| (kernel, HashSet::new());
+    if let Some(flat) = flatten::flatten(kernel).filter(gains_together) {
+        return Some(alone(flat));
+    }
+    let softened = flatten::soften(kernel);
+    early::early(softened.as_ref().unwrap_or(kernel)).or(softened.map(alone))
+}
+
 /// A short kernel without branches that moves data between buffers: one workgroup at a time keeps too little of it under way.
 fn gains_together(kernel: &Kernel) -> bool {
     let plain = |inst: &Inst| match inst {
@@ -145,12 +156,21 @@ fn gains_together(kernel: &Kernel) -> bool {
         Inst::Let(..) => true,
         _ => false,
     };
+    // Constants are operands, conditions have registers of their own, and what an invocation or a launch is given is at hand.
+    let is_step = |inst: &&Inst| match inst {
+        Inst::Let(_, Op::Const(_) | Op::Builtin(_) | Op::Length(_) | Op::BitCast(_)) => false,
+        Inst::Let(value, _) => kernel.values[value.index()].ty.scalar != Scalar::Bool,
+        _ => true,
+    };
+    let steps = kernel.body.insts.iter().filter(is_step).count();
+    let loads = kernel.body.insts.iter().filter(|inst| matches!(inst, Inst::Let(_, Op::Load { .. }))).count();
+    let most = (STEPS_FOR_A_LOAD * loads).clamp(MOST_STEPS_TOGETHER, MOST_STEPS_TOGETHER_LOADING);
     kernel.shared.is_empty()
         && kernel.locals.is_empty()
         && kernel.body.end == End::Return
-        && kernel.body.insts.len() <= MOST_STEPS_TOGETHER
+        && steps <= most
         && kernel.body.insts.iter().all(plain)
-        && kernel.body.insts.iter().any(|inst| matches!(inst, Inst::Let(_, Op::Load { .. })))
+        && loads > 0
 }
 
 /// Registers with the address of the stop word and what was there.
@@ -179,6 +199,8 @@ impl<'k> Emitter<'k> {
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
+            early: None,
+            stop: None,
         }
     }
 }
@@ -275,6 +297,10 @@ struct Emitter<'k> {
     shared_base: Vec<String>,
     dynamic_shared: u32,
     uses_nf4: bool,
+    /// Loads that stand before a barrier and stay there.
+    early: Option<&'k HashSet<Value>>,
+    /// What was asked when the kernel began, until it is heeded.
+    stop: Option<StopWord>,
 }
 
 macro_rules! line {
@@ -342,8 +368,7 @@ impl<'k> Emitter<'k> {
     fn prologue(&mut self) {
         self.begin();
         if self.target.interruptible {
-            // Workgroups that start after the host gave up don't start to work.
-            self.look_at_stop_word();
+            self.stop = Some(self.load_stop_word());
         }
         self.clear_locals();
         self.clear_shared();
@@ -434,7 +459,13 @@ impl<'k> Emitter<'k> {
 
     fn block(&mut self, block: &'k Block, exit: &Exit<'_>) -> Result<(), Diagnostic> {
         let mut neighbours = self.neighbours(block);
+        let mut put_off = Vec::new();
         for (i, inst) in block.insts.iter().enumerate() {
+            self.heed_before(inst);
+            if self.can_be_put_off(block, i) {
+                put_off.extend(self.put_off(inst)?);
+                continue;
+            }
             match neighbours.remove(&i) {
                 Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
                 Some(Step::Done) => {}
@@ -453,7 +484,11 @@ impl<'k> Emitter<'k> {
             },
             End::Continue(values) => {
                 let (params, next) = self.innermost().map(|labels| (labels.params, labels.next))?;
-                self.copy(values, params);
+                let is_moved = |param: &Value| !put_off.iter().any(|load: &PutOff| load.target == *param);
+                let moved = values.iter().zip(params).filter(|(_, param)| is_moved(param));
+                let (values, params): (Vec<Value>, Vec<Value>) = moved.unzip();
+                self.copy(&values, &params);
+                self.load_put_off(&put_off);
                 line!(self, "bra L{next}");
             }
             End::Break(values) => {
@@ -649,6 +684,16 @@ impl<'k> Emitter<'k> {
         line!(self, "cvta.to.global.u64 {place}, {place}");
         line!(self, "ld.relaxed.gpu.global.u32 {word}, [{place}]");
         StopWord { place, word }
+    }
+
+    /// Workgroups that start after the host gave up don't start to work. Nothing that others see is done before the first step that is more
+    /// than arithmetic and loads, so that the stop word is waited for only there.
+    fn heed_before(&mut self, inst: &Inst) {
+        if !matches!(inst, Inst::Let(..))
+            && let Some(stop) = self.stop.take()
+        {
+            self.heed(&stop);
+        }
     }
 
     /// Ends the invocation when the answer is yes.

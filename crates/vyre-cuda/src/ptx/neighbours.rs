@@ -35,6 +35,10 @@ fn note(block: &Block, powers: &mut [u8], constants: &mut HashMap<Value, u32>) {
                         constants.insert(*value, *known);
                         known.trailing_zeros() as u8
                     }
+                    Op::Const(Literal::I32(known)) => {
+                        constants.insert(*value, *known as u32);
+                        known.trailing_zeros() as u8
+                    }
                     Op::Binary(Binary::Shl, a, by) => of(a) + constants.get(by).map_or(0, |by| (by % 32) as u8),
                     Op::Binary(Binary::Mul, a, b) => of(a) + of(b),
                     Op::Binary(Binary::Add | Binary::Sub | Binary::Or, a, b) => of(a).min(of(b)),

@@ -26,6 +26,9 @@ pub struct Options {
     pub unrolling: Unrolling,
     /// How many rounds of a loop over memory are taken at once; one leaves loops as they are.
     pub rounds_together: u32,
+    /// Loops with barriers load what the next round needs while this one computes, for devices that wait for what they load where it is
+    /// first used.
+    pub round_ahead: bool,
     /// How many neighbouring invocations along each axis one does. The workgroup size counts all of them, and what a thread of the
     /// kernel does is that many times as much. Only kernels whose launch may change without changing results are merged.
     pub merged: [u32; 3],
@@ -50,6 +53,7 @@ impl Default for Options {
             one_test: false,
             unrolling: Unrolling::default(),
             rounds_together: 1,
+            round_ahead: false,
             merged: [1; 3],
             strides_together: false,
             fused: false,
@@ -151,7 +155,10 @@ impl Passes {
     /// Loops that invocations go through side by side count once for all of them, where that is asked for.
     pub const TOGETHER: Passes = Passes(1 << 14);
 
-    const NAMES: [(&'static str, Passes); 15] = [
+    /// Loads of loops with barriers a round ahead, where that is asked for.
+    pub const AHEAD: Passes = Passes(1 << 15);
+
+    const NAMES: [(&'static str, Passes); 16] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -167,6 +174,7 @@ impl Passes {
         ("batch", Passes::BATCH),
         ("versions", Passes::VERSIONS),
         ("together", Passes::TOGETHER),
+        ("ahead", Passes::AHEAD),
     ];
 
     /// Every pass.

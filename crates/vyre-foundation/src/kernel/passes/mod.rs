@@ -1,5 +1,6 @@
 //! The optimiser. Every pass keeps the meaning of a kernel and can be left out.
 
+mod ahead;
 mod arrays;
 mod batch;
 mod contract;
@@ -61,6 +62,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     }
     if passes.contains(Passes::BATCH) {
         batch::run(kernel, options.rounds_together);
+    }
+    if passes.contains(Passes::AHEAD) && options.round_ahead {
+        ahead::run(kernel);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options.unrolling, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {

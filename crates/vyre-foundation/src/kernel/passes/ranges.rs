@@ -6,6 +6,7 @@ use super::definitions;
 use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
 use crate::kernel::math::{LN2_HIGH_32, NO_FRACTION};
+use crate::kernel::walk::each_operand;
 use crate::kernel::{
     Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
 };
@@ -21,13 +22,15 @@ pub(super) fn run(kernel: &mut Kernel) -> Vec<Interval> {
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
         floats: vec![Interval::ANY; kernel.values.len()],
-        values: &kernel.values,
+        values: std::mem::take(&mut kernel.values),
         defs,
         facts: Vec::new(),
         log: Vec::new(),
+        indices: Vec::new(),
         workgroup_size: kernel.workgroup_size,
     };
     ranges.block(&mut kernel.body);
+    kernel.values = ranges.values;
     ranges.floats
 }
 
@@ -51,8 +54,8 @@ struct Fact {
     strict: bool,
 }
 
-struct Ranges<'a> {
-    values: &'a [ValueInfo],
+struct Ranges {
+    values: Vec<ValueInfo>,
     defs: Vec<Option<Op>>,
     bounds: Vec<Bounds>,
     /// What floats of 32 bits can be.
@@ -60,10 +63,12 @@ struct Ranges<'a> {
     facts: Vec<Fact>,
     /// Bounds before a condition narrowed them.
     log: Vec<(Value, Bounds)>,
+    /// Indices that the access at hand needs, to be put before it.
+    indices: Vec<Inst>,
     workgroup_size: [u32; 3],
 }
 
-impl Ranges<'_> {
+impl Ranges {
     fn is_integer(&self, value: Value) -> bool {
         let ty = self.values[value.index()].ty;
         !ty.scalar.is_float() && ty.scalar != Scalar::Bool && ty.width == 1
@@ -237,26 +242,87 @@ impl Ranges<'_> {
         }
     }
 
-    /// An index `x + c` that can't wrap is the index `x` and an offset.
-    fn split(&self, address: &mut Address) {
+    /// An index `x + c` that can't wrap is the index `x` and an offset, wherever in a sum the constant stands.
+    fn split(&mut self, address: &mut Address) {
         for (index, stride) in &mut address.terms {
-            let Some(Op::Binary(Binary::Add, x, c)) = self.defs[index.index()] else { continue };
-            let Some(Op::Const(c)) = self.defs[c.index()] else { continue };
-            let most = full(self.values[x.index()].ty.scalar).1;
-            let Some(c) = fold::integer(&c).filter(|c| *c >= 0 && self.of(x).1 + c <= most) else { continue };
+            let mut parts = Vec::new();
+            let c = self.summands(*index, DEPTH, &mut parts);
             let offset = i128::from(address.offset) + c * i128::from(*stride);
-            if let Ok(offset) = u32::try_from(offset) {
-                address.offset = offset;
-                *index = x;
+            let (Ok(offset), false, false) = (u32::try_from(offset), c == 0, parts.is_empty()) else { continue };
+            let whole = match self.defs[index.index()] {
+                Some(Op::Binary(Binary::Add, x, last)) if self.of(last) == (c, c) => Some(x),
+                _ if self.values[index.index()].ty.scalar == Scalar::U32 => None,
+                _ => continue,
+            };
+            address.offset = offset;
+            *index = whole.unwrap_or_else(|| self.sum(&parts));
+        }
+    }
+
+    /// What a number is the sum of, of which nothing is negative and nothing wraps; gives the constant among it.
+    fn summands(&self, value: Value, depth: u32, parts: &mut Vec<Value>) -> i128 {
+        match self.defs[value.index()] {
+            Some(Op::Const(literal)) if let Some(known) = fold::integer(&literal).filter(|known| *known >= 0) => known,
+            Some(Op::Binary(Binary::Add, a, b)) if depth > 0 && self.is_integer(value) => {
+                let (a_bounds, b_bounds) = (self.of(a), self.of(b));
+                let most = full(self.values[value.index()].ty.scalar).1;
+                if a_bounds.0 < 0 || b_bounds.0 < 0 || a_bounds.1 + b_bounds.1 > most {
+                    parts.push(value);
+                    return 0;
+                }
+                self.summands(a, depth - 1, parts) + self.summands(b, depth - 1, parts)
+            }
+            Some(Op::BitCast(a)) if depth > 0 && self.is_integer(a) && self.of(a).0 >= 0 => {
+                self.summands(a, depth - 1, parts)
+            }
+            _ => {
+                parts.push(value);
+                0
             }
         }
     }
 
+    /// The sum of numbers that are not negative, as a u32.
+    fn sum(&mut self, parts: &[Value]) -> Value {
+        let mut sum: Option<Value> = None;
+        for part in parts {
+            let part = match self.values[part.index()].ty.scalar {
+                Scalar::U32 => *part,
+                _ => self.index(Op::BitCast(*part)),
+            };
+            sum = Some(match sum {
+                Some(sum) => self.index(Op::Binary(Binary::Add, sum, part)),
+                None => part,
+            });
+        }
+        sum.unwrap_or_else(|| self.index(Op::Const(Literal::U32(0))))
+    }
+
+    fn index(&mut self, op: Op) -> Value {
+        let value = Value(self.values.len() as u32);
+        let mut uniform = true;
+        each_operand(&op, &mut |operand| uniform &= self.values[operand.index()].uniform);
+        self.values.push(ValueInfo { ty: Scalar::U32.into(), uniform });
+        self.bounds.push(full(Scalar::U32));
+        self.floats.push(Interval::ANY);
+        self.defs.push(Some(op.clone()));
+        self.indices.push(Inst::Let(value, op));
+        value
+    }
+
+    fn insts(&mut self, block: &mut Block) {
+        let mut insts = Vec::with_capacity(block.insts.len());
+        for mut inst in std::mem::take(&mut block.insts) {
+            self.inst(&mut inst);
+            insts.append(&mut self.indices);
+            insts.push(inst);
+        }
+        block.insts = insts;
+    }
+
     fn block(&mut self, block: &mut Block) {
         let (facts, log) = (self.facts.len(), self.log.len());
-        for inst in &mut block.insts {
-            self.inst(inst);
-        }
+        self.insts(block);
         self.facts.truncate(facts);
         for (value, old) in self.log.drain(log..).rev() {
             self.bounds[value.index()] = old;
@@ -266,9 +332,7 @@ impl Ranges<'_> {
     fn way(&mut self, block: &mut Block, cond: Value, holds: bool) -> Vec<Bounds> {
         let (facts, log) = (self.facts.len(), self.log.len());
         self.assume(cond, holds);
-        for inst in &mut block.insts {
-            self.inst(inst);
-        }
+        self.insts(block);
         let yielded = match &block.end {
             End::Yield(values) => values.iter().map(|value| self.of(*value)).collect(),
             _ => Vec::new(),

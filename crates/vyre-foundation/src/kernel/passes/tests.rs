@@ -135,6 +135,24 @@ fn neighbours_in_workgroup_memory_differ_by_an_offset() {
 }
 
 #[test]
+fn constants_within_sums_of_signed_numbers_become_offsets() {
+    let l = || Expr::local_id(0).cast(DataType::I32);
+    let at = |place: i32| Expr::load("s", (l() + Expr::i32(place)) + (l() & Expr::i32(7)));
+    let sum = at(3) + at(4);
+    let text = text(shared(), 32, vec![Node::store("out", Expr::local_id(0), sum)]);
+    let index = |offset: &str| {
+        let line = text.lines().find(|line| line.contains("load f32 shared") && line.ends_with(offset));
+        line.and_then(|line| line.split(['[', '*']).nth(1)).map(str::to_owned)
+    };
+    assert!(index("*4 + 12]").is_some() && index("*4 + 12]") == index("*4 + 16]"), "{text}");
+    assert_eq!(guards(&text), 0, "{text}");
+    // What may be negative is no index and an offset.
+    let below = Expr::load("s", (l() - Expr::i32(9)) + Expr::i32(3));
+    let text = self::text(shared(), 32, vec![Node::store("out", Expr::local_id(0), below)]);
+    assert!(!text.contains("*4 + 12]"), "{text}");
+}
+
+#[test]
 fn the_same_value_is_computed_once() {
     let square = Expr::load("a", i()) * Expr::load("a", i());
     let text = text(data(), 64, vec![Node::store("a", i(), square.clone() + square)]);
