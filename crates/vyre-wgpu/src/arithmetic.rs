@@ -36,6 +36,64 @@ pub(crate) fn matters(kernel: &Kernel) -> bool {
     block(kernel, &kernel.body)
 }
 
+/// The kernel divides integers of 64 bits.
+pub(crate) fn divides_wide(kernel: &Kernel) -> bool {
+    fn block(kernel: &Kernel, body: &Block) -> bool {
+        body.insts.iter().any(|inst| match inst {
+            Inst::Let(value, Op::Binary(Binary::Div | Binary::Rem, ..)) => {
+                matches!(kernel.values[value.index()].ty.scalar, Scalar::U64 | Scalar::I64)
+            }
+            Inst::If { then, otherwise, .. } => block(kernel, then) || block(kernel, otherwise),
+            Inst::Loop(repeat) => block(kernel, &repeat.body),
+            _ => false,
+        })
+    }
+    block(kernel, &kernel.body)
+}
+
+/// Whether quotients of 64 bits are right also where the driver's compiler knows something of the dividend. NVIDIA's (580) then mixes up their
+/// halves: `(x - min(x, 1 << 63)) / 17` is not 0 for a small `x`.
+pub(crate) fn wide_quotients(backend: &WgpuBackend) -> Result<bool, BackendError> {
+    const HIGH: u64 = 1 << 63;
+    let at = || Expr::global_id(0);
+    let x = || Expr::load("x", at());
+    let chosen = |op: MathOp| Expr::Math { op, args: vec![x(), Expr::u64(HIGH)] };
+    let output = |name: &str, binding| BufferDecl::output(name, binding, DataType::U64);
+    let program = Program::wrapped(
+        vec![BufferDecl::read("x", 0, DataType::U64), output("least", 1), output("most", 2), output("rest", 3)],
+        [64, 1, 1],
+        vec![
+            Node::store("least", at(), (x() - chosen(MathOp::Min)) / Expr::u64(17)),
+            Node::store("most", at(), (x() - chosen(MathOp::Max)) / Expr::u64(17)),
+            Node::store("rest", at(), (x() - chosen(MathOp::Max)) % Expr::u64(17)),
+        ],
+    );
+    let numbers: Vec<u64> = (0..64).map(|at| if at % 3 == 2 { HIGH + 1000 * at } else { at / 2 }).collect();
+    let bytes = |each: &dyn Fn(u64) -> u64| numbers.iter().flat_map(|&x| each(x).to_le_bytes()).collect::<Vec<u8>>();
+    let expected: [Vec<u8>; 3] = [
+        bytes(&|x| (x - x.min(HIGH)) / 17),
+        bytes(&|x| x.wrapping_sub(x.max(HIGH)) / 17),
+        bytes(&|x| x.wrapping_sub(x.max(HIGH)) % 17),
+    ];
+    let valid = program.validate()?;
+    let pipeline = backend.compile_unchecked(&valid, &CompileOptions::default(), Arithmetic::exact)?;
+    let (size, order) = (8 * numbers.len() as u64, Order::default());
+    let bindings = [(); 4].map(|()| backend.allocate(size));
+    let bindings =
+        bindings.into_iter().map(|buffer| Ok(Binding::from(buffer?))).collect::<Result<Vec<_>, BackendError>>()?;
+    backend.upload(&bindings[0].buffer, 0, &bytes(&|x| x), &order).map(|ticket| backend.forget(ticket))?;
+    let ticket = backend.submit(&pipeline, &Launch::new(&bindings, [1, 1, 1]))?;
+    backend.wait(ticket, None)?;
+    for (binding, expected) in bindings[1..].iter().zip(&expected) {
+        let mut results = vec![0; expected.len()];
+        backend.download(&binding.buffer, 0, &mut results, &order)?;
+        if results != *expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The kernel computes with floats of 16 or 32 bits, and so may meet subnormal numbers; moving them is no computing.
 pub(crate) fn computes_floats(kernel: &Kernel) -> bool {
     fn block(kernel: &Kernel, body: &Block) -> bool {

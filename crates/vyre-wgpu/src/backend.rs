@@ -44,6 +44,8 @@ pub struct WgpuBackend {
     pub(crate) device: Arc<Device>,
     capabilities: Capabilities,
     arithmetic: OnceLock<Arithmetic>,
+    /// Quotients of 64-bit integers are right.
+    wide_quotients: OnceLock<bool>,
     byte_copy: Mutex<Option<Arc<dyn Pipeline>>>,
     kept: KeptPipelines<dyn Pipeline>,
 }
@@ -135,6 +137,7 @@ impl WgpuBackend {
             capabilities: device.adapter.capabilities.clone(),
             device,
             arithmetic: OnceLock::new(),
+            wide_quotients: OnceLock::new(),
             byte_copy: Mutex::default(),
             kept: KeptPipelines::default(),
         }
@@ -222,6 +225,23 @@ impl WgpuBackend {
 
     /// Compiles for an adapter that rounds like this.
     pub(crate) fn compile_with(
+        &self,
+        program: &ValidProgram,
+        options: &CompileOptions,
+        arithmetic: impl FnOnce() -> Arithmetic,
+    ) -> Result<Arc<dyn Pipeline>, BackendError> {
+        // What can't be tried counts as wrong.
+        if arithmetic::divides_wide(&self.lower(program, options)?)
+            && !*self.wide_quotients.get_or_init(|| arithmetic::wide_quotients(self).unwrap_or(false))
+        {
+            let message = format!("the driver of {} gets quotients of 64-bit integers wrong", self.capabilities.name);
+            return Err(BackendError::with_code(&codes::backend::UNSUPPORTED_FEATURE, message));
+        }
+        self.compile_unchecked(program, options, arithmetic)
+    }
+
+    /// The same for what finds out what the driver gets right.
+    pub(crate) fn compile_unchecked(
         &self,
         program: &ValidProgram,
         options: &CompileOptions,

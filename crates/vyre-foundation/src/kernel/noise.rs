@@ -96,8 +96,19 @@ impl Noise {
         eval::cast(Scalar::F64, ty, value.to_bits())
     }
 
+    /// What a device may take for an operand: half of the evaluations take subnormal numbers for zero.
+    fn taken(self, ty: Scalar, bits: u64) -> u64 {
+        let (digits, sign) = match ty {
+            Scalar::F16 => (10, 15),
+            Scalar::F32 => (23, 31),
+            _ => return bits,
+        };
+        let is_subnormal = bits & (1 << sign) - 1 < 1 << digits;
+        if is_subnormal && self.0 % 2 == 1 { bits & 1 << sign } else { bits }
+    }
+
     pub(super) fn unary(self, place: Place, op: Unary, ty: Scalar, a: u64) -> u64 {
-        let bits = eval::unary(op, ty, a);
+        let bits = eval::unary(op, ty, self.taken(ty, a));
         if !ty.is_float() {
             return bits;
         }
@@ -127,7 +138,7 @@ impl Noise {
     }
 
     pub(super) fn binary(self, place: Place, op: Binary, ty: Scalar, a: u64, b: u64) -> u64 {
-        let bits = eval::binary(op, ty, a, b);
+        let bits = eval::binary(op, ty, self.taken(ty, a), self.taken(ty, b));
         if !ty.is_float() {
             return bits;
         }
@@ -167,6 +178,7 @@ impl Noise {
         meet(&[product, wide(ty, c)]);
         let exact = ty != Scalar::F64 && wide(ty, eval::cast(Scalar::F64, ty, product.to_bits())) == product;
         let bound = if exact { 0.0 } else { ulp(ty, product) };
+        let [a, b, c] = [a, b, c].map(|operand| self.taken(ty, operand));
         self.deviate(place, ty, eval::fma(ty, a, b, c), bound)
     }
 }
@@ -190,5 +202,15 @@ mod tests {
                 assert_eq!(met_nonfinite(), !promised, "{op:?} by {divisor}");
             }
         }
+    }
+
+    /// Found on an H200: the square root of the smallest number was zero.
+    #[test]
+    fn some_evaluations_take_subnormal_operands_for_zero() {
+        let place = Place { value: 0, lane: 0, step: 0 };
+        let root = |run| f32::from_bits(Noise(run).unary(place, Unary::Sqrt, Scalar::F32, 1) as u32);
+        assert!(root(0) > 0.0 && root(1).abs() < 1e-40);
+        let halved = |run| Noise(run).taken(Scalar::F16, 0x83ff);
+        assert_eq!((halved(0), halved(1), Noise(1).taken(Scalar::F16, 0x0400)), (0x83ff, 0x8000, 0x0400));
     }
 }

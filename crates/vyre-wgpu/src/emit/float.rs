@@ -84,16 +84,6 @@ impl Emitter<'_> {
         if self.target.arithmetic.zeros {
             return Ok(expr);
         }
-        self.or_hidden_zero(out, scalar, expr)
-    }
-
-    /// The same integer, in a way that the driver's compiler does not know it.
-    pub(super) fn or_hidden_zero(
-        &mut self,
-        out: &mut NagaBlock,
-        scalar: Scalar,
-        expr: Handle<Expression>,
-    ) -> Result<Handle<Expression>, Diagnostic> {
         let mut zero = self.fact(out, Facts::ZERO)?;
         if scalar != Scalar::U32 {
             let convert = (scalar.bits() == 64).then_some(8);

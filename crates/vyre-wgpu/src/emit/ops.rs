@@ -258,7 +258,7 @@ impl Emitter<'_> {
                 let product = self.binary(out, BinaryOperator::Multiply, b, whole);
                 return Ok(self.binary(out, BinaryOperator::Subtract, a, product));
             }
-            Binary::Div | Binary::Rem => return self.integer_division(out, op, scalar, a, b),
+            Binary::Div | Binary::Rem => return Ok(self.integer_division(out, op, scalar, a, b)),
             Binary::And if logical => BinaryOperator::LogicalAnd,
             Binary::Or if logical => BinaryOperator::LogicalOr,
             Binary::Xor if logical => BinaryOperator::NotEqual,
@@ -305,26 +305,24 @@ impl Emitter<'_> {
         scalar: Scalar,
         a: Handle<Expression>,
         b: Handle<Expression>,
-    ) -> Result<Handle<Expression>, Diagnostic> {
+    ) -> Handle<Expression> {
         let operator = if op == Binary::Div { BinaryOperator::Divide } else { BinaryOperator::Modulo };
-        // NVIDIA's compiler (580) mixes up the halves of quotients by constants: `(x - min(x, 1 << 63)) / 17` is not 0.
-        let b = if scalar.bits() == 64 { self.or_hidden_zero(out, scalar, b)? } else { b };
         let zero = self.number(out, scalar, 0);
         let one = self.number(out, scalar, 1);
         let bad = self.binary(out, BinaryOperator::Equal, b, zero);
         let mut divisor = self.choose(out, bad, one, b);
         if !scalar.is_signed() {
-            return Ok(self.binary(out, operator, a, divisor));
+            return self.binary(out, operator, a, divisor);
         }
         let minus_one = self.number(out, scalar, -1);
         let minus = self.binary(out, BinaryOperator::Equal, b, minus_one);
         divisor = self.choose(out, minus, one, divisor);
         let made = self.binary(out, operator, a, divisor);
         if op == Binary::Rem {
-            return Ok(made);
+            return made;
         }
         let negated = self.binary(out, BinaryOperator::Subtract, zero, a);
-        Ok(self.choose(out, minus, negated, made))
+        self.choose(out, minus, negated, made)
     }
 
     /// The high word of the product of 32-bit integers, from 16-bit halves.
