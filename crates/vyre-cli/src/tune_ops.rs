@@ -73,6 +73,17 @@ pub(crate) fn tune_ops(names: &[String], backend: &str, output: &Output) -> Resu
         if !noise.is_empty() {
             said += " (too noisy to tell; tune again)";
         }
+        if times.is_slower() {
+            // Alone it was faster; what counts is how the op runs with it.
+            for one in &decided {
+                engine.decisions().forget(&one.key)?;
+            }
+            engine.flush()?;
+            said = match decided.is_empty() {
+                true => format!("{said}, for others of the same size; slower here"),
+                false => format!("as it is; {said} is slower in use, and forgotten"),
+            };
+        }
         let [plain_ns, tuned_ns] = [times.plain, times.tuned].map(|seconds| seconds * 1e9);
         text.push(format!(
             "{name:<44} {:>10} {:>10} {:>5.2} [{:.2}, {:.2}]  {said}",
@@ -135,6 +146,15 @@ struct Times {
     plain: f64,
     tuned: f64,
     gain: [f64; 3],
+}
+
+/// Three quarters of the rounds are to be slower by this much before a decision is forgotten.
+const SLOWER: f64 = 0.97;
+
+impl Times {
+    fn is_slower(&self) -> bool {
+        self.gain[2] < SLOWER
+    }
 }
 
 fn tune_one(engine: &Engine, plain: &Engine, op: &Op, sample: &Sample) -> Result<Times, Error> {

@@ -103,7 +103,7 @@ impl Noise {
             Scalar::F32 => (23, 31),
             _ => return bits,
         };
-        let is_subnormal = bits & (1 << sign) - 1 < 1 << digits;
+        let is_subnormal = bits & ((1 << sign) - 1) < 1 << digits;
         if is_subnormal && self.0 % 2 == 1 { bits & 1 << sign } else { bits }
     }
 
