@@ -82,6 +82,32 @@ fn a_faster_variant_is_compared_then_learnt_then_used_and_explained() {
     assert_eq!(calls.load(Ordering::Relaxed) - before, 5, "every launch is one call");
 }
 
+/// As ops launch: with a grid of their own, and results that are written whole.
+#[test]
+fn a_decided_variant_runs_every_time_where_the_caller_gives_the_grid() {
+    let engine = engine(Mode::NaturalGradient);
+    let (variant, calls) = closed("closed form", 0, 0);
+    let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+    let given = input(4096);
+    let x = engine.array(&given).unwrap();
+    let launch = |times: u32| {
+        for _ in 0..times {
+            let mut y = engine.zeros::<u32>(4096).unwrap();
+            kernel.bind("x", &x).bind("y", &mut y).grid([64, 1, 1]).overwrites().launch().unwrap().wait().unwrap();
+            assert_eq!(y.to_vec().unwrap(), expected(&given));
+        }
+    };
+    for _ in 0..100 {
+        launch(10);
+        if kernel.explain().variants.iter().any(|line| line.contains("in use")) {
+            break;
+        }
+    }
+    let before = calls.load(Ordering::Relaxed);
+    launch(200);
+    assert_eq!(calls.load(Ordering::Relaxed) - before, 200, "{}", kernel.explain());
+}
+
 #[test]
 fn a_variant_that_differs_is_told_of_and_never_used() {
     for mode in [Mode::NaturalGradient, Mode::On] {
