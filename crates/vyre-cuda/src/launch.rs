@@ -97,9 +97,10 @@ pub(crate) fn for_each_part<E>(
     params.extend(takes(NUMBER).then_some(words.number));
     params.extend(takes(STOP).then_some(words.stop));
     let invocations: u64 = code.workgroup_size.iter().map(|&size| u64::from(size)).product();
+    let workgroups = grid.iter().fold(1u64, |product, &size| product.saturating_mul(u64::from(size)));
     // Along x, first those workgroups that make whole blocks of the second entry, then the rest.
     let whole = match functions.together {
-        Some(_) if u64::from(grid[0]) * invocations >= FULL => grid[0] / TOGETHER * TOGETHER,
+        Some(_) if workgroups.saturating_mul(invocations) >= FULL => grid[0] / TOGETHER * TOGETHER,
         _ => 0,
     };
     let parts = |axis: usize| (0..grid[axis]).step_by(MAX_GRID[axis] as usize);
