@@ -1,5 +1,6 @@
 //! `vyre tune --ops`: compare the forms of every op that has several, and keep what is fastest on this machine.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -75,8 +76,9 @@ pub(crate) fn tune_ops(names: &[String], backend: &str, output: &Output) -> Resu
         }
         if times.is_slower() {
             // Alone it was faster; what counts is how the op runs with it.
-            for one in &decided {
-                engine.decisions().forget(&one.key)?;
+            let keys: BTreeSet<&str> = decided.iter().map(|one| one.key.as_str()).collect();
+            for key in keys {
+                engine.decisions().forget(key)?;
             }
             engine.flush()?;
             said = match decided.is_empty() {
