@@ -76,7 +76,8 @@ pub(crate) fn wide_quotients(backend: &WgpuBackend) -> Result<bool, BackendError
         bytes(&|x| x.wrapping_sub(x.max(HIGH)) % 17),
     ];
     let valid = program.validate()?;
-    let pipeline = backend.compile_unchecked(&valid, &CompileOptions::default(), Arithmetic::exact)?;
+    let options = CompileOptions::default();
+    let pipeline = backend.compile_lowered(&backend.lower(&valid, &options)?, &options, Arithmetic::exact)?;
     let (size, order) = (8 * numbers.len() as u64, Order::default());
     let bindings = [(); 4].map(|()| backend.allocate(size));
     let bindings =

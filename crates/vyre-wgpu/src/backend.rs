@@ -200,7 +200,7 @@ impl WgpuBackend {
         }
     }
 
-    fn lower(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Kernel, BackendError> {
+    pub(crate) fn lower(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Kernel, BackendError> {
         // The expansions of functions compute in f64 and in 64-bit integers.
         let wide = self.capabilities.features.contains(Features::F64.union(Features::INT64));
         let kernel = kernel::lower(
@@ -230,24 +230,24 @@ impl WgpuBackend {
         options: &CompileOptions,
         arithmetic: impl FnOnce() -> Arithmetic,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
+        let kernel = self.lower(program, options)?;
         // What can't be tried counts as wrong.
-        if arithmetic::divides_wide(&self.lower(program, options)?)
+        if arithmetic::divides_wide(&kernel)
             && !*self.wide_quotients.get_or_init(|| arithmetic::wide_quotients(self).unwrap_or(false))
         {
             let message = format!("the driver of {} gets quotients of 64-bit integers wrong", self.capabilities.name);
             return Err(BackendError::with_code(&codes::backend::UNSUPPORTED_FEATURE, message));
         }
-        self.compile_unchecked(program, options, arithmetic)
+        self.compile_lowered(&kernel, options, arithmetic)
     }
 
-    /// The same for what finds out what the driver gets right.
-    pub(crate) fn compile_unchecked(
+    /// The same whatever the driver gets wrong.
+    pub(crate) fn compile_lowered(
         &self,
-        program: &ValidProgram,
+        kernel: &Kernel,
         options: &CompileOptions,
         arithmetic: impl FnOnce() -> Arithmetic,
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
-        let kernel = self.lower(program, options)?;
         let words = kernel.locals.iter().fold(0u32, |sum, memory| sum.saturating_add(memory.size.div_ceil(4)));
         let most = self.device.adapter.array_words;
         if words > most {
@@ -256,14 +256,14 @@ impl WgpuBackend {
             return Err(BackendError::with_code(&codes::wgpu::ARRAY_LIMIT, message));
         }
         let exact = kernel.math == Math::Exact;
-        let loops = Loops::of(&kernel);
+        let loops = Loops::of(kernel);
         let can_stop = self.device.with(|context| Ok(context.can_stop))?;
         let target = Target {
             interruptible: options.interruptible && can_stop,
             rounds: self.device.adapter.rounds.filter(|_| can_stop).and_then(|limit| limit.of(loops)),
-            arithmetic: if exact && arithmetic::matters(&kernel) { arithmetic() } else { Arithmetic::exact() },
+            arithmetic: if exact && arithmetic::matters(kernel) { arithmetic() } else { Arithmetic::exact() },
         };
-        let module = emit::emit(&kernel, target)?;
+        let module = emit::emit(kernel, target)?;
         let code = if self.device.adapter.spirv {
             let modern = self.device.adapter.features.contains(wgpu::Features::SUBGROUP);
             let version = if modern { (1, 3) } else { (1, 0) };
@@ -273,7 +273,7 @@ impl WgpuBackend {
         } else {
             Code::Module(Box::new(module))
         };
-        let pipeline = WgpuPipeline::new(Arc::clone(&self.device), &kernel, Traits::new(&kernel, loops, target), code);
+        let pipeline = WgpuPipeline::new(Arc::clone(&self.device), kernel, Traits::new(kernel, loops, target), code);
         self.device.with(|context| pipeline.made(context))?;
         Ok(Arc::new(pipeline))
     }
