@@ -374,6 +374,17 @@ impl VyreBackend for CpuBackend {
         self.pool.forget(ticket);
     }
 
+    fn forget_done(&self, ticket: Ticket) -> bool {
+        if self.pool.ledger().is_plainly_done(ticket) {
+            return true;
+        }
+        let is_done = matches!(self.poll(ticket), Ok(Some(_)));
+        if is_done {
+            self.forget(ticket);
+        }
+        is_done
+    }
+
     fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
         let steps = steps.iter().map(|step| self.recorded(step)).collect::<Result<_, _>>()?;
         Ok(Arc::new(CpuRecording::new(steps)))

@@ -282,6 +282,14 @@ impl<'a> Call<'a> {
     }
 
     fn bind_arg(&mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) {
+        let core = &self.kernel.core;
+        if let Some(slot) = core.slots.iter().position(|slot| slot.name == name)
+            && core.is_array_of_slot(slot, &arg, ty, size)
+            && matches!(self.args[slot], Arg::Unbound)
+        {
+            self.args[slot] = arg;
+            return;
+        }
         let checked = self.kernel.core.slot(name).and_then(|slot| {
             self.kernel.core.check_arg(slot, &arg, ty, size)?;
             match self.args[slot] {
@@ -394,7 +402,6 @@ impl<'a> Call<'a> {
 
     /// Queues the launch and returns at once, as far as everything is where it is needed. An error means that nothing was launched and no
     /// array has changed.
-    #[inline]
     pub fn launch(mut self) -> Result<Launch, Error> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);

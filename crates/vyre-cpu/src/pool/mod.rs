@@ -507,7 +507,7 @@ impl<W: Work> Pool<W> {
     /// Nobody will ask about this work again.
     pub(crate) fn forget(&self, ticket: Ticket) {
         let ledger = &self.0.ledger;
-        if ledger.check(ticket).is_ok() && !ledger.is_over(ticket) {
+        if !ledger.is_over(ticket) && ledger.check(ticket).is_ok() {
             let mut state = self.0.lock();
             let entries = &mut state.lanes[ticket.queue as usize].entries;
             if let Some(entry) = entries.iter_mut().find(|entry| entry.ticket == Some(ticket)) {

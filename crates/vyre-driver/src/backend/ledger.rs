@@ -172,6 +172,11 @@ impl Ledger {
         }
     }
 
+    /// Work is over and nothing was noted of it, so that there is nothing to ask about and nothing to forget.
+    pub fn is_plainly_done(&self, ticket: Ticket) -> bool {
+        self.is_over(ticket) && !self.may_be_noted(ticket) && self.check(ticket).is_ok()
+    }
+
     /// The device is gone: everything that is not over fails with this error, and is over.
     pub fn lose_all(&self, error: &BackendError) {
         for (index, queue) in self.queues.iter().enumerate() {
@@ -221,6 +226,10 @@ mod tests {
         ledger.complete(other);
         let times: Vec<_> = tickets.iter().map(|&ticket| ledger.outcome(ticket).unwrap().unwrap().device_ns).collect();
         assert_eq!(times, [None, Some(7), None]);
+        let plainly: Vec<_> = tickets.iter().map(|&ticket| ledger.is_plainly_done(ticket)).collect();
+        assert_eq!((plainly, ledger.is_plainly_done(other)), (vec![false, false, true], true));
+        let (open, zero) = (ledger.submit(0).unwrap(), Ticket { queue: 0, number: 0 });
+        assert!(!ledger.is_plainly_done(open) && !ledger.is_plainly_done(zero));
         assert_eq!(ledger.outcome(other), Ok(Some(Completion::default())));
         tickets.iter().for_each(|&ticket| ledger.forget(ticket));
         assert!(ledger.notes().is_empty());

@@ -220,6 +220,15 @@ pub trait VyreBackend: Send + Sync {
         let _ = ticket;
     }
 
+    /// [Forgets](Self::forget) work that is done, and well; false leaves everything as it is. Never waits.
+    fn forget_done(&self, ticket: Ticket) -> bool {
+        let is_done = matches!(self.poll(ticket), Ok(Some(_)));
+        if is_done {
+            self.forget(ticket);
+        }
+        is_done
+    }
+
     /// Records steps that [`replay`](Self::replay) runs as one piece of work. Only backends whose capabilities say `recordings` can.
     fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
         let _ = steps;

@@ -246,6 +246,14 @@ impl Core {
         })
     }
 
+    /// An array of just the elements that a buffer declares, which nearly everything is that is bound.
+    #[inline]
+    pub(crate) fn is_array_of_slot(&self, slot: usize, arg: &Arg<'_>, ty: Option<&DataType>, size: usize) -> bool {
+        let Slot { access, shape, ty: declared, .. } = &self.slots[slot];
+        let is_array = matches!(arg, Arg::Write(_)) || (access.writes == Writes::None && matches!(arg, Arg::Read(..)));
+        is_array && size == shape.stride as usize && ty == Some(declared)
+    }
+
     /// Refuses what can't be bound to a buffer, whatever its size.
     pub(crate) fn check_arg(
         &self,
@@ -254,11 +262,10 @@ impl Core {
         ty: Option<&DataType>,
         size: usize,
     ) -> Result<(), Error> {
-        let Slot { name, access, kind, shape, ty: declared } = &self.slots[slot];
-        let is_array = matches!(arg, Arg::Write(_)) || (access.writes == Writes::None && matches!(arg, Arg::Read(..)));
-        if is_array && size == shape.stride as usize && ty == Some(declared) {
+        if self.is_array_of_slot(slot, arg, ty, size) {
             return Ok(());
         }
+        let Slot { name, access, kind, shape, .. } = &self.slots[slot];
         if access.writes != Writes::None && !arg.can_be_written() {
             let message = format!("the kernel writes `{name}`, but it is bound to be read");
             return Err(Diagnostic::new(&codes::engine::READ_ONLY, message)

@@ -97,6 +97,19 @@ impl Inner {
                 Ok(Attempt::Elsewhere) | Err(_) => {}
             }
         }
+        self.launch_anew(core, args, request, deadline)
+    }
+
+    /// A launch of which nothing is ready, or not where its data is.
+    #[cold]
+    fn launch_anew(
+        self: &Arc<Inner>,
+        core: &Core,
+        args: &mut [Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Arc<Job>>, Error> {
+        let only = request.on.as_ref().or(core.only.as_ref());
         let sizes = core.sizes(args);
         if let Some(id) = only {
             let device = self.device(id.as_str())?;
@@ -622,7 +635,6 @@ impl Inner {
         // A small launch on the processor is done by now; nobody will ask how it went, as it came after nothing that may yet fail.
         if deps.after.is_empty() && !submitted.pick.timed && device.is_done_at_once(ticket) {
             held.done(device);
-            device.backend.forget(ticket);
             core.launched(ready);
             return Ok(Some(Attempt::Launched(None)));
         }

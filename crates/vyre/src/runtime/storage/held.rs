@@ -62,14 +62,15 @@ impl<'a> Held<'a> {
                 }
             }
         }
-        if let Some(moved) = state.places[place].as_ref()?.moved
-            && place != Device::HOST
+        let there = state.places[place].as_ref()?;
+        if place == Device::HOST {
+            if write && there.others(device).next().is_some() {
+                return None;
+            }
+        } else if let Some(moved) = there.moved
             && !device.backend.is_over(moved)
         {
             deps.after_ticket(moved);
-        }
-        if write && place == Device::HOST && state.others_on_host(device).next().is_some() {
-            return None;
         }
         let binding = state.binding(device, range).ok()?;
         state.used = storage.engine.tick();
@@ -98,18 +99,16 @@ impl<'a> Held<'a> {
     }
 
     /// Notes that all was done before anybody could ask: nothing is left to wait for, or to fail.
-    pub(crate) fn done(mut self, device: &Device) {
-        for held in self.arrays.drain(..) {
-            match held {
-                HeldArray::Read { storage, is_pinned: true, .. } => storage.unpin(),
-                HeldArray::Read { .. } => {}
-                HeldArray::Write { mut state, .. } => state.segments[0].written(device.place, None),
+    pub(crate) fn done(&mut self, device: &Device) {
+        for held in &mut self.arrays {
+            if let HeldArray::Write { state, .. } = held {
+                state.segments[0].written(device.place, None);
             }
         }
     }
 
     /// Notes what was launched.
-    pub(crate) fn launched(mut self, job: &Arc<Job>) {
+    pub(crate) fn launched(&mut self, job: &Arc<Job>) {
         for held in self.arrays.drain(..) {
             match held {
                 HeldArray::Read { storage, range, is_pinned } => {
@@ -128,7 +127,7 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        for held in self.arrays.drain(..) {
+        for held in &self.arrays {
             if let HeldArray::Read { storage, is_pinned: true, .. } = held {
                 storage.unpin();
             }

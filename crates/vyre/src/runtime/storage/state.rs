@@ -179,8 +179,7 @@ impl State {
 
     /// Other devices that copy from the host's memory, or work on it, and are not known to be done with it.
     pub(super) fn others_on_host<'a>(&'a self, device: &'a Arc<Device>) -> impl Iterator<Item = &'a Arc<Job>> {
-        let users = self.places.get(Device::HOST).into_iter().flatten().flat_map(|place| &place.users);
-        users.filter(move |user| !Arc::ptr_eq(&user.device, device) && !user.is_known_over())
+        self.places.get(Device::HOST).into_iter().flatten().flat_map(|place| place.others(device))
     }
 
     pub(super) fn has_place(&self, place: usize) -> bool {
@@ -242,6 +241,11 @@ impl Segment {
 }
 
 impl Place {
+    /// What other devices do with it, as far as it is not known to be over.
+    pub(super) fn others<'a>(&'a self, device: &'a Arc<Device>) -> impl Iterator<Item = &'a Arc<Job>> {
+        self.users.iter().filter(move |user| !Arc::ptr_eq(&user.device, device) && !user.is_known_over())
+    }
+
     /// Gives memory back; what work under way uses stays until that is over.
     pub(super) fn give_back(self, engine: &Inner) {
         match self.memory {
