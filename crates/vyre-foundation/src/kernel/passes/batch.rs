@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 
 use super::{definitions, straight};
-use crate::kernel::walk::{Effect, access, each_use, each_use_mut};
+use crate::kernel::walk::{Effect, access, each_loop_mut, each_use, each_use_mut};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
 
 /// Steps that a round may have.
@@ -23,7 +23,7 @@ pub(super) fn run(kernel: &mut Kernel, together: u32) {
         return;
     }
     let mut batch = Batch { together, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
-    batch.block(&mut kernel.body);
+    each_loop_mut(&mut kernel.body, &mut |inner, before| batch.batch(inner, before));
     kernel.values = batch.values;
 }
 
@@ -34,25 +34,6 @@ struct Batch {
 }
 
 impl Batch {
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => {
-                    self.block(&mut inner.body);
-                    self.batch(inner, &mut insts);
-                }
-                _ => {}
-            }
-            insts.push(inst);
-        }
-        block.insts = insts;
-    }
-
     fn value(&mut self, like: Value) -> Value {
         let value = Value(self.values.len() as u32);
         self.values.push(self.values[like.index()]);
