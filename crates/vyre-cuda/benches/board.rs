@@ -159,6 +159,7 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
     let word = word as u64;
     let mut kernel = raw.kernel(&pipeline.artifact().ok_or("no artifact")?, memory, 64, 1)?;
     let graph = raw.graph(&mut kernel, LAUNCHES, stream)?;
+    let (changeable, elsewhere) = (raw.changeable(&mut kernel, LAUNCHES)?, raw.memory(256)?);
     let events: Vec<_> = (0..LAUNCHES).map(|_| raw.event()).collect::<Outcome<_>>()?;
     let mut columns: [Vec<f64>; 16] = Default::default();
     for round in 0..21 {
@@ -245,6 +246,10 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
             raw.launch_graph(graph, stream)?;
             raw.synchronize(stream)
         })?;
+        measure(&mut || {
+            raw.launch_changed(&changeable, &mut kernel, [memory, elsewhere][round % 2], stream)?;
+            raw.synchronize(stream)
+        })?;
         measure(&mut || done(backend, backend.replay(&recording, &Order::default())?).map(|_| ()))?;
         measure(&mut || {
             backend.revise(&recording, &changes[round % 2])?;
@@ -266,9 +271,9 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
         our_timed,
         across,
         graph,
+        bare_changed,
         replay,
         changed,
-        ..,
     ] = columns;
     against("tiny launch, pipelined", ours, &bare, "us");
     against("  interruptible", stoppable, &bare, "us");
@@ -281,7 +286,8 @@ fn tiny(backend: &CudaBackend) -> Outcome<()> {
     against("  bare, a word written behind it", spun, &waited, "us");
     against("tiny launch after one on another queue", across, &bare, "us");
     against("recorded launch", replay, &graph, "us");
-    against("  every step changed before", changed, &graph, "us");
+    against("  every step changed before", changed, &bare_changed, "us");
+    against("  bare, every node changed before", bare_changed, &graph, "us");
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 """2a+1 on 400 MB from and to the host, the map a*b+1 over 2^28 f32 in torch.compile, and products of matrices in cuBLAS: the peers
-of `board`."""
+of `board`. `peers.py run` is the first only."""
+import sys
 import time
 
 import torch
@@ -12,6 +13,8 @@ for _ in range(9):
     times.append(time.perf_counter() - begin)
 print(f"torch .cuda(), 2a+1, .cpu() of 400 MB {sorted(times)[4] * 1e3:10.2f} ms")
 del host
+if sys.argv[1:] == ["run"]:
+    sys.exit()
 
 n = 1 << 28
 a, b = torch.rand(n, device="cuda"), torch.rand(n, device="cuda")

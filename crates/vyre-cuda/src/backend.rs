@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{
-    Binding, Buffer, Capabilities, CompileOptions, Completion, HostDispatch, KeptPipelines, Launch, Order, Pipeline,
-    Recording, Step, Ticket, borrowed, dispatch_through,
+    Binding, Buffer, Capabilities, CompileOptions, Completion, HostDispatch, HostMemory, KeptPipelines, Launch, Order,
+    Pipeline, Recording, Step, Ticket, borrowed, dispatch_through,
 };
 use vyre_driver::variant::{Ptx, Variant};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
@@ -16,7 +16,7 @@ use vyre_spec::{Diagnostic, codes};
 
 use crate::api::{Api, Attribute, CudaError};
 use crate::capabilities::capabilities;
-use crate::device::{Device, Failure, describe, locked};
+use crate::device::{Device, Failure, Leftover, Uses, describe, locked};
 use crate::foreign;
 use crate::launch::{self, Words};
 use crate::memory::CudaBuffer;
@@ -302,6 +302,42 @@ impl VyreBackend for CudaBackend {
                     }
                 }
             }
+        })
+    }
+
+    fn upload_queued(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        memory: &Arc<HostMemory>,
+        at: u64,
+        bytes: u64,
+        order: &Order<'_>,
+    ) -> Result<Option<Ticket>, BackendError> {
+        let target = buffer.of::<CudaBuffer>(self.id)?;
+        buffer.check_range(offset, bytes)?;
+        let (device, to) = (&self.device, target.pointer(&self.device)? + offset);
+        let (from, size) = (memory.address() as usize + at as usize, bytes as usize);
+        let is_inside = at.checked_add(bytes).is_some_and(|end| end <= memory.bytes() as u64);
+        // What is small is copied sooner than it is queued.
+        if size <= staging::SMALL || !is_inside {
+            return Ok(None);
+        }
+        device.with(|| {
+            if !staging::is_pinned(device.api, from, size) {
+                return Ok(None);
+            }
+            let turn = device.begin(order, target.ready)?;
+            turn.mark_before(bytes)?;
+            let ticket = turn.ticket()?;
+            target.uses.mark(ticket);
+            let uses = Uses::default();
+            uses.mark(ticket);
+            let copied = device.api.upload_async(to, from, size, turn.queue.stream);
+            drop(turn);
+            device.park(&uses, Leftover::Foreign(Box::new(Arc::clone(memory))));
+            copied?;
+            Ok(Some(ticket))
         })
     }
 

@@ -7,7 +7,7 @@ use vyre_driver::BackendError;
 use vyre_driver::backend::{Binding, Order, Recording, Step, Ticket};
 use vyre_spec::codes;
 
-use crate::api::{DevicePointer, Handle, KernelLaunch, Node};
+use crate::api::{CudaError, DevicePointer, Handle, Node};
 use crate::device::{Device, Failure, Leftover, Uses, describe, locked};
 use crate::launch::{self, Words};
 use crate::memory::CudaBuffer;
@@ -37,9 +37,9 @@ struct Segment {
     graph: Handle,
     ready: Handle,
     /// The nodes of each step.
-    nodes: Vec<Vec<Handle>>,
+    nodes: Vec<SmallVec<[Handle; 1]>>,
     /// Steps that were replaced and whose nodes are still the old ones.
-    changes: Vec<(usize, Parts)>,
+    changes: Vec<usize>,
     /// Some nodes do what no step says, because changing them failed half-way.
     is_stale: bool,
 }
@@ -47,44 +47,24 @@ struct Segment {
 /// Steps of the longest segment: launching another takes the device as long as a few steps.
 const LONGEST_SEGMENT: usize = 256;
 
-/// Steps of the shortest segment at the end of a long recording.
+/// Steps of the shortest segment at either end of a long recording.
 const SHORTEST_SEGMENT: usize = 48;
 
-/// The steps of each segment. Where all nodes are changed the device waits for the host, and at the end the host for the device's work on
-/// the last segment; so a long recording ends in shorter ones.
+/// The steps of each segment. Where all nodes are changed the device waits for the host's work on the first segment, and the host for the
+/// device's work on the last; so a long recording begins and ends in shorter ones.
 fn segments(steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let mut first = 0;
+    let (mut first, mut most) = (0, SHORTEST_SEGMENT);
     std::iter::from_fn(move || {
         let left = steps - first;
         let length = match left {
             _ if steps <= LONGEST_SEGMENT || left <= 2 * SHORTEST_SEGMENT => left,
-            _ => (left / 2).min(LONGEST_SEGMENT),
+            _ => (left / 2).min(most),
         };
         let range = first..first + length;
         first += length;
+        most = (2 * most).min(LONGEST_SEGMENT);
         (length > 0).then_some(range)
     })
-}
-
-/// What a node of a step does.
-#[allow(clippy::large_enum_variant, reason = "nearly all are kernels, and there are none of them for long")]
-enum Part {
-    Kernel(KernelLaunch, SmallVec<[u64; 24]>),
-    Copy { from: DevicePointer, to: DevicePointer, bytes: u64 },
-    Clear { at: DevicePointer, bytes: u64 },
-}
-
-/// Mostly a step is one node.
-type Parts = SmallVec<[Part; 1]>;
-
-impl Part {
-    fn node(&mut self) -> Node<'_> {
-        match self {
-            Part::Kernel(launch, params) => Node::Kernel(*launch, params),
-            Part::Copy { from, to, bytes } => Node::Copy { from: *from, to: *to, bytes: *bytes as usize },
-            Part::Clear { at, bytes } => Node::Clear { at: *at, bytes: *bytes as usize },
-        }
-    }
 }
 
 /// A part of one of our buffers: where it is, and the count at which its memory is ready.
@@ -106,80 +86,99 @@ pub(crate) fn check_copy(from: &Binding, to: &Binding) -> Result<(), BackendErro
     Ok(())
 }
 
-/// The nodes that do a step, and the count at which its memory is ready.
-fn parts(step: &Step, device: &Arc<Device>, backend: &str) -> Result<(Parts, u64), BackendError> {
-    let pieces =
-        |bytes: u64| (0..bytes).step_by(LONGEST_COPY as usize).map(move |at| (at, LONGEST_COPY.min(bytes - at)));
-    let mut parts = Parts::new();
-    let ready = match step {
+/// Refuses a step that can't be done here; else the count at which its memory is ready.
+fn check(step: &Step, device: &Arc<Device>, backend: &str) -> Result<u64, BackendError> {
+    match step {
+        Step::Launch { pipeline, bindings, .. } => {
+            let pipeline = launch::pipeline_of(pipeline, device, backend)?;
+            launch::bind(pipeline, bindings, device, backend).map(|(_, ready)| ready)
+        }
+        Step::Copy { from, to } => {
+            check_copy(from, to)?;
+            Ok(place(from, device, backend)?.1.max(place(to, device, backend)?.1))
+        }
+        Step::Clear(part) => Ok(place(part, device, backend)?.1),
+    }
+}
+
+/// Calls `node` for each node that does a step; mostly that is one.
+fn for_each_node(
+    step: &Step,
+    device: &Arc<Device>,
+    backend: &str,
+    mut node: impl FnMut(Node<'_>) -> Result<(), CudaError>,
+) -> Result<(), Failure> {
+    let pieces = |bytes: u64| {
+        (0..bytes).step_by(LONGEST_COPY as usize).map(move |at| (at, LONGEST_COPY.min(bytes - at) as usize))
+    };
+    match step {
         Step::Launch { pipeline, bindings, grid } => {
             let pipeline = launch::pipeline_of(pipeline, device, backend)?;
-            let (mut params, ready) = launch::bind(pipeline, bindings, device, backend)?;
+            let (mut params, _) = launch::bind(pipeline, bindings, device, backend)?;
             // Nobody asks when one launch of a recording began, and nobody stops one.
             let words = Words { mark: 0, number: 0, stop: device.stops.never };
             launch::for_each_part(pipeline, &mut params, *grid, words, |launch, params| {
-                parts.push(Part::Kernel(*launch, SmallVec::from_slice(params)));
-                Ok::<_, BackendError>(())
+                node(Node::Kernel(*launch, params))
             })?;
-            ready
         }
         Step::Copy { from, to } => {
-            let ((source, from_ready), (target, to_ready)) =
-                (place(from, device, backend)?, place(to, device, backend)?);
-            check_copy(from, to)?;
-            let copies = pieces(from.bytes);
-            parts.extend(copies.map(|(at, bytes)| Part::Copy { from: source + at, to: target + at, bytes }));
-            from_ready.max(to_ready)
+            let (source, target) = (place(from, device, backend)?.0, place(to, device, backend)?.0);
+            for (at, bytes) in pieces(from.bytes) {
+                node(Node::Copy { from: source + at, to: target + at, bytes })?;
+            }
         }
         Step::Clear(part) => {
-            let (target, ready) = place(part, device, backend)?;
-            parts.extend(pieces(part.bytes).map(|(at, bytes)| Part::Clear { at: target + at, bytes }));
-            ready
+            let target = place(part, device, backend)?.0;
+            for (at, bytes) in pieces(part.bytes) {
+                node(Node::Clear { at: target + at, bytes })?;
+            }
         }
-    };
-    Ok((parts, ready))
+    }
+    Ok(())
 }
 
 impl Segment {
-    fn new(device: &Device, first: usize, mut parts: Vec<Parts>) -> Result<Segment, Failure> {
+    fn new(device: &Arc<Device>, first: usize, steps: &[Step], backend: &str) -> Result<Segment, Failure> {
         let (api, context) = (device.api, device.context);
         let graph = api.create_graph()?;
         let mut last = None;
-        let mut nodes = Vec::with_capacity(parts.len());
-        let made = parts.iter_mut().try_for_each(|parts| {
-            let mut of_step = Vec::with_capacity(parts.len());
-            for part in parts {
-                let node = api.add_node(graph, last, part.node(), context)?;
+        let mut nodes = Vec::with_capacity(steps.len());
+        let made = steps.iter().try_for_each(|step| {
+            let mut of_step = SmallVec::new();
+            for_each_node(step, device, backend, |node| {
+                let node = api.add_node(graph, last, node, context)?;
                 of_step.push(node);
                 last = Some(node);
-            }
+                Ok(())
+            })?;
             nodes.push(of_step);
             Ok(())
         });
-        match made.and_then(|()| api.instantiate(graph)) {
+        match made.and_then(|()| Ok(api.instantiate(graph)?)) {
             Ok(ready) => Ok(Segment { first, graph, ready, nodes, changes: Vec::new(), is_stale: false }),
             Err(error) => {
                 api.destroy_graph(graph)?;
-                Err(error.into())
+                Err(error)
             }
         }
     }
 
     /// Makes the nodes those of the steps: by changing them, or where the driver refuses that, by a new graph.
     fn refresh(&mut self, steps: &[Step], device: &Arc<Device>, uses: &Uses, backend: &str) -> Result<(), Failure> {
-        for (step, mut parts) in self.changes.drain(..) {
-            let nodes = &self.nodes[step - self.first];
-            // Where the driver refuses one, it may have taken others.
-            self.is_stale |= nodes.len() != parts.len();
-            for (part, &node) in parts.iter_mut().zip(nodes) {
-                self.is_stale =
-                    self.is_stale || device.api.change_node(self.ready, node, part.node(), device.context).is_err();
-            }
+        let Segment { first, ready, nodes, changes, is_stale, .. } = self;
+        for step in changes.drain(..) {
+            let mut left = nodes[step - *first].iter();
+            let changed = for_each_node(&steps[step], device, backend, |node| {
+                // Where the driver refuses one, it may have taken others.
+                *is_stale = *is_stale
+                    || left.next().is_none_or(|&at| device.api.change_node(*ready, at, node, device.context).is_err());
+                Ok(())
+            });
+            *is_stale |= changed.is_err() || left.next().is_some();
         }
         if self.is_stale {
             let steps = &steps[self.first..self.first + self.nodes.len()];
-            let parts = steps.iter().map(|step| parts(step, device, backend).map(|(parts, _)| parts));
-            let fresh = Segment::new(device, self.first, parts.collect::<Result<_, _>>()?)?;
+            let fresh = Segment::new(device, self.first, steps, backend)?;
             std::mem::replace(self, fresh).leave(device, uses);
         }
         Ok(())
@@ -192,19 +191,16 @@ impl Segment {
 
 impl CudaRecording {
     pub(crate) fn new(device: &Arc<Device>, steps: &[Step], backend: &str) -> Result<CudaRecording, BackendError> {
-        let (mut all, mut memory_ready) = (Vec::with_capacity(steps.len()), 0);
+        let mut memory_ready = 0;
         for step in steps {
-            let (parts, ready) = parts(step, device, backend)?;
-            all.push(parts);
-            memory_ready = memory_ready.max(ready);
+            memory_ready = memory_ready.max(check(step, device, backend)?);
         }
         let recorded = Recorded { steps: steps.to_vec(), segments: Vec::new(), memory_ready };
         let (uses, count) = (Uses::default(), steps.len());
         let recording = CudaRecording { device: Arc::clone(device), recorded: Mutex::new(recorded), uses, count };
         device.with(|| {
-            let mut all = all.drain(..);
             for range in segments(count) {
-                let segment = Segment::new(device, range.start, all.by_ref().take(range.len()).collect())?;
+                let segment = Segment::new(device, range.start, &steps[range.clone()], backend)?;
                 locked(&recording.recorded).segments.push(segment);
             }
             Ok(())
@@ -231,23 +227,23 @@ impl CudaRecording {
     ) -> Result<(), BackendError> {
         self.check_device(device)?;
         let mut recorded = locked(&self.recorded);
-        let mut new = Vec::with_capacity(steps.len());
+        let mut ready = 0;
         for (position, step) in steps {
             let old = recorded.steps.get(*position).ok_or_else(|| {
                 let what = format!("the recording has {} steps and none at {position}", self.count);
                 BackendError::with_code(&codes::backend::BAD_RANGE, what)
             })?;
             check_kind(old, step)?;
-            new.push(parts(step, device, backend)?);
+            ready = check(step, device, backend)?.max(ready);
         }
         // Nothing is refused from here on.
         let Recorded { steps: old, segments, memory_ready } = &mut *recorded;
+        *memory_ready = ready.max(*memory_ready);
         let mut replaced = Vec::with_capacity(steps.len());
-        for ((position, step), (parts, ready)) in steps.iter().zip(new) {
+        for (position, step) in steps {
             replaced.push(std::mem::replace(&mut old[*position], step.clone()));
             let segment = segments.partition_point(|segment| segment.first <= *position) - 1;
-            segments[segment].changes.push((*position, parts));
-            *memory_ready = (*memory_ready).max(ready);
+            segments[segment].changes.push(*position);
         }
         device.park(&self.uses, Leftover::Steps(replaced));
         Ok(())

@@ -76,9 +76,8 @@ impl Piece {
 }
 
 /// Both ends are; what lies between is one block of the caller's.
-fn is_pinned(api: &Api, bytes: &[u8]) -> bool {
-    let ends = bytes.as_ptr_range();
-    !bytes.is_empty() && api.is_pinned(ends.start as usize) && api.is_pinned(ends.end as usize - 1)
+pub(crate) fn is_pinned(api: &Api, address: usize, bytes: usize) -> bool {
+    bytes > 0 && api.is_pinned(address) && api.is_pinned(address + bytes - 1)
 }
 
 impl Lanes {
@@ -168,7 +167,7 @@ impl Lanes {
     /// Copies to the device, and waits until it is there.
     pub(crate) fn upload(&self, api: &Api, context: Handle, to: DevicePointer, bytes: &[u8]) -> Result<(), CudaError> {
         let address = bytes.as_ptr() as usize;
-        if is_pinned(api, bytes) {
+        if is_pinned(api, address, bytes.len()) {
             return self.direct(api, self.up, |stream| api.upload_async(to, address, bytes.len(), stream));
         }
         let (size, next) = (self.piece(bytes.len()), AtomicUsize::new(0));
@@ -200,7 +199,7 @@ impl Lanes {
         if bytes.len() <= SMALL {
             return api.download(bytes, from, self.down);
         }
-        if is_pinned(api, bytes) {
+        if is_pinned(api, address, bytes.len()) {
             return self.direct(api, self.down, |stream| api.download_async(address, from, bytes.len(), stream));
         }
         let (all, size) = (bytes.len(), self.piece(bytes.len()));

@@ -3,7 +3,8 @@
 //! the caller's thread.
 //!
 //! `cargo bench -p vyre --bench engine` prints a table and writes `target/engine-board.json`. `VYRE_DISPATCHES` makes rounds shorter, and a
-//! word as argument runs only the rows that have it in their names: what counting instructions needs.
+//! word as argument runs only the rows that have it in backend, name and threads (`cpu launch on arrays and wait 1`): what counting
+//! instructions needs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -124,7 +125,11 @@ fn board(label: &str, backend: Arc<dyn VyreBackend>, rows: &mut Vec<serde_json::
     println!("{:<8} {:<30} {:>8} {:>12} {:>14}", "backend", "", "threads", "ns a call", "allocations");
     for threads in [1, 2] {
         let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-        for Row { name, work } in table.iter().filter(|row| only.as_ref().is_none_or(|word| row.name.contains(word))) {
+        let is_wanted = |row: &&Row<'_>| {
+            let name = format!("{label} {} {threads}", row.name);
+            only.as_ref().is_none_or(|word| name.contains(word))
+        };
+        for Row { name, work } in table.iter().filter(is_wanted) {
             let (ns, allocations) = measure(threads, work);
             println!("{label:<8} {name:<30} {threads:>8} {ns:>12.1} {allocations:>14.6}");
             rows.push(serde_json::json!({

@@ -133,6 +133,7 @@ fn chain(engine: &Engine) -> Outcome<()> {
     }
     let graph = recorder.finish()?;
     let bare = raw.graph(&mut peer, LAUNCHES, stream)?;
+    let (changeable, memories) = (raw.changeable(&mut peer, LAUNCHES)?, [memory, raw.memory(256)?]);
     let mut arrays = [engine.zeros::<u32>(64)?, engine.zeros::<u32>(64)?, engine.zeros::<u32>(64)?];
     for (name, in_turn) in [("unchanged", 1), ("two arrays in turn", 2), ("all changed", 3)] {
         let mut round = 0;
@@ -140,11 +141,14 @@ fn chain(engine: &Engine) -> Outcome<()> {
             round += 1;
             let array = &mut arrays[round % in_turn];
             let ours = ms(|| Ok(graph.replay().bind("data", array).run()?))?;
-            let peer = ms(|| {
-                raw.launch_graph(bare, stream)?;
+            let bare = ms(|| {
+                match in_turn {
+                    3 => raw.launch_changed(&changeable, &mut peer, memories[round % 2], stream)?,
+                    _ => raw.launch_graph(bare, stream)?,
+                }
                 raw.synchronize(stream)
             })?;
-            Ok((each(ours), each(peer)))
+            Ok((each(ours), each(bare)))
         })?;
     }
     Ok(())

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::runtime::{Job, WhenDone};
 pub struct Launch {
     /// `None` where the work was done when the call returned.
     job: Option<Arc<Job>>,
-    /// Other pieces of it, which are over when that one is.
+    /// Other pieces of it that began before.
     others: Vec<Arc<Job>>,
 }
 
@@ -27,42 +28,40 @@ impl Launch {
         Launch { job: Some(last), others }
     }
 
+    fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.others.iter().chain(&self.job)
+    }
+
     /// It is over, well or not.
     pub fn is_done(&self) -> bool {
-        self.job.as_ref().is_none_or(|job| job.is_over())
+        self.jobs().all(|job| job.is_over())
     }
 
     /// Waits for its end. An error is why it failed, or why something that it needed did.
     pub fn wait(&self) -> Result<(), Error> {
-        match &self.job {
-            Some(job) => job.wait(None).map(drop),
-            None => Ok(()),
-        }
+        self.jobs().try_for_each(|job| job.wait(None).map(drop))
     }
 
     /// Waits for its end, but not longer than this; false when it goes on.
     pub fn wait_timeout(&self, limit: Duration) -> Result<bool, Error> {
-        match &self.job {
-            Some(job) => job.wait(Instant::now().checked_add(limit)),
-            None => Ok(true),
+        let deadline = Instant::now().checked_add(limit);
+        for job in self.jobs() {
+            if !job.wait(deadline)? {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
 
     /// Tells it to end. What it would have written is lost, unless it was done before it noticed. A launch that was made without
     /// `cancellable` or `timeout`, and a replay of a graph that was recorded without `cancellable`, ends only where it has not begun.
     pub fn cancel(&self) -> Result<(), Error> {
-        self.others.iter().chain(&self.job).try_for_each(|job| job.cancel(false))
+        self.jobs().try_for_each(|job| job.cancel(false))
     }
 
     /// Calls a function when it is over, on a thread of the engine, or at once.
     pub fn on_done(&self, call: impl FnOnce(Result<(), Error>) + Send + 'static) -> Result<(), Error> {
-        match &self.job {
-            Some(job) => job.device.watcher.when_done(job, WhenDone::Call(Box::new(call))),
-            None => {
-                call(Ok(()));
-                Ok(())
-            }
-        }
+        when_all_done(self.jobs().cloned().collect(), Box::new(call))
     }
 
     /// Time on the device, where it was measured and the launch is done.
@@ -72,18 +71,40 @@ impl Launch {
     }
 }
 
+/// Calls a function when all of several pieces of work are over, or the first has failed.
+fn when_all_done(mut jobs: VecDeque<Arc<Job>>, call: Box<dyn FnOnce(Result<(), Error>) + Send>) -> Result<(), Error> {
+    let Some(first) = jobs.pop_front() else {
+        call(Ok(()));
+        return Ok(());
+    };
+    if jobs.is_empty() {
+        return first.device.watcher.when_done(&first, WhenDone::Call(call));
+    }
+    let next = move |outcome: Result<(), Error>| match outcome {
+        Ok(()) => {
+            // The thread that tells of this one is there, and so tells of the next.
+            let _ = when_all_done(jobs, call);
+        }
+        Err(error) => call(Err(error)),
+    };
+    first.device.watcher.when_done(&first, WhenDone::Call(Box::new(next)))
+}
+
 impl Future for Launch {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(job) = &self.job else { return Poll::Ready(Ok(())) };
-        if let Some(outcome) = job.poll() {
-            return Poll::Ready(outcome);
+        for job in self.jobs() {
+            match job.poll() {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => {
+                    let asked = job.device.watcher.when_done(job, WhenDone::Wake(context.waker().clone()));
+                    return asked.map_or_else(|error| Poll::Ready(Err(error)), |()| Poll::Pending);
+                }
+            }
         }
-        match job.device.watcher.when_done(job, WhenDone::Wake(context.waker().clone())) {
-            Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        Poll::Ready(Ok(()))
     }
 }
 

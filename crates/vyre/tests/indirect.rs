@@ -128,3 +128,42 @@ fn sizes_that_are_none_and_counts_that_do_not_fit_are_told() {
         assert_eq!(counted.to_vec().unwrap_err().code(), codes::engine::SHAPE.id, "{name}");
     }
 }
+
+/// The steps of a graph count how much there is, and a later step of it runs on as much.
+#[test]
+fn a_step_of_a_graph_runs_on_as_many_as_an_earlier_one_has_counted() {
+    for (name, engine) in engines().into_iter().filter(|(name, _)| *name != "reference") {
+        let kernel = |source: &str| engine.kernel(&vyre::wgsl(source).unwrap()).unwrap();
+        let (evens, increment, groups) = (kernel(EVENS), kernel(INCREMENT), kernel(GROUPS));
+        let mut recorder = engine.record();
+        let (a, out) = (recorder.place::<u32>("a", 1000), recorder.place::<u32>("out", 1000));
+        let (count, seen) = (recorder.place::<u32>("count", 1), recorder.place::<u32>("seen", 1000));
+        let grid = recorder.place::<u32>("grid", 3);
+        recorder.launch(&evens).bind("a", a).bind("out", out).bind("count", count).add().unwrap();
+        recorder.launch(&increment).bind("x", out).domain_from(count).add().unwrap();
+        recorder.launch(&increment).bind("x", out).domain_from(count).add().unwrap();
+        recorder.launch(&groups).bind("x", seen).grid_from(grid).add().unwrap();
+        let graph = recorder.finish().unwrap();
+        for wanted in [0usize, 70, 600, 1] {
+            let given: Vec<u32> = (0..1000u32).map(|i| if (i as usize) < wanted { i * 2 } else { 1 }).collect();
+            let (a, grid) = (engine.array(&given).unwrap(), engine.array(&[2u32, 1, 1]).unwrap());
+            let [mut out, mut seen] = [(); 2].map(|()| engine.zeros::<u32>(1000).unwrap());
+            let mut count = engine.zeros::<u32>(1).unwrap();
+            let replay = graph.replay().bind("a", &a).bind("out", &mut out).bind("count", &mut count);
+            replay.bind("seen", &mut seen).bind("grid", &grid).launch().unwrap();
+            let (out, seen) = (out.to_vec().unwrap(), seen.to_vec().unwrap());
+            assert_eq!(count.to_vec().unwrap(), [wanted as u32], "{name}");
+            let mut found = out[..wanted].to_vec();
+            found.sort_unstable();
+            assert_eq!(found, (0..wanted as u32).map(|i| i * 2 + 2).collect::<Vec<_>>(), "{name}");
+            let ran = wanted.next_multiple_of(64).min(1000);
+            assert!(out[wanted..ran].iter().all(|&x| x == 2), "{name}: {wanted}");
+            assert!(out[ran..].iter().all(|&x| x == 0), "{name}: {wanted}");
+            assert!(seen[..128].iter().all(|&x| x == 2) && seen[128..].iter().all(|&x| x == 0), "{name}");
+        }
+        let mut recorder = engine.record();
+        let (x, numbers) = (recorder.array::<u32>(10), recorder.array::<u32>(4));
+        let wrong = recorder.launch(&increment).bind("x", x).grid_from(numbers).add().unwrap_err();
+        assert_eq!(wrong.code(), codes::engine::SHAPE.id, "{name}");
+    }
+}

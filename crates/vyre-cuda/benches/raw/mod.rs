@@ -45,6 +45,9 @@ table! {
     cuStreamEndCapture = b"cuStreamEndCapture" (Ptr, *mut Ptr);
     cuGraphInstantiate = b"cuGraphInstantiateWithFlags" (*mut Ptr, Ptr, u64);
     cuGraphLaunch = b"cuGraphLaunch" (Ptr, Ptr);
+    cuGraphCreate = b"cuGraphCreate" (*mut Ptr, c_uint);
+    cuGraphAddKernelNode = b"cuGraphAddKernelNode_v2" (*mut Ptr, Ptr, *const Ptr, usize, *const NodeParams);
+    cuGraphExecKernelNodeSetParams = b"cuGraphExecKernelNodeSetParams_v2" (Ptr, Ptr, *const NodeParams);
 }
 
 /// The driver in the primary context of the first device.
@@ -63,10 +66,58 @@ macro_rules! call {
     }};
 }
 
-/// A kernel with one workgroup of 64, and its parameters as ours has them.
+/// `CUDA_KERNEL_NODE_PARAMS`.
+#[repr(C)]
+struct NodeParams {
+    function: Ptr,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared: c_uint,
+    params: *mut Ptr,
+    extra: *mut Ptr,
+    kernel: Ptr,
+    context: Ptr,
+}
+
+/// The parameters that our kernels can have, in order; a kernel has those whose bits are set in its artifact.
+const OF_A_BUFFER: usize = 3;
+const OTHERS: usize = 9;
+const MARK: usize = 6;
+const PARAMS: usize = OF_A_BUFFER + OTHERS;
+
+/// A kernel with workgroups of 64, and its parameters as ours has them.
 pub(crate) struct RawKernel {
     function: Ptr,
-    params: [u64; 11],
+    groups: u32,
+    params: [u64; PARAMS],
+    /// Where the kernel has the address of its mark.
+    mark: Option<usize>,
+}
+
+impl RawKernel {
+    fn addresses(&mut self) -> [Ptr; PARAMS] {
+        self.params.each_mut().map(|param| (&raw mut *param).cast::<c_void>())
+    }
+
+    fn node(&self, params: &mut [Ptr; PARAMS]) -> NodeParams {
+        let none = std::ptr::null_mut();
+        NodeParams {
+            function: self.function,
+            grid: [self.groups, 1, 1],
+            block: [64, 1, 1],
+            shared: 0,
+            params: params.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+            kernel: none,
+            context: none,
+        }
+    }
+}
+
+/// A graph whose nodes can be changed.
+pub(crate) struct RawGraph {
+    ready: Ptr,
+    nodes: Vec<Ptr>,
 }
 
 impl Raw {
@@ -119,19 +170,36 @@ impl Raw {
     pub(crate) fn kernel(&self, artifact: &[u8], memory: u64, elements: u64, grid: u32) -> Outcome<RawKernel> {
         let code = artifact.windows(4).position(|four| four == b"\x7fELF").ok_or("no machine code in the artifact")?;
         let image = artifact[code..].to_vec();
+        // Which parameters there are stands before the length of the code.
+        let word = |back: usize| -> Outcome<u32> {
+            let at = code.checked_sub(back).ok_or("the artifact is too short")?;
+            Ok(u32::from_le_bytes(artifact[at..at + 4].try_into()?))
+        };
+        let (of_buffer, others) = (word(12)?, word(8)?);
+        let all = [memory, elements, elements, grid.into(), 1, 1, 0, 0, 0, 0, 0, 0];
+        let is_there = |at: usize| match at.checked_sub(OF_A_BUFFER) {
+            None => of_buffer & 1 << at != 0,
+            Some(other) => others & 1 << other != 0,
+        };
+        let (mut params, mut mark) = ([0; PARAMS], None);
+        for (to, at) in (0..PARAMS).filter(|&at| is_there(at)).enumerate() {
+            params[to] = all[at];
+            mark = if at == OF_A_BUFFER + MARK { Some(to) } else { mark };
+        }
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         call!(self, cuModuleLoadData(&raw mut module, image.as_ptr().cast()));
         call!(self, cuModuleGetFunction(&raw mut function, module, c"vyre_kernel".as_ptr().cast()));
-        Ok(RawKernel { function, params: [memory, elements, elements, grid.into(), 1, 1, 0, 0, 0, 0, 0] })
+        Ok(RawKernel { function, groups: grid, params, mark })
     }
 
     /// A launch that marks its start in a word, or nowhere.
     pub(crate) fn launch(&self, kernel: &mut RawKernel, mark: u64, stream: Ptr) -> Outcome<()> {
-        kernel.params[9] = mark;
-        let groups = kernel.params[3] as u32;
-        let mut params = kernel.params.each_mut().map(|param| (&raw mut *param).cast::<c_void>());
+        if let Some(at) = kernel.mark {
+            kernel.params[at] = mark;
+        }
+        let (function, groups, mut params) = (kernel.function, kernel.groups, kernel.addresses());
         let (none, params) = (std::ptr::null_mut(), params.as_mut_ptr());
-        call!(self, cuLaunchKernel(kernel.function, groups, 1, 1, 64, 1, 1, 0, stream, params, none));
+        call!(self, cuLaunchKernel(function, groups, 1, 1, 64, 1, 1, 0, stream, params, none));
         Ok(())
     }
 
@@ -186,5 +254,39 @@ impl Raw {
     pub(crate) fn launch_graph(&self, graph: Ptr, stream: Ptr) -> Outcome<()> {
         call!(self, cuGraphLaunch(graph, stream));
         Ok(())
+    }
+
+    /// The same, with its nodes.
+    pub(crate) fn changeable(&self, kernel: &mut RawKernel, launches: u32) -> Outcome<RawGraph> {
+        let (mut graph, mut ready) = (std::ptr::null_mut(), std::ptr::null_mut());
+        call!(self, cuGraphCreate(&raw mut graph, 0));
+        let mut nodes: Vec<Ptr> = Vec::new();
+        let mut params = kernel.addresses();
+        let node = kernel.node(&mut params);
+        for _ in 0..launches {
+            let (before, mut made) = (nodes.last().copied(), std::ptr::null_mut());
+            let (first, count) = (before.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), before.iter().count());
+            call!(self, cuGraphAddKernelNode(&raw mut made, graph, first, count, &raw const node));
+            nodes.push(made);
+        }
+        call!(self, cuGraphInstantiate(&raw mut ready, graph, 0));
+        Ok(RawGraph { ready, nodes })
+    }
+
+    /// Gives every node other memory and launches the graph.
+    pub(crate) fn launch_changed(
+        &self,
+        graph: &RawGraph,
+        kernel: &mut RawKernel,
+        memory: u64,
+        stream: Ptr,
+    ) -> Outcome<()> {
+        kernel.params[0] = memory;
+        let mut params = kernel.addresses();
+        let changed = kernel.node(&mut params);
+        for &node in &graph.nodes {
+            call!(self, cuGraphExecKernelNodeSetParams(graph.ready, node, &raw const changed));
+        }
+        self.launch_graph(graph.ready, stream)
     }
 }

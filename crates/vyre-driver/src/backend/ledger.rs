@@ -15,8 +15,6 @@ use super::{BackendError, Completion, Ticket};
 #[derive(Debug)]
 pub struct Ledger {
     queues: Box<[Queue]>,
-    /// Entries in `notes`, so that the usual question needs no lock.
-    noted: AtomicUsize,
     /// Those of them that say that work was forgotten before it was over.
     forgotten: AtomicUsize,
     notes: Mutex<BTreeMap<Ticket, Note>>,
@@ -26,6 +24,8 @@ pub struct Ledger {
 struct Queue {
     submitted: AtomicU64,
     completed: AtomicU64,
+    /// The last number of which something was noted, so that who asks about later work needs no lock.
+    noted: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Ledger {
     /// A ledger of so many queues.
     pub fn new(queues: u32) -> Ledger {
         let queues = (0..queues.max(1)).map(|_| Queue::default()).collect();
-        Ledger { queues, noted: AtomicUsize::new(0), forgotten: AtomicUsize::new(0), notes: Mutex::default() }
+        Ledger { queues, forgotten: AtomicUsize::new(0), notes: Mutex::default() }
     }
 
     fn queue(&self, queue: u32) -> Result<&Queue, BackendError> {
@@ -61,8 +61,16 @@ impl Ledger {
         // The first failure is the cause of later ones.
         if !matches!(notes.get(&ticket), Some(Note::Failed(_) | Note::Forgotten)) {
             notes.insert(ticket, note);
+            if let Some(queue) = self.queues.get(ticket.queue as usize) {
+                queue.noted.fetch_max(ticket.number, Ordering::Release);
+            }
         }
-        self.noted.store(notes.len(), Ordering::Release);
+    }
+
+    /// Something may be noted of work that is over: what there is to note is noted before that.
+    fn may_be_noted(&self, ticket: Ticket) -> bool {
+        let noted = |queue: &Queue| queue.noted.load(Ordering::Acquire) >= ticket.number;
+        self.queues.get(ticket.queue as usize).is_some_and(noted)
     }
 
     /// The next number of a queue. Whoever calls it holds what keeps two submissions to one queue apart, so that numbers are in the
@@ -113,7 +121,6 @@ impl Ledger {
             !(matches!(note, Note::Forgotten) && known.queue == last.queue && known.number <= last.number)
         });
         self.forgotten.fetch_sub(before - notes.len(), Ordering::SeqCst);
-        self.noted.store(notes.len(), Ordering::Release);
     }
 
     /// Work is over.
@@ -137,7 +144,7 @@ impl Ledger {
         if !self.is_over(ticket) {
             return Ok(None);
         }
-        if self.noted.load(Ordering::Acquire) == 0 {
+        if !self.may_be_noted(ticket) {
             return Ok(Some(Completion::default()));
         }
         match self.notes().get(&ticket) {
@@ -150,7 +157,7 @@ impl Ledger {
     /// Nobody will ask about this work again, whether it is over or not.
     pub fn forget(&self, ticket: Ticket) {
         let is_over = self.is_over(ticket);
-        if (is_over && self.noted.load(Ordering::Acquire) == 0) || self.check(ticket).is_err() {
+        if (is_over && !self.may_be_noted(ticket)) || self.check(ticket).is_err() {
             return;
         }
         let mut notes = self.notes();
@@ -159,7 +166,6 @@ impl Ledger {
         } else if !matches!(notes.insert(ticket, Note::Forgotten), Some(Note::Forgotten)) {
             self.forgotten.fetch_add(1, Ordering::SeqCst);
         }
-        self.noted.store(notes.len(), Ordering::Release);
         drop(notes);
         if !is_over && self.queues[ticket.queue as usize].completed.load(Ordering::SeqCst) >= ticket.number {
             self.drop_forgotten(ticket);
@@ -204,6 +210,22 @@ mod tests {
         assert!(ledger.outcome(Ticket { queue: 9, number: 1 }).is_err());
     }
 
+    /// Work before and behind what something is noted of: each has its own answer.
+    #[test]
+    fn what_is_noted_of_one_is_not_said_of_others() {
+        let ledger = Ledger::new(2);
+        let tickets: Vec<Ticket> = (0..3).map(|_| ledger.submit(0).unwrap()).collect();
+        let other = ledger.submit(1).unwrap();
+        ledger.took(tickets[1], 7);
+        ledger.complete(tickets[2]);
+        ledger.complete(other);
+        let times: Vec<_> = tickets.iter().map(|&ticket| ledger.outcome(ticket).unwrap().unwrap().device_ns).collect();
+        assert_eq!(times, [None, Some(7), None]);
+        assert_eq!(ledger.outcome(other), Ok(Some(Completion::default())));
+        tickets.iter().for_each(|&ticket| ledger.forget(ticket));
+        assert!(ledger.notes().is_empty());
+    }
+
     #[test]
     fn there_is_no_work_zero() {
         let ledger = Ledger::new(1);
@@ -225,7 +247,7 @@ mod tests {
         ledger.took(second, 7);
         ledger.complete(second);
         ledger.lose_all(&BackendError::new("gone"));
-        assert_eq!(ledger.noted.load(Ordering::Acquire) + ledger.forgotten.load(Ordering::Acquire), 0);
+        assert_eq!(ledger.forgotten.load(Ordering::Acquire), 0);
         assert!(ledger.notes().is_empty());
         // What was never submitted can't be forgotten either.
         ledger.forget(Ticket { queue: 0, number: 99 });

@@ -129,6 +129,22 @@ pub trait VyreBackend: Send + Sync {
         Err(self.not_resident("upload"))
     }
 
+    /// Queues an [`upload`](Self::upload) of `bytes` bytes of host memory from `at` on and returns at once, where the device reaches that
+    /// memory by itself; `None` where it does not. Until the work is over the backend keeps the memory alive, and nobody else writes
+    /// what is copied.
+    fn upload_queued(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        memory: &Arc<HostMemory>,
+        at: u64,
+        bytes: u64,
+        order: &Order<'_>,
+    ) -> Result<Option<Ticket>, BackendError> {
+        let _ = (buffer, offset, memory, at, bytes, order);
+        Ok(None)
+    }
+
     /// Reads a buffer once the work that `order` names, and what is before it on its queue, is over. Whether that work succeeded is
     /// for the caller to ask.
     fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], order: &Order<'_>) -> Result<(), BackendError> {

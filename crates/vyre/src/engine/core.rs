@@ -314,14 +314,14 @@ impl Core {
     /// What was made ready for such a launch: where the router sent the latest, or on the device that is named.
     pub(super) fn find(
         &self,
-        sizes: &[u64],
+        sizes: impl Iterator<Item = u64> + Clone,
         args: &[Arg<'_>],
         request: &Request,
         device: Option<&str>,
     ) -> Option<Arc<Ready>> {
         let ready = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let fits = |ready: &&Arc<Ready>| {
-            ready.sizes[..] == *sizes
+            ready.sizes.iter().copied().eq(sizes.clone())
                 && ready.grid_asked == request.grid
                 && ready.domain_asked == request.domain
                 && ready.interruptible == request.interruptible
@@ -524,6 +524,16 @@ impl Ready {
     /// Pipeline and grid, where the device has a resident path.
     pub(crate) fn launch(&self) -> Option<(&Arc<dyn Pipeline>, [u32; 3])> {
         self.pipeline.as_ref().map(|pipeline| (pipeline, self.plan.grid))
+    }
+
+    /// What a buffer held before is needed.
+    pub(crate) fn keeps(&self, slot: usize) -> bool {
+        self.keep[slot]
+    }
+
+    /// Its launches still try what is faster.
+    pub(crate) fn is_learning(&self) -> bool {
+        self.learning.is_some()
     }
 
     fn is_for_the_same(&self, other: &Ready) -> bool {

@@ -13,7 +13,7 @@ use vyre_driver::tuner::Mode;
 use vyre_driver::variant::{Code, Variant};
 use vyre_foundation::launch::Writes;
 use vyre_spec::codes::Class;
-use vyre_spec::{Diagnostic, codes};
+use vyre_spec::{BackendId, Diagnostic, codes};
 
 use super::core::{Arg, Core, Ready, Request};
 use super::learning::{Context, Learning, Pick};
@@ -48,10 +48,10 @@ struct Bound {
 }
 
 /// A launch that a device has, which of the tuner's candidates it is, and how many there were before.
-struct Submitted {
-    ticket: Ticket,
-    pick: Pick,
-    run: u64,
+pub(crate) struct Submitted {
+    pub(crate) ticket: Ticket,
+    pub(super) pick: Pick,
+    pub(super) run: u64,
 }
 
 /// Memory of this launch alone.
@@ -86,9 +86,8 @@ impl Inner {
     ) -> Result<Option<Arc<Job>>, Error> {
         let deadline = request.timeout.map(|timeout| Instant::now().checked_add(timeout));
         let deadline = deadline.flatten();
-        let sizes = core.sizes(args);
         let only = request.on.as_ref().or(core.only.as_ref());
-        if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str()))
+        if let Some(ready) = core.find(args.iter().map(Arg::bytes), args, request, only.map(|id| id.as_str()))
             && (only.is_some() || self.stays(core, &ready, args))
         {
             match self.launch_on(core, &ready, args, request, deadline, only.is_some()) {
@@ -98,6 +97,7 @@ impl Inner {
                 Ok(Attempt::Elsewhere) | Err(_) => {}
             }
         }
+        let sizes = core.sizes(args);
         if let Some(id) = only {
             let device = self.device(id.as_str())?;
             let ready = self.ready(core, &device, &sizes, args, request, deadline)?;
@@ -120,10 +120,9 @@ impl Inner {
         }
         self.metrics.add(Counter::Routes, 1);
         let _timer = self.metrics.time(Stage::Route);
-        let devices = lock(&self.devices).clone();
+        let devices = self.open_devices();
         let load = load(core, &devices, &ready.work, args, TIMED_EVERY);
-        let route = self.routes.choose(&ready.work, &load, &[]);
-        route.is_ok_and(|route| ready.device.id.as_str() == route.backend)
+        self.routes.choose(&ready.work, &load, &[]).is_ok_and(|route| ready.device.id == route.backend)
     }
 
     /// Tries devices in the order that the router gives them.
@@ -141,39 +140,39 @@ impl Inner {
         };
         let work = Work::new(&core.program, &core.config, &plan);
         let mut first_error: Option<Error> = None;
-        let mut passed_over: Vec<String> = Vec::new();
+        let mut passed_over: Vec<BackendId> = Vec::new();
         loop {
             check_deadline(deadline)?;
             let route = {
                 let _timer = self.metrics.time(Stage::Route);
-                let devices = lock(&self.devices).clone();
+                let devices = self.open_devices();
                 self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
             };
             let (id, is_last) = match route {
                 Ok(route) => (route.backend, false),
                 Err(none_left) => match self.registry.acquire(crate::reference::REFERENCE) {
-                    Ok(_) if !passed_over.iter().any(|id| id == crate::reference::REFERENCE) => {
-                        (crate::reference::REFERENCE.to_owned(), true)
+                    Ok(_) if !passed_over.iter().any(|id| id.as_str() == crate::reference::REFERENCE) => {
+                        (crate::reference::REFERENCE.into(), true)
                     }
                     _ => return Err(first_error.unwrap_or_else(|| none_left.into())),
                 },
             };
             self.metrics.add(Counter::Routes, 1);
-            let device = match self.device(&id) {
+            let device = match self.device(id.as_str()) {
                 Ok(device) => device,
                 Err(absent) => {
-                    self.routes.absent(&id, absent.message());
+                    self.routes.absent(id.as_str(), absent.message());
                     passed_over.push(id);
                     continue;
                 }
             };
-            if self.routes.opened(&id, device.backend.capabilities()) {
+            if self.routes.opened(id.as_str(), device.backend.capabilities()) {
                 continue;
             }
             if !device.backend.gives_exact(&core.program) {
                 let reason = "its results may differ from the exact ones, and the program is in exact arithmetic";
-                self.routes.unable(&work, &id, reason);
-                lock(&core.refused).push((id.clone(), reason.to_owned()));
+                self.routes.unable(&work, id.as_str(), reason);
+                lock(&core.refused).push((id.to_string(), reason.to_owned()));
                 passed_over.push(id);
                 continue;
             }
@@ -197,11 +196,11 @@ impl Inner {
             }
             match error.class() {
                 Class::Caller => return Err(error),
-                Class::Program => self.routes.unable(&work, &id, error.message()),
+                Class::Program => self.routes.unable(&work, id.as_str(), error.message()),
                 Class::Busy => {}
-                Class::Device => self.notice(self.routes.lost(&id, error.message())),
+                Class::Device => self.notice(self.routes.lost(id.as_str(), error.message())),
             }
-            lock(&core.refused).push((id.clone(), error.message().to_owned()));
+            lock(&core.refused).push((id.to_string(), error.message().to_owned()));
             core.leave(&device);
             passed_over.push(id);
             first_error.get_or_insert(error);
@@ -249,7 +248,7 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Arc<Ready>, Error> {
-        if let Some(ready) = core.find(sizes, args, request, Some(device.id.as_str())) {
+        if let Some(ready) = core.find(sizes.iter().copied(), args, request, Some(device.id.as_str())) {
             return Ok(ready);
         }
         let (mut config, inputs) = core.config_for(sizes, request);
@@ -360,9 +359,9 @@ impl Inner {
                 let mut passed_over = Vec::new();
                 loop {
                     let id = self.routes.choose(&work, &in_place, &passed_over)?.backend;
-                    match self.device(&id) {
+                    match self.device(id.as_str()) {
                         Ok(device) if device.backend.capabilities().resident => {
-                            if !self.routes.opened(&id, device.backend.capabilities()) {
+                            if !self.routes.opened(id.as_str(), device.backend.capabilities()) {
                                 break device;
                             }
                         }
@@ -426,8 +425,8 @@ impl Inner {
             return self.run_on_host(core, ready, args, request, deadline).map(|()| Attempt::Launched(None));
         }
         let alarm = self.watcher.alarm(deadline)?;
-        if let Some(job) = self.launch_steadily(core, ready, args, request, deadline, alarm.as_ref())? {
-            return Ok(Attempt::Launched(Some(job)));
+        if let Some(launched) = self.launch_steadily(core, ready, args, request, deadline, alarm.as_ref())? {
+            return Ok(launched);
         }
         let device = &ready.device;
         let Some(mut bound) = self.bind(core, ready, args, request, deadline, may_move)? else {
@@ -441,8 +440,9 @@ impl Inner {
         }
         check_deadline(deadline)?;
         let Bound { mut deps, bindings, temporaries, unshared } = bound;
-        let Submitted { ticket, pick, run } =
-            self.submit(core, ready, request, &bindings, &deps, grid_place.as_ref())?;
+        let order = deps.order(device.queue_of(&deps));
+        let submitted = self.submit(core, ready, request, &bindings, order, grid_place.as_ref(), false)?;
+        let ticket = submitted.ticket;
         let parents = std::mem::take(&mut deps.parents);
         let job = self.start_job(device, ticket, request.label.as_ref(), parents);
         if let Some(alarm) = &alarm {
@@ -463,7 +463,7 @@ impl Inner {
                 Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
             }
         }
-        self.note_timing(core, ready, &job, &pick, run, &deps);
+        self.note_timing(core, ready, &job, &submitted, &deps);
         device.throttle(ticket);
         if args.iter().any(Arg::is_borrowed) {
             let finished = {
@@ -581,7 +581,7 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
         alarm: Option<&Alarm<'_>>,
-    ) -> Result<Option<Arc<Job>>, Error> {
+    ) -> Result<Option<Attempt>, Error> {
         if request.size_from.is_some() {
             return Ok(None);
         }
@@ -616,33 +616,46 @@ impl Inner {
             }
         }
         check_deadline(deadline)?;
-        let Submitted { ticket, pick, run } = self.submit(core, ready, request, &bindings, &deps, None)?;
+        let order = deps.order(device.queue_of(&deps));
+        let submitted = self.submit(core, ready, request, &bindings, order, None, false)?;
+        let ticket = submitted.ticket;
+        // A small launch on the processor is done by now; nobody will ask how it went, as it came after nothing that may yet fail.
+        if deps.after.is_empty() && !submitted.pick.timed && device.is_done_at_once(ticket) {
+            held.done(device);
+            device.backend.forget(ticket);
+            core.launched(ready);
+            return Ok(Some(Attempt::Launched(None)));
+        }
         let job = self.start_job(device, ticket, request.label.as_ref(), held.parents());
         held.launched(&job);
         if let Some(alarm) = alarm {
             alarm.end(&job);
         }
-        self.note_timing(core, ready, &job, &pick, run, &deps);
+        self.note_timing(core, ready, &job, &submitted, &deps);
         device.throttle(ticket);
         core.launched(ready);
-        Ok(Some(job))
+        Ok(Some(Attempt::Launched(Some(job))))
     }
 
-    /// Gives a launch to its device, as the tuner wants it.
-    fn submit(
+    /// Gives a launch to its device, as the tuner wants it; now and then, or where it `is_timed`, with its time.
+    #[allow(clippy::too_many_arguments, reason = "what a launch is, and when it runs")]
+    pub(crate) fn submit(
         self: &Arc<Inner>,
         core: &Core,
         ready: &Ready,
         request: &Request,
         bindings: &[Binding],
-        deps: &Deps,
+        order: Order<'_>,
         grid_place: Option<&Binding>,
+        is_timed: bool,
     ) -> Result<Submitted, Error> {
         let device = &ready.device;
         let Some(pipeline) = &ready.pipeline else { return Err(unmovable()) };
-        let run = ready.runs.fetch_add(1, Ordering::Relaxed);
-        let mut pick =
-            Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY) };
+        // Two threads may count the same run, which nothing depends on.
+        let run = ready.runs.load(Ordering::Relaxed);
+        ready.runs.store(run.wrapping_add(1), Ordering::Relaxed);
+        let timed = is_timed || run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY);
+        let mut pick = Pick { candidate: 0, launch: None, timed };
         if let Some(learning) = &ready.learning
             && let Ok(mut learning) = learning.try_lock()
         {
@@ -654,8 +667,6 @@ impl Inner {
             // How much runs is not known here, so that its time would tell nothing.
             pick = Pick { candidate: 0, launch: None, timed: false };
         }
-        let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
-        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
         let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
             let launch = Launch { bindings, grid, timed, order };
             match grid_place {
@@ -677,7 +688,8 @@ impl Inner {
             },
             None => submit(pipeline, ready.plan.grid, pick.timed)?,
         };
-        Ok(Submitted { ticket, pick, run })
+        // Who asks for the time has launched it often before, in a graph.
+        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run } })
     }
 
     /// A backend without a resident path works on the bytes of the host, while the caller waits.

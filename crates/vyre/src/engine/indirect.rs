@@ -22,17 +22,27 @@ pub(crate) struct SizeFrom {
 }
 
 impl SizeFrom {
-    fn workgroup(&self, ready: &Ready) -> [u32; 3] {
-        if self.is_domain { ready.plan.workgroup_size } else { [1; 3] }
-    }
-
     /// The grid, read on the host. What `grid.wgsl` says for devices.
     pub(super) fn read(&self, ready: &Ready, deadline: Option<Instant>) -> Result<[u32; 3], Error> {
         let mut bytes = [0xff; INDIRECT_BYTES];
         let wanted = (self.range.end - self.range.start) as usize;
         self.storage.read(self.range.start, &mut bytes[..wanted.min(INDIRECT_BYTES)], deadline)?;
-        let (wanted, size) = (indirect_grid(&bytes, [u32::MAX; 3]), self.workgroup(ready));
+        let (wanted, size) = (indirect_grid(&bytes, [u32::MAX; 3]), ready.counted_by(self.is_domain));
         Ok(std::array::from_fn(|axis| wanted[axis].div_ceil(size[axis].max(1)).min(ready.plan.grid[axis])))
+    }
+}
+
+impl Ready {
+    /// What a number of its launches' size stands for: a workgroup of this size, or one.
+    fn counted_by(&self, is_domain: bool) -> [u32; 3] {
+        if is_domain { self.plan.workgroup_size } else { [1; 3] }
+    }
+
+    /// The sizes that `grid.wgsl` makes a grid with.
+    pub(crate) fn grid_sizes(&self, is_domain: bool) -> ValueBytes {
+        let (size, most) = (self.counted_by(is_domain), self.plan.grid);
+        let sizes: [u32; 8] = [size[0], size[1], size[2], 1, most[0], most[1], most[2], 1];
+        ValueBytes::from_slice(bytemuck::bytes_of(&sizes))
     }
 }
 
@@ -47,11 +57,9 @@ impl Inner {
     ) -> Result<(Arc<Storage>, Binding), Error> {
         let core = self.grid_core()?;
         let mut grid = Storage::zeros(self, INDIRECT_BYTES as u64);
-        let (size, most) = (from.workgroup(ready), ready.plan.grid);
-        let sizes: [u32; 8] = [size[0], size[1], size[2], 1, most[0], most[1], most[2], 1];
         let mut args = [
             Arg::Read(&from.storage, from.range.clone()),
-            Arg::Value(ValueBytes::from_slice(bytemuck::bytes_of(&sizes))),
+            Arg::Value(ready.grid_sizes(from.is_domain)),
             Arg::Write(&mut grid),
         ];
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -61,7 +69,8 @@ impl Inner {
         Ok((grid, binding))
     }
 
-    fn grid_core(&self) -> Result<Arc<Core>, Error> {
+    /// What makes such grids.
+    pub(crate) fn grid_core(&self) -> Result<Arc<Core>, Error> {
         if let Some(core) = self.grid_core.get() {
             return Ok(core.clone());
         }

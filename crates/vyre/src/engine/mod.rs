@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use smallvec::SmallVec;
 use vyre_driver::backend::{Capabilities, Pipeline};
 use vyre_driver::metrics::{Counter, Metrics, Stage};
 use vyre_driver::pipeline::{PipelineCache, PipelineSource, dispatch_policy_cache_string};
@@ -370,6 +371,11 @@ impl Inner {
         Ok(device)
     }
 
+    /// The devices that are open. Asked by launches now and then, so it takes no memory of the heap.
+    fn open_devices(&self) -> SmallVec<[Arc<Device>; 8]> {
+        SmallVec::from_iter(lock(&self.devices).iter().cloned())
+    }
+
     /// What launches of a program under a configuration share, made where it is not known.
     pub(crate) fn core(
         &self,
@@ -444,9 +450,12 @@ impl Inner {
         lock(&self.notices).push(diagnostic);
     }
 
-    /// Counts uses of arrays, so that those that were not used for long can make room.
+    /// Counts uses of arrays, so that those that were not used for long can make room. Two threads may be given the same number, which
+    /// nothing depends on; counting exactly would cost every launch.
     pub(crate) fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Ordering::Relaxed)
+        let now = self.clock.load(Ordering::Relaxed);
+        self.clock.store(now.wrapping_add(1), Ordering::Relaxed);
+        now
     }
 
     /// A pipeline from the cache, counted.

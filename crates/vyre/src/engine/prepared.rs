@@ -35,14 +35,20 @@ use crate::{Engine, Error};
 pub struct Prepared {
     engine: Engine,
     core: Arc<Core>,
+    buffers: Mutex<Buffers>,
+}
+
+struct Buffers {
     /// One for each buffer, in binding order, once it is known.
-    buffers: Mutex<Vec<Option<Buffer>>>,
+    list: Vec<Option<Buffer>>,
+    /// All are there, and results are as large as the inputs ask for.
+    are_sized: bool,
 }
 
 impl Prepared {
     pub(super) fn new(engine: &Engine, core: Arc<Core>) -> Prepared {
-        let buffers = core.slots.iter().map(|_| None).collect();
-        Prepared { engine: engine.clone(), core, buffers: Mutex::new(buffers) }
+        let list = core.slots.iter().map(|_| None).collect();
+        Prepared { engine: engine.clone(), core, buffers: Mutex::new(Buffers { list, are_sized: false }) }
     }
 
     /// The program.
@@ -57,10 +63,13 @@ impl Prepared {
     /// Sets the contents of an input.
     pub fn set(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let slot = self.slot(name, |kind| kind.is_input(), "an input")?;
-        let mut buffers = lock(&self.buffers);
-        match &mut buffers[slot] {
+        let Buffers { list, are_sized } = &mut *lock(&self.buffers);
+        match &mut list[slot] {
             Some(buffer) if buffer.bytes() == bytes.len() as u64 => buffer.storage.write(0, bytes, self.deadline())?,
-            other => *other = Some(self.engine.buffer_of(bytes)?),
+            other => {
+                *other = Some(self.engine.buffer_of(bytes)?);
+                *are_sized = false;
+            }
         }
         Ok(())
     }
@@ -69,7 +78,7 @@ impl Prepared {
     pub fn get(&self, name: &str) -> Result<Vec<u8>, Error> {
         let slot = self.slot(name, |kind| kind.is_result(), "a result")?;
         // The value of now; dispatches that follow don't wait for this read, nor it for them.
-        let buffer = lock(&self.buffers)[slot].clone();
+        let buffer = lock(&self.buffers).list[slot].clone();
         match buffer {
             Some(buffer) => buffer.read_until(self.deadline()),
             None => {
@@ -81,17 +90,10 @@ impl Prepared {
 
     /// Queues one dispatch and returns at once; dispatches on the same buffers run in order.
     pub fn dispatch(&self) -> Result<Launch, Error> {
-        let mut buffers = lock(&self.buffers);
-        let mut missing = false;
-        for (slot, buffer) in self.core.slots.iter().zip(buffers.iter()) {
-            if slot.kind.is_input() && buffer.is_none() {
-                let message = format!("input `{}` has no contents", slot.name);
-                return Err(Diagnostic::new(&codes::engine::NOT_SET, message).into());
-            }
-            missing |= buffer.is_none();
-        }
-        if missing || self.has_open_results() {
-            self.size_results(&mut buffers)?;
+        let Buffers { list: buffers, are_sized } = &mut *lock(&self.buffers);
+        if !*are_sized {
+            self.size_results(buffers)?;
+            *are_sized = true;
         }
         let mut args = smallvec::SmallVec::<[Arg<'_>; 8]>::new();
         for (slot, buffer) in self.core.slots.iter().zip(buffers.iter_mut()) {
@@ -123,12 +125,14 @@ impl Prepared {
         self.engine.inner.explain(&self.core)
     }
 
-    fn has_open_results(&self) -> bool {
-        self.core.slots.iter().any(|slot| !slot.kind.is_input())
-    }
-
     /// Makes the buffers of results as large as the inputs ask for. What a result held goes when its size changes.
     fn size_results(&self, buffers: &mut [Option<Buffer>]) -> Result<(), Error> {
+        for (slot, _) in self.core.slots.iter().zip(&*buffers).filter(|(_, buffer)| buffer.is_none()) {
+            if slot.kind.is_input() {
+                let message = format!("input `{}` has no contents", slot.name);
+                return Err(Diagnostic::new(&codes::engine::NOT_SET, message).into());
+            }
+        }
         let inputs: Vec<u64> = buffers
             .iter()
             .zip(&self.core.slots)

@@ -63,6 +63,7 @@ impl Work {
 /// The router with the file it learns from and teaches.
 pub(super) struct Routes {
     router: Mutex<Router>,
+    ids: Vec<BackendId>,
     /// Backends that were opened.
     opened: Mutex<Vec<String>>,
     /// What a GPU that is not open would have saved so far, in nanoseconds, as the bits of a float.
@@ -92,7 +93,7 @@ pub(super) struct Files {
 
 /// Where a dispatch goes.
 pub(super) struct Route {
-    pub(super) backend: String,
+    pub(super) backend: BackendId,
 }
 
 /// A device that was lost, and when it may try again.
@@ -106,13 +107,14 @@ struct Probation {
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-fn no_route(op: &str, options: &[RouteOption], passed_over: &[String]) -> Diagnostic {
+fn no_route(op: &str, options: &[RouteOption], passed_over: &[BackendId]) -> Diagnostic {
     let reason = |option: &RouteOption| match &option.out {
         Some(reason) => format!("{}: {reason}", option.backend),
         None => format!("{}: it failed at this launch", option.backend),
     };
     let reasons: Vec<String> = options.iter().map(reason).collect();
-    let why = if reasons.is_empty() { passed_over.join(", ") } else { reasons.join("; ") };
+    let passed_over = || passed_over.iter().map(BackendId::as_str).collect::<Vec<_>>().join(", ");
+    let why = if reasons.is_empty() { passed_over() } else { reasons.join("; ") };
     Diagnostic::new(&codes::routing::NO_ROUTE, format!("no backend is left for op `{op}`: {why}"))
 }
 
@@ -132,6 +134,7 @@ impl Routes {
         }
         let routes = Routes {
             router: Mutex::new(router),
+            ids: ids.to_vec(),
             opened: Mutex::default(),
             withheld: AtomicU64::new(0f64.to_bits()),
             probation: Mutex::default(),
@@ -147,18 +150,18 @@ impl Routes {
 
     /// The backend for some work whose data is where the load says, but for those that were passed over; the error says why none is left.
     /// Devices that were lost come back on probation when their time is over.
-    pub(super) fn choose(&self, work: &Work, load: &Load<'_>, passed_over: &[String]) -> Result<Route, Diagnostic> {
+    pub(super) fn choose(&self, work: &Work, load: &Load<'_>, passed_over: &[BackendId]) -> Result<Route, Diagnostic> {
         self.readmit();
-        let is_passed = |id: &str| passed_over.iter().any(|passed| passed == id);
+        let is_passed = |id: &str| passed_over.iter().any(|passed| passed.as_str() == id);
         let mut router = lock(&self.router);
         if let Some(named) = self.named(&router, work).filter(|id| !is_passed(id)) {
             let options = router.explain(&work.op, load).options;
             if options.iter().any(|option| option.backend == named && option.out.is_none()) {
-                return Ok(Route { backend: named });
+                return Ok(Route { backend: named.into() });
             }
         }
-        let choice = router.choose(&work.op, load)?.backend.to_owned();
-        if !is_passed(&choice) && !self.is_slow_to_open(&choice) {
+        let choice = self.id_of(router.choose(&work.op, load)?.backend);
+        if !is_passed(choice.as_str()) && !self.is_slow_to_open(choice.as_str()) {
             return Ok(Route { backend: choice });
         }
         let options = router.explain(&work.op, load).options;
@@ -167,19 +170,24 @@ impl Routes {
             return Err(no_route(&work.op, &options, passed_over));
         };
         let Some(ready) = able.find(|option| !self.is_slow_to_open(&option.backend)) else {
-            return Ok(Route { backend: best.backend.clone() });
+            return Ok(Route { backend: self.id_of(&best.backend) });
         };
         if best.backend == ready.backend {
-            return Ok(Route { backend: best.backend.clone() });
+            return Ok(Route { backend: self.id_of(&best.backend) });
         }
         // What a device that is not open would have saved has to pay for opening it.
         let saved = (ready.predicted.ns - best.predicted.ns).max(0.0) * load.dispatches.max(1) as f64;
         let withheld = f64::from_bits(self.withheld.load(Ordering::Relaxed)) + saved;
         if withheld >= OPENING_NS || saved >= OPENING_NS {
-            return Ok(Route { backend: best.backend.clone() });
+            return Ok(Route { backend: self.id_of(&best.backend) });
         }
         self.withheld.store(withheld.to_bits(), Ordering::Relaxed);
-        Ok(Route { backend: ready.backend.clone() })
+        Ok(Route { backend: self.id_of(&ready.backend) })
+    }
+
+    /// The name of a backend of the router, which is shared: a launch that asks takes no memory for it.
+    fn id_of(&self, backend: &str) -> BackendId {
+        self.ids.iter().find(|id| id.as_str() == backend).cloned().unwrap_or_else(|| backend.into())
     }
 
     /// The backend that a lock file names, or that was certified where the router has met the op at no size.

@@ -8,7 +8,7 @@ use vyre_driver::routing::Timing;
 use vyre_driver::tuner::{DriftWatch, TunerProgramKey};
 
 use super::core::{Core, Ready};
-use super::learning::Pick;
+use super::dispatch::Submitted;
 use super::{Inner, lock};
 use crate::runtime::{Deps, Job};
 
@@ -26,13 +26,12 @@ impl Live {
 
 impl Inner {
     /// Keeps a timed launch until its time is known, and takes in those that are.
-    pub(super) fn note_timing(
+    pub(crate) fn note_timing(
         &self,
         core: &Core,
         ready: &Arc<Ready>,
         job: &Arc<Job>,
-        pick: &Pick,
-        run: u64,
+        Submitted { pick, run, .. }: &Submitted,
         deps: &Deps,
     ) {
         if deps.moved_bytes > 0 {
@@ -42,18 +41,12 @@ impl Inner {
         self.collect_timings(core, ready);
         // The first launch of a process warms up caches and clocks, and tells little of the others.
         if pick.timed
-            && run > 0
+            && *run > 0
             && let Ok(mut timings) = ready.timings.try_lock()
         {
             timings.push((job.clone(), pick.candidate));
             ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
         }
-    }
-
-    /// Keeps a timed launch of a graph until its time is known.
-    pub(crate) fn note_replay(&self, core: &Core, ready: &Arc<Ready>, job: &Arc<Job>) {
-        let pick = Pick { candidate: 0, launch: None, timed: true };
-        self.note_timing(core, ready, job, &pick, 1, &Deps::default());
     }
 
     pub(super) fn collect_timings(&self, core: &Core, ready: &Arc<Ready>) {

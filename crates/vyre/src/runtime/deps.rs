@@ -65,7 +65,7 @@ impl Deps {
         }
     }
 
-    pub(super) fn order(&self, queue: u32) -> Order<'_> {
+    pub(crate) fn order(&self, queue: u32) -> Order<'_> {
         Order { queue, after: &self.after, deadline: self.deadline }
     }
 

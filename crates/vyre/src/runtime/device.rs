@@ -1,12 +1,12 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use vyre_driver::VyreBackend;
 use vyre_driver::backend::Ticket;
 use vyre_spec::BackendId;
 
-use super::Watcher;
 use super::memory::Memory;
+use super::{Deps, Watcher};
 
 /// A backend that is open, as the runtime sees it.
 pub(crate) struct Device {
@@ -18,11 +18,13 @@ pub(crate) struct Device {
     /// Where its copies of arrays are among an array's places: [`Device::HOST`] where it works on the host's memory.
     pub(crate) place: usize,
     next_queue: AtomicU32,
-    launches: AtomicU64,
 }
 
 /// Launches on one queue that may be under way before a caller has to wait.
 const IN_FLIGHT: u64 = 4096;
+
+/// One piece of work in so many looks whether too much is under way. A prime, so that work in turns is met in all its kinds.
+const LOOKS: u64 = 61;
 
 impl Device {
     /// The place of the host among the places of an array.
@@ -44,20 +46,35 @@ impl Device {
             backend,
             watcher: watcher.clone(),
             next_queue: AtomicU32::new(0),
-            launches: AtomicU64::new(0),
         }
     }
 
     /// A queue for work that continues nothing.
     pub(crate) fn fresh_queue(&self) -> u32 {
         let queues = self.backend.capabilities().queues.max(1);
-        if queues == 1 { 0 } else { self.next_queue.fetch_add(1, Ordering::Relaxed) % queues }
+        if queues == 1 {
+            return 0;
+        }
+        // Two threads may be given the same one, which is no harm: all queues are in use then.
+        let next = self.next_queue.load(Ordering::Relaxed);
+        self.next_queue.store(next.wrapping_add(1), Ordering::Relaxed);
+        next % queues
+    }
+
+    /// The queue for work that comes after some: that of what it continues, or a fresh one.
+    pub(crate) fn queue_of(&self, deps: &Deps) -> u32 {
+        deps.queue.unwrap_or_else(|| self.fresh_queue())
+    }
+
+    /// Work that was just submitted is done, and well: the processor does what is small on the caller's thread. No other device is that
+    /// soon, and asking one takes a while.
+    pub(crate) fn is_done_at_once(&self, ticket: Ticket) -> bool {
+        self.place == Device::HOST && matches!(self.backend.poll(ticket), Ok(Some(_)))
     }
 
     /// Waits where too much is under way behind a launch.
     pub(crate) fn throttle(&self, ticket: Ticket) {
-        let launches = self.launches.fetch_add(1, Ordering::Relaxed);
-        if launches % 64 == 63 && ticket.number > IN_FLIGHT {
+        if ticket.number.is_multiple_of(LOOKS) && ticket.number > IN_FLIGHT {
             // How that work ended is for those who own it.
             let _ = self.backend.wait(Ticket { number: ticket.number - IN_FLIGHT, ..ticket }, None);
         }

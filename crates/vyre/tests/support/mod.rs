@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use vyre::backend::{
-    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, Launch, Ledger, Limits, Order, Pipeline,
-    Ticket, TypeSet, VyreBackend,
+    Binding, Buffer, Capabilities, CompileOptions, Completion, DeviceBuffer, HostMemory, Launch, Ledger, Limits, Order,
+    Pipeline, Recording, Step, Ticket, TypeSet, VyreBackend,
 };
 use vyre::{BackendError, DispatchConfig, Program, ReferenceBackend, ValidProgram, codes};
 
@@ -28,6 +28,8 @@ pub(crate) struct Sim {
     pub(crate) gives: AtomicU64,
     /// What was fastest is slow from now on.
     pub(crate) is_hot: AtomicBool,
+    /// It reaches the host's memory by itself.
+    pub(crate) reaches_host: AtomicBool,
 }
 
 struct Shared {
@@ -39,6 +41,9 @@ struct Shared {
     lost: AtomicBool,
     stopped: Mutex<Vec<Ticket>>,
     held: AtomicBool,
+    /// Launches that ran, and the workgroup size of the latest along x.
+    ran: AtomicU64,
+    ran_in: AtomicU64,
 }
 
 struct Job {
@@ -107,6 +112,8 @@ impl Sim {
             lost: AtomicBool::new(false),
             stopped: Mutex::default(),
             held: AtomicBool::new(false),
+            ran: AtomicU64::new(0),
+            ran_in: AtomicU64::new(0),
         });
         for queue in 0..queues {
             let shared = shared.clone();
@@ -122,12 +129,24 @@ impl Sim {
             takes: AtomicU64::new(u64::MAX),
             gives: AtomicU64::new(u64::MAX),
             is_hot: AtomicBool::new(false),
+            reaches_host: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn lying(mut self, size: u32) -> Sim {
         self.liar = Some(size);
         self
+    }
+
+    /// Records steps and replays them as one.
+    pub(crate) fn recording(mut self) -> Sim {
+        self.able.recordings = true;
+        self
+    }
+
+    /// Launches that ran so far, and the workgroup size of the latest along x.
+    pub(crate) fn ran(&self) -> (u64, u64) {
+        (self.shared.ran.load(Ordering::SeqCst), self.shared.ran_in.load(Ordering::SeqCst))
     }
 
     /// From now on nothing works, and what is under way fails.
@@ -273,6 +292,64 @@ fn write(part: &Binding, bytes: &[u8]) -> Result<(), BackendError> {
     Ok(())
 }
 
+struct SimRecording(Mutex<Vec<Step>>);
+
+impl Recording for SimRecording {
+    fn steps(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl Sim {
+    /// What a launch does when its turn comes.
+    fn work(
+        &self,
+        pipeline: &Arc<dyn Pipeline>,
+        bindings: &[Binding],
+        grid: [u32; 3],
+    ) -> impl FnOnce(&dyn Fn() -> bool) -> Result<(), BackendError> + Send + use<> {
+        let (pipeline, bindings) = (pipeline.clone(), bindings.to_vec());
+        let (liar, shared) = (self.liar, self.shared.clone());
+        move |stopped| {
+            let made = pipeline.of::<SimPipeline>("simulated")?;
+            shared.ran.fetch_add(1, Ordering::SeqCst);
+            shared.ran_in.store(u64::from(made.size[0]), Ordering::SeqCst);
+            if made.program.name() == ENDLESS {
+                while !(made.interruptible && stopped()) {
+                    std::thread::sleep(Duration::from_micros(200));
+                    if stopped() && !made.interruptible {
+                        break;
+                    }
+                }
+                return Err(stop());
+            }
+            let contents = bindings.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let order = made.program.binding_order();
+            let kind = |slot: usize| made.program.buffers()[order[slot]].kind;
+            let inputs: Vec<Vec<u8>> =
+                (0..order.len()).filter(|&slot| kind(slot).is_input()).map(|slot| contents[slot].clone()).collect();
+            let mut config = DispatchConfig::default();
+            config.specialization = made.constants.clone();
+            config.workgroup_override = Some(made.size);
+            config.grid_override = Some(grid);
+            for slot in (0..order.len()).filter(|&slot| !kind(slot).is_input()) {
+                let shape = vyre::launch::shape_of(&made.program, order[slot])?;
+                let name = made.program.buffers()[order[slot]].name.as_str().to_owned();
+                config.output_elements.insert(name, shape.elements_in(bindings[slot].bytes));
+            }
+            let results = ReferenceBackend.dispatch(&made.program, &inputs, &config)?;
+            let targets = (0..order.len()).filter(|&slot| kind(slot).is_result());
+            for (slot, mut result) in targets.zip(results) {
+                if liar == Some(made.size[0]) {
+                    result[0] ^= 1;
+                }
+                write(&bindings[slot], &result)?;
+            }
+            Ok(())
+        }
+    }
+}
+
 impl VyreBackend for Sim {
     fn id(&self) -> &'static str {
         self.id
@@ -330,6 +407,27 @@ impl VyreBackend for Sim {
         self.queue(order, None, move |_| write(&part, &bytes))
     }
 
+    fn upload_queued(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        memory: &Arc<HostMemory>,
+        at: u64,
+        bytes: u64,
+        order: &Order<'_>,
+    ) -> Result<Option<Ticket>, BackendError> {
+        if !self.reaches_host.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let (part, memory) = (Binding { buffer: buffer.clone(), offset, bytes }, memory.clone());
+        let queued = self.queue(order, None, move |_| {
+            let mut copied = vec![0; bytes as usize];
+            memory.copy_to(at as usize, &mut copied);
+            write(&part, &copied)
+        });
+        queued.map(Some)
+    }
+
     fn download(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8], order: &Order<'_>) -> Result<(), BackendError> {
         self.alive()?;
         buffer.check_range(offset, bytes.len() as u64)?;
@@ -364,8 +462,7 @@ impl VyreBackend for Sim {
         taken.map_err(|_| BackendError::with_code(&codes::backend::LIMIT, "it takes no more, as planned"))?;
         let made = pipeline.of::<SimPipeline>(self.id)?;
         Binding::check_all(launch.bindings, made.program.binding_order().len(), 1)?;
-        let (pipeline, bindings, grid) = (pipeline.clone(), launch.bindings.to_vec(), launch.grid);
-        let (liar, mut ns) = (self.liar, Self::cost(made.size[0]));
+        let mut ns = Self::cost(made.size[0]);
         if self.is_hot.load(Ordering::Relaxed) && made.size[0] == 256 {
             ns *= 3;
         }
@@ -375,41 +472,30 @@ impl VyreBackend for Sim {
         }
         // A device is never quite steady.
         let jitter = self.shared.ledger.submitted(launch.order.queue)?.wrapping_mul(2_654_435_761) % 997;
-        self.queue(&launch.order, launch.timed.then_some(ns + jitter), move |stopped| {
-            let made = pipeline.of::<SimPipeline>("simulated")?;
-            if made.program.name() == ENDLESS {
-                while !(made.interruptible && stopped()) {
-                    std::thread::sleep(Duration::from_micros(200));
-                    if stopped() && !made.interruptible {
-                        break;
-                    }
-                }
-                return Err(stop());
-            }
-            let contents = bindings.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-            let order = made.program.binding_order();
-            let kind = |slot: usize| made.program.buffers()[order[slot]].kind;
-            let inputs: Vec<Vec<u8>> =
-                (0..order.len()).filter(|&slot| kind(slot).is_input()).map(|slot| contents[slot].clone()).collect();
-            let mut config = DispatchConfig::default();
-            config.specialization = made.constants.clone();
-            config.workgroup_override = Some(made.size);
-            config.grid_override = Some(grid);
-            for slot in (0..order.len()).filter(|&slot| !kind(slot).is_input()) {
-                let shape = vyre::launch::shape_of(&made.program, order[slot])?;
-                let name = made.program.buffers()[order[slot]].name.as_str().to_owned();
-                config.output_elements.insert(name, shape.elements_in(bindings[slot].bytes));
-            }
-            let results = ReferenceBackend.dispatch(&made.program, &inputs, &config)?;
-            let targets = (0..order.len()).filter(|&slot| kind(slot).is_result());
-            for (slot, mut result) in targets.zip(results) {
-                if liar == Some(made.size[0]) {
-                    result[0] ^= 1;
-                }
-                write(&bindings[slot], &result)?;
-            }
-            Ok(())
-        })
+        let work = self.work(pipeline, launch.bindings, launch.grid);
+        self.queue(&launch.order, launch.timed.then_some(ns + jitter), work)
+    }
+
+    fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
+        Ok(Arc::new(SimRecording(Mutex::new(steps.to_vec()))))
+    }
+
+    fn revise(&self, recording: &Arc<dyn Recording>, steps: &[(usize, Step)]) -> Result<(), BackendError> {
+        let mut recorded = recording.of::<SimRecording>(self.id)?.0.lock().unwrap();
+        steps.iter().for_each(|(at, step)| recorded[*at] = step.clone());
+        Ok(())
+    }
+
+    fn replay(&self, recording: &Arc<dyn Recording>, order: &Order<'_>) -> Result<Ticket, BackendError> {
+        let mut all: Vec<Work> = Vec::new();
+        for step in recording.of::<SimRecording>(self.id)?.0.lock().unwrap().iter() {
+            all.push(match step.clone() {
+                Step::Launch { pipeline, bindings, grid } => Box::new(self.work(&pipeline, &bindings, grid)),
+                Step::Copy { from, to } => Box::new(move |_: &dyn Fn() -> bool| write(&to, &read(&from)?)),
+                Step::Clear(part) => Box::new(move |_: &dyn Fn() -> bool| write(&part, &vec![0; part.bytes as usize])),
+            });
+        }
+        self.queue(order, None, move |stopped| all.into_iter().try_for_each(|work| work(stopped)))
     }
 
     fn poll(&self, ticket: Ticket) -> Result<Option<Completion>, BackendError> {

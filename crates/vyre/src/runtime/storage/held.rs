@@ -13,11 +13,15 @@ use crate::runtime::{Deps, Device, Job};
 /// The arrays of one launch, kept where they are until the launch is noted on them. Each is locked once or twice, and never while
 /// another is waited for.
 #[derive(Default)]
-pub(crate) struct Held<'a>(SmallVec<[HeldArray<'a>; 8]>);
+pub(crate) struct Held<'a> {
+    arrays: SmallVec<[HeldArray<'a>; 8]>,
+    /// Those that write what the launch only reads, and of whom nobody knows yet how they end.
+    parents: SmallVec<[Arc<Job>; 4]>,
+}
 
 enum HeldArray<'a> {
-    /// Others may read it at the same time, so it is pinned and not locked.
-    Read(&'a Storage, Range<u64>),
+    /// Others may read it at the same time, so it is pinned and not locked; on the host nothing would make it go away.
+    Read { storage: &'a Storage, range: Range<u64>, is_pinned: bool },
     /// All of it, of which the launch has the only handle; `keep` where the launch works on what is there.
     Write { state: MutexGuard<'a, State>, keep: bool },
 }
@@ -46,12 +50,14 @@ impl<'a> Held<'a> {
             } else {
                 Arc::ptr_eq(&writer.device, device).then_some(())?;
                 deps.come_after_running(writer);
+                if !write {
+                    self.parents.push(writer.clone());
+                }
             }
         }
         if write {
             for reader in &segment.readers {
-                if reader.device.place == place && !reader.is_known_over() {
-                    Arc::ptr_eq(&reader.device, device).then_some(())?;
+                if Arc::ptr_eq(&reader.device, device) && !reader.is_known_over() {
                     deps.come_after_running(reader);
                 }
             }
@@ -62,13 +68,17 @@ impl<'a> Held<'a> {
         {
             deps.after_ticket(moved);
         }
+        if write && place == Device::HOST && state.others_on_host(device).next().is_some() {
+            return None;
+        }
         let binding = state.binding(device, range).ok()?;
         state.used = storage.engine.tick();
         if write {
-            self.0.push(HeldArray::Write { state, keep });
+            self.arrays.push(HeldArray::Write { state, keep });
         } else {
-            state.pinned += 1;
-            self.0.push(HeldArray::Read(storage, range.clone()));
+            let is_pinned = place != Device::HOST;
+            state.pinned += u32::from(is_pinned);
+            self.arrays.push(HeldArray::Read { storage, range: range.clone(), is_pinned });
         }
         Some(binding)
     }
@@ -76,34 +86,35 @@ impl<'a> Held<'a> {
     /// Those whose results the launch works on and of whom nobody knows yet how they end. To be asked once, and followed by
     /// [`Held::launched`].
     pub(crate) fn parents(&mut self) -> SmallVec<[Arc<Job>; 4]> {
-        let mut parents = SmallVec::new();
-        for held in &mut self.0 {
-            match held {
-                HeldArray::Read(storage, range) => {
-                    let state = storage.lock();
-                    for segment in state.within(range) {
-                        if let Some(writer) = segment.writer.as_ref().filter(|writer| !writer.is_done()) {
-                            parents.push(writer.clone());
-                        }
-                    }
-                }
-                HeldArray::Write { state, keep } => {
-                    if let Some(replaced) = state.segments[0].writer.take_if(|writer| *keep && !writer.is_done()) {
-                        parents.push(replaced);
-                    }
-                }
+        let mut parents = std::mem::take(&mut self.parents);
+        for held in &mut self.arrays {
+            if let HeldArray::Write { state, keep } = held
+                && let Some(replaced) = state.segments[0].writer.take_if(|writer| *keep && !writer.is_done())
+            {
+                parents.push(replaced);
             }
         }
         parents
     }
 
+    /// Notes that all was done before anybody could ask: nothing is left to wait for, or to fail.
+    pub(crate) fn done(mut self, device: &Device) {
+        for held in self.arrays.drain(..) {
+            match held {
+                HeldArray::Read { storage, is_pinned: true, .. } => storage.unpin(),
+                HeldArray::Read { .. } => {}
+                HeldArray::Write { mut state, .. } => state.segments[0].written(device.place, None),
+            }
+        }
+    }
+
     /// Notes what was launched.
     pub(crate) fn launched(mut self, job: &Arc<Job>) {
-        for held in self.0.drain(..) {
+        for held in self.arrays.drain(..) {
             match held {
-                HeldArray::Read(storage, range) => {
+                HeldArray::Read { storage, range, is_pinned } => {
                     let mut state = storage.lock();
-                    state.pinned -= 1;
+                    state.pinned -= u32::from(is_pinned);
                     state.launched(job, &range, false);
                 }
                 HeldArray::Write { mut state, .. } => {
@@ -117,8 +128,8 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        for held in self.0.drain(..) {
-            if let HeldArray::Read(storage, _) = held {
+        for held in self.arrays.drain(..) {
+            if let HeldArray::Read { storage, is_pinned: true, .. } = held {
                 storage.unpin();
             }
         }

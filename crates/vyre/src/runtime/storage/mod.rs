@@ -182,6 +182,11 @@ impl Storage {
             state.split(range);
             self.bring(state, device, range, deps)?;
         }
+        if write && place == Device::HOST {
+            for other in state.others_on_host(device) {
+                deps.wait_for_end(other)?;
+            }
+        }
         for index in state.indices(range) {
             let segment = &state.segments[index];
             if segment.valid & bit == 0 && write {
@@ -189,9 +194,6 @@ impl Storage {
                 let users = state.users(place);
                 for user in &users {
                     deps.come_after(device, user);
-                    if place == Device::HOST && user.device.id != device.id {
-                        deps.wait_for_end(user)?;
-                    }
                 }
             }
             let segment = &state.segments[index];
@@ -213,9 +215,6 @@ impl Storage {
             if write {
                 for reader in &segment.readers {
                     deps.come_after(device, reader);
-                    if place == Device::HOST && reader.device.place == place && reader.device.id != device.id {
-                        deps.wait_for_end(reader)?;
-                    }
                 }
             }
         }
@@ -319,6 +318,13 @@ impl Storage {
     /// Refuses a range that is known to be lost.
     pub(crate) fn check_lost(&self, range: &Range<u64>) -> Result<(), Error> {
         self.lock().check_lost(range)
+    }
+
+    /// All of it is lost, for this reason.
+    pub(crate) fn lose(&self, error: &Error) {
+        for segment in &mut self.lock().segments {
+            segment.lost = Some(error.clone());
+        }
     }
 
     /// The latest work that writes a range.

@@ -27,7 +27,7 @@ impl Storage {
         }
         if let Some(Place { memory: PlaceMemory::Host(memory, adopted), .. }) = &mut state.places[place]
             && device.backend.capabilities().resident
-            && !adopted.iter().any(|(known, _)| known.id == device.id)
+            && !adopted.iter().any(|(known, _)| Arc::ptr_eq(known, device))
         {
             let buffer = device.backend.adopt(memory)?;
             adopted.push((device.clone(), buffer));
@@ -73,8 +73,9 @@ impl Storage {
                 if let Some(writer) = writer.filter(|writer| writer.device.place == Device::HOST) {
                     deps.wait_for(&writer)?;
                 }
-                self.upload(state, device, start, end, deps)?;
-                moved += end - start;
+                if self.upload(state, device, start, end, deps)? {
+                    moved += end - start;
+                }
             }
             let segment = &mut state.segments[index];
             segment.valid |= 1 << place;
@@ -134,25 +135,39 @@ impl Storage {
         Ok(())
     }
 
-    pub(super) fn upload(
+    /// Copies bytes of the host to a device's place. False where that was only queued, so that how long it takes is not known.
+    fn upload(
         &self,
         state: &mut State,
         device: &Arc<Device>,
         start: u64,
         end: u64,
         deps: &mut Deps,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         state.come_after_all(device, deps);
         let memory = state.host().ok_or_else(gone)?.clone();
-        let bytes = HostBytes::new(&memory, start as usize, (end - start) as usize);
-        let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
+        let queue = device.queue_of(deps);
         let to = state.binding(device, &(start..end))?;
-        let ticket = device.backend.upload(&to.buffer, to.offset, bytes.as_ref(), &deps.order(queue))?;
+        let order = deps.order(queue);
+        let queued = device.backend.upload_queued(&to.buffer, to.offset, &memory, start, end - start, &order)?;
+        let ticket = match queued {
+            Some(ticket) => ticket,
+            None => {
+                let bytes = HostBytes::new(&memory, start as usize, (end - start) as usize);
+                device.backend.upload(&to.buffer, to.offset, bytes.as_ref(), &order)?
+            }
+        };
         self.engine.metrics.add(Counter::BytesUploaded, end - start);
         deps.queue.get_or_insert(queue);
         deps.after_ticket(ticket);
         state.moved_to(device.place, ticket);
-        Ok(())
+        if queued.is_some() {
+            // Who writes the host's memory next comes after it, and what is launched on the copy is worth as much as the copy.
+            let job = self.engine.start_job(device, ticket, None, SmallVec::new());
+            state.used_by(Device::HOST, &job);
+            deps.parents.push(job);
+        }
+        Ok(queued.is_none())
     }
 
     pub(super) fn clear(

@@ -150,19 +150,17 @@ impl State {
     /// Remembers what was launched on a range.
     pub(super) fn launched(&mut self, job: &Arc<Job>, range: &Range<u64>, write: bool) {
         let place = job.device.place;
-        if let Some(Some(place)) = self.places.get_mut(place) {
-            remember(&mut place.users, job);
-        }
+        self.used_by(place, job);
         if write
             && let [segment] = &mut self.segments[..]
             && segment.start == range.start
             && segment.end == range.end
         {
-            segment.written_by(job);
+            segment.written(place, Some(job));
         } else if write {
             self.split(range);
             for index in self.indices(range) {
-                self.segments[index].written_by(job);
+                self.segments[index].written(place, Some(job));
             }
             self.join();
         } else {
@@ -170,6 +168,19 @@ impl State {
                 remember(&mut self.segments[index].readers, job);
             }
         }
+    }
+
+    /// A job uses a place, whose memory stays as it is until the job is over.
+    pub(super) fn used_by(&mut self, place: usize, job: &Arc<Job>) {
+        if let Some(Some(there)) = self.places.get_mut(place) {
+            remember(&mut there.users, job);
+        }
+    }
+
+    /// Other devices that copy from the host's memory, or work on it, and are not known to be done with it.
+    pub(super) fn others_on_host<'a>(&'a self, device: &'a Arc<Device>) -> impl Iterator<Item = &'a Arc<Job>> {
+        let users = self.places.get(Device::HOST).into_iter().flatten().flat_map(|place| &place.users);
+        users.filter(move |user| !Arc::ptr_eq(&user.device, device) && !user.is_known_over())
     }
 
     pub(super) fn has_place(&self, place: usize) -> bool {
@@ -208,22 +219,25 @@ impl State {
         let bytes = range.end - range.start;
         match self.places.get(device.place).and_then(Option::as_ref).map(|place| &place.memory) {
             Some(PlaceMemory::Device(_, block)) => Ok(block.part(range.start, bytes)),
-            Some(PlaceMemory::Host(_, adopted)) => match adopted.iter().find(|(known, _)| known.id == device.id) {
-                Some((_, buffer)) => Ok(Binding { buffer: buffer.clone(), offset: range.start, bytes }),
-                None => Err(gone()),
-            },
+            Some(PlaceMemory::Host(_, adopted)) => {
+                match adopted.iter().find(|(known, _)| std::ptr::eq(&**known, device)) {
+                    Some((_, buffer)) => Ok(Binding { buffer: buffer.clone(), offset: range.start, bytes }),
+                    None => Err(gone()),
+                }
+            }
             None => Err(gone()),
         }
     }
 }
 
 impl Segment {
-    fn written_by(&mut self, job: &Arc<Job>) {
-        self.valid = 1 << job.device.place;
+    /// Only this place holds the value now, or will when the job is done.
+    pub(super) fn written(&mut self, place: usize, job: Option<&Arc<Job>>) {
+        self.valid = 1 << place;
         self.zero = false;
         self.lost = None;
         self.readers.clear();
-        self.writer = Some(job.clone());
+        self.writer = job.cloned();
     }
 }
 

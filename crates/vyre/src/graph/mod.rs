@@ -1,19 +1,22 @@
 //! Sequences of launches that are recorded once and replayed as one.
 
+mod part;
+
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use vyre_driver::backend::{Binding, Launch as BackendLaunch, Order, Recording, Step, Ticket};
+use vyre_driver::backend::{Binding, INDIRECT_BYTES};
 use vyre_driver::metrics::Counter;
 use vyre_foundation::ir::DataType;
 use vyre_foundation::launch::Writes;
 use vyre_spec::{BackendId, Diagnostic, codes};
 
+use self::part::{Part, not_resident};
 use crate::array::{Buffer, Element};
-use crate::engine::{Arg, Core, Ready, Request, ValueBytes, lock};
+use crate::engine::{Arg, Core, Inner, Ready, Request, ValueBytes};
 use crate::kernels::{Bindable, Bound};
 use crate::launches::Launch;
 use crate::runtime::{Deps, Device, Job, Storage};
@@ -51,20 +54,25 @@ struct PlaceSpec {
     bytes: u64,
     ty: Option<DataType>,
     size: usize,
-    /// The first step that uses it needs what it held before.
-    keep: bool,
-    used: bool,
     written: bool,
     own: Option<Arc<Storage>>,
 }
 
 enum Node {
-    Launch { core: Arc<Core>, places: SmallVec<[usize; 8]>, grid: Option<[u32; 3]> },
+    Launch { core: Arc<Core>, places: SmallVec<[usize; 8]>, request: Request, size_from: Option<SizeAt> },
     Copy { from: usize, to: usize },
 }
 
+/// The place where the size of a launch stands.
+struct SizeAt {
+    place: usize,
+    /// It counts invocations, not workgroups.
+    is_domain: bool,
+}
+
 /// A recorded sequence of launches and copies with open places for arrays. Replaying it is one submission where the device can, and
-/// skips planning and choosing everywhere. Its steps run one after another on one device.
+/// skips planning and choosing everywhere. Its steps run one after another on one device; where launches name several, steps in a row
+/// on one device are submitted together, and what they have in common is moved between.
 ///
 /// ```
 /// # fn main() -> Result<(), vyre::Error> {
@@ -94,27 +102,9 @@ enum Node {
 pub struct Graph {
     engine: Engine,
     places: Vec<PlaceSpec>,
-    nodes: Vec<Node>,
-    device: Arc<Device>,
-    /// For each launch, what it needs on the device.
-    ready: Vec<Option<Arc<Ready>>>,
-    /// The one that was replayed last is the last.
-    recorded: Mutex<Vec<Recorded>>,
+    parts: Vec<Part>,
+    steps: usize,
     cancellable: bool,
-    replays: AtomicU64,
-}
-
-/// One replay in so many is taken apart, so that its launches are timed.
-const TIMED_EVERY: u64 = 256;
-
-/// Recordings of one graph: a loop that swaps two arrays comes back to the same memory every other time, and changing every step of a
-/// recording takes longer than replaying it. Each keeps the memory that it was made for, so there are no more than these.
-const MOST_RECORDED: usize = 2;
-
-/// What the device has recorded, and for which memory.
-struct Recorded {
-    recording: Arc<dyn Recording>,
-    bindings: SmallVec<[Binding; 8]>,
 }
 
 impl Engine {
@@ -183,7 +173,8 @@ impl Recorder {
     pub fn launch<'a>(&'a mut self, kernel: &Kernel) -> RecordedLaunch<'a> {
         let core = kernel.core().clone();
         let places = core.slots.iter().map(|_| usize::MAX).collect();
-        RecordedLaunch { recorder: self, core, places, grid: None, wrong: None }
+        let request = Request { interruptible: self.cancellable, ..Request::default() };
+        RecordedLaunch { recorder: self, core, places, request, size_from: None, wrong: None }
     }
 
     /// A copy of a whole array as the next step.
@@ -192,8 +183,7 @@ impl Recorder {
         if self.places[from].bytes != self.places[to].bytes {
             return Err(Diagnostic::new(&codes::engine::SHAPE, "the two arrays of a copy differ in length").into());
         }
-        self.places[from].use_for(true, false);
-        self.places[to].use_for(false, true);
+        self.places[to].written = true;
         self.nodes.push(Node::Copy { from, to });
         Ok(())
     }
@@ -201,34 +191,107 @@ impl Recorder {
     /// Compiles and keeps the sequence.
     pub fn finish(self) -> Result<Graph, Error> {
         let Recorder { engine, places, nodes, on, cancellable, .. } = self;
-        let inner = &engine.inner;
-        let sizes = |used: &SmallVec<[usize; 8]>| -> SmallVec<[u64; 8]> {
-            used.iter().map(|&place| places[place].bytes).collect()
-        };
-        let mut device = on.as_ref().map(|id| inner.device(id.as_str())).transpose()?;
-        let mut ready = Vec::with_capacity(nodes.len());
-        for node in &nodes {
-            let Node::Launch { core, places: used, grid } = node else {
-                ready.push(None);
-                continue;
-            };
-            let request = Request { grid: *grid, on: on.clone(), interruptible: cancellable, ..Request::default() };
-            let made = inner.ready_for_graph(core, &sizes(used), &request, device.as_ref())?;
-            device.get_or_insert_with(|| made.device().clone());
-            ready.push(Some(made));
+        let (steps, inner) = (nodes.len(), &engine.inner);
+        let device = on.as_ref().map(|id| inner.device(id.as_str())).transpose()?;
+        let mut parts = Parts { engine: inner, places, parts: Vec::new(), device, cancellable };
+        for node in nodes {
+            parts.add(node)?;
         }
-        let device = match device {
-            Some(device) => device,
-            None => inner.any_device()?,
-        };
-        let (recorded, replays) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Graph { engine, places, nodes, device, ready, recorded, cancellable, replays })
+        let Parts { places, parts, .. } = parts;
+        Ok(Graph { places, parts, steps, cancellable, engine })
+    }
+}
+
+/// A graph's parts in the making.
+struct Parts<'a> {
+    engine: &'a Arc<Inner>,
+    places: Vec<PlaceSpec>,
+    parts: Vec<Part>,
+    /// For what names no other.
+    device: Option<Arc<Device>>,
+    cancellable: bool,
+}
+
+impl Parts<'_> {
+    fn add(&mut self, node: Node) -> Result<(), Error> {
+        match node {
+            Node::Copy { from, to } => {
+                let latest = self.parts.last().map(|part| part.device.clone());
+                let device = match latest.or_else(|| self.device.clone()) {
+                    Some(device) => device,
+                    None => self.engine.any_device()?,
+                };
+                self.part(&device, false).add_copy(from, to);
+                Ok(())
+            }
+            Node::Launch { core, places, request, size_from } => self.add_launch(&core, &places, request, size_from),
+        }
+    }
+
+    fn add_launch(
+        &mut self,
+        core: &Arc<Core>,
+        places: &[usize],
+        request: Request,
+        size_from: Option<SizeAt>,
+    ) -> Result<(), Error> {
+        let named = request.on.as_ref().or(core.only.as_ref());
+        let device = named.map(|id| self.engine.device(id.as_str())).transpose()?.or_else(|| self.device.clone());
+        let sizes = places.iter().map(|&place| self.places[place].bytes).collect();
+        let ready = self.engine.ready_for_graph(core, &sizes, &request, device.as_ref())?;
+        if ready.launch().is_none() {
+            return Err(not_resident());
+        }
+        let device = self.device.get_or_insert_with(|| ready.device().clone()).clone();
+        let device = if named.is_some() { ready.device().clone() } else { device };
+        let grid_at = size_from.map(|from| self.add_grid(&from, &ready, &request)).transpose()?;
+        let used = self.used(core, places);
+        self.part(&device, grid_at.is_some()).add_launch(core, ready, request, &used, grid_at);
+        Ok(())
+    }
+
+    /// Adds the step that makes the grid of a launch whose size stands in an array; the place of the grid.
+    fn add_grid(&mut self, from: &SizeAt, ready: &Arc<Ready>, request: &Request) -> Result<usize, Error> {
+        let core = self.engine.grid_core()?;
+        let sizes = ready.grid_sizes(from.is_domain);
+        let memory = self.engine.host.take(sizes.len() as u64, false)?;
+        memory.fill(0, &sizes);
+        let sizes = self.own(Storage::of_host(self.engine, memory, sizes.len() as u64));
+        let grid = self.own(Storage::zeros(self.engine, INDIRECT_BYTES as u64));
+        let places = [from.place, sizes, grid];
+        let request = Request { interruptible: request.interruptible, ..Request::default() };
+        let bytes = places.iter().map(|&place| self.places[place].bytes).collect();
+        let made = self.engine.ready_for_graph(&core, &bytes, &request, Some(ready.device()))?;
+        let used = self.used(&core, &places);
+        self.part(ready.device(), false).add_launch(&core, made, request, &used, None);
+        Ok(grid)
+    }
+
+    /// A place of the graph's own.
+    fn own(&mut self, storage: Arc<Storage>) -> usize {
+        self.places.push(PlaceSpec { own: Some(storage.clone()), ..PlaceSpec::new(None, storage.bytes, None, 1) });
+        self.places.len() - 1
+    }
+
+    /// The places of a launch, their bytes, and whether it writes them.
+    fn used(&self, core: &Core, places: &[usize]) -> SmallVec<[(usize, u64, bool); 8]> {
+        let slots = places.iter().zip(&core.slots);
+        slots.map(|(&place, slot)| (place, self.places[place].bytes, slot.access.writes != Writes::None)).collect()
+    }
+
+    /// The part that the next step on a device belongs to.
+    fn part(&mut self, device: &Arc<Device>, is_indirect: bool) -> &mut Part {
+        if !self.parts.last().is_some_and(|part| part.takes(device, is_indirect)) {
+            self.parts.push(Part::new(device, is_indirect, self.cancellable));
+        }
+        let last = self.parts.len() - 1;
+        &mut self.parts[last]
     }
 }
 
 impl PlaceSpec {
     fn new(name: Option<String>, bytes: u64, ty: Option<DataType>, size: usize) -> PlaceSpec {
-        PlaceSpec { name, bytes, ty, size, keep: false, used: false, written: false, own: None }
+        PlaceSpec { name, bytes, ty, size, written: false, own: None }
     }
 
     /// What is bound to it can be used as it was recorded.
@@ -257,14 +320,6 @@ impl PlaceSpec {
         }
         Ok(())
     }
-
-    fn use_for(&mut self, keep: bool, write: bool) {
-        if !self.used {
-            self.keep = keep;
-        }
-        self.used = true;
-        self.written |= write;
-    }
 }
 
 /// A launch that is being recorded.
@@ -273,7 +328,8 @@ pub struct RecordedLaunch<'a> {
     recorder: &'a mut Recorder,
     core: Arc<Core>,
     places: SmallVec<[usize; 8]>,
-    grid: Option<[u32; 3]>,
+    request: Request,
+    size_from: Option<SizeAt>,
     wrong: Option<Error>,
 }
 
@@ -297,7 +353,49 @@ impl RecordedLaunch<'_> {
 
     /// Workgroups per axis, instead of those that follow from the arrays.
     pub fn grid(mut self, grid: [u32; 3]) -> Self {
-        self.grid = Some(grid);
+        self.request.grid = Some(grid);
+        self
+    }
+
+    /// Invocations per axis, instead of those that follow from the arrays; rounded up to whole workgroups of whatever size.
+    pub fn domain(mut self, domain: [u64; 3]) -> Self {
+        self.request.domain = Some(domain);
+        self
+    }
+
+    /// Workgroups per axis, read from three u32 of the graph when the launch's turn comes: earlier steps may write them. No more run than
+    /// without this. Such a step is submitted by itself; see [`Call::grid_from`](crate::Call::grid_from) for where the host waits.
+    pub fn grid_from(self, grid: Place<u32>) -> Self {
+        self.size_from(grid, 3..=3, false)
+    }
+
+    /// Invocations, read from one to three u32 of the graph, one for each axis; rounded up to whole workgroups. Otherwise as
+    /// [`grid_from`](Self::grid_from).
+    pub fn domain_from(self, domain: Place<u32>) -> Self {
+        self.size_from(domain, 1..=3, true)
+    }
+
+    fn size_from(mut self, numbers: Place<u32>, allowed: std::ops::RangeInclusive<u64>, is_domain: bool) -> Self {
+        let checked = self.recorder.index_of(numbers).and_then(|place| {
+            let count = self.recorder.places[place].bytes / 4;
+            if allowed.contains(&count) {
+                return Ok(place);
+            }
+            let message = format!("the size of a launch is {} numbers, not {count}", allowed.end());
+            Err(Diagnostic::new(&codes::engine::SHAPE, message).into())
+        });
+        match checked {
+            Ok(place) => self.size_from = Some(SizeAt { place, is_domain }),
+            Err(error) => {
+                self.wrong.get_or_insert(error);
+            }
+        }
+        self
+    }
+
+    /// One backend and no other, instead of the graph's.
+    pub fn on(mut self, backend: &str) -> Self {
+        self.request.on = Some(backend.into());
         self
     }
 
@@ -319,23 +417,23 @@ impl RecordedLaunch<'_> {
                 let message = format!("`{}` is written and bound to another buffer of the same launch", slot.name);
                 return Err(Diagnostic::new(&codes::engine::BOUND_TWICE, message).into());
             }
-            // Whether all of it is written is known when the sizes are; until then its contents are kept.
-            self.recorder.places[self.places[at]].use_for(true, writes);
+            self.recorder.places[self.places[at]].written |= writes;
         }
-        self.recorder.nodes.push(Node::Launch { core: self.core, places: self.places, grid: self.grid });
+        let RecordedLaunch { recorder, core, places, request, size_from, .. } = self;
+        recorder.nodes.push(Node::Launch { core, places, request, size_from });
         Ok(())
     }
 }
 
 impl Graph {
-    /// The backend that replays it.
+    /// The backend that replays its first steps, which are all where no launch names another.
     pub fn backend(&self) -> &str {
-        self.device.id.as_str()
+        self.parts.first().map_or("", |part| part.device.id.as_str())
     }
 
     /// Number of steps.
     pub fn steps(&self) -> usize {
-        self.nodes.len()
+        self.steps
     }
 
     /// A replay without anything bound yet.
@@ -344,121 +442,58 @@ impl Graph {
         Replay { graph: self, args, timeout: None, label: None, wrong: None }
     }
 
-    /// The steps on this memory.
-    fn step(&self, node: usize, bindings: &[Binding]) -> Result<Step, Error> {
-        match (&self.nodes[node], &self.ready[node]) {
-            (Node::Launch { places, .. }, Some(ready)) => {
-                let (pipeline, grid) = ready.launch().ok_or_else(not_resident)?;
-                let bindings = places.iter().map(|&place| bindings[place].clone()).collect();
-                Ok(Step::Launch { pipeline: pipeline.clone(), bindings, grid })
-            }
-            (Node::Copy { from, to }, _) => Ok(Step::Copy { from: bindings[*from].clone(), to: bindings[*to].clone() }),
-            (Node::Launch { .. }, None) => Err(not_resident()),
-        }
-    }
-
-    /// The pieces of work of a replay; the last is over when all are.
+    /// Submits one part after another on these arrays, one for each place. An error means that nothing was submitted.
     fn submit(
         &self,
-        bindings: SmallVec<[Binding; 8]>,
-        deps: &Deps,
+        storages: &[&Arc<Storage>],
+        deadline: Option<Instant>,
         label: Option<&Arc<str>>,
     ) -> Result<Vec<Arc<Job>>, Error> {
-        let (backend, inner) = (&self.device.backend, &self.engine.inner);
-        let queue = deps.queue.unwrap_or_else(|| self.device.fresh_queue());
-        let order = Order { queue, after: &deps.after, deadline: deps.deadline };
-        let replay = self.replays.fetch_add(1, Ordering::Relaxed);
-        let timed = replay % TIMED_EVERY == TIMED_EVERY - 1 && backend.capabilities().timestamps;
-        if self.cancellable || timed || !backend.capabilities().recordings {
-            return self.submit_each(&bindings, order, deps, label, timed);
-        }
-        let mut recorded = lock(&self.recorded);
-        let is_known = |known: &Recorded| known.bindings.iter().zip(&bindings).all(|(known, new)| is_same(known, new));
-        match recorded.iter().position(is_known) {
-            Some(at) => recorded[at..].rotate_left(1),
-            None if recorded.len() < MOST_RECORDED => {
-                let steps = (0..self.nodes.len()).map(|at| self.step(at, &bindings)).collect::<Result<Vec<_>, _>>()?;
-                recorded.push(Recorded { recording: backend.record(&steps)?, bindings });
-            }
-            None => {
-                self.revise(&mut recorded[0], bindings)?;
-                recorded.rotate_left(1);
-            }
-        }
-        let Some(known) = recorded.last() else { return Err(not_resident()) };
-        let ticket = backend.replay(&known.recording, &order)?;
-        Ok(vec![inner.start_job(&self.device, ticket, label, deps.parents.clone())])
-    }
-
-    /// Puts other memory in place of what was recorded.
-    fn revise(&self, known: &mut Recorded, bindings: SmallVec<[Binding; 8]>) -> Result<(), Error> {
-        let changed: SmallVec<[usize; 8]> =
-            (0..bindings.len()).filter(|&at| !is_same(&known.bindings[at], &bindings[at])).collect();
-        let uses = |node: &Node| match node {
-            Node::Launch { places, .. } => places.iter().any(|place| changed.contains(place)),
-            Node::Copy { from, to } => changed.contains(from) || changed.contains(to),
-        };
-        let mut steps = Vec::new();
-        for at in (0..self.nodes.len()).filter(|&at| uses(&self.nodes[at])) {
-            steps.push((at, self.step(at, &bindings)?));
-        }
-        self.device.backend.revise(&known.recording, &steps)?;
-        known.bindings = bindings;
-        Ok(())
-    }
-
-    /// One step after another, where the device can't replay them as one or each counts by itself.
-    fn submit_each(
-        &self,
-        bindings: &[Binding],
-        order: Order<'_>,
-        deps: &Deps,
-        label: Option<&Arc<str>>,
-        timed: bool,
-    ) -> Result<Vec<Arc<Job>>, Error> {
-        let (backend, inner) = (&self.device.backend, &self.engine.inner);
         let mut jobs: Vec<Arc<Job>> = Vec::new();
-        let mut parents = deps.parents.clone();
-        for (at, node) in self.nodes.iter().enumerate() {
-            let before: SmallVec<[Ticket; 1]> = jobs.last().iter().map(|job| job.ticket).collect();
-            let after = if jobs.is_empty() { order.after } else { &before[..] };
-            let order = Order { after, ..order };
-            let submitted = self.step(at, bindings).and_then(|step| {
-                Ok(match step {
-                    Step::Launch { pipeline, bindings, grid } => {
-                        backend.submit(&pipeline, &BackendLaunch { bindings: &bindings, grid, timed, order })?
-                    }
-                    Step::Copy { from, to } => backend.copy(&from, &to, &order)?,
-                    Step::Clear(part) => backend.clear(&part, &order)?,
-                })
-            });
-            let ticket = match (submitted, jobs.last()) {
-                (Ok(ticket), _) => ticket,
-                (Err(error), None) => return Err(error),
+        for part in &self.parts {
+            match self.submit_part(part, storages, deadline, label) {
+                Ok(of_part) => jobs.extend(of_part),
+                Err(error) if jobs.is_empty() => return Err(error),
                 // What was submitted before changes the arrays, so this is no refusal but work that failed.
-                (Err(error), Some(last)) => {
-                    last.wait_quietly();
-                    last.fail(error);
-                    return Ok(jobs);
+                Err(error) => {
+                    for (storage, _) in storages.iter().zip(&self.places).filter(|(_, place)| place.written) {
+                        storage.lose(&error);
+                    }
+                    if let Some(last) = jobs.last() {
+                        last.wait_quietly();
+                        last.fail(error);
+                    }
+                    break;
                 }
-            };
-            let job = inner.start_job(&self.device, ticket, label, std::mem::take(&mut parents));
-            parents.push(job.clone());
-            if timed && let (Node::Launch { core, .. }, Some(ready)) = (node, &self.ready[at]) {
-                inner.note_replay(core, ready, &job);
             }
-            jobs.push(job);
         }
         Ok(jobs)
     }
-}
 
-fn is_same(a: &Binding, b: &Binding) -> bool {
-    a.buffer.is_same(&b.buffer) && a.offset == b.offset && a.bytes == b.bytes
-}
-
-fn not_resident() -> Error {
-    Diagnostic::new(&codes::backend::NOT_RESIDENT, "graphs run on backends with a device-resident path").into()
+    fn submit_part(
+        &self,
+        part: &Part,
+        storages: &[&Arc<Storage>],
+        deadline: Option<Instant>,
+        label: Option<&Arc<str>>,
+    ) -> Result<Vec<Arc<Job>>, Error> {
+        let mut deps = Deps::until(deadline);
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        for used in &part.places {
+            let storage = storages[used.place];
+            let whole = 0..storage.bytes;
+            bindings.push(storage.prepare(&part.device, &whole, used.keep, used.written, &mut deps)?);
+        }
+        let jobs = part.submit(&self.engine.inner, bindings, &deps, label)?;
+        if let Some(last) = jobs.last() {
+            for used in &part.places {
+                let storage = storages[used.place];
+                storage.launched(last, &(0..storage.bytes), used.written);
+            }
+            part.device.throttle(last.ticket);
+        }
+        Ok(jobs)
+    }
 }
 
 /// A replay in the making.
@@ -533,62 +568,46 @@ impl<'a> Replay<'a> {
         inner.metrics.add(Counter::Dispatches, 1);
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let alarm = inner.watcher.alarm(deadline)?;
-        let mut deps = Deps::until(deadline);
-        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
-        let mut unshared: SmallVec<[(usize, Arc<Storage>); 2]> = SmallVec::new();
-        let mut values: SmallVec<[Option<Arc<Storage>>; 8]> = SmallVec::new();
-        for arg in &self.args {
-            values.push(match arg {
+        let mut own: SmallVec<[Option<Arc<Storage>>; 8]> = SmallVec::new();
+        for (place, arg) in graph.places.iter().zip(&self.args) {
+            own.push(match arg {
                 Some(Arg::Value(bytes)) => {
                     let memory = inner.host.take(bytes.len() as u64, false)?;
                     memory.fill(0, bytes);
                     Some(Storage::of_host(inner, memory, bytes.len() as u64))
                 }
+                // What is written is made a value of its own first.
+                Some(Arg::Write(storage)) if place.written && Arc::strong_count(storage) > 1 => {
+                    Some(storage.duplicate()?)
+                }
                 _ => None,
             });
         }
-        for (at, place) in graph.places.iter().enumerate() {
-            let storage: &Arc<Storage> = match (place.own.as_ref().or(values[at].as_ref()), &mut self.args[at]) {
+        let mut storages: SmallVec<[&Arc<Storage>; 8]> = SmallVec::new();
+        for ((place, arg), own) in graph.places.iter().zip(&self.args).zip(&own) {
+            storages.push(match (place.own.as_ref().or(own.as_ref()), arg) {
                 (Some(own), _) => own,
                 (None, Some(Arg::Read(storage, _))) => storage,
-                (None, Some(Arg::Write(storage))) => {
-                    if place.written && Arc::strong_count(storage) > 1 {
-                        unshared.push((at, storage.duplicate()?));
-                        &unshared[unshared.len() - 1].1
-                    } else {
-                        storage
-                    }
-                }
+                (None, Some(Arg::Write(storage))) => storage,
                 (None, _) => {
                     let name = place.name.as_deref().unwrap_or_default();
                     let message = format!("nothing is bound to place `{name}` of the graph");
                     return Err(Diagnostic::new(&codes::engine::NOT_SET, message).into());
                 }
-            };
-            let whole = 0..storage.bytes;
-            bindings.push(storage.prepare(&graph.device, &whole, place.keep, place.written, &mut deps)?);
+            });
         }
-        let mut jobs = graph.submit(bindings, &deps, self.label.as_ref())?;
+        let mut jobs = graph.submit(&storages, deadline, self.label.as_ref())?;
+        drop(storages);
         let empty = || Diagnostic::new(&codes::engine::NOT_RUN, "the graph has no steps");
         let job = jobs.pop().ok_or_else(empty)?;
         if let Some(alarm) = alarm {
             jobs.iter().chain([&job]).for_each(|job| alarm.end(job));
         }
-        for (at, own) in unshared {
-            if let Some(Arg::Write(storage)) = &mut self.args[at] {
+        for (arg, own) in self.args.iter_mut().zip(own) {
+            if let (Some(Arg::Write(storage)), Some(own)) = (arg, own) {
                 **storage = own;
             }
         }
-        for ((place, arg), value) in graph.places.iter().zip(&self.args).zip(&values) {
-            let storage = match (place.own.as_ref().or(value.as_ref()), arg) {
-                (Some(own), _) => own,
-                (None, Some(Arg::Read(storage, _))) => *storage,
-                (None, Some(Arg::Write(storage))) => &**storage,
-                (None, _) => continue,
-            };
-            storage.launched(&job, &(0..storage.bytes), place.written);
-        }
-        graph.device.throttle(job.ticket);
         Ok(Launch::of_many(jobs, job))
     }
 
