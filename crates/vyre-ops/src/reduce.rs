@@ -138,7 +138,7 @@ impl Job<'_> {
             "reduce {:?} {} {few} {side} {baked:?} {first} {finish} {types:?}\n{}{}{lines}{values:?}",
             self.fold.kind,
             self.fold.ty,
-            fused.declarations(0),
+            fused.declarations(0, None),
             fused.uniform_lines()
         );
         let kernel = kernel_of_forms(&engine, &key, || {
@@ -199,7 +199,7 @@ impl Job<'_> {
     }
 
     fn source(&self, fused: &Fused, types: &[DataType], finish: &str, few: bool, lanes: usize, body: &str) -> String {
-        let mut text = fused.declarations(0);
+        let mut text = fused.declarations(0, None);
         let mut at = fused.bindings();
         let _ = writeln!(text, "read sizes: u32 @{at};");
         for (name, ty) in ["out", "out_index"].iter().zip(types) {

@@ -530,6 +530,14 @@ impl Ready {
         self.is_for_the_same_work(other) && self.device.id == other.device.id
     }
 
+    /// The candidates of launches whose times are still to come.
+    pub(super) fn timings_under_way(&self) -> SmallVec<[usize; 8]> {
+        if self.timings_open.load(Ordering::Relaxed) == 0 {
+            return SmallVec::new();
+        }
+        lock(&self.timings).iter().map(|(_, candidate)| *candidate).collect()
+    }
+
     /// The same but for the device.
     fn is_for_the_same_work(&self, other: &Ready) -> bool {
         self.sizes == other.sizes

@@ -641,6 +641,9 @@ impl Inner {
         let device = &ready.device;
         let Some(pipeline) = &ready.pipeline else { return Err(unmovable()) };
         let run = ready.runs.fetch_add(1, Ordering::Relaxed);
+        // Timings of one kernel's launches are compared, so those don't run beside each other.
+        let fresh = || if ready.learning.is_some() { 0 } else { device.fresh_queue() };
+        let queue = deps.queue.unwrap_or_else(fresh);
         let mut pick =
             Pick { candidate: 0, launch: None, timed: run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY) };
         if let Some(learning) = &ready.learning
@@ -648,13 +651,12 @@ impl Inner {
         {
             let context =
                 Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
-            pick = learning.pick(&context, request.interruptible);
+            pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
         }
         if grid_place.is_some() {
             // How much runs is not known here, so that its time would tell nothing.
             pick = Pick { candidate: 0, launch: None, timed: false };
         }
-        let queue = deps.queue.unwrap_or_else(|| device.fresh_queue());
         let order = Order { queue, after: &deps.after, deadline: deps.deadline };
         let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
             let launch = Launch { bindings, grid, timed, order };
@@ -664,7 +666,7 @@ impl Inner {
             }
         };
         let ticket = match &pick.launch {
-            Some((candidate, grid)) => match submit(candidate, *grid, true) {
+            Some((candidate, grid)) => match submit(candidate, *grid, pick.timed) {
                 Ok(ticket) => ticket,
                 // A candidate that fails is the tuner's business.
                 Err(error) => {
