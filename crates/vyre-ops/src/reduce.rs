@@ -192,7 +192,7 @@ impl Job<'_> {
             "reduce {:?} {} {way:?} {baked:?} {first} {finish} {types:?}\n{}{}{lines}{values:?}",
             self.fold.kind,
             self.fold.ty,
-            fused.declarations(0),
+            fused.declarations(0, None),
             fused.uniform_lines()
         );
         let kernel = kernel_of_forms(&engine, &key, || {
@@ -254,7 +254,7 @@ impl Job<'_> {
     }
 
     fn source(&self, fused: &Fused, types: &[DataType], finish: &str, room: usize, lanes: usize, body: &str) -> String {
-        let mut text = fused.declarations(0);
+        let mut text = fused.declarations(0, None);
         let mut at = fused.bindings();
         let _ = writeln!(text, "read sizes: u32 @{at};");
         for (name, ty) in ["out", "out_index"].iter().zip(types) {

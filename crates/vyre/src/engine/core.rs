@@ -20,7 +20,7 @@ use super::lock;
 use super::routes::Work;
 use super::timings::Live;
 use crate::Error;
-use crate::runtime::{Device, Job, Storage};
+use crate::runtime::{Deps, Device, Job, Storage};
 
 /// The bytes of a small value.
 pub(crate) type ValueBytes = SmallVec<[u8; 32]>;
@@ -512,6 +512,15 @@ impl Ready {
         Ready { live, ..self }
     }
 
+    /// The queue of a launch: that of what it continues, or a fresh one. Timings of one kernel's launches are compared while the tuner
+    /// learns, so those don't run beside each other.
+    pub(super) fn queue_of(&self, deps: &Deps) -> u32 {
+        match (deps.queue, &self.learning) {
+            (None, Some(_)) => 0,
+            _ => self.device.queue_of(deps),
+        }
+    }
+
     /// A variant runs in the place of the program.
     fn is_foreign(&self) -> bool {
         self.decision.as_ref().is_some_and(|decision| decision.candidate.variant.is_some())
@@ -538,6 +547,14 @@ impl Ready {
 
     fn is_for_the_same(&self, other: &Ready) -> bool {
         self.is_for_the_same_work(other) && self.device.id == other.device.id
+    }
+
+    /// The candidates of launches whose times are still to come.
+    pub(super) fn timings_under_way(&self) -> SmallVec<[usize; 8]> {
+        if self.timings_open.load(Ordering::Relaxed) == 0 {
+            return SmallVec::new();
+        }
+        lock(&self.timings).iter().map(|(_, candidate)| *candidate).collect()
     }
 
     /// The same but for the device.

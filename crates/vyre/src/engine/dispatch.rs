@@ -440,7 +440,7 @@ impl Inner {
         }
         check_deadline(deadline)?;
         let Bound { mut deps, bindings, temporaries, unshared } = bound;
-        let order = deps.order(device.queue_of(&deps));
+        let order = deps.order(ready.queue_of(&deps));
         let submitted = self.submit(core, ready, request, &bindings, order, grid_place.as_ref(), false)?;
         let ticket = submitted.ticket;
         let parents = std::mem::take(&mut deps.parents);
@@ -616,7 +616,7 @@ impl Inner {
             }
         }
         check_deadline(deadline)?;
-        let order = deps.order(device.queue_of(&deps));
+        let order = deps.order(ready.queue_of(&deps));
         let submitted = self.submit(core, ready, request, &bindings, order, None, false)?;
         let ticket = submitted.ticket;
         // A small launch on the processor is done by now; nobody will ask how it went, as it came after nothing that may yet fail.
@@ -661,7 +661,7 @@ impl Inner {
         {
             let context =
                 Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
-            pick = learning.pick(&context, request.interruptible);
+            pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
         }
         if grid_place.is_some() {
             // How much runs is not known here, so that its time would tell nothing.
@@ -675,7 +675,7 @@ impl Inner {
             }
         };
         let ticket = match &pick.launch {
-            Some((candidate, grid)) => match submit(candidate, *grid, true) {
+            Some((candidate, grid)) => match submit(candidate, *grid, pick.timed) {
                 Ok(ticket) => ticket,
                 // A candidate that fails is the tuner's business.
                 Err(error) => {
