@@ -692,7 +692,8 @@ fn copies_are_queued_and_writers_of_what_is_copied_wait_for_them() {
     backends.push(Arc::new(vyre_cpu::CpuBackend::new().unwrap()));
     let engine = engine_of(backends);
     let (add, increment) = (kernel(&engine, ADD), kernel(&engine, INCREMENT));
-    let ways: [&(dyn Fn(&mut Array<u32>) + Sync); 2] = [&|a| a.write(&[70; 100]).unwrap(), &|a| {
+    type Way<'a> = &'a (dyn Fn(&mut Array<u32>) + Sync);
+    let ways: [Way<'_>; 2] = [&|a| a.write(&[70; 100]).unwrap(), &|a| {
         for _ in 0..2 {
             increment.bind("x", &mut *a).on("cpu").launch().unwrap().wait().unwrap();
         }
