@@ -716,13 +716,11 @@ impl<'k> Lower<'k> {
                 }
                 return;
             }
+            place if self.isa == Isa::Avx2 => return self.scatter_by_lanes(address, scalar, place, parts, mask),
             Place::Vary(at, index) => (at, index),
             Place::Affine(at, step) => self.as_gather(at, step),
             Place::Same(at) => self.as_gather(at, 0),
         };
-        if self.isa == Isa::Avx2 {
-            return self.scatter_by_lanes(address, scalar, (at, index), parts, mask);
-        }
         for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
             let index = if part == 0 { index } else { self.upper_half(index) };
             let once = self.new_mask();
@@ -740,16 +738,11 @@ impl<'k> Lower<'k> {
     }
 
     /// Stores one lane after the other, for processors without an instruction for it.
-    fn scatter_by_lanes(
-        &mut self,
-        address: &Address,
-        scalar: Scalar,
-        (at, index): (At, R),
-        parts: [R; 2],
-        mask: Option<R>,
-    ) {
+    fn scatter_by_lanes(&mut self, address: &Address, scalar: Scalar, place: Place, parts: [R; 2], mask: Option<R>) {
         let (bytes, scratch) = (scalar.bits() / 8, self.scratch());
-        self.put_scratch(scratch, 0, index);
+        if let Place::Vary(_, index) = place {
+            self.put_scratch(scratch, 0, index);
+        }
         for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
             self.put_scratch(scratch, COLUMN + part as i32 * self.len().bytes(), src);
         }
@@ -761,15 +754,22 @@ impl<'k> Lower<'k> {
             (bits, nowhere)
         });
         for lane in 0..self.lanes() as i32 {
-            let (mut place, src) = (self.general(), self.general());
-            self.push(M::Load { bytes: 4, signed: false, dst: place, at: At::new(scratch, 4 * lane) });
-            if at.base != self.shared_base {
-                // Part of the index may be in the base, and the rest be less than nothing.
-                place = self.extended(place);
-            }
+            let src = self.general();
+            let mut to = match place {
+                Place::Same(at) => at,
+                Place::Affine(at, step) => At { disp: at.disp + step * lane, ..at },
+                Place::Vary(at, _) => {
+                    let mut index = self.general();
+                    self.push(M::Load { bytes: 4, signed: false, dst: index, at: At::new(scratch, 4 * lane) });
+                    if at.base != self.shared_base {
+                        // Part of the index may be in the base, and the rest be less than nothing.
+                        index = self.extended(index);
+                    }
+                    At { index, ..at }
+                }
+            };
             let from = At::new(scratch, COLUMN + bytes as i32 * lane);
             self.push(M::Load { bytes, signed: false, dst: src, at: from });
-            let mut to = At { index: place, ..at };
             if let Some((bits, nowhere)) = aside {
                 let (there, here) = (self.general(), self.general());
                 self.push(M::Lea { wide: true, dst: there, at: to });
