@@ -17,7 +17,7 @@ use vyre_spec::{Diagnostic, codes};
 
 use super::core::{Arg, Core, Ready, Request};
 use super::learning::{Context, Learning, Pick};
-use super::routes::Work;
+use super::routes::{Route, Work};
 use super::tuning::Asked;
 use super::variants;
 use super::{Inner, lock};
@@ -27,6 +27,8 @@ use crate::runtime::{Alarm, Deps, Device, Held, Job, Loan, Storage};
 /// The first launches are timed, then one in so many.
 const TIMED_AT_FIRST: u64 = 8;
 const TIMED_EVERY: u64 = 64;
+/// A launch that takes this long is worth asking the router each time.
+const LONG_NS: u64 = 1_000_000;
 
 /// What came of an attempt on one device.
 enum Attempt {
@@ -88,8 +90,9 @@ impl Inner {
         let deadline = deadline.flatten();
         let sizes = core.sizes(args);
         let only = request.on.as_ref().or(core.only.as_ref());
+        let mut elsewhere = None;
         if let Some(ready) = core.find(&sizes, args, request, only.map(|id| id.as_str()))
-            && (only.is_some() || self.stays(core, &ready, args))
+            && (only.is_some() || self.stays(core, &ready, args, &mut elsewhere))
         {
             match self.launch_on(core, &ready, args, request, deadline, only.is_some()) {
                 Ok(Attempt::Launched(job)) => return Ok(job),
@@ -107,26 +110,32 @@ impl Inner {
                 Attempt::Elsewhere => Err(unmovable()),
             };
         }
-        self.launch_routed(core, &sizes, args, request, deadline)
+        self.launch_routed(core, &sizes, args, request, deadline, elsewhere)
     }
 
-    /// Nothing speaks against the device of the launch before. The router is asked now and then.
-    fn stays(&self, core: &Core, ready: &Ready, args: &[Arg<'_>]) -> bool {
+    /// Nothing speaks against the device of the launch before; else where the router would have it instead. The router is asked while
+    /// the first timings come in, since what it went by until then may be a guess, whenever a launch is long, and now and then.
+    fn stays(&self, core: &Core, ready: &Ready, args: &[Arg<'_>], elsewhere: &mut Option<Route>) -> bool {
         if self.routes.is_out(&ready.device.id) {
             return false;
         }
-        if ready.runs.load(Ordering::Relaxed) % TIMED_EVERY != TIMED_EVERY - 1 {
+        let runs = ready.runs.load(Ordering::Relaxed);
+        let dispatches = if runs < TIMED_AT_FIRST || ready.latest_ns.load(Ordering::Relaxed) >= LONG_NS {
+            1
+        } else if runs % TIMED_EVERY == TIMED_EVERY - 1 {
+            TIMED_EVERY
+        } else {
             return true;
-        }
+        };
         self.metrics.add(Counter::Routes, 1);
         let _timer = self.metrics.time(Stage::Route);
         let devices = lock(&self.devices).clone();
-        let load = load(core, &devices, &ready.work, args, TIMED_EVERY);
-        let route = self.routes.choose(&ready.work, &load, &[]);
-        route.is_ok_and(|route| ready.device.id.as_str() == route.backend)
+        let load = load(core, &devices, &ready.work, args, dispatches);
+        *elsewhere = self.routes.choose(&ready.work, &load, &[]).ok();
+        elsewhere.as_ref().is_some_and(|route| ready.device.id.as_str() == route.backend)
     }
 
-    /// Tries devices in the order that the router gives them.
+    /// Tries devices in the order that the router gives them; its answer may be known already.
     fn launch_routed(
         self: &Arc<Inner>,
         core: &Core,
@@ -134,6 +143,7 @@ impl Inner {
         args: &mut [Arg<'_>],
         request: &Request,
         deadline: Option<Instant>,
+        mut known: Option<Route>,
     ) -> Result<Option<Arc<Job>>, Error> {
         let (plan, _) = {
             let _timer = self.metrics.time(Stage::Plan);
@@ -144,11 +154,15 @@ impl Inner {
         let mut passed_over: Vec<String> = Vec::new();
         loop {
             check_deadline(deadline)?;
-            let route = {
-                let _timer = self.metrics.time(Stage::Route);
-                let devices = lock(&self.devices).clone();
-                self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
-            };
+            // A second question about one launch would count it twice, and what the first one moved data for would be forgotten.
+            let route = known.take().map_or_else(
+                || {
+                    let _timer = self.metrics.time(Stage::Route);
+                    let devices = lock(&self.devices).clone();
+                    self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
+                },
+                Ok,
+            );
             let (id, is_last) = match route {
                 Ok(route) => (route.backend, false),
                 Err(none_left) => match self.registry.acquire(crate::reference::REFERENCE) {
@@ -167,7 +181,7 @@ impl Inner {
                     continue;
                 }
             };
-            if self.routes.opened(&id, device.backend.capabilities()) {
+            if self.routes.take_surprise(&id) {
                 continue;
             }
             if !device.backend.gives_exact(&core.program) {
@@ -362,7 +376,7 @@ impl Inner {
                     let id = self.routes.choose(&work, &in_place, &passed_over)?.backend;
                     match self.device(&id) {
                         Ok(device) if device.backend.capabilities().resident => {
-                            if !self.routes.opened(&id, device.backend.capabilities()) {
+                            if !self.routes.take_surprise(&id) {
                                 break device;
                             }
                         }
@@ -429,7 +443,7 @@ impl Inner {
         if let Some(job) = self.launch_steadily(core, ready, args, request, deadline, alarm.as_ref())? {
             return Ok(Attempt::Launched(Some(job)));
         }
-        let device = &ready.device;
+        let (device, began) = (&ready.device, Instant::now());
         let Some(mut bound) = self.bind(core, ready, args, request, deadline, may_move)? else {
             return Ok(Attempt::Elsewhere);
         };
@@ -463,9 +477,14 @@ impl Inner {
                 Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
             }
         }
+        let is_borrowed = args.iter().any(Arg::is_borrowed);
+        if is_borrowed && run == 0 {
+            // Memory for such moves is made for the first of them.
+            (deps.moved_bytes, deps.move_ns) = (0, 0);
+        }
         self.note_timing(core, ready, &job, &pick, run, &deps);
         device.throttle(ticket);
-        if args.iter().any(Arg::is_borrowed) {
+        if is_borrowed {
             let finished = {
                 let _timer = self.metrics.time(Stage::Wait);
                 self.finish_borrowed(device, &job, args, &core.slots, temporaries, request.stop.as_ref())
@@ -478,6 +497,9 @@ impl Inner {
                 return if is_untouched { Err(error) } else { Ok(Attempt::Failed(error)) };
             }
             self.collect_timings(core, ready);
+            if is_round_trip(args) {
+                self.note_round_trip(ready, &pick, run, began.elapsed().as_nanos() as u64);
+            }
         } else if let Err(error) = keep_copies(device, &job, temporaries) {
             return Ok(Attempt::Failed(error));
         }
@@ -689,6 +711,7 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
+        let began = Instant::now();
         // What a launch on arrays does not write stays as it was.
         let is_kept =
             |slot: &super::core::Slot, keep: bool| !slot.kind.is_input() && (keep || request.size_from.is_some());
@@ -734,8 +757,12 @@ impl Inner {
             }
         }
         // The first run of a process warms up caches and clocks, and tells little of the others.
+        ready.latest_ns.store(compute_ns, Ordering::Relaxed);
         if ready.runs.fetch_add(1, Ordering::Relaxed) > 0 {
             self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
+            if is_round_trip(args) {
+                self.routes.observe_round_trip(&ready.work, &ready.device.id, began.elapsed().as_nanos() as u64);
+            }
         }
         core.launched(ready);
         Ok(())
@@ -750,6 +777,11 @@ impl Inner {
     ) -> Arc<Job> {
         self.jobs.start(device, ticket, label, parents, &|error| self.notice(error.diagnostic().clone()))
     }
+}
+
+/// All data is the caller's, and so comes from the host and goes back there.
+fn is_round_trip(args: &[Arg<'_>]) -> bool {
+    args.iter().all(|arg| arg.is_borrowed() || matches!(arg, Arg::Value(_)))
 }
 
 /// What a launch does, and where what it needs is.
