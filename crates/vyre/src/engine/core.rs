@@ -171,6 +171,8 @@ pub(crate) struct Ready {
     /// The router sends such launches here. A launch that names its device says nothing of the others.
     routed: AtomicBool,
     pub(super) runs: AtomicU64,
+    /// What the latest timed launch took.
+    pub(super) latest_ns: AtomicU64,
     /// Launches whose times are still to come, with the candidate that ran.
     pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
     pub(super) timings_open: AtomicU32,
@@ -475,6 +477,7 @@ impl Ready {
             sizes,
             routed: AtomicBool::new(false),
             runs: AtomicU64::new(0),
+            latest_ns: AtomicU64::new(0),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
         }
@@ -502,6 +505,7 @@ impl Ready {
             values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
             routed: AtomicBool::new(self.routed.load(Ordering::Relaxed)),
             runs: AtomicU64::new(self.runs.load(Ordering::Relaxed)),
+            latest_ns: AtomicU64::new(self.latest_ns.load(Ordering::Relaxed)),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
         }
