@@ -37,3 +37,33 @@ def test_batches_go_through_actors(ray):
     made = vyre.ray.map_batches(data, ten.saxpy.on("cpu"), ["x", "y"], "out", numbers={"alpha": 2.0}, batch_size=1000)
     rows = made.take_all()
     assert len(rows) == 4000 and all(row["out"] == 3 * row["x"] for row in rows)
+    # What the actors counted and compiled comes home.
+    assert sum(counted["dispatches"] for counted in vyre.ray.metrics().values()) >= 4
+    assert vyre.ray.collect().pipelines >= 0
+    assert vyre.ray.collect() == (0, 0, False)
+
+
+def test_what_one_actor_compiled_no_other_does(ray):
+    kernel = vyre.wgsl(
+        """@group(0) @binding(0) var<storage, read> x: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> out: array<f32>;
+        @compute @workgroup_size(64) fn only_here(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&x) { out[id.x] = x[id.x] * 17.25; }
+        }"""
+    ).on("cpu")
+    data = ray.data.from_items([{"x": np.float32(i)} for i in range(2000)])
+
+    def run():
+        before = dict(vyre.ray.metrics())
+        assert len(vyre.ray.map_batches(data, kernel, ["x"], "out", batch_size=500).take_all()) == 2000
+        now = vyre.ray.metrics()
+        return sum(counted["compiles"] for worker, counted in now.items() if worker not in before)
+
+    assert run() > 0
+    assert vyre.ray.collect().pipelines > 0
+    assert run() == 0
+
+
+def test_a_worker_of_another_version_says_so():
+    with pytest.raises(RuntimeError, match="install the same everywhere"):
+        vyre.ray.Worker(ten.saxpy, ["x"], "out", "float32", None, {}, "0.0.1")

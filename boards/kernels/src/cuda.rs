@@ -182,16 +182,25 @@ impl Driver {
     /// Our kernel; the one of several workgroups in a block where there is one and the grid is whole.
     fn ours(&self, work: &Work, n: usize, math: Math, buffers: &[Buffer], memory: &[u64]) -> Outcome<Launch> {
         let (text, block) = text(work, n, math, self.capability)?;
-        let image = CString::new(text)?;
         let mut grid = (work.grid)(n);
-        let mut params = Vec::new();
         let strides = strides(work, math)?;
-        for ((memory, buffer), stride) in memory.iter().zip(buffers).zip(strides) {
-            let elements = buffer.words as u64 * 4 / stride;
-            params.extend([*memory, elements, elements]);
+        let elements: Vec<u64> =
+            buffers.iter().zip(strides).map(|(buffer, stride)| buffer.words as u64 * 4 / stride).collect();
+        let mut params = Vec::new();
+        for name in parameters(&text) {
+            let of = |kind: &str| name.strip_prefix(kind).and_then(|index| index.parse::<usize>().ok());
+            let along = |axis: &str| ["x", "y", "z"].iter().position(|known| *known == axis);
+            params.push(
+                match (of("buffer"), of("length").or(of("count")), name.strip_prefix("grid_").and_then(along)) {
+                    (Some(index), ..) => memory[index],
+                    (_, Some(index), _) => elements[index],
+                    (.., Some(axis)) => u64::from(grid[axis]),
+                    // Nobody is told of the start and nothing stops it, and its first workgroup is the first of all.
+                    _ => 0,
+                },
+            );
         }
-        params.extend(grid.map(u64::from));
-        params.extend([0; 5]);
+        let image = CString::new(text)?;
         let together = if grid[0].is_multiple_of(TOGETHER) {
             self.module(image.as_bytes_with_nul(), "vyre_kernel_together")?
         } else {
@@ -206,6 +215,16 @@ impl Driver {
         };
         Ok(Launch { code, grid, block, params, memory: memory.to_vec() })
     }
+}
+
+/// The names of the parameters that our entries take, which are those that they look at.
+fn parameters(text: &str) -> Vec<&str> {
+    let entry = text.split(".visible .entry").nth(1).unwrap_or_default();
+    let list = entry.split(')').next().unwrap_or_default();
+    list.lines()
+        .filter(|line| line.contains(".param"))
+        .filter_map(|line| line.trim_end_matches(',').rsplit(' ').next())
+        .collect()
 }
 
 /// Bytes from one element of each buffer to the next.

@@ -72,6 +72,7 @@ pub(crate) fn race<'a>(
         }
     }
     drop(progress);
+    output.problems(&engine.take_notices());
     let mut rows: Vec<(String, f64, f64, f64, f64)> = Vec::new();
     for (id, _, first, mut times) in racers {
         let [low, median, high] = quantiles(&mut times, [0.1, 0.5, 0.9]);

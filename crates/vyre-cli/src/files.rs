@@ -216,43 +216,12 @@ fn write_through(place: &Path, bytes: &[u8]) -> io::Result<()> {
     options.truncate(is_file);
     #[cfg(unix)]
     {
-        use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+        use std::os::unix::fs::FileTypeExt;
         if std::fs::metadata(place)?.file_type().is_fifo() {
-            // Opened without waiting, so that a pipe that nobody reads from is told.
-            options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-            return write_pipe(&options, place, bytes);
+            return crate::pipe::write(place, bytes);
         }
     }
     options.open(place)?.write_all(bytes)
-}
-
-#[cfg(unix)]
-fn write_pipe(options: &OpenOptions, place: &Path, mut bytes: &[u8]) -> io::Result<()> {
-    use crate::input::PIPE_PATIENCE;
-    use std::time::{Duration, Instant};
-    const PAUSE: Duration = Duration::from_millis(2);
-    let begun = Instant::now();
-    let mut file = loop {
-        match options.open(place) {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
-                if begun.elapsed() > PIPE_PATIENCE {
-                    let waited = PIPE_PATIENCE.as_secs();
-                    return Err(io::Error::other(format!("it is a pipe, and nobody read from it for {waited} s")));
-                }
-                std::thread::sleep(PAUSE);
-            }
-            opened => break opened?,
-        }
-    };
-    while !bytes.is_empty() {
-        match file.write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// One file.

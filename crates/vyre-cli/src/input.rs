@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use vyre::{Diagnostic, codes};
 
@@ -11,10 +10,8 @@ use crate::data::Place;
 use crate::memory;
 
 /// What a device such as `/dev/urandom`, which has no end, may give.
+#[cfg(unix)]
 const MOST_OF_DEVICE: u64 = 256 << 20;
-/// How long somebody may take to begin to write into a pipe that has a name, or to read from one.
-pub(crate) const PIPE_PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// All bytes of a place.
 pub(crate) fn read(place: &Place<'_>) -> Result<Vec<u8>, Diagnostic> {
@@ -47,7 +44,7 @@ fn open(path: &Path) -> io::Result<Vec<u8>> {
     {
         use std::os::unix::fs::FileTypeExt;
         if there.file_type().is_fifo() {
-            return pipe(path);
+            return crate::pipe::read(path, room());
         }
         if there.file_type().is_char_device() {
             return until(File::open(path)?, MOST_OF_DEVICE.min(room()));
@@ -64,42 +61,6 @@ fn until(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it has no end within {}", memory::size(most))));
     }
     Ok(bytes)
-}
-
-/// A pipe is opened without waiting, so that one that nobody writes into is told.
-#[cfg(unix)]
-fn pipe(path: &Path) -> io::Result<Vec<u8>> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let mut file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let (begun, most) = (Instant::now(), room());
-    let mut bytes = Vec::new();
-    let mut piece = vec![0; 1 << 16];
-    let mut connected = false;
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) if connected => return Ok(bytes),
-            // Nobody has opened its other end yet.
-            Ok(0) if begun.elapsed() < PIPE_PATIENCE => std::thread::sleep(PAUSE),
-            Ok(0) => {
-                let waited = PIPE_PATIENCE.as_secs();
-                return Err(io::Error::other(format!("it is a pipe, and nobody wrote into it for {waited} s")));
-            }
-            Ok(count) => {
-                connected = true;
-                bytes.extend_from_slice(&piece[..count]);
-                if bytes.len() as u64 > most {
-                    return Err(io::Error::other(format!("it has no end within {}", memory::size(most))));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                connected = true;
-                std::thread::sleep(PAUSE);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

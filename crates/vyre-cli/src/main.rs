@@ -18,6 +18,8 @@ mod log;
 mod memory;
 mod op;
 mod pages;
+#[cfg(unix)]
+mod pipe;
 mod pipeline;
 mod plot;
 mod progress;

@@ -23,9 +23,11 @@ const SHOWING: usize = 2;
 /// What the dispatches of one kernel took, in nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Totals {
-    /// Of the first dispatches and of those after learning: what the chosen backends take, and what the fastest ones do, by the oracle.
+    /// Of the first dispatches, of those after learning and of all: what the chosen backends take with the moves of data, and what the best
+    /// choices do, by the oracle.
     first: [f64; 2],
     learnt: [f64; 2],
+    all: [f64; 2],
     /// Dispatches after learning that went to a backend that takes more than a tenth longer than the fastest.
     astray: usize,
     dispatches: usize,
@@ -33,7 +35,9 @@ struct Totals {
 
 impl Totals {
     fn add(&mut self, other: &Totals) {
-        for (sum, more) in [(&mut self.first, other.first), (&mut self.learnt, other.learnt)] {
+        for (sum, more) in
+            [(&mut self.first, other.first), (&mut self.learnt, other.learnt), (&mut self.all, other.all)]
+        {
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
         self.astray += other.astray;
@@ -42,17 +46,18 @@ impl Totals {
 
     fn json(&self) -> Value {
         json!({
-            "first_to_oracle": ratio(self.first), "learnt_to_oracle": ratio(self.learnt),
+            "first_to_oracle": ratio(self.first), "learnt_to_oracle": ratio(self.learnt), "all_to_oracle": ratio(self.all),
             "astray": self.astray, "dispatches": self.dispatches,
-            "first_ns": self.first, "learnt_ns": self.learnt,
+            "first_ns": self.first, "learnt_ns": self.learnt, "all_ns": self.all,
         })
     }
 
     fn text(&self, name: &str, data: &str) -> String {
         format!(
-            "{name:<24} {data:<9} {:>11.2}x {:>+11.1}% {:>4} of {:<4} {:>10}",
+            "{name:<24} {data:<9} {:>11.2}x {:>+11.1}% {:>+11.1}% {:>4} of {:<4} {:>10}",
             ratio(self.first),
             100.0 * (ratio(self.learnt) - 1.0),
+            100.0 * (ratio(self.all) - 1.0),
             self.astray,
             self.dispatches,
             time(self.learnt[1])
@@ -81,8 +86,8 @@ pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure>
     let progress = Progress::new("routing", Some(files.len() as u64));
     let mut rows: Vec<Value> = Vec::new();
     let mut text = vec![format!(
-        "{:<24} {:<9} {:>12} {:>12} {:>12} {:>10}",
-        "kernel", "data", "first 20", "learnt", "astray", "oracle"
+        "{:<24} {:<9} {:>12} {:>12} {:>12} {:>12} {:>10}",
+        "kernel", "data", "first 20", "learnt", "all", "astray", "oracle"
     )];
     let mut all = [Totals::default(); 2];
     for (at, path) in files.iter().enumerate() {
@@ -91,13 +96,15 @@ pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure>
         for (all, resident) in all.iter_mut().zip([false, true]) {
             let data = if resident { "resident" } else { "host" };
             let known = Oracle::new(&oracle, &backends, &jobs, resident, args.rounds)?;
-            let found = known.ask(&router, &jobs, at as u64)?;
+            let (found, chosen) = known.ask(&router, &jobs, at as u64)?;
             all.add(&found);
             text.push(found.text(&name, data));
             let mut row = found.json();
             row["kernel"] = json!(name);
             row["data"] = json!(data);
-            row["oracle_ns"] = json!(known.times);
+            let costs = known.costs.iter().map(|size| size.iter().map(|cost| cost.map(|cost| [cost.ns, cost.move_ns])));
+            row["oracle_ns"] = json!(costs.map(Iterator::collect).collect::<Vec<Vec<_>>>());
+            row["chosen"] = json!(chosen);
             rows.push(row);
         }
         oracle.trim();
@@ -129,11 +136,39 @@ fn jobs(args: &Route, path: &Path, sizes: &[u64]) -> Result<Vec<Job>, Failure> {
     }
 }
 
+/// What a dispatch takes on a backend, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// With its data there, or, for data of the host, with bringing it and its results to and fro.
+    ns: f64,
+    /// What bringing the data there takes besides, once, where it stays.
+    move_ns: f64,
+}
+
 /// What one kernel takes on each backend at each size; nothing where it can't run.
 struct Oracle<'a> {
     backends: &'a [String],
     resident: bool,
-    times: Vec<Vec<Option<f64>>>,
+    costs: Vec<Vec<Option<Cost>>>,
+}
+
+/// Where the data of one size is, by backend. At first it is where no backend but the processor has it for nothing.
+#[derive(Clone)]
+struct Copies(Vec<bool>);
+
+impl Copies {
+    /// What it takes to have the data on a backend, and that it is there from then on. What is written there is nowhere else.
+    fn bring(&mut self, to: usize, costs: &[Option<Cost>], writes_inputs: bool) -> f64 {
+        let move_ns = |at: usize| costs[at].map_or(0.0, |cost| cost.move_ns);
+        let has_it = self.0[to];
+        let from = self.0.iter().position(|&here| here).filter(|_| writes_inputs);
+        if writes_inputs {
+            self.0.fill(false);
+        }
+        self.0[to] = true;
+        // From one device to another data goes through the host.
+        if has_it { 0.0 } else { move_ns(to) + from.map_or(0.0, move_ns) }
+    }
 }
 
 impl<'a> Oracle<'a> {
@@ -144,28 +179,29 @@ impl<'a> Oracle<'a> {
         resident: bool,
         rounds: u32,
     ) -> Result<Oracle<'a>, Failure> {
-        let mut times = Vec::new();
+        let mut costs = Vec::new();
         for job in jobs {
             let taken = |backend: &String| measured(engine, backend, job, resident, rounds);
-            times.push(backends.iter().map(taken).collect());
+            costs.push(backends.iter().map(taken).collect());
         }
-        Ok(Oracle { backends, resident, times })
+        Ok(Oracle { backends, resident, costs })
+    }
+
+    /// What so many dispatches of a size take at best, from where the data is: the same backend does them all, because whatever pays for
+    /// a move later pays for it at once.
+    fn best(&self, size: usize, copies: &Copies, dispatches: usize, writes_inputs: bool) -> f64 {
+        let costs = &self.costs[size];
+        let total = |at: usize| {
+            let moved = copies.clone().bring(at, costs, writes_inputs);
+            costs[at].map_or(f64::INFINITY, |cost| dispatches as f64 * cost.ns + moved)
+        };
+        (0..costs.len()).map(total).fold(f64::INFINITY, f64::min)
     }
 
     /// Lets a router that has not met the kernel choose, sizes in random order, and charges what each choice takes by the oracle: what
     /// compiling takes, and what disturbs a single dispatch, is no matter of choice.
-    fn ask(&self, engine: &Engine, jobs: &[Job], seed: u64) -> Result<Totals, Failure> {
-        let mut random = seed;
-        let mut order: Vec<usize> = Vec::new();
-        let steady = (FIRST + LEARNING * jobs.len()).div_ceil(jobs.len()) * jobs.len();
-        while order.len() < steady + SHOWING * jobs.len() {
-            let mut pass: Vec<usize> = (0..jobs.len()).collect();
-            for at in (1..pass.len()).rev() {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                pass.swap(at, (random >> 33) as usize % (at + 1));
-            }
-            order.extend(pass);
-        }
+    fn ask(&self, engine: &Engine, jobs: &[Job], seed: u64) -> Result<(Totals, Vec<Vec<Option<usize>>>), Failure> {
+        let (order, steady) = random_order(jobs.len(), seed);
         let mut prepared = Vec::new();
         if self.resident {
             for job in jobs {
@@ -175,9 +211,28 @@ impl<'a> Oracle<'a> {
             }
         }
         let mut totals = Totals::default();
+        let mut copies = vec![Copies(vec![false; self.backends.len()]); jobs.len()];
+        let mut chosen: Vec<Vec<Option<usize>>> = vec![Vec::new(); jobs.len()];
         for (dispatch, &size) in order.iter().enumerate() {
             let job = &jobs[size];
-            let chosen = match prepared.get(size) {
+            let writes_inputs =
+                job.source.program.buffers().iter().any(|buffer| buffer.kind.is_input() && buffer.kind.is_result());
+            for (sum, begins, ends) in [
+                (&mut totals.first, 0, FIRST),
+                (&mut totals.learnt, steady, order.len()),
+                (&mut totals.all, 0, order.len()),
+            ] {
+                // The oracle begins where the router has brought the data by then.
+                if dispatch == begins {
+                    let count = |size| order[begins..ends].iter().filter(|&&other| other == size).count();
+                    let best = |size: usize| match count(size) {
+                        0 => 0.0,
+                        dispatches => self.best(size, &copies[size], dispatches, writes_inputs),
+                    };
+                    sum[1] = (0..jobs.len()).map(best).filter(|ns| ns.is_finite()).sum();
+                }
+            }
+            let backend = match prepared.get(size) {
                 Some(prepared) => {
                     prepared.run()?;
                     prepared.explain().backend
@@ -187,35 +242,66 @@ impl<'a> Oracle<'a> {
                     engine.kernel_with(&job.source.program, &job.config)?.explain().backend
                 }
             };
-            let fastest = self.times[size].iter().flatten().copied().fold(f64::INFINITY, f64::min);
-            let at = self.backends.iter().position(|backend| Some(backend) == chosen.as_ref());
-            let Some(taken) = at.and_then(|at| self.times[size][at]) else { continue };
-            let [first, learnt] = [dispatch < FIRST, dispatch >= steady];
-            for (sum, counts) in [(&mut totals.first, first), (&mut totals.learnt, learnt)] {
-                if counts {
-                    sum[0] += taken;
-                    sum[1] += fastest;
-                }
+            let at = self.backends.iter().position(|known| Some(known) == backend.as_ref());
+            chosen[size].push(at);
+            let Some((at, cost)) = at.and_then(|at| Some((at, self.costs[size][at]?))) else { continue };
+            let taken = cost.ns + copies[size].bring(at, &self.costs[size], writes_inputs);
+            let learnt = dispatch >= steady;
+            for (sum, counts) in
+                [(&mut totals.first, dispatch < FIRST), (&mut totals.learnt, learnt), (&mut totals.all, true)]
+            {
+                sum[0] += if counts { taken } else { 0.0 };
             }
+            let fastest = self.costs[size].iter().flatten().map(|cost| cost.ns).fold(f64::INFINITY, f64::min);
             totals.dispatches += usize::from(learnt);
-            totals.astray += usize::from(learnt && taken > 1.1 * fastest);
+            totals.astray += usize::from(learnt && cost.ns > 1.1 * fastest);
         }
-        Ok(totals)
+        Ok((totals, chosen))
     }
 }
 
+/// The sizes to dispatch, in passes over all of them, each in random order, and where those passes begin that show what was learnt.
+fn random_order(sizes: usize, seed: u64) -> (Vec<usize>, usize) {
+    let mut random = seed;
+    let mut order: Vec<usize> = Vec::new();
+    let steady = (FIRST + LEARNING * sizes).div_ceil(sizes) * sizes;
+    while order.len() < steady + SHOWING * sizes {
+        let mut pass: Vec<usize> = (0..sizes).collect();
+        for at in (1..pass.len()).rev() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            pass.swap(at, (random >> 33) as usize % (at + 1));
+        }
+        order.extend(pass);
+    }
+    (order, steady)
+}
+
 /// The median time of a kernel on a backend, or nothing where it can't run.
-fn measured(engine: &Engine, backend: &str, job: &Job, resident: bool, rounds: u32) -> Option<f64> {
+fn measured(engine: &Engine, backend: &str, job: &Job, resident: bool, rounds: u32) -> Option<Cost> {
+    /// So often is data brought to a backend to see how long that takes.
+    const MOVES: u32 = 3;
     let program = &job.source.program;
-    let mut run: Box<dyn FnMut() -> Option<()>> = if resident {
-        let prepared = engine.prepare_on(backend, program, &job.config).ok()?;
-        job.fill(&prepared).ok()?;
-        Box::new(move || prepared.run().ok().map(drop))
-    } else {
+    if !resident {
         let inputs = job.inputs();
-        Box::new(move || engine.run_on(backend, program, &inputs, &job.config).ok().map(drop))
-    };
+        let run = || engine.run_on(backend, program, &inputs, &job.config).ok().map(drop);
+        run()?;
+        return Some(Cost { ns: median_time(rounds, || Some(()), run)?, move_ns: 0.0 });
+    }
+    let prepared = engine.prepare_on(backend, program, &job.config).ok()?;
+    let fill = || job.fill(&prepared).ok();
+    let run = || prepared.run().ok().map(drop);
+    fill()?;
     run()?;
+    let with_move = median_time(MOVES.min(rounds), fill, run)?;
+    let ns = median_time(rounds, || Some(()), run)?;
+    Some(Cost { ns, move_ns: (with_move - ns).max(0.0) })
+}
+
+fn median_time(
+    rounds: u32,
+    mut before: impl FnMut() -> Option<()>,
+    mut run: impl FnMut() -> Option<()>,
+) -> Option<f64> {
     let mut times = Vec::new();
     let began = Instant::now();
     for round in 0..rounds {
@@ -223,10 +309,54 @@ fn measured(engine: &Engine, backend: &str, job: &Job, resident: bool, rounds: u
         if round >= 3 && began.elapsed() > Duration::from_millis(60) {
             break;
         }
+        before()?;
         let started = Instant::now();
         run()?;
         times.push(started.elapsed().as_nanos() as f64);
     }
     let [median] = quantiles(&mut times, [0.5]);
     Some(median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oracle<'a>(backends: &'a [String]) -> Oracle<'a> {
+        let cost = |ns, move_ns| Some(Cost { ns, move_ns });
+        Oracle { backends, resident: true, costs: vec![vec![cost(10.0, 0.0), cost(2.0, 50.0), None]] }
+    }
+
+    #[test]
+    fn the_oracle_pays_for_moves_too() {
+        let names = ["cpu", "gpu", "none"].map(str::to_owned);
+        let oracle = oracle(&names);
+        let nowhere = Copies(vec![false; 3]);
+        assert_eq!(oracle.best(0, &nowhere, 2, false), 20.0, "a move does not pay for two");
+        assert_eq!(oracle.best(0, &nowhere, 10, false), 70.0);
+        let there = Copies(vec![false, true, false]);
+        assert_eq!(oracle.best(0, &there, 2, false), 4.0);
+    }
+
+    #[test]
+    fn a_copy_is_good_until_it_is_written_elsewhere() {
+        let names = ["cpu", "gpu", "none"].map(str::to_owned);
+        let oracle = oracle(&names);
+        let costs = &oracle.costs[0];
+        let mut copies = Copies(vec![false; 3]);
+        let to = [0, 1, 0, 1];
+        assert_eq!(to.map(|to| copies.bring(to, costs, false)), [0.0, 50.0, 0.0, 0.0]);
+        let mut copies = Copies(vec![false; 3]);
+        assert_eq!(to.map(|to| copies.bring(to, costs, true)), [0.0, 50.0, 50.0, 50.0]);
+    }
+
+    #[test]
+    fn every_pass_has_every_size() {
+        let (order, steady) = random_order(7, 3);
+        assert_eq!(order.len() - steady, SHOWING * 7);
+        for pass in order.chunks(7) {
+            assert_eq!(pass.iter().sum::<usize>(), 21);
+        }
+        assert!(order != random_order(7, 4).0);
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use vyre::expression::Term;
 use vyre::tuner::Mode;
-use vyre::{Diagnostic, Engine, Error, codes};
+use vyre::{Decided, Diagnostic, Engine, Error, codes};
 use vyre_ops::{Op, Sample};
 
 use crate::progress::Progress;
@@ -56,61 +56,9 @@ pub(crate) fn tune_ops(names: &[String], backend: &str, output: &Output) -> Resu
                 continue;
             }
         };
-        let mut decided = engine.decisions().launches()?;
-        decided.retain(|new| !before.iter().any(|old| old.key == new.key && old.adapter == new.adapter));
-        let chosen: Vec<String> = decided
-            .iter()
-            .filter(|one| one.decision.candidate.variant.is_some() || one.decision.evidence.difference != 0.0)
-            .map(|one| format!("{}: {}", one.decision.subject.program, one.decision.candidate))
-            .collect();
-        let (noise, others): (Vec<_>, Vec<_>) =
-            engine.take_notices().into_iter().partition(|notice| notice.code.id == codes::tuner::TOO_NOISY.id);
-        output.problems(&others);
-        let mut said = match (decided.is_empty(), chosen.is_empty()) {
-            (true, _) if noise.is_empty() => "as decided before".to_owned(),
-            (_, true) => "as it is".to_owned(),
-            _ => chosen.join(", "),
-        };
-        if !noise.is_empty() {
-            said += " (too noisy to tell; tune again)";
-        }
-        if times.is_slower() {
-            // Alone it was faster; what counts is how the op runs with it.
-            let keys: BTreeSet<&str> = decided.iter().map(|one| one.key.as_str()).collect();
-            for key in keys {
-                engine.decisions().forget(key)?;
-            }
-            engine.flush()?;
-            said = match decided.is_empty() {
-                true => format!("{said}, for others of the same size; slower here"),
-                false => format!("as it is; {said} is slower in use, and forgotten"),
-            };
-        }
-        let [plain_ns, tuned_ns] = [times.plain, times.tuned].map(|seconds| seconds * 1e9);
-        text.push(format!(
-            "{name:<44} {:>10} {:>10} {:>5.2} [{:.2}, {:.2}]  {said}",
-            time(plain_ns),
-            time(tuned_ns),
-            times.gain[1],
-            times.gain[0],
-            times.gain[2]
-        ));
-        let launches: Vec<Value> = decided
-            .iter()
-            .map(|one| {
-                let evidence = &one.decision.evidence;
-                json!({
-                    "adapter": one.adapter, "program": one.decision.subject.program,
-                    "launch": one.decision.candidate.to_string(), "candidates": evidence.candidates,
-                    "default_ns": evidence.default_ns, "chosen_ns": evidence.chosen_ns,
-                    "difference": evidence.difference, "interval": evidence.interval,
-                })
-            })
-            .collect();
-        rows.push(json!({
-            "op": op.id, "sample": sample.describe(), "default_ns": plain_ns, "tuned_ns": tuned_ns, "gain": times.gain,
-            "noisy": !noise.is_empty(), "launches": launches,
-        }));
+        let (line, row) = outcome(&engine, op, sample, &before, &times, output)?;
+        text.push(line);
+        rows.push(row);
     }
     end_gently();
     drop(progress);
@@ -126,6 +74,74 @@ pub(crate) fn tune_ops(names: &[String], backend: &str, output: &Output) -> Resu
         ))),
         false => Ok(()),
     }
+}
+
+/// What was decided for a sample, in a line and as JSON; a choice that is slower in use is forgotten.
+fn outcome(
+    engine: &Engine,
+    op: &Op,
+    sample: &Sample,
+    before: &[Decided],
+    times: &Times,
+    output: &Output,
+) -> Result<(String, Value), Failure> {
+    let mut decided = engine.decisions().launches()?;
+    decided.retain(|new| !before.iter().any(|old| old.key == new.key && old.adapter == new.adapter));
+    let chosen: Vec<String> = decided
+        .iter()
+        .filter(|one| one.decision.candidate.variant.is_some() || one.decision.evidence.difference != 0.0)
+        .map(|one| format!("{}: {}", one.decision.subject.program, one.decision.candidate))
+        .collect();
+    let (noise, others): (Vec<_>, Vec<_>) =
+        engine.take_notices().into_iter().partition(|notice| notice.code.id == codes::tuner::TOO_NOISY.id);
+    output.problems(&others);
+    let mut said = match (decided.is_empty(), chosen.is_empty()) {
+        (true, _) if noise.is_empty() => "as decided before".to_owned(),
+        (_, true) => "as it is".to_owned(),
+        _ => chosen.join(", "),
+    };
+    if !noise.is_empty() {
+        said += " (too noisy to tell; tune again)";
+    }
+    if times.is_slower() {
+        // Alone it was faster; what counts is how the op runs with it.
+        let keys: BTreeSet<&str> = decided.iter().map(|one| one.key.as_str()).collect();
+        for key in keys {
+            engine.decisions().forget(key)?;
+        }
+        engine.flush()?;
+        said = match decided.is_empty() {
+            true => format!("{said}, for others of the same size; slower here"),
+            false => format!("as it is; {said} is slower in use, and forgotten"),
+        };
+    }
+    let name = format!("{} {}", op.id, sample.describe());
+    let [plain_ns, tuned_ns] = [times.plain, times.tuned].map(|seconds| seconds * 1e9);
+    let line = format!(
+        "{name:<44} {:>10} {:>10} {:>5.2} [{:.2}, {:.2}]  {said}",
+        time(plain_ns),
+        time(tuned_ns),
+        times.gain[1],
+        times.gain[0],
+        times.gain[2]
+    );
+    let launches: Vec<Value> = decided
+        .iter()
+        .map(|one| {
+            let evidence = &one.decision.evidence;
+            json!({
+                "adapter": one.adapter, "program": one.decision.subject.program,
+                "launch": one.decision.candidate.to_string(), "candidates": evidence.candidates,
+                "default_ns": evidence.default_ns, "chosen_ns": evidence.chosen_ns,
+                "difference": evidence.difference, "interval": evidence.interval,
+            })
+        })
+        .collect();
+    let row = json!({
+        "op": op.id, "sample": sample.describe(), "default_ns": plain_ns, "tuned_ns": tuned_ns, "gain": times.gain,
+        "noisy": !noise.is_empty(), "launches": launches,
+    });
+    Ok((line, row))
 }
 
 /// All devices, or one of them.

@@ -217,28 +217,30 @@ impl VyreBackend for CudaBackend {
                 Some(ptx)
             }
         };
-        let text = foreign.map(|foreign| &foreign.text).or(ptx.as_ref().map(|ptx| &ptx.text));
+        let link = |text: &str| match self.device.api.link(text) {
+            Ok(cubin) => Ok(cubin),
+            Err((error, complaints)) if !complaints.is_empty() => {
+                let message = format!("{error}: {complaints}");
+                Err(Failure::from(BackendError::with_code(&codes::cuda::COMPILE_FAILED, message)))
+            }
+            Err((error, _)) => Err(error.into()),
+        };
         self.device.with(|| {
-            let cubin = match self.device.api.link(text.map_or("", String::as_str)) {
-                Ok(cubin) => cubin,
-                // The linker compiles for the device's plain target, which may not have what `sm_90a` has; loading a text knows better.
-                Err(_)
-                    if foreign.is_some_and(|foreign| !foreign.target.ends_with(|last: char| last.is_ascii_digit())) =>
-                {
-                    text.map_or_else(Vec::new, |text| text.clone().into_bytes())
-                }
-                Err((error, complaints)) if !complaints.is_empty() => {
-                    let message = format!("{error}: {complaints}");
-                    return Err(BackendError::with_code(&codes::cuda::COMPILE_FAILED, message).into());
-                }
-                Err((error, _)) => return Err(error.into()),
-            };
             let code = match (foreign, &ptx) {
-                (None, Some(ptx)) => Code::new(&kernel, ptx, options.interruptible, cubin),
-                (Some(foreign), _) => Code::of_variant(&kernel, foreign, cubin),
+                (None, Some(ptx)) => Code::new(&kernel, ptx, options.interruptible, link(&ptx.text)?),
+                // The linker compiles as if there were other parts, and then ignores `setmaxnreg`; it also takes the device's plain target,
+                // which may not have what `sm_90a` has. Loading the text itself does neither, and the driver keeps what it makes of it.
+                (Some(foreign), _) => Code::of_variant(&kernel, foreign, foreign.text.clone().into_bytes()),
                 (None, None) => return Err(BackendError::new("there is nothing to compile").into()),
             };
-            Ok(Arc::new(CudaPipeline::load(&self.device, code)?) as Arc<dyn Pipeline>)
+            match (CudaPipeline::load(&self.device, code), foreign) {
+                (Ok(pipeline), _) => Ok(Arc::new(pipeline) as Arc<dyn Pipeline>),
+                // The linker says what is wrong with a text.
+                (Err(Failure::Cuda(error)), Some(foreign)) if !error.is_fault() && !error.is_out_of_memory() => {
+                    Err(link(&foreign.text).err().unwrap_or(Failure::Cuda(error)))
+                }
+                (Err(failure), _) => Err(failure),
+            }
         })
     }
 

@@ -79,23 +79,26 @@ fn the_mode_is_read_from_the_environment() {
 fn keys_tell_programs_and_shapes_apart() {
     let shape = StaticProgramShape::new(&program(1), None, 16);
     assert_eq!(shape.workgroup_size, [64, 1, 1]);
-    let key = TunerProgramKey::from_program(&program(1), shape);
-    assert_eq!(key, TunerProgramKey::from_program(&program(1), shape));
+    let key = TunerProgramKey::from_program(&program(1), &shape);
+    assert_eq!(key, TunerProgramKey::from_program(&program(1), &shape));
     let digits = key.as_str().strip_prefix("v1-").unwrap();
     assert!(digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit()));
     assert_eq!(AsRef::<str>::as_ref(&key), key.as_str());
     let shapes = [
-        shape,
-        StaticProgramShape { workgroup_size: [1, 64, 1], ..shape },
-        StaticProgramShape { workgroup_count: Some([0, 0, 0]), ..shape },
-        StaticProgramShape { workgroup_count: Some([1, 0, 0]), ..shape },
-        StaticProgramShape { output_bytes: 17, ..shape },
+        shape.clone(),
+        StaticProgramShape { workgroup_size: [1, 64, 1], ..shape.clone() },
+        StaticProgramShape { workgroup_count: Some([0, 0, 0]), ..shape.clone() },
+        StaticProgramShape { workgroup_count: Some([1, 0, 0]), ..shape.clone() },
+        StaticProgramShape { output_bytes: 17, ..shape.clone() },
+        StaticProgramShape { input_bytes: vec![0], ..shape.clone() },
+        StaticProgramShape { input_bytes: vec![1 << 20, 1 << 16], ..shape.clone() },
+        StaticProgramShape { input_bytes: vec![1 << 16, 1 << 20], ..shape },
     ];
     let keys: BTreeSet<_> = shapes
         .iter()
         .flat_map(|shape| [program(1), program(2)].map(|program| TunerProgramKey::from_program(&program, shape)))
         .collect();
-    assert_eq!(keys.len(), 10);
+    assert_eq!(keys.len(), 16);
 }
 
 #[test]

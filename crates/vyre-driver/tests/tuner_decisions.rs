@@ -124,10 +124,10 @@ fn other_sizes_and_builds_are_guesses_and_other_constants_and_tolerances_are_not
     let shape = StaticProgramShape::new(&Program::empty(), Some([16, 1, 1]), 64);
     let mut tolerant = config(&[("n", 1)]);
     tolerant.ulp_budget = Some(4);
-    let other = TunerProgramKey::of_dispatch(&Program::empty(), shape, &tolerant);
+    let other = TunerProgramKey::of_dispatch(&Program::empty(), &shape, &tolerant);
     assert_eq!(tuner.find(&other, &family(&Program::empty(), &tolerant), "build 1"), Known::Nothing);
     assert_eq!(
-        TunerProgramKey::of_dispatch(&Program::empty(), shape, &DispatchConfig::default()),
+        TunerProgramKey::of_dispatch(&Program::empty(), &shape, &DispatchConfig::default()),
         TunerProgramKey::from_program(&Program::empty(), shape),
         "a configuration that changes nothing has the plain key"
     );

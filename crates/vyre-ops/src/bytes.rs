@@ -4,13 +4,16 @@
 //! is looked for by the two of its bytes that are probably the rarest. Of many, the first two bytes are looked up in a table of bits, and what
 //! passes walks down the tree of the patterns from there (Lin et al., 2013).
 
+mod host;
+
 use std::fmt::Write;
 
 use vyre::expression::Term;
+use vyre::variant::Variant;
 use vyre::{Array, Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, engine, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, engine, extents, grid, misfit, mistyped, parsed, room, runnable, with_variants};
 use crate::output::Output;
 use crate::scan::Scan;
 use crate::select::Counted;
@@ -131,9 +134,8 @@ impl Patterns {
         };
         let mut scanned = scan.run()?;
         let (count, before) = (scanned.swap_remove(1), scanned.swap_remove(0));
-        let kernel = self
-            .engine
-            .kernel_from(&format!("matches {:?}", self.form), || crate::launch::parsed(&self.form.matches_source()))?;
+        let kernel =
+            self.engine.kernel_from(&format!("matches {:?}", self.form), || parsed(&self.form.matches_source()))?;
         let counts = counts.evaluate()?;
         let sizes = self.sizes(length, starts, most);
         let call = kernel.bind("x", &buffer).bind("data", &self.data).value("sizes", &sizes);
@@ -154,8 +156,12 @@ impl Patterns {
         let blocks = starts.div_ceil(BLOCK);
         let mut counts = room(&self.engine, &DataType::U32, blocks);
         if blocks > 0 {
-            let kernel = self.engine.kernel_from(&format!("count matches {:?}", self.form), || {
-                crate::launch::parsed(&self.form.count_source())
+            let kernel = self.engine.kernel_from_with(&format!("count matches {:?}", self.form), || {
+                let variant = match self.form {
+                    Form::Pair => Variant::host("memchr", 1, host::count_pair),
+                    Form::Tree => Variant::host("aho-corasick", 1, host::count_tree),
+                };
+                Ok((parsed(&self.form.count_source())?, with_variants(runnable(&self.engine, vec![variant]))))
             })?;
             let sizes = self.sizes(length, starts, 0);
             let call = kernel.bind("x", bytes).bind("data", &self.data).value("sizes", &sizes);

@@ -63,13 +63,13 @@ pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) 
     // Numbers that everything is divided by are part of the kernel.
     let key = format!(
         "windows {ty} {images:?} {window:?} {stride} {padding}\n{}{}{lines}{values:?}",
-        fused.declarations(0),
+        fused.declarations(0, None),
         fused.uniform_lines()
     );
     let kernel = engine.kernel_from(&key, || {
         let at = fused.bindings();
         let zero = vyre::expression::literal_text(&Literal::zero(&ty).unwrap_or(Literal::U32(0)));
-        let mut text = fused.declarations(0);
+        let mut text = fused.declarations(0, None);
         let _ = write!(
             text,
             "output out: {ty} @{at};\nworkgroup_size [256, 1, 1];\ndomain [len(out), 1, 1];\nentry windows {{\nlet i = global_id.x;\n\

@@ -3,9 +3,11 @@
 use std::fmt::Write;
 
 use vyre::expression::Term;
+use vyre::variant::{HostSlice, Variant};
 use vyre::{Array, DataType, Error};
 
-use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room};
+use crate::host;
+use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room, runnable, with_variants};
 use crate::output::Output;
 
 const LANES: usize = 64;
@@ -52,11 +54,12 @@ pub(crate) fn digest(term: &Term, kind: Digest) -> Result<Output, Error> {
             Some((bytes, DataType::U8)) => bytes.clone(),
             _ => term.evaluate()?,
         };
-        let kernel = engine.kernel_from(&format!("{kind:?} {of_bytes}"), || {
-            crate::launch::parsed(&match kind {
-                Digest::Crc32 => crc32(of_bytes),
-                Digest::Sha256 => sha256(of_bytes),
-            })
+        let kernel = engine.kernel_from_with(&format!("{kind:?} {of_bytes}"), || {
+            let (text, variants) = match kind {
+                Digest::Crc32 => (crc32(of_bytes), vec![Variant::host("crc32fast", 1, crc32_of_slices(of_bytes))]),
+                Digest::Sha256 => (sha256(of_bytes), Vec::new()),
+            };
+            Ok((crate::launch::parsed(&text)?, with_variants(runnable(&engine, variants))))
         })?;
         let sizes = [length as u32, messages as u32];
         let call = kernel.bind("x", &source).value("sizes", &sizes).bind("out", &mut out);
@@ -124,6 +127,21 @@ fn crc32(of_bytes: bool) -> String {
          {rest}out[own] = c ^ 4294967295;\n}}\n}}\n"
     );
     text
+}
+
+/// The same on the processor, which multiplies polynomials.
+fn crc32_of_slices(of_bytes: bool) -> impl Fn(&mut [HostSlice<'_>]) + Send + Sync + 'static {
+    move |buffers| {
+        let [x, sizes, out] = buffers else { return };
+        let (x, mut sizes) = (x.bytes(), host::words(sizes.bytes()).map(|size| size as usize));
+        let (Some(length), Some(messages)) = (sizes.next(), sizes.next()) else { return };
+        let length = if of_bytes { length } else { length * 4 };
+        host::fill(out, x.len(), |first, words| {
+            for (message, word) in (first..messages).zip(words) {
+                *word = crc32fast::hash(&x[message * length..(message + 1) * length]).to_le_bytes();
+            }
+        });
+    }
 }
 
 /// A word of a block of bytes, the first byte the highest; behind the last byte stands one bit.
@@ -237,4 +255,26 @@ fn fractions(root: u32) -> Vec<u32> {
         found as u32
     };
     (2u128..).filter(is_prime).take(64).map(root_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_of_slices_are_those_of_single_bits() {
+        let plain = |message: &[u8]| {
+            let bit = |c: u32| (c >> 1) ^ (0xedb8_8320 & (c & 1).wrapping_neg());
+            !message.iter().fold(!0u32, |c, &byte| (0..8).fold(c ^ u32::from(byte), |c, _| bit(c)))
+        };
+        for (length, messages) in [(0usize, 3usize), (1, 1), (9, 5), (64, 2), (333, 7), (4096, 300)] {
+            let x: Vec<u8> = (0..(length * messages).max(4)).map(|at| (at * at / 7) as u8).collect();
+            let sizes: Vec<u8> = [length as u32, messages as u32].into_iter().flat_map(u32::to_le_bytes).collect();
+            let mut out = vec![0; 4 * messages];
+            let slices = [HostSlice::Read(&x), HostSlice::Read(&sizes), HostSlice::Write(&mut out)];
+            crc32_of_slices(true)(&mut { slices });
+            let expected: Vec<u32> = (0..messages).map(|at| plain(&x[at * length..(at + 1) * length])).collect();
+            assert_eq!(host::words(&out).collect::<Vec<_>>(), expected, "{messages} of {length}");
+        }
+    }
 }

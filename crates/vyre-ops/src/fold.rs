@@ -133,26 +133,42 @@ impl Fold {
         }
     }
 
-    /// Puts the values of `tile`, one for each of so many invocations, together by halves; `tile[0]` holds the result after a barrier. For
-    /// kinds without an index. Within a subgroup of 32 there is nothing to wait for.
-    pub(crate) fn halves(&self, text: &mut String, lanes: usize, subgroups: bool) {
-        let mut half = lanes / 2;
-        while half > 0 && !(subgroups && half < 32) {
-            let combined = self.combined("tile[l]", &format!("tile[l + {half}]"));
-            let _ = writeln!(text, "if l < {half} {{\ntile[l] = {combined};\n}}\nbarrier;");
-            half /= 2;
-        }
-        if half == 0 {
-            return;
+    /// Puts the values of a tile, one for each of so many invocations, together by halves, and gives what the result is called, which all
+    /// invocations know. For kinds without an index.
+    ///
+    /// With subgroups of 32 each of them does all of it by itself, so that there is nothing to wait for; else the tile is changed.
+    pub(crate) fn halves(&self, text: &mut String, tile: &str, lanes: usize, subgroups: bool) -> String {
+        const SUBGROUP: usize = 32;
+        if !subgroups || lanes < SUBGROUP {
+            let mut half = lanes / 2;
+            while half > 0 {
+                let combined = self.combined(&format!("{tile}[l]"), &format!("{tile}[l + {half}]"));
+                let _ = writeln!(text, "if l < {half} {{\n{tile}[l] = {combined};\n}}\nbarrier;");
+                half /= 2;
+            }
+            return format!("{tile}[0]");
         }
         let name = format!("half_of_{}", text.len());
-        let _ = writeln!(text, "var {name}: {} = tile[l];", self.ty);
-        while half > 0 {
+        let _ = writeln!(text, "let {name}_lane = l % {SUBGROUP};");
+        let mut half = lanes / SUBGROUP;
+        for part in 0..half {
+            let at = part * SUBGROUP;
+            let _ = writeln!(text, "var {name}_part{part}: {} = {tile}[{name}_lane + {at}];", self.ty);
+        }
+        while half > 1 {
+            half /= 2;
+            for part in 0..half {
+                let (own, other) = (format!("{name}_part{part}"), format!("{name}_part{}", part + half));
+                let _ = writeln!(text, "{own} = {};", self.combined(&own, &other));
+            }
+        }
+        let _ = writeln!(text, "var {name}: {} = {name}_part0;", self.ty);
+        for half in [16, 8, 4, 2, 1] {
             let other = format!("{name}_{half}");
             let combined = self.combined(&name, &other);
             let _ = writeln!(text, "let {other} = subgroup.shuffle_down({name}, {half});\n{name} = {combined};");
-            half /= 2;
         }
-        let _ = writeln!(text, "if l == 0 {{\ntile[0] = {name};\n}}\nbarrier;");
+        let _ = writeln!(text, "let {name}_all = subgroup.shuffle({name}, 0);");
+        format!("{name}_all")
     }
 }

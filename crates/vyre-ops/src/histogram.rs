@@ -53,7 +53,7 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     }
     let local = (bins <= LOCAL_BINS).then_some(bins);
     let (lines, values) = fused.lines("i", "");
-    let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+    let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
     let kernel = kernel_of_forms(&engine, &key, || {
         CUTS.iter().map(|cut| (format!("{} x {}", cut.0, cut.1), source(&fused, local, *cut))).collect()
     })?;
@@ -69,7 +69,7 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
 
 fn source(fused: &Fused, local: Option<usize>, (lanes, items): (usize, usize)) -> String {
     let at = fused.bindings();
-    let mut text = fused.declarations(0);
+    let mut text = fused.declarations(0, None);
     let _ = writeln!(text, "read sizes: u32 @{at};\nread_write counts: u32 @{};", at + 1);
     if let Some(bins) = local {
         let _ = writeln!(text, "workgroup found: u32[{bins}] @0;");

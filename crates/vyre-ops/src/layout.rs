@@ -57,7 +57,7 @@ pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
     }
     if elements > 0 {
         let (lines, values) = fused.lines("i", "");
-        let told = format!("{ty}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+        let told = format!("{ty}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
         let axes = order.len();
         let turns = axes >= 2 && order[..axes - 2].iter().copied().eq(0..axes - 2) && order[axes - 1] == axes - 2;
         if turns {
@@ -80,7 +80,7 @@ pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
             let place = placed(&own, order, &shape);
             let kernel = engine.kernel_from(&format!("permute {place} {told}"), || {
                 let (lines, values) = fused.lines("from", "");
-                let mut text = fused.declarations(0);
+                let mut text = fused.declarations(0, None);
                 let _ = write!(
                     text,
                     "output out: {ty} @{};\nworkgroup_size [64, 1, 1];\nentry permute {{\nlet i = global_id.x;\nif i < len(out) {{\n{}\
@@ -120,7 +120,7 @@ fn placed(own: &[usize], order: &[usize], shape: &[usize]) -> String {
 
 fn turned(fused: &Fused, ty: &DataType, side: usize, lanes: usize) -> String {
     let at = fused.bindings();
-    let mut text = fused.declarations(0);
+    let mut text = fused.declarations(0, None);
     // A column more than there is keeps the lanes on different banks when they go down.
     let _ = write!(
         text,
@@ -183,10 +183,11 @@ pub(crate) fn gather(source: &Term, positions: &Term) -> Result<Output, Error> {
         let fused = Fused::new(&[positions])?;
         let buffer = source.evaluate()?;
         let (lines, values) = fused.lines("p", "");
-        let key = format!("gather {ty} {row}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+        let key =
+            format!("gather {ty} {row}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
         let kernel = engine.kernel_from(&key, || {
             let at = fused.bindings();
-            let mut text = fused.declarations(0);
+            let mut text = fused.declarations(0, None);
             // A position behind the last row must not wrap around to the first.
             let place = match row {
                 1 => values[0].clone(),

@@ -30,6 +30,7 @@ mod fft;
 mod fold;
 mod histogram;
 mod hopper;
+mod host;
 mod launch;
 mod layout;
 mod matrix;

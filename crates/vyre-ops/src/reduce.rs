@@ -11,7 +11,7 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, engine, extents, grid, kernel_of_forms, misfit, room, split};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, room, split};
 use crate::tuning::Axis;
 
 /// Columns of a block.
@@ -66,6 +66,57 @@ pub(crate) const SPACE: &[Axis] = &[Axis {
 const FEW: usize = 32;
 /// Results side by side in a workgroup that works across rows.
 const SIDE: usize = 16;
+/// The same where each invocation has a result for itself.
+const OWN_SIDE: usize = 128;
+/// Results from which on that fills the threads of a processor.
+const MANY: usize = 16 * OWN_SIDE;
+
+/// How results are shared out among invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One for each, of a few elements.
+    Few,
+    /// One for a workgroup.
+    AlongRows,
+    /// 16 neighbours for a workgroup.
+    AcrossRows,
+    /// One for each, of many elements: neighbours go down their rows together, so that more of a row is read at a time.
+    DownRows,
+}
+
+impl Way {
+    fn of([outer, along, inner]: [usize; 3], blocks: usize, is_gpu: bool) -> Way {
+        if along <= FEW {
+            return Way::Few;
+        }
+        let down = !is_gpu && along >= COLUMNS && inner >= OWN_SIDE / 2 && outer * blocks * inner >= MANY;
+        match inner {
+            1 => Way::AlongRows,
+            _ if down => Way::DownRows,
+            _ => Way::AcrossRows,
+        }
+    }
+
+    /// Results side by side in a workgroup.
+    fn side(self) -> usize {
+        match self {
+            Way::Few => COLUMNS,
+            Way::AlongRows => 1,
+            Way::AcrossRows => SIDE,
+            Way::DownRows => OWN_SIDE,
+        }
+    }
+
+    /// Elements of workgroup memory.
+    fn room(self) -> usize {
+        match self {
+            Way::Few => 0,
+            Way::AlongRows | Way::AcrossRows => COLUMNS,
+            // One for each size of what waits for its other half.
+            Way::DownRows => (COLUMNS.ilog2() as usize + 1) * OWN_SIDE,
+        }
+    }
+}
 
 /// What is done to the last value: `#` stands for it.
 pub(crate) type Finish<'a> = Option<&'a str>;
@@ -123,8 +174,7 @@ impl Job<'_> {
         if results == 0 {
             return Ok(buffers);
         }
-        let few = along <= FEW;
-        let side = if few || inner == 1 { 1 } else { SIDE };
+        let way = Way::of([outer, along, inner], blocks, Traits::of(&engine).is_gpu);
         let pass = Pass { outer, along, inner, blocks };
         let fused = match along {
             // Nothing is loaded where there is nothing.
@@ -132,25 +182,30 @@ impl Job<'_> {
             _ => Fused::new(terms)?,
         };
         let (lines, values) = fused.lines("i", "");
-        let baked = if few { [along, inner] } else { [usize::from(inner > 1) * along.min(COLUMNS).div_ceil(SIDE), 0] };
+        let baked = match way {
+            Way::Few => [along, inner],
+            Way::AcrossRows => [along.min(COLUMNS).div_ceil(SIDE), 0],
+            Way::AlongRows | Way::DownRows => [0, 0],
+        };
         let finish = self.finish.filter(|_| last).unwrap_or("#");
         let key = format!(
-            "reduce {:?} {} {few} {side} {baked:?} {first} {finish} {types:?}\n{}{}{lines}{values:?}",
+            "reduce {:?} {} {way:?} {baked:?} {first} {finish} {types:?}\n{}{}{lines}{values:?}",
             self.fold.kind,
             self.fold.ty,
-            fused.declarations(0),
+            fused.declarations(0, None),
             fused.uniform_lines()
         );
         let kernel = kernel_of_forms(&engine, &key, || {
             let form = |cut: &Cut| {
-                let body = match (few, side) {
-                    (true, _) => self.few(&fused, &pass, first),
-                    (_, 1) => self.along_rows(&fused, first, *cut),
-                    _ => self.across_rows(&fused, baked[0], first),
+                let (body, lanes) = match way {
+                    Way::Few => (self.few(&fused, &pass, first), COLUMNS),
+                    Way::AlongRows => (self.along_rows(&fused, first, *cut), cut.lanes),
+                    Way::AcrossRows => (self.across_rows(&fused, baked[0], first), COLUMNS),
+                    Way::DownRows => (self.down_rows(&fused, first), OWN_SIDE),
                 };
-                (cut.name(), self.source(&fused, &types, finish, few, cut.lanes, &body))
+                (cut.name(), self.source(&fused, &types, finish, way.room(), lanes, &body))
             };
-            let cuts = if few || side > 1 { &CUTS[..1] } else { &CUTS[..] };
+            let cuts = if way == Way::AlongRows { &CUTS[..] } else { &CUTS[..1] };
             cuts.iter().map(form).collect()
         })?;
         let count = self.count_bits();
@@ -158,11 +213,11 @@ impl Job<'_> {
         let parts = all.len();
         for Part { positions, along, outer, first_result, base } in all {
             let blocks = along.div_ceil(BLOCK).max(1);
-            let groups = match few {
-                true => (outer * inner).div_ceil(COLUMNS),
-                false => outer * blocks * inner.div_ceil(side),
+            let groups = match way {
+                Way::Few => (outer * inner).div_ceil(way.side()),
+                _ => outer * blocks * inner.div_ceil(way.side()),
             };
-            let total = if few { outer * inner } else { groups };
+            let total = if way == Way::Few { outer * inner } else { groups };
             let sizes = [along, total, first_result, base, inner, blocks].map(|size| size as u32);
             let sizes = [sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], count[0], count[1]];
             let mut call = fused.bind(kernel.call(), positions).value("sizes", &sizes).grid(grid(groups));
@@ -198,17 +253,17 @@ impl Job<'_> {
         }
     }
 
-    fn source(&self, fused: &Fused, types: &[DataType], finish: &str, few: bool, lanes: usize, body: &str) -> String {
-        let mut text = fused.declarations(0);
+    fn source(&self, fused: &Fused, types: &[DataType], finish: &str, room: usize, lanes: usize, body: &str) -> String {
+        let mut text = fused.declarations(0, None);
         let mut at = fused.bindings();
         let _ = writeln!(text, "read sizes: u32 @{at};");
         for (name, ty) in ["out", "out_index"].iter().zip(types) {
             at += 1;
             let _ = writeln!(text, "output {name}: {ty} @{at};");
         }
-        if !few {
+        if room > 0 {
             for (name, ty) in ["tile", "tile_index"].iter().zip(self.fold.types()) {
-                let _ = writeln!(text, "workgroup {name}: {ty}[{COLUMNS}] @0;");
+                let _ = writeln!(text, "workgroup {name}: {ty}[{room}] @0;");
             }
         }
         let count = match self.fold.ty {
@@ -400,6 +455,48 @@ impl Job<'_> {
             text.push_str("out_index[at] = tile_index[l];\n");
         }
         text.push_str("}\n}\n}\n");
+        text
+    }
+
+    /// An invocation for each result. The columns come in the order in which halves meet, each is put to what waits for it, and what that
+    /// gives to what waits for that, as long as something does.
+    fn down_rows(&self, fused: &Fused, first: bool) -> String {
+        let mut text = format!(
+            "if group < total {{\nlet tiles = (inner + {d}) / {OWN_SIDE};\nlet o = group % tiles * {OWN_SIDE} + l;\n\
+             let block = group / tiles % blocks;\nlet row = group / tiles / blocks;\nif o < inner {{\n\
+             let rows = min((n - block * 16384 + 255) / 256, 64);\nfor turn in 0..{COLUMNS} {{\n\
+             let column = block * 16384 + (reverse_bits(turn) >> {shift});\n",
+            d = OWN_SIDE - 1,
+            shift = 32 - COLUMNS.ilog2()
+        );
+        self.declare(&mut text, "0");
+        text.push_str("for r in 0..rows {\nlet a = column + r * 256;\nlet at = (row * n + a) * inner + o;\n");
+        self.take(&mut text, fused, first, &Taken { index: "at", along: "a", guard: "a < n", into: "0", suffix: "_0" });
+        let _ = writeln!(
+            text,
+            "}}\nvar waits: u32 = l;\nfor level in 0..{} {{\nif ((turn >> level) & 1) == 0 {{\nbreak;\n}}",
+            COLUMNS.ilog2()
+        );
+        let names = &["tile", "tile_index"][..self.fold.types().len()];
+        let own = self.variables("0");
+        for (own, name) in own.iter().zip(names) {
+            let _ = writeln!(text, "let later_{own} = {own};\n{own} = {name}[waits];");
+        }
+        let later: Vec<String> = own.iter().map(|own| format!("later_{own}")).collect();
+        self.fold.put(&mut text, &own, &later);
+        let _ = writeln!(text, "waits = waits + {OWN_SIDE};\n}}");
+        for (own, name) in own.iter().zip(names) {
+            let _ = writeln!(text, "{name}[waits] = {own};");
+        }
+        let last = COLUMNS.ilog2() as usize * OWN_SIDE;
+        let _ = write!(
+            text,
+            "}}\nlet at = sizes[2] + (row * blocks + block) * inner + o;\nlet result = tile[l + {last}];\nout[at] = FINISH;\n"
+        );
+        if self.fold.kind.has_index() {
+            let _ = writeln!(text, "out_index[at] = tile_index[l + {last}];");
+        }
+        text.push_str("}\n}\n");
         text
     }
 

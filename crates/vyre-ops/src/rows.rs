@@ -69,6 +69,8 @@ pub(crate) const SPACE: &[Axis] = &[
 
 /// Elements of a row that an invocation keeps.
 const MOST_KEPT: usize = 32;
+/// So many elements are worth a kernel of their own for their size.
+const FIXED: usize = 1 << 22;
 
 impl Rows<'_> {
     /// Along the last axis.
@@ -95,9 +97,15 @@ impl Rows<'_> {
         let kept = Some(along.div_ceil(lanes)).filter(|&kept| kept <= MOST_KEPT);
         let whole = kept.is_some_and(|kept| kept * lanes == along);
         let traits = Traits::of(&engine);
-        let form = Form { lanes, kept, whole, at_once: AT_ONCE[0], subgroups: traits.subgroups_on_gpu() };
-        let declarations = fused.declarations(0);
-        let key = format!("{} {form:?}\n{declarations}{}{lines}{values:?}", self.name, fused.uniform_lines());
+        let fixed = Some(elements).filter(|_| traits.is_gpu && elements >= FIXED);
+        let form = Form { lanes, kept, whole, at_once: AT_ONCE[0], subgroups: traits.subgroups_on_gpu(), fixed };
+        let declarations = fused.declarations(0, fixed);
+        let key = format!(
+            "{} {form:?} {}\n{declarations}{}{lines}{values:?}",
+            self.name,
+            fixed.map_or(0, |_| along),
+            fused.uniform_lines()
+        );
         let kernel = kernel_of_forms(&engine, &key, || {
             let again = |at_once: usize| Form { kept: None, whole: false, at_once, ..form };
             // Processors have few registers and near caches, and keep only what is dear to compute again.
@@ -111,7 +119,7 @@ impl Rows<'_> {
                 }
                 None => vec![("4 at once", form), ("2 at once", again(AT_ONCE[1])), ("8 at once", again(AT_ONCE[2]))],
             };
-            forms.into_iter().map(|(name, form)| (name.to_owned(), self.source(&fused, &ty, form))).collect()
+            forms.into_iter().map(|(name, form)| (name.to_owned(), self.source(&fused, &ty, along, form))).collect()
         })?;
         let words = |value: f64| match ty {
             DataType::F64 => [value.to_bits() as u32, (value.to_bits() >> 32) as u32],
@@ -124,28 +132,39 @@ impl Rows<'_> {
         Ok(out)
     }
 
-    fn source(&self, fused: &Fused, ty: &DataType, form: Form) -> String {
-        let Form { lanes, kept, .. } = form;
+    fn source(&self, fused: &Fused, ty: &DataType, along: usize, form: Form) -> String {
+        let Form { lanes, kept, fixed, .. } = form;
         let at = fused.bindings();
-        let mut text = fused.declarations(0);
+        let mut text = fused.declarations(0, fixed);
         let (exp, function) = crate::exponential::exponential(ty);
         let word = |at: usize| match ty {
             DataType::F64 => format!("bitcast<f64>(cast<u64>(sizes[{at}]) | (cast<u64>(sizes[{}]) << 32))", at + 1),
             _ => format!("bitcast<f32>(sizes[{at}])"),
         };
+        let mut memory: String =
+            form.tiles().iter().map(|tile| format!("workgroup {tile}: {ty}[{lanes}] @0;\n")).collect();
+        if kept.is_some() && fixed.is_none() {
+            let _ = writeln!(memory, "workgroup places: u32[{lanes}] @0;");
+        }
         let _ = write!(
             text,
-            "read sizes: u32 @{at};\noutput out: {ty} @{};\nworkgroup tile: {ty}[{lanes}] @0;\nworkgroup places: u32[{lanes}] @0;\nworkgroup_size [{lanes}, 1, 1];\n{function}\
-             entry {} {{\n{GROUP}let l = local_index;\nlet n = sizes[0];\nlet count = {};\nlet epsilon = {};\n{}if group < sizes[1] {{\n\
+            "read sizes: u32 @{at};\noutput out: {ty}{} @{};\n{memory}workgroup_size [{lanes}, 1, 1];\n{function}\
+             entry {} {{\n{GROUP}let l = local_index;\nlet n = {};\nlet count = {};\nlet epsilon = {};\n{}if group < {} {{\n\
              let start = group * n;\n",
+            fixed.map_or_else(String::new, |elements| format!("[{elements}]")),
             at + 1,
             self.name,
+            fixed.map_or_else(|| "sizes[0]".to_owned(), |_| along.to_string()),
             word(2),
             word(4),
-            fused.uniform_lines()
+            fused.uniform_lines(),
+            fixed.map_or_else(|| "sizes[1]".to_owned(), |elements| (elements / along).to_string()),
         );
         if let Some(kept) = kept {
-            text.push_str("let place = start + l;\nlet left = n - min(n, l);\nplaces[l] = place;\n");
+            text.push_str("let place = start + l;\nlet left = n - min(n, l);\n");
+            if fixed.is_none() {
+                text.push_str("places[l] = place;\n");
+            }
             for k in 0..kept {
                 let (lines, values) = fused.lines(&format!("at{k}"), &format!("_{k}"));
                 let _ = writeln!(text, "let at{k} = place + {};\n{lines}let own{k} = {};", k * lanes, values[0]);
@@ -172,7 +191,7 @@ impl Rows<'_> {
             }
         };
         let suffix = if *ty == DataType::F64 { "f64" } else { "" };
-        for (name, kind, value, finish) in self.folds {
+        for (at, (name, kind, value, finish)) in self.folds.iter().enumerate() {
             let fold = Fold { kind: *kind, ty: ty.clone() };
             let neutral = fold.neutral();
             let _ = writeln!(text, "var {name}_own: {ty} = {neutral};");
@@ -190,14 +209,20 @@ impl Rows<'_> {
                     fold.combined(&own, &format!("{name}_in{k}"))
                 )
             });
-            let _ = writeln!(text, "tile[l] = {own};\nbarrier;");
-            fold.halves(&mut text, lanes, form.subgroups);
-            let finish = finish.replace('#', "tile[0]").replace("COUNT", "count").replace("EPSILON", "epsilon");
-            let _ = writeln!(text, "let {name} = {};\nbarrier;", finish.replace("TY", suffix));
+            let tile = form.tiles()[at % form.tiles().len()];
+            let _ = writeln!(text, "{tile}[l] = {own};\nbarrier;");
+            let result = fold.halves(&mut text, tile, lanes, form.subgroups);
+            let finish = finish.replace('#', &result).replace("COUNT", "count").replace("EPSILON", "epsilon");
+            let _ = writeln!(text, "let {name} = {};", finish.replace("TY", suffix));
+            if form.tiles().len() == 1 {
+                text.push_str("barrier;\n");
+            }
         }
         if kept.is_some() {
-            // Read again, the place costs less than the registers that would keep what follows from it all the while.
-            text.push_str("let place_again = places[l];\n");
+            // Read again, the place costs less than the registers that would keep what follows from it all the while. Where sizes are
+            // known, nothing but the place itself is needed.
+            let place = if fixed.is_none() { "places[l]" } else { "place" };
+            let _ = writeln!(text, "let place_again = {place};");
         }
         over(&mut text, &|k, element, inside, place| {
             let last = match (kept, self.folds.last()) {
@@ -226,6 +251,16 @@ struct Form {
     whole: bool,
     /// Elements that are fetched at once where they are not kept.
     at_once: usize,
-    /// The last halves are put together within a subgroup.
+    /// What the invocations found is put together within subgroups.
     subgroups: bool,
+    /// The elements of all rows, where the kernel is for this size alone: nothing has to be tested then, and places are a sum with a constant.
+    fixed: Option<usize>,
+}
+
+impl Form {
+    /// Places for what the invocations found. With two, in turns, nobody waits until the others have read them: whoever writes to one
+    /// has waited at the other since.
+    fn tiles(self) -> &'static [&'static str] {
+        if self.subgroups { &["tile", "other_tile"] } else { &["tile"] }
+    }
 }

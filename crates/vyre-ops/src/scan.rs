@@ -2,12 +2,14 @@
 //!
 //! **Order.** A row is cut into chunks of one to four tiles; a tile is a run of 8 elements for each of 32 to 256 lanes. Runs are put together
 //! from first to last, 32 neighbouring runs by doubling distances (1, 2, 4, 8, 16), and then first to last: these groups to tiles, tiles to
-//! chunks and chunks to rows. An element's result is what is before its chunk, then before its tile, its group and its run, each of which was
-//! put together by itself, and then its run up to it. Lanes and tiles depend on the length of the row alone.
+//! chunks, 32 chunks to spans and spans to rows. An element's result is what is before its span and in its span before its chunk, then before
+//! its tile, its group and its run, each of which was put together by itself, and then its run up to it. Lanes and tiles depend on the length
+//! of the row alone.
 //!
 //! Where workgroups make progress while others wait, a scan goes over the elements once: each workgroup takes the next chunk, tells its
-//! value, and adds up what the chunks before it told (decoupled look-back; Merrill and Garland, 2016), from the nearest that knows everything
-//! before it and in order, so that floats are added as everywhere. Elsewhere it takes three passes.
+//! value, and adds up what the chunks of its span and the spans before it told (decoupled look-back; Merrill and Garland, 2016), spans from the
+//! nearest that knows everything before it, and all in order, so that floats are added as everywhere. So what is before a chunk is known as
+//! soon as the chunks before it have been read, of which 1024 may be under way. Elsewhere it takes three passes.
 
 mod parts;
 
@@ -22,6 +24,8 @@ use crate::launch::{GROUP, MOST, Traits, grid, misfit, room, size_of};
 const ITEMS: usize = 8;
 const LANES: usize = 256;
 const SUBGROUP: usize = 32;
+/// Chunks of a span.
+const SPAN: usize = 32;
 
 /// A scan along rows and what is done with each element's prefix.
 pub(crate) struct Scan<'a> {
@@ -109,7 +113,8 @@ impl Scan<'_> {
         let cut = Cut::of(along, if self.terms.len() > 1 && !kept { 2 } else { 4 });
         let form = Form { cut, subgroups: traits.subgroups_on_gpu(), padded: traits.is_gpu, kept };
         let chunks = along.div_ceil(cut.chunk());
-        let sizes = [along, chunks, rows * chunks].map(|size| size as u32);
+        let spans = chunks.div_ceil(SPAN);
+        let sizes = [along, chunks, rows * chunks, spans].map(|size| size as u32);
         let before = match chunks {
             1 => Before::Nothing,
             // Few threads would rather read twice than wait for each other.
@@ -118,8 +123,8 @@ impl Scan<'_> {
         };
         let mut known = match before {
             Before::Nothing => None,
-            // The first word counts the chunks that were taken.
-            Before::LookBack => Some(room(&engine, &DataType::U64, rows * chunks + 1)),
+            // The first word counts the chunks that were taken; those of chunks and of spans follow.
+            Before::LookBack => Some(room(&engine, &DataType::U64, 1 + rows * (chunks + spans))),
             Before::Offsets => Some(self.offsets(&fused, &form, &engine, rows, chunks, &sizes)?),
         };
         let kernel = self.kernel(&fused, &form, &engine, before)?;
@@ -152,7 +157,7 @@ impl Scan<'_> {
         engine: &Engine,
         rows: usize,
         chunks: usize,
-        sizes: &[u32; 3],
+        sizes: &[u32; 4],
     ) -> Result<Buffer, Error> {
         let ty = &self.fold.ty;
         let mut totals = room(engine, ty, rows * chunks);
@@ -164,15 +169,17 @@ impl Scan<'_> {
             .grid(grid(rows * chunks))
             .overwrites()
             .launch()?;
+        let neutral = self.fold.neutral();
         // One invocation puts the values of a row's chunks together, which the others fetch and store.
         let source = format!(
             "read totals: {ty} @0;\nread sizes: u32 @1;\noutput offsets: {ty} @2;\nworkgroup values: {ty}[{LANES}] @0;\nworkgroup_size [{LANES}, 1, 1];\n\
-             entry chain_chunks {{\n{GROUP}let l = local_index;\nlet chunks = sizes[0];\nif group < sizes[1] {{\nvar sum: {ty} = {};\n\
+             entry chain_chunks {{\n{GROUP}let l = local_index;\nlet chunks = sizes[0];\nif group < sizes[1] {{\nvar before: {ty} = {neutral};\nvar inside: {ty} = {neutral};\n\
              for r in 0..chunks step {LANES} {{\nlet own = r + l;\nlet at = group * chunks + own;\nvalues[l] = totals[at];\nbarrier;\nif l == 0 {{\n\
-             for j in 0..{LANES} {{\nlet value = values[j];\nvalues[j] = sum;\nsum = {};\n}}\n}}\nbarrier;\nif own < chunks {{\noffsets[at] = values[l];\n}}\nbarrier;\n\
-             }}\n}}\n}}\n",
-            self.fold.neutral(),
-            self.fold.combined("sum", "value")
+             for j in 0..{LANES} {{\nlet value = values[j];\nvalues[j] = {};\ninside = {};\nif j % {SPAN} == {SPAN} - 1 {{\nbefore = {};\ninside = {neutral};\n}}\n}}\n}}\n\
+             barrier;\nif own < chunks {{\noffsets[at] = values[l];\n}}\nbarrier;\n}}\n}}\n}}\n",
+            self.fold.combined("before", "inside"),
+            self.fold.combined("inside", "value"),
+            self.fold.combined("before", "inside")
         );
         let mut offsets = room(engine, ty, rows * chunks);
         engine
@@ -190,7 +197,7 @@ impl Scan<'_> {
         let (lines, values) = fused.lines("i", "");
         let Scan { fold, inclusive, outputs, each, end, .. } = self;
         let types: Vec<&DataType> = outputs.iter().map(|(_, ty, _)| ty).collect();
-        let declarations = fused.declarations(0);
+        let declarations = fused.declarations(0, None);
         let Form { cut, subgroups, padded, kept } = form;
         format!(
             "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded} {kept}\n{declarations}{}{lines}{values:?}",
@@ -202,7 +209,7 @@ impl Scan<'_> {
     fn totals_kernel(&self, fused: &Fused, form: &Form, engine: &Engine) -> Result<Kernel, Error> {
         engine.kernel_from(&self.key("totals", fused, form), || {
             let at = fused.bindings();
-            let mut text = fused.declarations(0);
+            let mut text = fused.declarations(0, None);
             let _ = write!(
                 text,
                 "read sizes: u32 @{at};\noutput totals: {} @{};\n{}",
@@ -221,7 +228,7 @@ impl Scan<'_> {
         engine.kernel_from(&self.key(&format!("{before:?}"), fused, form), || {
             let ty = &self.fold.ty;
             let mut at = fused.bindings();
-            let mut text = fused.declarations(0);
+            let mut text = fused.declarations(0, None);
             let _ = writeln!(text, "read sizes: u32 @{at};");
             match before {
                 Before::Nothing => {}
@@ -246,7 +253,7 @@ impl Scan<'_> {
                     // Chunks are taken in their order, so that all before one have been begun when it waits for them.
                     let _ = write!(
                         text,
-                        "workgroup window: {ty}[{LANES}] @0;\nworkgroup nearest: u32[1] @0;\nworkgroup carried: {ty}[1] @0;\nworkgroup ticket: u32[1] @0;\n\
+                        "workgroup chunks: {ty}[{SPAN}] @0;\nworkgroup spans: {ty}[{SPAN}] @0;\nworkgroup nearest: u32[1] @0;\nworkgroup carried: {ty}[1] @0;\nworkgroup ticket: u32[1] @0;\n\
                          entry scan {{\nif local_index == 0 {{\nlet taken = atomic.add(states[0], 1u64);\nticket[0] = cast<u32>(taken);\n}}\nbarrier;\n\
                          let group = ticket[0];\nbarrier;\n"
                     );

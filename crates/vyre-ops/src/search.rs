@@ -48,7 +48,7 @@ pub(crate) fn bounds(sorted: &Term, wanted: &Term, upper: bool) -> Result<Output
         let fused = Fused::new(&[&wanted])?;
         let buffer = sorted.evaluate()?;
         let (lines, values) = fused.lines("i", "");
-        let declarations = fused.declarations(0);
+        let declarations = fused.declarations(0, None);
         let at = fused.bindings();
         let source = format!(
             "{declarations}read sorted: {ty} @{at};\noutput out: u32 @{};\nworkgroup_size [64, 1, 1];\ndomain [len(out), 1, 1];\nentry search {{\n\

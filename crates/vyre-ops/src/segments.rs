@@ -53,7 +53,7 @@ pub(crate) fn reduce_segments(term: &Term, offsets: &Term, kind: Kind) -> Result
         let offsets = offsets.evaluate()?;
         let subgroups = Traits::of(&engine).subgroups_on_gpu();
         let (lines, values) = fused.lines("i", "");
-        let declarations = fused.declarations(0);
+        let declarations = fused.declarations(0, None);
         let key = format!(
             "segments {kind:?} {columns} {subgroups}\n{declarations}{}{lines}{values:?}",
             fused.uniform_lines()
@@ -71,7 +71,7 @@ fn source(fused: &Fused, fold: &Fold, columns: usize, subgroups: bool) -> String
     let Fold { ty, .. } = fold;
     let at = fused.bindings();
     let lanes = if columns == 1 { 64 } else { columns };
-    let mut text = fused.declarations(0);
+    let mut text = fused.declarations(0, None);
     let _ = writeln!(text, "read offsets: u32 @{at};\nread sizes: u32 @{};\noutput out: {ty} @{};", at + 1, at + 2);
     if columns > 1 {
         let _ = writeln!(text, "workgroup tile: {ty}[{columns}] @0;");
@@ -99,11 +99,11 @@ fn source(fused: &Fused, fold: &Fold, columns: usize, subgroups: bool) -> String
         ),
         _ => {
             let mut halves = String::new();
-            fold.halves(&mut halves, columns, subgroups);
+            let result = fold.halves(&mut halves, "tile", columns, subgroups);
             write!(
                 text,
                 "if group < sizes[1] {{\nlet segment = group;\n{bounds}var sum: {ty} = {neutral};\nfor place in first + l..end step {columns} {{\n\
-                 {lines}sum = {combined};\n}}\ntile[l] = sum;\nbarrier;\n{halves}if l == 0 {{\nout[segment] = tile[0]{finish};\n}}\n}}\n}}\n"
+                 {lines}sum = {combined};\n}}\ntile[l] = sum;\nbarrier;\n{halves}if l == 0 {{\nout[segment] = {result}{finish};\n}}\n}}\n}}\n"
             )
         }
     };
@@ -162,7 +162,8 @@ pub(crate) fn scan_segments(term: &Term, offsets: &Term) -> Result<Output, Error
         let fused = Fused::new(&[term])?;
         let offsets = offsets.evaluate()?;
         let (lines, values) = fused.lines("i", "");
-        let key = format!("segment scan {lanes}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+        let key =
+            format!("segment scan {lanes}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
         let kernel = engine.kernel_from(&key, || crate::launch::parsed(&scan_source(&fused, &fold, lanes)))?;
         let groups = if lanes == 1 { (segments * inner).div_ceil(64) } else { segments };
         let sizes = [length, segments, inner].map(|size| size as u32);
@@ -176,7 +177,7 @@ fn scan_source(fused: &Fused, fold: &Fold, lanes: usize) -> String {
     let Fold { ty, .. } = fold;
     let at = fused.bindings();
     let size = if lanes == 1 { 64 } else { lanes };
-    let mut text = fused.declarations(0);
+    let mut text = fused.declarations(0, None);
     let _ = writeln!(text, "read offsets: u32 @{at};\nread sizes: u32 @{};\noutput out: {ty} @{};", at + 1, at + 2);
     if lanes > 1 {
         let _ = writeln!(text, "workgroup runs: {ty}[{}] @0;", 2 * lanes);

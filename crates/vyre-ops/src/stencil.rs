@@ -122,7 +122,7 @@ pub(crate) fn stencil(term: &Term, weights: &[f64], sides: &[usize], boundary: B
     let cut = if whole.is_some() { Cut::QUADS } else { Cut::PLAIN };
     let key = format!(
         "stencil {boundary:?} {offsets:?} {cut:?}\n{}{}{lines}{values:?}",
-        fused.declarations(0),
+        fused.declarations(0, None),
         fused.uniform_lines()
     );
     let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, &ty, &offsets, boundary, cut)))?;
@@ -162,7 +162,7 @@ fn source(fused: &Fused, ty: &DataType, offsets: &[Offset], boundary: Boundary, 
     let at = fused.bindings();
     let Cut { across, columns, rows } = cut;
     let zero = vyre::expression::literal_text(&Literal::zero(ty).unwrap_or(Literal::U32(0)));
-    let mut text = fused.declarations(0);
+    let mut text = fused.declarations(0, None);
     let _ = write!(
         text,
         "read sizes: u32 @{at};\nread weights: u32 @{};\noutput out: {} @{};\n{}workgroup_size [{LANES}, 1, 1];\nentry stencil {{\n{GROUP}\

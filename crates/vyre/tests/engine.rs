@@ -440,3 +440,48 @@ fn code_for_the_processor_is_compiled_once_and_then_read_from_disk() {
         assert_eq!(run(), (0, 1, false, true));
     }
 }
+
+#[test]
+fn a_wrong_guess_of_where_to_run_is_mended_after_a_few_launches() {
+    let paced = |id, micros| Arc::new(Paced { id, micros, lies: false });
+    let engine = only(vec![paced("slow", 20_000), paced("fast", 10)]).open().unwrap();
+    let input = numbers(256);
+    let (program, config) = (double(), DispatchConfig::default());
+    let backend = || engine.kernel_with(&program, &config).unwrap().explain().backend;
+    let mut went: Vec<String> = Vec::new();
+    for _ in 0..12 {
+        engine.run_with(&program, &[to_bytes(&input)], &config).unwrap();
+        went.extend(backend());
+    }
+    assert_eq!(went[0], "slow", "nothing is known, and it is preferred");
+    assert!(went.iter().filter(|id| *id == "slow").count() <= 2 && went[11] == "fast", "{went:?}");
+
+    // The same on arrays.
+    let engine = only(vec![paced("slow", 20_000), paced("fast", 10)]).open().unwrap();
+    let prepared = engine.prepare(&program).unwrap();
+    prepared.set("a", to_bytes(&input)).unwrap();
+    for _ in 0..12 {
+        prepared.run().unwrap();
+    }
+    let explanation = prepared.explain();
+    assert_eq!(explanation.backend.as_deref(), Some("fast"), "{explanation}");
+}
+
+#[test]
+fn a_device_that_the_caller_opened_is_open_for_the_router_too() {
+    // A GPU by its name, which is not opened for work as small as this.
+    let engine = only(vec![Arc::new(Sim::new("cuda", 1, 1 << 30)), Scripted::new("cpu", false)]).open().unwrap();
+    let input = numbers(1 << 16);
+    let (program, config) = (double(), DispatchConfig::default());
+    let ran_on = || {
+        engine.run_with(&program, &[to_bytes(&input)], &config).unwrap();
+        engine.kernel_with(&program, &config).unwrap().explain().backend
+    };
+    assert_eq!(ran_on().as_deref(), Some("cpu"));
+    engine.backend("cuda").unwrap();
+    let went: Vec<_> = (0..3).filter_map(|_| ran_on()).collect();
+    assert!(
+        went.contains(&"cuda".to_owned()),
+        "the interpreter took long, and a GPU is thought to be faster: {went:?}"
+    );
+}

@@ -28,7 +28,7 @@ mod shape;
 mod tidy;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};
-use vyre_foundation::kernel::{Block, Inst, Kernel, Op, Value};
+use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Op, Value};
 
 pub(crate) use isa::Isa;
 pub(crate) use shape::MAX_INDEX;
@@ -106,6 +106,8 @@ struct Survey {
     line: bool,
     /// A loop counts from the workgroup's place, which is only one number where a block is one workgroup.
     strides: bool,
+    /// Invocations meet in a tree: there are loops with barriers, and each goes on by halves or doubles and has no loop inside.
+    tree: bool,
 }
 
 impl Survey {
@@ -147,8 +149,29 @@ impl Survey {
                 _ => {}
             }
         });
+        survey.tree = is_tree(&kernel.body);
         survey
     }
+}
+
+/// What a workgroup has in its memory is put together in rounds between barriers, each with half or double the distance of the one before.
+fn is_tree(body: &Block) -> bool {
+    let (mut any, mut all) = (false, true);
+    visit(body, &mut |inst| {
+        let Inst::Loop(inner) = inst else { return };
+        let (mut barrier, mut plain, mut moves) = (false, true, false);
+        visit(&inner.body, &mut |inst| match inst {
+            Inst::Barrier(_) => barrier = true,
+            Inst::Loop(_) => plain = false,
+            Inst::Let(_, Op::Binary(Binary::Shl | Binary::Shr, distance, _)) => {
+                moves |= inner.params.contains(distance)
+            }
+            _ => {}
+        });
+        any |= barrier;
+        all &= !barrier || (plain && moves);
+    });
+    any && all
 }
 
 /// Why a kernel can't be compiled; the interpreter then runs it.
@@ -214,6 +237,8 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
         Isa::Simd128 => MOST_VECTORS_128,
         // What waits on the stack is little beside what is done lane by lane.
         Isa::Avx2 if survey.by_lanes => MOST_VECTORS,
+        // Partners of a tree are known vectors then, and what waits on the stack would wait in workgroup memory otherwise.
+        Isa::Avx2 if survey.tree => MOST_VECTORS,
         Isa::Avx2 => MOST_VECTORS_256,
         Isa::Avx512 => MOST_VECTORS,
     };

@@ -12,7 +12,7 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
@@ -37,6 +37,9 @@ const CALLS: usize = 4;
 
 /// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
 const LOOK: Duration = Duration::from_micros(100);
+
+/// How often a thread tries to get the lock before it sleeps for it, some tens of microseconds.
+const LOCK_TRIES: usize = 100;
 
 struct Shared<W> {
     state: Mutex<State<W>>,
@@ -99,7 +102,16 @@ fn no_thread(error: &std::io::Error) -> BackendError {
 }
 
 impl<W: Work> Shared<W> {
+    /// Whoever has it gives it back within microseconds, but all threads want it when a launch begins and when it ends: one that slept
+    /// for it would be woken long after.
     fn lock(&self) -> MutexGuard<'_, State<W>> {
+        for _ in 0..LOCK_TRIES {
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(state)) => return state.into_inner(),
+                Err(TryLockError::WouldBlock) => (0..8).for_each(|_| std::hint::spin_loop()),
+            }
+        }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

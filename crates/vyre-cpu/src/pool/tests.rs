@@ -177,3 +177,37 @@ fn too_much_private_memory_is_refused() {
     assert_eq!(pool.reserve(isize::MAX as usize - 8192).unwrap_err().code(), codes::backend::OUT_OF_MEMORY.id);
     assert_eq!(pool.wait(submit(&pool, &on(0), &[1], |_, _, _| true), None), Ok(Some(Completion::default())));
 }
+
+#[test]
+fn work_that_cannot_be_stopped_is_done_as_a_whole_or_not_at_all() {
+    const PARTS: u64 = 64;
+    let pool = pool(4);
+    let (mut whole, mut none) = (0, 0);
+    for number in 0..400u64 {
+        let done = Arc::new(AtomicU64::new(0));
+        let body: Body = {
+            let done = Arc::clone(&done);
+            Arc::new(move |_, _, _| {
+                done.fetch_add(1, SeqCst);
+                true
+            })
+        };
+        // What is before it in the queue takes longer each time, so that it is cancelled before and after it has begun.
+        let before = submit(&pool, &on(0), &[1], move |_, _, _| {
+            (0..number * 40).for_each(|_| std::hint::spin_loop());
+            true
+        });
+        let fill = |work: &mut Closure| (work.phases, work.body) = (vec![PARTS], Some(body));
+        let ticket = pool.submit(&on(0), false, false, fill).unwrap();
+        (0..4000).for_each(|_| std::hint::spin_loop());
+        pool.cancel(ticket).unwrap();
+        pool.wait(before, None).unwrap();
+        let outcome = pool.wait(ticket, None);
+        match done.load(SeqCst) {
+            0 => none += u32::from(outcome.is_err()),
+            PARTS => whole += u32::from(outcome.is_ok()),
+            some => panic!("{some} of {PARTS} parts were done: {outcome:?}"),
+        }
+    }
+    assert_eq!(whole + none, 400, "what was told is what was done");
+}

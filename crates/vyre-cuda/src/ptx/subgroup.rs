@@ -79,16 +79,6 @@ impl Emitter<'_> {
         let scalar = self.scalar(operand);
         let from = self.reg(operand);
         let (mask, count) = self.warp();
-        let combine = |op: SubgroupOp| match op {
-            SubgroupOp::Add | SubgroupOp::InclusiveAdd | SubgroupOp::ExclusiveAdd => Some(Binary::Add),
-            SubgroupOp::Mul | SubgroupOp::InclusiveMul | SubgroupOp::ExclusiveMul => Some(Binary::Mul),
-            SubgroupOp::Min => Some(Binary::Min),
-            SubgroupOp::Max => Some(Binary::Max),
-            SubgroupOp::And => Some(Binary::And),
-            SubgroupOp::Or => Some(Binary::Or),
-            SubgroupOp::Xor => Some(Binary::Xor),
-            _ => None,
-        };
         match op {
             SubgroupOp::All | SubgroupOp::Any => {
                 let into = self.reg(value);
@@ -113,73 +103,95 @@ impl Emitter<'_> {
             | SubgroupOp::ShuffleUp
             | SubgroupOp::ShuffleDown => {
                 let argument = argument.ok_or_else(|| malformed("a shuffle lacks its lane"))?;
-                let argument = self.reg(argument);
-                let own = self.lane();
-                let source = self.temp("%r");
-                match op {
-                    SubgroupOp::ShuffleXor => line!(self, "xor.b32 {source}, {own}, {argument}"),
-                    // A lane below zero wraps and so is outside; a sum that wraps is made to be.
-                    SubgroupOp::ShuffleUp => {
-                        let under = self.temp("%p");
-                        line!(self, "sub.u32 {source}, {own}, {argument}");
-                        line!(self, "setp.lt.u32 {under}, {own}, {argument}");
-                        line!(self, "selp.u32 {source}, 0xffffffff, {source}, {under}");
-                    }
-                    SubgroupOp::ShuffleDown => {
-                        let step = self.temp("%r");
-                        line!(self, "min.u32 {step}, {argument}, 64");
-                        line!(self, "add.u32 {source}, {own}, {step}");
-                    }
-                    _ => line!(self, "mov.u32 {source}, {argument}"),
-                }
+                let source = self.lane_of_shuffle(op, argument);
                 let (inside, moved) = (self.temp("%p"), self.temp_of(scalar));
                 line!(self, "setp.lt.u32 {inside}, {source}, {count}");
                 self.shuffle(scalar, &moved, &from, &source, &mask);
                 let into = self.reg(value);
                 self.select_or_zero(scalar, &into, &inside, &moved);
             }
-            _ => {
-                let binary = combine(op).ok_or_else(|| malformed("an unknown subgroup operation"))?;
-                let own = self.lane();
-                let running = if scalar.is_float() {
-                    self.scan_in_order(binary, scalar, from, &own, &mask)?
-                } else if let Some(name) = self.reduce_instruction(op, scalar) {
-                    let into = self.reg(value);
-                    line!(self, "redux.sync.{name} {into}, {from}, {mask}");
-                    return Ok(());
+            _ => self.combine_lanes(value, op, operand)?,
+        }
+        Ok(())
+    }
+
+    /// The lane that a shuffle takes its value from; outside of the subgroup where there is none.
+    fn lane_of_shuffle(&mut self, op: SubgroupOp, argument: Value) -> String {
+        let argument = self.reg(argument);
+        let own = self.lane();
+        let source = self.temp("%r");
+        match op {
+            SubgroupOp::ShuffleXor => line!(self, "xor.b32 {source}, {own}, {argument}"),
+            // A lane below zero wraps and so is outside; a sum that wraps is made to be.
+            SubgroupOp::ShuffleUp => {
+                let under = self.temp("%p");
+                line!(self, "sub.u32 {source}, {own}, {argument}");
+                line!(self, "setp.lt.u32 {under}, {own}, {argument}");
+                line!(self, "selp.u32 {source}, 0xffffffff, {source}, {under}");
+            }
+            SubgroupOp::ShuffleDown => {
+                let step = self.temp("%r");
+                line!(self, "min.u32 {step}, {argument}, 64");
+                line!(self, "add.u32 {source}, {own}, {step}");
+            }
+            _ => line!(self, "mov.u32 {source}, {argument}"),
+        }
+        source
+    }
+
+    /// A sum, product, least … over the lanes, or its running values.
+    fn combine_lanes(&mut self, value: Value, op: SubgroupOp, operand: Value) -> Result<(), Diagnostic> {
+        let scalar = self.scalar(operand);
+        let from = self.reg(operand);
+        let (mask, count) = self.warp();
+        let binary = match op {
+            SubgroupOp::Add | SubgroupOp::InclusiveAdd | SubgroupOp::ExclusiveAdd => Binary::Add,
+            SubgroupOp::Mul | SubgroupOp::InclusiveMul | SubgroupOp::ExclusiveMul => Binary::Mul,
+            SubgroupOp::Min => Binary::Min,
+            SubgroupOp::Max => Binary::Max,
+            SubgroupOp::And => Binary::And,
+            SubgroupOp::Or => Binary::Or,
+            SubgroupOp::Xor => Binary::Xor,
+            _ => return Err(malformed("an unknown subgroup operation")),
+        };
+        let own = self.lane();
+        let running = if scalar.is_float() {
+            self.scan_in_order(binary, scalar, from, &own, &mask)?
+        } else if let Some(name) = self.reduce_instruction(op, scalar) {
+            let into = self.reg(value);
+            line!(self, "redux.sync.{name} {into}, {from}, {mask}");
+            return Ok(());
+        } else {
+            self.scan_by_doubling(binary, scalar, from, &own, &mask)?
+        };
+        let into = self.reg(value);
+        match op {
+            SubgroupOp::InclusiveAdd | SubgroupOp::InclusiveMul => {
+                line!(self, "mov.{} {into}, {running}", bits_suffix(scalar));
+            }
+            SubgroupOp::ExclusiveAdd | SubgroupOp::ExclusiveMul => {
+                let (source, has, moved) = (self.temp("%r"), self.temp("%p"), self.temp_of(scalar));
+                line!(self, "sub.u32 {source}, {own}, 1");
+                line!(self, "setp.ne.u32 {has}, {own}, 0");
+                self.shuffle(scalar, &moved, &running, &source, &mask);
+                if op == SubgroupOp::ExclusiveAdd {
+                    self.select_or_zero(scalar, &into, &has, &moved);
                 } else {
-                    self.scan_by_doubling(binary, scalar, from, &own, &mask)?
-                };
-                let into = self.reg(value);
-                match op {
-                    SubgroupOp::InclusiveAdd | SubgroupOp::InclusiveMul => {
-                        line!(self, "mov.{} {into}, {running}", bits_suffix(scalar));
-                    }
-                    SubgroupOp::ExclusiveAdd | SubgroupOp::ExclusiveMul => {
-                        let (source, has, moved) = (self.temp("%r"), self.temp("%p"), self.temp_of(scalar));
-                        line!(self, "sub.u32 {source}, {own}, 1");
-                        line!(self, "setp.ne.u32 {has}, {own}, 0");
-                        self.shuffle(scalar, &moved, &running, &source, &mask);
-                        if op == SubgroupOp::ExclusiveAdd {
-                            self.select_or_zero(scalar, &into, &has, &moved);
-                        } else {
-                            let one = self.temp_of(scalar);
-                            let constant = match scalar {
-                                Scalar::F32 => "0f3F800000",
-                                Scalar::F64 => "0d3FF0000000000000",
-                                Scalar::F16 => "0x3C00",
-                                _ => "1",
-                            };
-                            line!(self, "mov.{} {one}, {constant}", bits_suffix(scalar));
-                            self.select(scalar, &into, &has, &moved, &one);
-                        }
-                    }
-                    _ => {
-                        let last = self.temp("%r");
-                        line!(self, "sub.u32 {last}, {count}, 1");
-                        self.shuffle(scalar, &into, &running, &last, &mask);
-                    }
+                    let one = self.temp_of(scalar);
+                    let constant = match scalar {
+                        Scalar::F32 => "0f3F800000",
+                        Scalar::F64 => "0d3FF0000000000000",
+                        Scalar::F16 => "0x3C00",
+                        _ => "1",
+                    };
+                    line!(self, "mov.{} {one}, {constant}", bits_suffix(scalar));
+                    self.select(scalar, &into, &has, &moved, &one);
                 }
+            }
+            _ => {
+                let last = self.temp("%r");
+                line!(self, "sub.u32 {last}, {count}, 1");
+                self.shuffle(scalar, &into, &running, &last, &mask);
             }
         }
         Ok(())

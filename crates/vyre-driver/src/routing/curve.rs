@@ -25,6 +25,13 @@ pub struct Prediction {
     pub high: f64,
 }
 
+impl Prediction {
+    /// What to reckon with: the less is known, the more. A guess does not win over what was measured for being a little less.
+    pub(super) fn wary(&self) -> f64 {
+        (self.ns * self.high).sqrt()
+    }
+}
+
 /// The parameters of the fitted curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fit {
@@ -64,10 +71,20 @@ impl Cell {
 
 /// New timings weigh at least one in so many, so that a curve follows its device.
 const MEMORY: u32 = 32;
+/// So many timings nearby say as much as a fit that goes through all of them.
+const FIT_WEIGHT: f64 = 0.2;
 /// What a single timing may be off before anything is known about the noise.
 const FIRST_SPREAD: f64 = 0.05;
 /// What is added to the doubt for each octave away from the nearest measurement.
 const DOUBT_PER_OCTAVE: f64 = 0.25;
+/// A size from which on, and a time that is so many times as long as the smallest, tell how long each unit takes, and so does a long one.
+const LARGE: f64 = 15.0 * std::f64::consts::LN_2;
+const MUCH_WORK: f64 = 10.0;
+const LONG: f64 = 1e6;
+/// So far beyond what was timed, as a logarithm, that says little: four octaves.
+const FADES: f64 = 4.0 * std::f64::consts::LN_2;
+/// So far beyond what was timed, as a logarithm, work may grow with the square of its size: two octaves.
+const STEEP: f64 = 2.0 * std::f64::consts::LN_2;
 /// Timings that lie further from a well known cell than this are stalls until they come again and again.
 const STALL: f64 = 0.08;
 
@@ -112,6 +129,23 @@ impl Curve {
         self.refit();
     }
 
+    /// What each unit of the largest size took that was timed, where it is large enough to tell: what it takes to wake up threads, and
+    /// the like, is not taken for work.
+    pub(super) fn per_unit(&self) -> Option<f64> {
+        let last = self.cells.last()?;
+        let ns = last.time.exp();
+        let is_large = last.size >= LARGE && ns >= MUCH_WORK * self.prior.overhead || ns >= LONG;
+        is_large.then(|| ns / last.size.exp())
+    }
+
+    /// Guesses otherwise how much each unit adds.
+    pub(super) fn guess_per_unit(&mut self, ns: f64) {
+        if self.prior.a != ns {
+            self.prior.a = ns;
+            self.refit();
+        }
+    }
+
     /// Makes old timings count little, because the device has changed.
     pub fn forget(&mut self) {
         for cell in &mut self.cells {
@@ -128,7 +162,7 @@ impl Curve {
 
     /// A size like this was timed.
     pub fn has_seen(&self, n: u64) -> bool {
-        let at = cell_of((n.max(1) as f64).ln());
+        let at = size_class(n);
         self.cells.binary_search_by_key(&at, |cell| cell.at).is_ok()
     }
 
@@ -155,17 +189,27 @@ impl Curve {
             weights += weight;
             rests += weight * (cell.time - self.fit.log_time(cell.size));
         }
-        let mut time = self.fit.log_time(size) + rests / (weights + 0.2);
-        // Work never gets cheaper with size, and hardly grows faster than its square.
+        // The worse the fit, the less it says beside what was measured nearby.
+        let trust = FIT_WEIGHT * (FIRST_SPREAD / self.fit.spread).powi(2).min(1.0);
+        let mut time = self.fit.log_time(size) + rests / (weights + trust);
+        // Work never gets cheaper with size. It hardly grows faster than its square, and not that fast for long.
         if let (Some(first), Some(last)) = (self.cells.first(), self.cells.last()) {
             if size > last.size {
-                time = time.clamp(last.time - 0.1, last.time + 2.0 * (size - last.size) + 0.1);
+                let beyond = size - last.size;
+                // The further away, the less it says what small work took, and the more what such work takes elsewhere.
+                let guess = Fit { a: self.per_unit().unwrap_or(self.prior.a), ..self.prior };
+                let trust = (-(beyond / FADES).powi(2)).exp();
+                time = trust * time + (1.0 - trust) * guess.log_time(size);
+                time = time.clamp(last.time - 0.1, last.time + beyond + beyond.min(STEEP) + 0.1);
             } else if size < first.size {
                 time = time.clamp(first.time - 2.0 * (first.size - size) - 0.1, first.time + 0.1);
             }
         }
-        let noise = self.fit.spread / (weights + 0.2).sqrt();
-        let doubt = noise.hypot((DOUBT_PER_OCTAVE * (nearest - 0.5).max(0.0)).min(PRIOR_DOUBT));
+        // Where a size was timed, how badly the curve fits is no matter.
+        let noise = self.fit.spread.min(FIRST_SPREAD) / (weights + FIT_WEIGHT).sqrt();
+        let misfit = self.fit.spread * (1.0 - (-2.0 * nearest * nearest).exp()).sqrt();
+        let distance = (DOUBT_PER_OCTAVE * (nearest - 0.5).max(0.0)).min(PRIOR_DOUBT);
+        let doubt = noise.hypot(misfit).hypot(distance);
         Prediction { ns: time.exp(), low: (time - 2.0 * doubt).exp(), high: (time + 2.0 * doubt).exp() }
     }
 
@@ -269,6 +313,11 @@ impl Fit {
     fn log_time(&self, size: f64) -> f64 {
         (self.overhead + self.a * (self.b * size).exp()).max(1e-3).ln()
     }
+}
+
+/// Sizes that are known together: half an octave.
+pub(super) fn size_class(n: u64) -> i32 {
+    cell_of((n.max(1) as f64).ln())
 }
 
 fn cell_of(size: f64) -> i32 {

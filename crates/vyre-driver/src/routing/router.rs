@@ -3,7 +3,7 @@ use std::fmt;
 
 use vyre_spec::{Diagnostic, codes};
 
-use super::curve::{Curve, Prediction};
+use super::curve::{Curve, Prediction, size_class};
 use crate::backend::DeviceKind;
 
 /// Chooses the backend for each dispatch from what was measured for the op at sizes like this one.
@@ -61,6 +61,16 @@ impl Prior {
         };
         Prior { overhead_ns, ns_per_item, move_overhead_ns, ns_per_byte, on_host: kind == DeviceKind::Cpu }
     }
+
+    /// Work on data of the host, of which there are two words for each item of work.
+    fn round_trip(&self) -> Curve {
+        let moves = if self.on_host { 0.0 } else { 2.0 * self.move_overhead_ns };
+        Curve::guessed(self.overhead_ns + moves, self.ns_per_item + self.ns_moved_per_item())
+    }
+
+    fn ns_moved_per_item(&self) -> f64 {
+        if self.on_host { 0.0 } else { 8.0 * self.ns_per_byte }
+    }
 }
 
 /// What a dispatch does, and where what it needs is.
@@ -91,6 +101,11 @@ impl<'a> Load<'a> {
     /// A dispatch of size `n` on so many bytes, which a backend has.
     pub fn on(n: u64, bytes: u64, backend: &'a str) -> Self {
         Load { on_host: 0, on: vec![(backend, bytes)], ..Load::on_host(n, bytes) }
+    }
+
+    /// Its data comes from the host and goes back there.
+    fn is_round_trip(&self) -> bool {
+        !self.stays && self.on_host == self.bytes_in
     }
 }
 
@@ -189,16 +204,37 @@ struct Op {
     lanes: Vec<Lane>,
     dispatches: u64,
     spent_ns: f64,
+    /// Of that, what the first dispatches took.
+    early_ns: f64,
     explored_ns: f64,
-    /// Where the latest dispatch went whose data stays.
+    /// By class of size, because data of different sizes is different data.
+    staying: BTreeMap<i32, Staying>,
+}
+
+/// Where a dispatch goes whose data stays, before anything is tried.
+struct Stay {
+    chosen: (usize, Prediction),
+    /// What it would have saved there has paid for the move.
+    has_paid: bool,
     last: Option<usize>,
+    owed_ns: Vec<f64>,
+}
+
+/// Dispatches whose data stays where it was moved to.
+#[derive(Clone, Debug)]
+struct Staying {
+    /// Where the latest went.
+    last: Option<usize>,
+    /// What having the data on each backend would have saved since it was last moved.
+    owed_ns: Vec<f64>,
 }
 
 #[derive(Clone, Debug)]
 struct Lane {
+    /// The work alone, with its data there.
     curve: Curve,
-    /// What having the data here would have saved since it was last moved.
-    owed_ns: f64,
+    /// All of it, as who waits for it sees it, with data of the host that is brought there and results that are brought back.
+    round_trip: Curve,
     /// How far predictions for sizes that had not been timed were off, as logarithms, and how many there were.
     unseen: (f64, u32),
     out: Option<String>,
@@ -211,6 +247,9 @@ struct Lane {
 
 /// Share of the time spent on an op that may go into trying backends that are not the best known.
 const BUDGET: f64 = 0.01;
+/// The same of the time of its first dispatches, and how many these are: what is learnt early pays for longest.
+const EARLY_BUDGET: f64 = 0.2;
+const EARLY: u64 = 64;
 /// A live timing is wanted of one in so many dispatches when nothing is in doubt.
 const SPARSE: u64 = 16;
 /// The sentinel raises its hand when timings are off by more than this on average, and lowers it below half of that.
@@ -220,6 +259,8 @@ const HYSTERESIS: f64 = 0.05;
 /// So many timings of sizes that had not been seen are enough to say how far predictions are off; more count as so many.
 const FEW_UNSEEN: u32 = 3;
 const MOST_UNSEEN: u32 = 32;
+/// Items of an op are between a hundredth and a hundred times as much as usual, as a logarithm.
+const MOST_WEIGHT: f64 = 4.6;
 /// A prediction whose bounds lie closer than this is not worth another sample.
 const ENOUGH: f64 = 0.02;
 /// A prediction whose bounds lie further apart than this is.
@@ -277,63 +318,85 @@ impl Router {
     pub fn choose(&mut self, op: &str, load: &Load<'_>) -> Result<Choice<'_>, Diagnostic> {
         self.op(op);
         let state = &self.ops[op];
-        let able = || (0..self.backends.len()).filter(|&index| self.out(state, index).is_none());
-        let predict = |index: usize| self.predict(state, index, load);
+        let able: Vec<(usize, Prediction)> = (0..self.backends.len())
+            .filter(|&index| self.out(state, index).is_none())
+            .map(|index| (index, self.predict(state, index, load)))
+            .collect();
         // `min_by` keeps the first of equals.
-        let Some(mut first) = able().min_by(|&a, &b| predict(a).ns.total_cmp(&predict(b).ns)) else {
+        let Some(&fastest) = able.iter().min_by(|a, b| a.1.wary().total_cmp(&b.1.wary())) else {
             return Err(self.no_route(op, state));
         };
         let dispatches = load.dispatches.max(1);
-        let mut owed: Vec<(usize, f64)> = Vec::new();
-        let mut has_paid = false;
-        if load.stays {
-            let last = state.last.filter(|&last| last != first && self.out(state, last).is_none());
-            if let Some(last) = last.filter(|&last| predict(last).ns <= (1.0 + HYSTERESIS) * predict(first).ns) {
-                first = last;
-            }
-            // What the data would have saved elsewhere adds up until it pays for the move.
-            let here = self.work(state, first, load.n).ns;
-            for index in able().filter(|&index| index != first) {
-                let saved = here - (1.0 + HYSTERESIS) * self.work(state, index, load.n).ns;
-                owed.push((index, state.lanes[index].owed_ns + saved.max(0.0) * dispatches as f64));
-            }
-            let paid = owed.iter().filter(|(index, owed)| *owed > 0.0 && *owed >= self.move_time(*index, load).ns);
-            if let Some(&(index, _)) = paid.max_by(|a, b| a.1.total_cmp(&b.1)) {
-                (first, has_paid) = (index, true);
-            }
-        }
-        let expected = predict(first);
-        let budget = BUDGET * state.spent_ns - state.explored_ns;
+        let class = size_class(load.n);
+        let stay = load.stays.then(|| self.stay(state, class, &able, fastest, load));
+        let (first, expected) = stay.as_ref().map_or(fastest, |stay| stay.chosen);
+        let has_paid = stay.as_ref().is_some_and(|stay| stay.has_paid);
+        // What was not tried early is not made up for later.
+        let early = EARLY_BUDGET * state.early_ns;
+        let early = if state.dispatches < EARLY { early } else { early.min(state.explored_ns) };
+        let budget = BUDGET * state.spent_ns + early - state.explored_ns;
         let mut doubtful = expected.high / expected.low > 1.0 + DOUBTFUL;
         let (mut chosen, mut gain, mut cost) = (first, 0.0, 0.0);
-        for index in able().filter(|&index| index != first && !has_paid) {
-            let predicted = predict(index);
+        for &(index, predicted) in able.iter().filter(|(index, _)| *index != first && !has_paid) {
             // Only where the other may be the faster one is there anything to learn: near a crossover, or far from all data.
             if predicted.low >= expected.ns || predicted.high / predicted.low < 1.0 + ENOUGH {
                 continue;
             }
             doubtful = true;
-            let risk = (predicted.ns * predicted.high).sqrt() - expected.ns;
+            let risk = predicted.wary() - expected.ns;
             if risk <= budget && expected.ns - predicted.low > gain {
                 (chosen, gain, cost) = (index, expected.ns - predicted.low, (predicted.ns - expected.ns).max(0.0));
             }
         }
         let state = self.op(op);
-        if load.stays {
-            let moves = state.last.is_some_and(|last| last != chosen);
-            for lane in &mut state.lanes {
-                lane.owed_ns = 0.0;
+        if let Some(mut stay) = stay {
+            if stay.last.is_some_and(|last| last != chosen) {
+                stay.owed_ns.fill(0.0);
             }
-            for (index, owed) in owed.into_iter().filter(|_| !moves) {
-                state.lanes[index].owed_ns = owed;
-            }
-            state.last = Some(chosen);
+            state.staying.insert(class, Staying { last: Some(chosen), owed_ns: stay.owed_ns });
         }
         state.dispatches += dispatches;
         state.spent_ns += expected.ns * dispatches as f64;
+        if state.dispatches <= EARLY {
+            state.early_ns += expected.ns * dispatches as f64;
+        }
         state.explored_ns += cost;
         let timed = doubtful || state.dispatches % SPARSE == 1;
         Ok(Choice { backend: &self.backends[chosen].id, explores: chosen != first, timed })
+    }
+
+    /// Where a dispatch goes whose data stays: not away from where the latest went for a few percent, and to where it would have been
+    /// faster when what that would have saved has paid for the move.
+    fn stay(
+        &self,
+        state: &Op,
+        class: i32,
+        able: &[(usize, Prediction)],
+        fastest: (usize, Prediction),
+        load: &Load<'_>,
+    ) -> Stay {
+        let known = state.staying.get(&class);
+        let mut chosen = fastest;
+        let last = known.and_then(|known| known.last);
+        let latest = able.iter().find(|(index, _)| Some(*index) == last);
+        if let Some(&latest) = latest.filter(|latest| latest.1.ns <= (1.0 + HYSTERESIS) * fastest.1.ns) {
+            chosen = latest;
+        }
+        let here = self.work(state, chosen.0, load.n).ns;
+        let mut owed_ns = known.map_or_else(|| vec![0.0; self.backends.len()], |known| known.owed_ns.clone());
+        owed_ns[chosen.0] = 0.0;
+        let mut paid: Option<(usize, Prediction)> = None;
+        for &(index, predicted) in able.iter().filter(|(index, _)| *index != chosen.0) {
+            let saved = here - (1.0 + HYSTERESIS) * self.work(state, index, load.n).wary();
+            owed_ns[index] += saved.max(0.0) * load.dispatches.max(1) as f64;
+            if owed_ns[index] > 0.0
+                && owed_ns[index] >= self.move_time(index, load).ns
+                && paid.is_none_or(|(best, _)| owed_ns[index] > owed_ns[best])
+            {
+                paid = Some((index, predicted));
+            }
+        }
+        Stay { chosen: paid.unwrap_or(chosen), has_paid: paid.is_some(), last, owed_ns }
     }
 
     /// Takes in how long a dispatch took. Unknown backends are ignored: they can't be chosen either.
@@ -345,8 +408,41 @@ impl Router {
         lane.judge(n, timing.compute_ns);
         let news = lane.watch(n, timing.compute_ns);
         lane.curve.observe(n, timing.compute_ns);
+        self.guess_anew(op);
         if let Some(reason) = news {
             self.requests.push(Recertify { op: op.to_owned(), backend: backend.to_owned(), reason });
+        }
+    }
+
+    /// Guesses of sizes and backends that were not measured what follows from those that were: how many times as much each item of this op
+    /// is as that of an ordinary one. Loops in it, which are not seen from its size, are the same wherever it runs.
+    pub(super) fn guess_anew(&mut self, op: &str) {
+        let Router { backends, ops, .. } = self;
+        let Some(state) = ops.get_mut(op) else { return };
+        let weight = |(lane, backend): (&Lane, &Backend)| {
+            let each = lane.curve.per_unit()?;
+            Some((each / backend.prior.ns_per_item).ln().clamp(-MOST_WEIGHT, MOST_WEIGHT))
+        };
+        let (sum, count) = state
+            .lanes
+            .iter()
+            .zip(&*backends)
+            .filter_map(weight)
+            .fold((0.0, 0u32), |(sum, count), log| (sum + log, count + 1));
+        if count > 0 {
+            // In steps, so that a curve is not fitted anew for nothing.
+            let weight = (0.25 * (4.0 * sum / f64::from(count)).round()).exp();
+            for (lane, backend) in state.lanes.iter_mut().zip(backends) {
+                lane.curve.guess_per_unit(weight * backend.prior.ns_per_item);
+                lane.round_trip.guess_per_unit(weight * backend.prior.ns_per_item + backend.prior.ns_moved_per_item());
+            }
+        }
+    }
+
+    /// Takes in how long a dispatch on data of the host took until its results were there, with all that is around the work.
+    pub fn observe_round_trip(&mut self, op: &str, backend: &str, n: u64, ns: u64) {
+        if let Some(index) = self.index(backend) {
+            self.op(op).lanes[index].round_trip.observe(n, ns);
         }
     }
 
@@ -474,6 +570,15 @@ impl Router {
         Some(&mut self.op(op).lanes[index].curve)
     }
 
+    pub(super) fn round_trip(&self, op: &str, backend: &str) -> Option<&Curve> {
+        Some(&self.ops.get(op)?.lanes[self.index(backend)?].round_trip)
+    }
+
+    pub(super) fn round_trip_mut(&mut self, op: &str, backend: &str) -> Option<&mut Curve> {
+        let index = self.index(backend)?;
+        Some(&mut self.op(op).lanes[index].round_trip)
+    }
+
     pub(super) fn moves_mut(&mut self, backend: &str) -> Option<&mut Curve> {
         let index = self.index(backend)?;
         Some(&mut self.backends[index].moves)
@@ -490,7 +595,7 @@ impl Router {
     fn new_op(&self) -> Op {
         let lane = |backend: &Backend| Lane {
             curve: Curve::guessed(backend.prior.overhead_ns, backend.prior.ns_per_item),
-            owed_ns: 0.0,
+            round_trip: backend.prior.round_trip(),
             unseen: (0.0, 0),
             out: None,
             drift: 0.0,
@@ -501,8 +606,9 @@ impl Router {
             lanes: self.backends.iter().map(lane).collect(),
             dispatches: 0,
             spent_ns: 0.0,
+            early_ns: 0.0,
             explored_ns: 0.0,
-            last: None,
+            staying: BTreeMap::new(),
         }
     }
 
@@ -534,18 +640,19 @@ impl Router {
     /// Time of the work alone.
     fn work(&self, state: &Op, index: usize, n: u64) -> Prediction {
         let lane = &state.lanes[index];
-        let mut work = lane.curve.predict(n);
-        // What experience says of sizes that were not seen counts more than the curve's own opinion of itself.
-        if let Some(off) = lane.unseen_error().filter(|_| !lane.curve.has_seen(n)) {
-            work.low = work.low.min(work.ns * (-2.5 * off).exp());
-            work.high = work.high.max(work.ns * (2.5 * off).exp());
-        }
-        work
+        lane.widened(&lane.curve, n)
     }
 
     fn predict(&self, state: &Op, index: usize, load: &Load<'_>) -> Prediction {
         let (work, moved) = (self.work(state, index, load.n), self.move_time(index, load));
-        Prediction { ns: work.ns + moved.ns, low: work.low + moved.low, high: work.high + moved.high }
+        let sum = Prediction { ns: work.ns + moved.ns, low: work.low + moved.low, high: work.high + moved.high };
+        let lane = &state.lanes[index];
+        if !load.is_round_trip() || lane.round_trip.samples() == 0 {
+            return sum;
+        }
+        // What was seen of the whole counts more than the sum of what is known of its parts, where it is as well known.
+        let whole = lane.widened(&lane.round_trip, load.n);
+        if whole.high / whole.low <= sum.high / sum.low || lane.round_trip.has_seen(load.n) { whole } else { sum }
     }
 
     fn no_route(&self, op: &str, state: &Op) -> Diagnostic {
@@ -586,6 +693,16 @@ impl Lane {
         *mean += (off - *mean) / f64::from(*count);
     }
 
+    /// What a curve says of a size. What experience says of sizes that were not seen counts more than the curve's own opinion of itself.
+    fn widened(&self, curve: &Curve, n: u64) -> Prediction {
+        let mut predicted = curve.predict(n);
+        if let Some(off) = self.unseen_error().filter(|_| !curve.has_seen(n)) {
+            predicted.low = predicted.low.min(predicted.ns * (-2.5 * off).exp());
+            predicted.high = predicted.high.max(predicted.ns * (2.5 * off).exp());
+        }
+        predicted
+    }
+
     /// How far predictions for sizes that had not been timed were off, as a logarithm.
     fn unseen_error(&self) -> Option<f64> {
         (self.unseen.1 >= FEW_UNSEEN).then_some(self.unseen.0)
@@ -611,6 +728,7 @@ impl Lane {
         self.drifted = true;
         self.replaced = true;
         self.curve.forget();
+        self.round_trip.forget();
         Some(format!("live timings are {:+.0}% off the stored ones", 100.0 * (self.drift.exp() - 1.0)))
     }
 }

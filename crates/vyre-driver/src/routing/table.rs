@@ -32,6 +32,9 @@ struct StoredOp {
     crossovers: Vec<Crossover>,
     #[serde(default)]
     backends: BTreeMap<String, StoredCurve>,
+    /// The same on data of the host, with bringing it there and results back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    round_trips: BTreeMap<String, StoredCurve>,
 }
 
 /// The parameters are for people and other tools; the curve is its cells.
@@ -120,9 +123,19 @@ impl Router {
                     bad.push((op.clone(), format!("{why} for `{backend}`")));
                 }
             }
+            for (backend, stored) in &stored.round_trips {
+                if let Some(curve) = loaded.round_trip_mut(op, backend)
+                    && let Err(why) = take(curve, backend, stored.cells.clone())
+                {
+                    bad.push((op.clone(), format!("{why} for data of the host on `{backend}`")));
+                }
+            }
         }
         if let Some(diagnostic) = FILE.bad_entries(path, &bad) {
             return Err(diagnostic);
+        }
+        for op in stored.ops.keys() {
+            loaded.guess_anew(op);
         }
         for (backend, device) in stored.devices.iter().filter(|_| !foreign) {
             if loaded.device(backend).is_none() {
@@ -149,7 +162,10 @@ impl Router {
                 if known.is_some_and(|known| known != device) {
                     // Times of another device say nothing about this one.
                     stored.moves.remove(backend);
-                    stored.ops.values_mut().for_each(|op| drop(op.backends.remove(backend)));
+                    for op in stored.ops.values_mut() {
+                        op.backends.remove(backend);
+                        op.round_trips.remove(backend);
+                    }
                 }
             }
             for backend in &backends {
@@ -162,11 +178,14 @@ impl Router {
                 for backend in &backends {
                     if let Some((curve, replaced)) = self.curve(op, backend) {
                         merge(&mut entry.backends, backend, curve, replaced);
+                        if let Some(curve) = self.round_trip(op, backend) {
+                            merge(&mut entry.round_trips, backend, curve, replaced);
+                        }
                     }
                 }
                 entry.crossovers = self.crossovers(op);
             }
-            stored.ops.retain(|_, op| !op.backends.is_empty());
+            stored.ops.retain(|_, op| !op.backends.is_empty() || !op.round_trips.is_empty());
             let text = |stored: &Stored| {
                 toml::to_string(stored)
                     .map(|body| format!("schema = {SCHEMA}\n\n{body}"))

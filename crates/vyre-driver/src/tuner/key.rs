@@ -6,7 +6,7 @@ use vyre_foundation::ir::Program;
 use crate::DispatchConfig;
 
 /// What is known of a dispatch before it runs and changes which launch is best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StaticProgramShape {
     /// Workgroup size that the program declares.
     pub workgroup_size: [u32; 3],
@@ -14,12 +14,19 @@ pub struct StaticProgramShape {
     pub workgroup_count: Option<[u32; 3]>,
     /// Bytes of all results.
     pub output_bytes: u64,
+    /// Bytes of each buffer that is only read, in binding order, where they are known: how much is done for a result may depend on them alone.
+    pub input_bytes: Vec<u64>,
 }
 
 impl StaticProgramShape {
     /// The shape of a program's dispatch with so many workgroups and bytes of results.
     pub fn new(program: &Program, workgroup_count: Option<[u32; 3]>, output_bytes: u64) -> Self {
-        StaticProgramShape { workgroup_size: program.workgroup_size(), workgroup_count, output_bytes }
+        StaticProgramShape {
+            workgroup_size: program.workgroup_size(),
+            workgroup_count,
+            output_bytes,
+            input_bytes: Vec::new(),
+        }
     }
 
     /// The class of sizes that this one belongs to, by its largest member: what is decided for one size of a class holds for the
@@ -27,9 +34,11 @@ impl StaticProgramShape {
     #[must_use]
     pub fn class(self) -> Self {
         let up = |count: u32| count.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let up_bytes = |bytes: u64| bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
         StaticProgramShape {
             workgroup_count: self.workgroup_count.map(|count| count.map(up)),
-            output_bytes: self.output_bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
+            output_bytes: up_bytes(self.output_bytes),
+            input_bytes: self.input_bytes.into_iter().map(up_bytes).collect(),
             ..self
         }
     }
@@ -55,6 +64,10 @@ impl TunerProgramKey {
         hasher.update(&[u8::from(shape.workgroup_count.is_some())]);
         words(&mut hasher, shape.workgroup_count.unwrap_or_default());
         hasher.update(&shape.output_bytes.to_le_bytes());
+        // The last part, so that its length tells how many there are.
+        for bytes in &shape.input_bytes {
+            hasher.update(&bytes.to_le_bytes());
+        }
         TunerProgramKey(format!("v1-{}", hasher.finalize().to_hex()))
     }
 

@@ -206,6 +206,11 @@ impl OnlineTuner {
         }
     }
 
+    /// What has been the fastest so far, for dispatches that nothing is to be learnt from.
+    pub fn best_so_far(&self) -> usize {
+        self.decided.as_ref().map_or_else(|| self.fastest(), |(candidate, _)| *candidate)
+    }
+
     /// Timed dispatches so far.
     pub fn samples(&self) -> u64 {
         self.samples as u64
@@ -307,7 +312,8 @@ impl OnlineTuner {
             // Another one has become the fastest, so that its surroundings matter.
             self.expect();
         }
-        let hint = self.hint.take().filter(|&hint| self.times[hint].is_empty() && self.rejected[hint].is_none());
+        // Wanted until it has run: whoever asks may have to compile it first.
+        let hint = self.hint.filter(|&hint| self.times[hint].is_empty() && self.rejected[hint].is_none());
         let next = hint.or_else(|| self.worth_a_try(fastest));
         let next = next.or_else(|| self.unsure_direction(fastest).filter(|_| self.spent < MOST_SPENT));
         let next = next.or_else(|| self.unknown_neighbour(fastest));

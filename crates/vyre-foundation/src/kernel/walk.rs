@@ -1,7 +1,7 @@
 //! Visits the parts of a kernel.
 
 use super::facts::atomic_effect;
-use super::{Address, Block, End, Inst, MatrixMultiplyAdd, Op, Value};
+use super::{Address, Block, End, Inst, Loop, MatrixMultiplyAdd, Op, Value};
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,41 @@ pub(crate) fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) 
             Inst::Loop(inner) => each_inst(&inner.body, visit),
             _ => {}
         }
+    }
+}
+
+/// Every loop, inner ones before outer ones; what `change` puts into the list comes in front of the loop.
+pub(crate) fn each_loop_mut(block: &mut Block, change: &mut impl FnMut(&mut Loop, &mut Vec<Inst>)) {
+    let mut insts = Vec::with_capacity(block.insts.len());
+    for mut inst in std::mem::take(&mut block.insts) {
+        match &mut inst {
+            Inst::If { then, otherwise, .. } => {
+                each_loop_mut(then, change);
+                each_loop_mut(otherwise, change);
+            }
+            Inst::Loop(inner) => {
+                each_loop_mut(&mut inner.body, change);
+                change(inner, &mut insts);
+            }
+            _ => {}
+        }
+        insts.push(inst);
+    }
+    block.insts = insts;
+}
+
+/// The ways on to the next round and out of a loop, of a body.
+pub(crate) fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Vec<&'a [Value]>) {
+    for inst in &block.insts {
+        if let Inst::If { then, otherwise, .. } = inst {
+            exits(then, continues, breaks);
+            exits(otherwise, continues, breaks);
+        }
+    }
+    match &block.end {
+        End::Continue(values) => continues.push(values),
+        End::Break(values) => breaks.push(values),
+        _ => {}
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::extent::{Arith, Extent, Operator, axis_name};
 use crate::ir::{BufferKind, Builtin, Literal, Program};
-use crate::kernel::walk::{each_inst, each_operand};
+use crate::kernel::walk::{each_inst, each_operand, exits};
 use crate::kernel::{Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 
 /// What differs from one invocation to the next.
@@ -659,20 +659,5 @@ pub(super) fn integer(literal: &Literal) -> Option<i64> {
         Literal::U64(value) => i64::try_from(value).ok(),
         Literal::I64(value) => Some(value),
         _ => None,
-    }
-}
-
-/// The ways on to the next round and out of a loop, of a body.
-fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Vec<&'a [Value]>) {
-    for inst in &block.insts {
-        if let Inst::If { then, otherwise, .. } = inst {
-            exits(then, continues, breaks);
-            exits(otherwise, continues, breaks);
-        }
-    }
-    match &block.end {
-        End::Continue(values) => continues.push(values),
-        End::Break(values) => breaks.push(values),
-        _ => {}
     }
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use vyre_spec::{Diagnostic, codes};
 
 use super::report::{Place, Report};
-use crate::ir::{Access, BarrierScope, BufferKind, Builtin, Expr, Name, Node, Program, SubgroupOp};
+use crate::ir::{Access, BarrierScope, BufferKind, Builtin, Case, Expr, Name, Node, Program, SubgroupOp};
 
 /// Walks of one body before its loops are given up.
 const MAX_WALKS: usize = 16;
@@ -304,98 +304,10 @@ impl<'p> Walker<'_, 'p> {
                 self.path_varies(path);
                 self.varies_at("value", value);
             }
-            Node::If { cond, then, otherwise } => {
-                let why = self.varies_at("cond", cond);
-                let before = self.enter("`if`", why);
-                let start = self.varying.clone();
-                let then_falls = self.list("then", then);
-                let after_then = std::mem::replace(&mut self.varying, start);
-                let otherwise_falls = self.list("otherwise", otherwise);
-                self.meet(after_then, then_falls, otherwise_falls);
-                self.flow = before;
-                return then_falls || otherwise_falls;
-            }
-            Node::Switch { selector, cases } => {
-                let why = self.varies_at("selector", selector);
-                let before = self.enter("`switch`", why);
-                let start = self.varying.clone();
-                let mut end: Option<Vec<bool>> =
-                    if cases.iter().any(|case| case.default) { None } else { Some(start.clone()) };
-                self.targets.push(Target { visible: start.len(), ..Target::default() });
-                for (i, case) in cases.iter().enumerate() {
-                    self.place.push_at("cases", i);
-                    self.order.push(i);
-                    self.varying.clone_from(&start);
-                    if self.list("body", &case.body) {
-                        meet_at(&mut end, &self.varying);
-                    }
-                    self.order.pop();
-                    self.place.pop();
-                }
-                if let Some(at_break) = self.targets.pop().and_then(|target| target.at_break) {
-                    meet_at(&mut end, &at_break);
-                }
-                self.flow = before;
-                let falls_through = end.is_some();
-                self.varying = end.unwrap_or(start);
-                return falls_through;
-            }
-            Node::For { var, from, to, body, .. } => {
-                let from = self.varies_at("from", from);
-                let to = self.varies_at("to", to);
-                let visible = self.names.len();
-                let before = self.enter("`for` loop", from.or(to));
-                let facts = self.start_loop();
-                self.declare(var, from.or(to).is_some());
-                let entry = self.varying.clone();
-                self.list("body", body);
-                self.close(visible);
-                let (target, _) = self.end_loop(facts);
-                let mut end = entry;
-                join(&mut end, &self.varying);
-                target.at_break.iter().for_each(|at_break| {
-                    join(&mut end, at_break);
-                });
-                self.varying = end;
-                self.flow = before;
-            }
-            Node::Loop { body, continuing, break_if } => {
-                let visible = self.names.len();
-                let facts = self.start_loop();
-                let falls_through = self.statements("body", body);
-                // Those who continued meet the others here.
-                if let Some(target) = self.targets.last_mut() {
-                    target.continued = None;
-                    if let Some(mut at_continue) = target.at_continue.take() {
-                        at_continue.resize(self.varying.len(), true);
-                        if falls_through {
-                            join(&mut self.varying, &at_continue);
-                        } else {
-                            self.varying = at_continue;
-                        }
-                    }
-                }
-                self.statements("continuing", continuing);
-                let mut left = false;
-                if let Some(break_if) = break_if {
-                    left = true;
-                    if let Some(why) = self.varies_at("break_if", break_if) {
-                        let cause = self.cause("end of the loop", why);
-                        self.leave_loop(cause);
-                    } else if let Some(cause) = self.parted() {
-                        self.leave_loop(cause);
-                    }
-                }
-                self.close(visible);
-                let (target, head) = self.end_loop(facts);
-                let mut end = if left { Some(self.varying.clone()) } else { None };
-                if let Some(at_break) = &target.at_break {
-                    meet_at(&mut end, at_break);
-                }
-                let falls_through = end.is_some();
-                self.varying = end.unwrap_or(head);
-                return falls_through;
-            }
+            Node::If { cond, then, otherwise } => return self.branch(cond, then, otherwise),
+            Node::Switch { selector, cases } => return self.switch(selector, cases),
+            Node::For { var, from, to, body, .. } => self.counted(var, from, to, body),
+            Node::Loop { body, continuing, break_if } => return self.endless(body, continuing, break_if.as_ref()),
             Node::Break => {
                 let parted = self.parted().map(|cause| left_by(&cause, "break"));
                 let varying = &self.varying;
@@ -458,6 +370,105 @@ impl<'p> Walker<'_, 'p> {
             Node::Block(body) => return self.list("block", body),
         }
         true
+    }
+
+    /// An `if`: whether its end is reached.
+    fn branch(&mut self, cond: &'p Expr, then: &'p [Node], otherwise: &'p [Node]) -> bool {
+        let why = self.varies_at("cond", cond);
+        let before = self.enter("`if`", why);
+        let start = self.varying.clone();
+        let then_falls = self.list("then", then);
+        let after_then = std::mem::replace(&mut self.varying, start);
+        let otherwise_falls = self.list("otherwise", otherwise);
+        self.meet(after_then, then_falls, otherwise_falls);
+        self.flow = before;
+        then_falls || otherwise_falls
+    }
+
+    /// A `switch`: whether its end is reached.
+    fn switch(&mut self, selector: &'p Expr, cases: &'p [Case]) -> bool {
+        let why = self.varies_at("selector", selector);
+        let before = self.enter("`switch`", why);
+        let start = self.varying.clone();
+        let mut end: Option<Vec<bool>> = if cases.iter().any(|case| case.default) { None } else { Some(start.clone()) };
+        self.targets.push(Target { visible: start.len(), ..Target::default() });
+        for (i, case) in cases.iter().enumerate() {
+            self.place.push_at("cases", i);
+            self.order.push(i);
+            self.varying.clone_from(&start);
+            if self.list("body", &case.body) {
+                meet_at(&mut end, &self.varying);
+            }
+            self.order.pop();
+            self.place.pop();
+        }
+        if let Some(at_break) = self.targets.pop().and_then(|target| target.at_break) {
+            meet_at(&mut end, &at_break);
+        }
+        self.flow = before;
+        let falls_through = end.is_some();
+        self.varying = end.unwrap_or(start);
+        falls_through
+    }
+
+    /// A loop that counts.
+    fn counted(&mut self, var: &'p Name, from: &'p Expr, to: &'p Expr, body: &'p [Node]) {
+        let from = self.varies_at("from", from);
+        let to = self.varies_at("to", to);
+        let visible = self.names.len();
+        let before = self.enter("`for` loop", from.or(to));
+        let facts = self.start_loop();
+        self.declare(var, from.or(to).is_some());
+        let entry = self.varying.clone();
+        self.list("body", body);
+        self.close(visible);
+        let (target, _) = self.end_loop(facts);
+        let mut end = entry;
+        join(&mut end, &self.varying);
+        target.at_break.iter().for_each(|at_break| {
+            join(&mut end, at_break);
+        });
+        self.varying = end;
+        self.flow = before;
+    }
+
+    /// A loop without a count: whether its end is reached.
+    fn endless(&mut self, body: &'p [Node], continuing: &'p [Node], break_if: Option<&'p Expr>) -> bool {
+        let visible = self.names.len();
+        let facts = self.start_loop();
+        let falls_through = self.statements("body", body);
+        // Those who continued meet the others here.
+        if let Some(target) = self.targets.last_mut() {
+            target.continued = None;
+            if let Some(mut at_continue) = target.at_continue.take() {
+                at_continue.resize(self.varying.len(), true);
+                if falls_through {
+                    join(&mut self.varying, &at_continue);
+                } else {
+                    self.varying = at_continue;
+                }
+            }
+        }
+        self.statements("continuing", continuing);
+        let mut left = false;
+        if let Some(break_if) = break_if {
+            left = true;
+            if let Some(why) = self.varies_at("break_if", break_if) {
+                let cause = self.cause("end of the loop", why);
+                self.leave_loop(cause);
+            } else if let Some(cause) = self.parted() {
+                self.leave_loop(cause);
+            }
+        }
+        self.close(visible);
+        let (target, head) = self.end_loop(facts);
+        let mut end = if left { Some(self.varying.clone()) } else { None };
+        if let Some(at_break) = &target.at_break {
+            meet_at(&mut end, at_break);
+        }
+        let falls_through = end.is_some();
+        self.varying = end.unwrap_or(head);
+        falls_through
     }
 
     /// Goes into a branch; gives the flow to come back to.

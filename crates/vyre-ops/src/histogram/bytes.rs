@@ -27,8 +27,11 @@ pub(super) fn histogram(fused: &Fused, bins: usize) -> Result<Output, Error> {
     let mut counts = room(&engine, &DataType::U32, bins);
     let (lines, values) = fused.lines("i", "");
     let words = bins.div_ceil(4);
-    let key =
-        format!("histogram of bytes {words}\n{}{}{lines}{values:?}", fused.declarations(0), fused.uniform_lines());
+    let key = format!(
+        "histogram of bytes {words}\n{}{}{lines}{values:?}",
+        fused.declarations(0, None),
+        fused.uniform_lines()
+    );
     let kernel = kernel_of_forms(&engine, &key, || {
         ITEMS.iter().map(|items| (items.to_string(), source(fused, words, *items))).collect()
     })?;
@@ -46,7 +49,7 @@ pub(super) fn histogram(fused: &Fused, bins: usize) -> Result<Output, Error> {
 fn source(fused: &Fused, words: usize, items: usize) -> String {
     let rounds = PERIOD / items;
     let at = fused.bindings();
-    let mut text = fused.declarations(0);
+    let mut text = fused.declarations(0, None);
     let _ = write!(
         text,
         "read sizes: u32 @{at};\nread_write counts: u32 @{};\nworkgroup own: u32[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry histogram {{\n{GROUP}\

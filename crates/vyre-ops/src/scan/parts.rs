@@ -5,7 +5,7 @@ use std::fmt::Write;
 use vyre::DataType;
 use vyre::expression::Fused;
 
-use super::{Cut, Form, ITEMS, LANES, SUBGROUP, Scan};
+use super::{Cut, Form, ITEMS, SPAN, SUBGROUP, Scan};
 use crate::fold::Fold;
 
 impl Scan<'_> {
@@ -146,7 +146,6 @@ impl Scan<'_> {
 
     /// `carry` becomes what the chunks before this one in its row are together.
     pub(super) fn look_back(&self, text: &mut String) {
-        const AT_ONCE: usize = 32;
         let Fold { ty, .. } = &self.fold;
         let neutral = self.fold.neutral();
         let packed = |known: &str, value: &str| {
@@ -155,29 +154,62 @@ impl Scan<'_> {
         };
         let word = "cast<u32>(told & 4294967295u64)";
         let value = if *ty == DataType::U32 { word.to_owned() } else { format!("bitcast<{ty}>({word})") };
-        // Each invocation waits for one chunk to tell its own value (1) or that of everything up to it (2); the farthest has to tell the latter.
-        // One of them adds all up, in order, which everything behind waits for: what is before the nearest that knows all is nothing by then, so
-        // that it has nothing to do but to load and to add.
+        let last = SPAN - 1;
+        // What an invocation waits for: at a place, where a condition holds, until it tells more than that.
+        let wait = |text: &mut String, condition: &str, place: &str, more_than: &str| {
+            let _ = write!(
+                text,
+                "var told: u64 = 0u64;\nif {condition} {{\nloop {{\nlet seen = atomic.load(states[{place}]);\ntold = seen;\n\
+                 if (seen >> 32) > {more_than} {{\nbreak;\n}}\n}}\n}}\n"
+            );
+        };
+        let sum = |text: &mut String, name: &str, of: &str, value: &dyn Fn(usize) -> String| {
+            for u in 0..SPAN {
+                let _ = writeln!(text, "let {of}{u} = {of}[{u}];");
+            }
+            for u in 0..SPAN {
+                let _ = writeln!(text, "{name} = {};", self.fold.combined(name, &value(u)));
+            }
+        };
+        // A subgroup waits for the chunks of the span before this one; one invocation adds them up, which the last chunk tells as the value of
+        // the span. Then another waits for each of the spans before to tell its own value (1) or that of everything up to it (2); the farthest
+        // has to tell the latter.
         let _ = write!(
             text,
-            "if l == 0 {{\natomic.store(states[group + 1], {});\n}}\nvar told: u64 = 0u64;\nlet back = {LANES} - l;\nif back <= chunk {{\nloop {{\n\
-             let seen = atomic.load(states[group + 1 - back]);\ntold = seen;\nif (seen >> 32) > select(l == 0, 1u64, 0u64) {{\nbreak;\n}}\n}}\n}}\n\
-             window[l] = {value};\nif (told >> 32) == 2u64 {{\natomic.max(nearest[0], l);\n}}\nbarrier;\nif l < nearest[0] {{\nwindow[l] = {neutral};\n}}\n\
-             barrier;\nif l == 0 {{\nvar sum: {ty} = {neutral};\nif chunk > 0 {{\nfor k in nearest[0] / {AT_ONCE}..{} {{\n",
-            packed("select(chunk == 0, 2, 1)", "chunk_value"),
-            LANES / AT_ONCE
+            "if l == 0 {{\natomic.store(states[group + 1], {});\n}}\nlet within = chunk % {SPAN};\nlet span = chunk / {SPAN};\n\
+             let own_span = sizes[2] + 1 + group / sizes[1] * sizes[3] + span;\nif l < {SPAN} {{\n",
+            packed("1", "chunk_value")
         );
-        for u in 0..AT_ONCE {
-            let _ = writeln!(text, "let w{u} = window[k * {AT_ONCE} + {u}];");
-        }
-        for u in 0..AT_ONCE {
-            let _ = writeln!(text, "sum = {};", self.fold.combined("sum", &format!("w{u}")));
-        }
+        wait(text, "l < within", "group + 1 - within + l", "0u64");
         let _ = write!(
             text,
-            "}}\nlet all = {};\natomic.store(states[group + 1], {});\n}}\ncarried[0] = sum;\n}}\nbarrier;\nlet carry = carried[0];\n",
-            self.fold.combined("sum", "chunk_value"),
-            packed("2", "all")
+            "chunks[l] = select(l < within, {value}, {neutral});\n}}\nbarrier;\nvar inside: {ty} = {neutral};\nif l == 0 {{\n"
+        );
+        sum(text, "inside", "chunks", &|u| format!("chunks{u}"));
+        let _ = write!(
+            text,
+            "if within == {last} {{\nlet whole = {};\natomic.store(states[own_span], {});\n}}\n}}\nif (l >= {SPAN}) & (l < {}) {{\n\
+             let back = {} - l;\n",
+            self.fold.combined("inside", "chunk_value"),
+            packed("1", "whole"),
+            2 * SPAN,
+            2 * SPAN
+        );
+        wait(text, "back <= span", "own_span - back", &format!("select(l == {SPAN}, 1u64, 0u64)"));
+        let _ = write!(
+            text,
+            "spans[l - {SPAN}] = select(back <= span, {value}, {neutral});\nif (told >> 32) == 2u64 {{\natomic.max(nearest[0], l - {SPAN});\n}}\n}}\n\
+             barrier;\nif l == 0 {{\nlet first = nearest[0];\nvar before: {ty} = {neutral};\n"
+        );
+        sum(text, "before", "spans", &|u| format!("select({u} >= first, spans{u}, {neutral})"));
+        let _ = write!(
+            text,
+            "if within == {last} {{\nlet whole = {};\nlet all = {};\natomic.store(states[own_span], {});\n}}\ncarried[0] = {};\n}}\nbarrier;\n\
+             let carry = carried[0];\n",
+            self.fold.combined("inside", "chunk_value"),
+            self.fold.combined("before", "whole"),
+            packed("2", "all"),
+            self.fold.combined("before", "inside")
         );
     }
 

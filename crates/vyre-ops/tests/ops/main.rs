@@ -11,4 +11,5 @@ mod reductions;
 mod scans;
 mod sorting;
 mod support;
+mod texts;
 mod transforms;

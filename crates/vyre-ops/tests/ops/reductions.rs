@@ -118,6 +118,7 @@ fn along_every_axis_of_shapes_of_all_kinds() {
         [5, 17000, 3],
         [7, 2, 16500],
         [600, 31, 1],
+        [3, 300, 700],
     ];
     let mut random = Random(3);
     for (name, engine) in engines() {
@@ -195,4 +196,18 @@ fn what_does_not_fit_is_told() {
     assert_eq!(array.sum_axis(1).expect_err("no such axis").code(), "V1311");
     assert_eq!(array.value().expect_err("two").code(), "V1311");
     assert_eq!(vyre::Expression::from(1u32).sum().expect_err("no array").code(), "V1311");
+}
+
+#[test]
+fn columns_longer_than_a_block() {
+    let [along, inner] = [16_390, 1040];
+    for (name, engine) in engines().iter().filter(|(name, _)| name == "cpu") {
+        let x = Random(5).words(along * inner);
+        let mut expected = vec![0u32; inner];
+        for row in x.chunks_exact(inner) {
+            expected.iter_mut().zip(row).for_each(|(sum, x)| *sum = sum.wrapping_add(*x));
+        }
+        let array = engine.from_shape([along, inner], &x).expect("x");
+        assert_eq!(read(array.sum_axis(0)).expect("u32"), expected, "{name}");
+    }
 }

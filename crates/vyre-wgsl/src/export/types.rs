@@ -50,52 +50,17 @@ impl Facts {
 
     fn nodes(&mut self, nodes: &[Node], in_function: bool) {
         for node in nodes {
-            let mut each = |expr: &Expr| self.expr(expr, in_function);
             match node {
-                Node::Let { value, .. } => each(value),
-                Node::Var { init, .. } => init.iter().for_each(each),
-                Node::Assign { path, value, .. } => {
-                    path_exprs(path).for_each(&mut each);
-                    each(value);
-                }
-                Node::Store { index, path, value, .. } => {
-                    each(index);
-                    path_exprs(path).for_each(&mut each);
-                    each(value);
-                }
-                Node::If { cond, then, otherwise } => {
-                    each(cond);
-                    self.nodes(then, in_function);
-                    self.nodes(otherwise, in_function);
-                }
-                Node::Switch { selector, cases } => {
-                    each(selector);
-                    cases.iter().for_each(|case| self.nodes(&case.body, in_function));
-                }
-                Node::For { from, to, body, .. } => {
-                    each(from);
-                    each(to);
-                    self.nodes(body, in_function);
-                }
-                Node::Loop { body, continuing, break_if } => {
-                    break_if.iter().for_each(each);
-                    self.nodes(body, in_function);
-                    self.nodes(continuing, in_function);
-                }
-                Node::Return(value) => value.iter().for_each(each),
-                Node::Atomic { buffer, index, path, value, compare, .. } => {
-                    each(index);
-                    path_exprs(path).for_each(&mut each);
-                    value.iter().chain(compare).for_each(each);
+                Node::Atomic { buffer, path, .. } => {
                     self.atomics.entry(buffer.clone()).or_default().insert(member_path(path));
                 }
-                Node::Call { function, args, .. } => {
-                    args.iter().for_each(each);
+                Node::Call { function, .. } => {
                     self.called.entry(function.clone()).or_insert(false);
                 }
-                Node::Block(nodes) => self.nodes(nodes, in_function),
-                Node::Break | Node::Continue | Node::Barrier(_) => {}
+                _ => {}
             }
+            node.for_each_expr(|expr| self.expr(expr, in_function));
+            node.for_each_list(|list| self.nodes(list, in_function));
         }
     }
 
@@ -105,47 +70,7 @@ impl Facts {
         {
             self.builtins.insert((kind, in_function));
         }
-        children(expr, &mut |child| self.expr(child, in_function));
-    }
-}
-
-fn path_exprs(path: &[Access]) -> impl Iterator<Item = &Expr> {
-    path.iter().filter_map(|step| match step {
-        Access::Index(index) => Some(index),
-        Access::Member(_) => None,
-    })
-}
-
-fn children(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
-    match expr {
-        Expr::Literal(_) | Expr::Var(_) | Expr::Constant(_) | Expr::Length(_) | Expr::Builtin(_) => {}
-        Expr::Load { index: value, path, .. } | Expr::Part { value, path } => {
-            visit(value);
-            path_exprs(path).for_each(visit);
-        }
-        Expr::Unary { value, .. }
-        | Expr::Cast { value, .. }
-        | Expr::BitCast { value, .. }
-        | Expr::Swizzle { value, .. } => visit(value),
-        Expr::Binary { left, right, .. } => {
-            visit(left);
-            visit(right);
-        }
-        Expr::Math { args: parts, .. } | Expr::Construct { parts, .. } => parts.iter().for_each(visit),
-        Expr::Select { cond, yes, no } => {
-            visit(cond);
-            visit(yes);
-            visit(no);
-        }
-        Expr::Subgroup { value, argument, .. } => {
-            visit(value);
-            argument.iter().for_each(|argument| visit(argument));
-        }
-        Expr::MatrixMultiplyAdd { a, b, c, .. } => {
-            visit(a);
-            visit(b);
-            visit(c);
-        }
+        expr.for_each_child(|child| self.expr(child, in_function));
     }
 }
 

@@ -20,7 +20,7 @@ use super::lock;
 use super::routes::Work;
 use super::timings::Live;
 use crate::Error;
-use crate::runtime::{Device, Job, Storage};
+use crate::runtime::{Deps, Device, Job, Storage};
 
 /// The bytes of a small value.
 pub(crate) type ValueBytes = SmallVec<[u8; 32]>;
@@ -171,6 +171,8 @@ pub(crate) struct Ready {
     /// The router sends such launches here. A launch that names its device says nothing of the others.
     routed: AtomicBool,
     pub(super) runs: AtomicU64,
+    /// What the latest timed launch took.
+    pub(super) latest_ns: AtomicU64,
     /// Launches whose times are still to come, with the candidate that ran.
     pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
     pub(super) timings_open: AtomicU32,
@@ -482,6 +484,7 @@ impl Ready {
             sizes,
             routed: AtomicBool::new(false),
             runs: AtomicU64::new(0),
+            latest_ns: AtomicU64::new(0),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
         }
@@ -509,6 +512,7 @@ impl Ready {
             values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
             routed: AtomicBool::new(self.routed.load(Ordering::Relaxed)),
             runs: AtomicU64::new(self.runs.load(Ordering::Relaxed)),
+            latest_ns: AtomicU64::new(self.latest_ns.load(Ordering::Relaxed)),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
         }
@@ -517,6 +521,15 @@ impl Ready {
     /// The same with live timings watched.
     pub(super) fn watched(self, live: Option<Live>) -> Ready {
         Ready { live, ..self }
+    }
+
+    /// The queue of a launch: that of what it continues, or a fresh one. Timings of one kernel's launches are compared while the tuner
+    /// learns, so those don't run beside each other.
+    pub(super) fn queue_of(&self, deps: &Deps) -> u32 {
+        match (deps.queue, &self.learning) {
+            (None, Some(_)) => 0,
+            _ => self.device.queue_of(deps),
+        }
     }
 
     /// A variant runs in the place of the program.
@@ -545,6 +558,14 @@ impl Ready {
 
     fn is_for_the_same(&self, other: &Ready) -> bool {
         self.is_for_the_same_work(other) && self.device.id == other.device.id
+    }
+
+    /// The candidates of launches whose times are still to come.
+    pub(super) fn timings_under_way(&self) -> SmallVec<[usize; 8]> {
+        if self.timings_open.load(Ordering::Relaxed) == 0 {
+            return SmallVec::new();
+        }
+        lock(&self.timings).iter().map(|(_, candidate)| *candidate).collect()
     }
 
     /// The same but for the device.

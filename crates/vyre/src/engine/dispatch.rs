@@ -17,7 +17,7 @@ use vyre_spec::{BackendId, Diagnostic, codes};
 
 use super::core::{Arg, Core, Ready, Request};
 use super::learning::{Context, Learning, Pick};
-use super::routes::Work;
+use super::routes::{Route, Work};
 use super::tuning::Asked;
 use super::variants;
 use super::{Inner, lock};
@@ -27,6 +27,8 @@ use crate::runtime::{Alarm, Deps, Device, Held, Job, Loan, Storage};
 /// The first launches are timed, then one in so many.
 const TIMED_AT_FIRST: u64 = 8;
 const TIMED_EVERY: u64 = 64;
+/// A launch that takes this long is worth asking the router each time.
+const LONG_NS: u64 = 1_000_000;
 
 /// What came of an attempt on one device.
 enum Attempt {
@@ -87,8 +89,9 @@ impl Inner {
         let deadline = request.timeout.map(|timeout| Instant::now().checked_add(timeout));
         let deadline = deadline.flatten();
         let only = request.on.as_ref().or(core.only.as_ref());
+        let mut elsewhere = None;
         if let Some(ready) = core.find(args.iter().map(Arg::bytes), args, request, only.map(|id| id.as_str()))
-            && (only.is_some() || self.stays(core, &ready, args))
+            && (only.is_some() || self.stays(core, &ready, args, &mut elsewhere))
         {
             match self.launch_on(core, &ready, args, request, deadline, only.is_some()) {
                 Ok(Attempt::Launched(job)) => return Ok(job),
@@ -120,25 +123,32 @@ impl Inner {
                 Attempt::Elsewhere => Err(unmovable()),
             };
         }
-        self.launch_routed(core, &sizes, args, request, deadline)
+        self.launch_routed(core, &sizes, args, request, deadline, elsewhere)
     }
 
-    /// Nothing speaks against the device of the launch before. The router is asked now and then.
-    fn stays(&self, core: &Core, ready: &Ready, args: &[Arg<'_>]) -> bool {
+    /// Nothing speaks against the device of the launch before; else where the router would have it instead. The router is asked while
+    /// the first timings come in, since what it went by until then may be a guess, whenever a launch is long, and now and then.
+    fn stays(&self, core: &Core, ready: &Ready, args: &[Arg<'_>], elsewhere: &mut Option<Route>) -> bool {
         if self.routes.is_out(&ready.device.id) {
             return false;
         }
-        if ready.runs.load(Ordering::Relaxed) % TIMED_EVERY != TIMED_EVERY - 1 {
+        let runs = ready.runs.load(Ordering::Relaxed);
+        let dispatches = if runs < TIMED_AT_FIRST || ready.latest_ns.load(Ordering::Relaxed) >= LONG_NS {
+            1
+        } else if runs % TIMED_EVERY == TIMED_EVERY - 1 {
+            TIMED_EVERY
+        } else {
             return true;
-        }
+        };
         self.metrics.add(Counter::Routes, 1);
         let _timer = self.metrics.time(Stage::Route);
         let devices = self.open_devices();
-        let load = load(core, &devices, &ready.work, args, TIMED_EVERY);
-        self.routes.choose(&ready.work, &load, &[]).is_ok_and(|route| ready.device.id == route.backend)
+        let load = load(core, &devices, &ready.work, args, dispatches);
+        *elsewhere = self.routes.choose(&ready.work, &load, &[]).ok();
+        elsewhere.as_ref().is_some_and(|route| ready.device.id == route.backend)
     }
 
-    /// Tries devices in the order that the router gives them.
+    /// Tries devices in the order that the router gives them; its answer may be known already.
     fn launch_routed(
         self: &Arc<Inner>,
         core: &Core,
@@ -146,6 +156,7 @@ impl Inner {
         args: &mut [Arg<'_>],
         request: &Request,
         deadline: Option<Instant>,
+        mut known: Option<Route>,
     ) -> Result<Option<Arc<Job>>, Error> {
         let (plan, _) = {
             let _timer = self.metrics.time(Stage::Plan);
@@ -156,11 +167,15 @@ impl Inner {
         let mut passed_over: Vec<BackendId> = Vec::new();
         loop {
             check_deadline(deadline)?;
-            let route = {
-                let _timer = self.metrics.time(Stage::Route);
-                let devices = self.open_devices();
-                self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
-            };
+            // A second question about one launch would count it twice, and what the first one moved data for would be forgotten.
+            let route = known.take().map_or_else(
+                || {
+                    let _timer = self.metrics.time(Stage::Route);
+                    let devices = self.open_devices();
+                    self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
+                },
+                Ok,
+            );
             let (id, is_last) = match route {
                 Ok(route) => (route.backend, false),
                 Err(none_left) => match self.registry.acquire(crate::reference::REFERENCE) {
@@ -179,7 +194,7 @@ impl Inner {
                     continue;
                 }
             };
-            if self.routes.opened(id.as_str(), device.backend.capabilities()) {
+            if self.routes.take_surprise(id.as_str()) {
                 continue;
             }
             if !device.backend.gives_exact(&core.program) {
@@ -374,7 +389,7 @@ impl Inner {
                     let id = self.routes.choose(&work, &in_place, &passed_over)?.backend;
                     match self.device(id.as_str()) {
                         Ok(device) if device.backend.capabilities().resident => {
-                            if !self.routes.opened(id.as_str(), device.backend.capabilities()) {
+                            if !self.routes.take_surprise(id.as_str()) {
                                 break device;
                             }
                         }
@@ -441,7 +456,7 @@ impl Inner {
         if let Some(launched) = self.launch_steadily(core, ready, args, request, deadline, alarm.as_ref())? {
             return Ok(launched);
         }
-        let device = &ready.device;
+        let (device, began) = (&ready.device, Instant::now());
         let Some(mut bound) = self.bind(core, ready, args, request, deadline, may_move)? else {
             return Ok(Attempt::Elsewhere);
         };
@@ -453,7 +468,7 @@ impl Inner {
         }
         check_deadline(deadline)?;
         let Bound { mut deps, bindings, temporaries, unshared } = bound;
-        let order = deps.order(device.queue_of(&deps));
+        let order = deps.order(ready.queue_of(&deps));
         let submitted = self.submit(core, ready, request, &bindings, order, grid_place.as_ref(), false)?;
         let ticket = submitted.ticket;
         let parents = std::mem::take(&mut deps.parents);
@@ -476,9 +491,14 @@ impl Inner {
                 Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
             }
         }
+        let is_borrowed = args.iter().any(Arg::is_borrowed);
+        if is_borrowed && submitted.run == 0 {
+            // Memory for such moves is made for the first of them.
+            (deps.moved_bytes, deps.move_ns) = (0, 0);
+        }
         self.note_timing(core, ready, &job, &submitted, &deps);
         device.throttle(ticket);
-        if args.iter().any(Arg::is_borrowed) {
+        if is_borrowed {
             let finished = {
                 let _timer = self.metrics.time(Stage::Wait);
                 self.finish_borrowed(device, &job, args, &core.slots, temporaries, request.stop.as_ref())
@@ -491,6 +511,9 @@ impl Inner {
                 return if is_untouched { Err(error) } else { Ok(Attempt::Failed(error)) };
             }
             self.collect_timings(core, ready);
+            if is_round_trip(args) {
+                self.note_round_trip(ready, &submitted, began.elapsed().as_nanos() as u64);
+            }
         } else if let Err(error) = keep_copies(device, &job, temporaries) {
             return Ok(Attempt::Failed(error));
         }
@@ -629,7 +652,7 @@ impl Inner {
             }
         }
         check_deadline(deadline)?;
-        let order = deps.order(device.queue_of(&deps));
+        let order = deps.order(ready.queue_of(&deps));
         let submitted = self.submit(core, ready, request, &bindings, order, None, false)?;
         let ticket = submitted.ticket;
         // A small launch on the processor is done by now; nobody will ask how it went, as it came after nothing that may yet fail.
@@ -673,7 +696,7 @@ impl Inner {
         {
             let context =
                 Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
-            pick = learning.pick(&context, request.interruptible);
+            pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
         }
         if grid_place.is_some() {
             // How much runs is not known here, so that its time would tell nothing.
@@ -687,7 +710,7 @@ impl Inner {
             }
         };
         let ticket = match &pick.launch {
-            Some((candidate, grid)) => match submit(candidate, *grid, true) {
+            Some((candidate, grid)) => match submit(candidate, *grid, pick.timed) {
                 Ok(ticket) => ticket,
                 // A candidate that fails is the tuner's business.
                 Err(error) => {
@@ -713,6 +736,7 @@ impl Inner {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
+        let began = Instant::now();
         // What a launch on arrays does not write stays as it was.
         let is_kept =
             |slot: &super::core::Slot, keep: bool| !slot.kind.is_input() && (keep || request.size_from.is_some());
@@ -758,8 +782,12 @@ impl Inner {
             }
         }
         // The first run of a process warms up caches and clocks, and tells little of the others.
+        ready.latest_ns.store(compute_ns, Ordering::Relaxed);
         if ready.runs.fetch_add(1, Ordering::Relaxed) > 0 {
             self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
+            if is_round_trip(args) {
+                self.routes.observe_round_trip(&ready.work, &ready.device.id, began.elapsed().as_nanos() as u64);
+            }
         }
         core.launched(ready);
         Ok(())
@@ -774,6 +802,11 @@ impl Inner {
     ) -> Arc<Job> {
         self.jobs.start(device, ticket, label, parents, &|error| self.notice(error.diagnostic().clone()))
     }
+}
+
+/// All data is the caller's, and so comes from the host and goes back there.
+fn is_round_trip(args: &[Arg<'_>]) -> bool {
+    args.iter().all(|arg| arg.is_borrowed() || matches!(arg, Arg::Value(_)))
 }
 
 /// What a launch does, and where what it needs is.

@@ -35,6 +35,9 @@ enum Slot {
     Failed,
 }
 
+/// Launches of one candidate whose times are still to come before others are used meanwhile.
+const ENOUGH_UNDER_WAY: usize = 2;
+
 /// Everything around a launch that learning needs.
 pub(super) struct Context<'a> {
     pub(super) engine: &'a Arc<Inner>,
@@ -77,8 +80,9 @@ impl Learning {
         self.tuner.samples()
     }
 
-    /// What the policy draws for the next launch, or the default while that is compiled.
-    pub(super) fn pick(&mut self, context: &Context<'_>, interruptible: bool) -> Pick {
+    /// What the policy draws for the next launch, or what has been the fastest so far while that is compiled. Nor is it drawn while enough
+    /// launches of it are `under_way`, by candidate: a caller who launches many before waiting would else run all of them with one that may be slow.
+    pub(super) fn pick(&mut self, context: &Context<'_>, interruptible: bool, under_way: &[usize]) -> Pick {
         while let Ok((candidate, compiled)) = self.arrived.try_recv() {
             self.launches[candidate] = match compiled {
                 Ok(launch) => Slot::Ready(launch),
@@ -96,11 +100,16 @@ impl Learning {
                 0
             }
         };
-        match self.launch(candidate, context, interruptible) {
-            Some(launch) if candidate > 0 => Pick { candidate, launch: Some(launch), timed: true },
-            Some(_) => Pick { candidate: 0, launch: None, timed: true },
-            // Dispatches that only pass the time until it is compiled tell nothing, and don't count against those that are to be tried.
-            None => Pick { candidate: 0, launch: None, timed: false },
+        if under_way.iter().filter(|other| **other == candidate).count() < ENOUGH_UNDER_WAY
+            && let Some(launch) = self.launch(candidate, context, interruptible)
+        {
+            return Pick { candidate, launch: Some(launch).filter(|_| candidate > 0), timed: true };
+        }
+        // Dispatches that only pass the time tell nothing, and don't count against those that are to be tried.
+        let best = self.tuner.best_so_far();
+        match &self.launches[best] {
+            Slot::Ready(launch) if best > 0 => Pick { candidate: best, launch: Some(launch.clone()), timed: false },
+            _ => Pick { candidate: 0, launch: None, timed: false },
         }
     }
 

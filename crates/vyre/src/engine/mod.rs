@@ -282,7 +282,9 @@ impl Engine {
 
     /// A backend by name.
     pub fn backend(&self, id: &str) -> Result<Arc<dyn VyreBackend>, Error> {
-        Ok(self.inner.registry.acquire(id)?)
+        let backend = self.inner.registry.acquire(id)?;
+        self.inner.routes.opened(id, backend.capabilities());
+        Ok(backend)
     }
 
     /// Counters and latencies.
@@ -362,6 +364,7 @@ impl Inner {
         }
         // Opening takes a while; who asks for another meanwhile need not wait.
         let backend = self.registry.acquire(id)?;
+        self.routes.opened(id, backend.capabilities());
         let mut devices = lock(&self.devices);
         if let Some(device) = devices.iter().find(|device| device.id.as_str() == id) {
             return Ok(device.clone());

@@ -64,8 +64,8 @@ impl Work {
 pub(super) struct Routes {
     router: Mutex<Router>,
     ids: Vec<BackendId>,
-    /// Backends that were opened.
-    opened: Mutex<Vec<String>>,
+    /// Backends that were opened, and whether what they turned out to be is still to be reckoned with.
+    opened: Mutex<Vec<(String, bool)>>,
     /// What a GPU that is not open would have saved so far, in nanoseconds, as the bits of a float.
     withheld: AtomicU64,
     /// Devices that were lost.
@@ -274,25 +274,31 @@ impl Routes {
 
     /// A GPU whose driver this process has not opened yet.
     pub(super) fn is_slow_to_open(&self, backend: &str) -> bool {
-        kind_of(backend) == DeviceKind::Discrete && !lock(&self.opened).iter().any(|opened| opened == backend)
+        kind_of(backend) == DeviceKind::Discrete && !lock(&self.opened).iter().any(|(opened, _)| opened == backend)
     }
 
-    /// Tells what device a backend has, once it is open. True when it is not what it was taken for until now (it runs in software, or
-    /// is another device than was measured): then another may be the better choice.
-    pub(super) fn opened(&self, backend: &str, able: &Capabilities) -> bool {
-        let mut opened = lock(&self.opened);
-        if opened.iter().any(|known| known == backend) {
-            return false;
-        }
-        opened.push(backend.to_owned());
-        drop(opened);
+    /// Tells what device a backend has, once it is open, whoever opened it.
+    pub(super) fn opened(&self, backend: &str, able: &Capabilities) {
+        // In the order in which a choice takes them.
         let mut router = lock(&self.router);
+        let mut opened = lock(&self.opened);
+        if opened.iter().any(|(known, _)| known == backend) {
+            return;
+        }
         let changed = router.set_device(backend, &able.name);
         let software = able.kind == DeviceKind::Software;
         if software {
             router.set_prior(backend, Prior::of(able.kind));
         }
-        software || changed
+        opened.push((backend.to_owned(), software || changed));
+    }
+
+    /// True once when a backend is not what it was taken for until it was opened (it runs in software, or is another device than was
+    /// measured): then another may be the better choice.
+    pub(super) fn take_surprise(&self, backend: &str) -> bool {
+        let mut opened = lock(&self.opened);
+        let known = opened.iter_mut().find(|(known, _)| known == backend);
+        known.is_some_and(|(_, surprise)| std::mem::take(surprise))
     }
 
     /// Takes in how long some work took.
@@ -307,6 +313,14 @@ impl Routes {
             tracing::info!(op = request.op, backend = request.backend, "{}", request.reason);
         }
         self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes in how long some work on data of the host took until its results were there.
+    pub(super) fn observe_round_trip(&self, work: &Work, backend: &BackendId, ns: u64) {
+        if self.lock.is_none() {
+            lock(&self.router).observe_round_trip(&work.op, backend.as_str(), work.size, ns);
+            self.changed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes in how long a move of data took.

@@ -69,8 +69,17 @@ impl Inner {
         ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
     }
 
+    /// Takes in how long a launch on the caller's own memory took until its results were there.
+    pub(super) fn note_round_trip(&self, ready: &Ready, submitted: &Submitted, ns: u64) {
+        // The first one makes memory and loads code besides.
+        if submitted.pick.timed && submitted.pick.candidate == 0 && submitted.run > 0 {
+            self.routes.observe_round_trip(&ready.work, &ready.device.id, ns);
+        }
+    }
+
     pub(super) fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64) {
         self.metrics.record(Stage::Wait, ns);
+        ready.latest_ns.store(ns, Ordering::Relaxed);
         if candidate == 0 {
             // Explored launches say nothing of the one that is used.
             self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: ns, ..Timing::default() });

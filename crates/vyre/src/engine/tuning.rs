@@ -91,12 +91,13 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     fn shape(&self) -> StaticProgramShape {
         let order = self.program.binding_order();
-        let results = order.iter().zip(&self.plan.buffer_bytes);
-        let results = results.filter(|(index, _)| self.program.buffers()[**index].kind.is_result());
+        let buffers = || order.iter().zip(&self.plan.buffer_bytes);
+        let is_result = |index: &usize| self.program.buffers()[*index].kind.is_result();
         StaticProgramShape {
             workgroup_size: self.plan.workgroup_size,
             workgroup_count: Some(self.plan.grid),
-            output_bytes: results.map(|(_, bytes)| bytes).sum(),
+            output_bytes: buffers().filter(|(index, _)| is_result(index)).map(|(_, bytes)| bytes).sum(),
+            input_bytes: buffers().filter(|(index, _)| !is_result(index)).map(|(_, bytes)| *bytes).collect(),
         }
     }
 
@@ -252,7 +253,7 @@ impl Tuning {
             return None;
         }
         let (key, exact) = (asked.key(), asked.exact_key());
-        let open = StaticProgramShape { workgroup_count: None, ..asked.shape() };
+        let open = StaticProgramShape { workgroup_count: None, input_bytes: Vec::new(), ..asked.shape() };
         let open = TunerProgramKey::of_dispatch(asked.program, open, asked.config);
         let found = self.on_tuner(&**asked.backend, |tuner| {
             // What was written down for exactly this comes before what holds for sizes like it.
@@ -367,6 +368,9 @@ impl Tuning {
                     false => "what was decided with another build of driver or compiler".to_owned(),
                 };
                 return candidates.begin_with(&decision.candidate, why);
+            }
+            if let Some(brought) = candidates.list.iter().find(|candidate| candidate.variant.is_some()).cloned() {
+                return candidates.begin_with(&brought, "somebody's own code for this device".to_owned());
             }
             let Some(feedback) = tuner.feedback() else { return };
             let policy = DefaultPolicy {

@@ -129,11 +129,13 @@ impl Fused {
         &self.engine
     }
 
-    /// The buffers that the lines read, with bindings from a number on. They are called `x0`, `x1` and so on, and `scalars`.
-    pub fn declarations(&self, first: usize) -> String {
+    /// The buffers that the lines read, with bindings from a number on. They are called `x0`, `x1` and so on, and `scalars`. Those with an
+    /// element for each position have so many `positions`, where the kernel is for this number alone.
+    pub fn declarations(&self, first: usize, positions: Option<usize>) -> String {
         let mut text = String::new();
         for (at, input) in self.arrays.iter().enumerate() {
-            let _ = writeln!(text, "read x{at}: {} @{};", input.ty, first + at);
+            let count = positions.filter(|_| input.whole).map_or_else(String::new, |count| format!("[{count}]"));
+            let _ = writeln!(text, "read x{at}: {}{count} @{};", input.ty, first + at);
         }
         if !self.words.is_empty() {
             let _ = writeln!(text, "read scalars: u32 @{};", first + self.arrays.len());

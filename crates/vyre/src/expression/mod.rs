@@ -310,7 +310,7 @@ impl Term {
             DataType::Bool => format!("select({}, 1, 0)", values[0]),
             _ => values[0].clone(),
         };
-        let mut source = fused.declarations(0);
+        let mut source = fused.declarations(0, None);
         let _ = write!(
             source,
             "output out: {ty} @{at};\nworkgroup_size [128, 1, 1];\nentry map {{\nlet i = global_id.x;\nif i < len(out) {{\n{}{lines}out[i] = {value};\n}}\n}}\n",

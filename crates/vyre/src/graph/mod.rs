@@ -58,7 +58,7 @@ struct PlaceSpec {
     own: Option<Arc<Storage>>,
 }
 
-#[allow(clippy::large_enum_variant, reason = "nearly all steps are launches")]
+#[allow(clippy::large_enum_variant, reason = "nearly all nodes are launches")]
 enum Node {
     Launch { core: Arc<Core>, places: SmallVec<[usize; 8]>, request: Request, size_from: Option<SizeAt> },
     Copy { from: usize, to: usize },

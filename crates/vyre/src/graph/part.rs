@@ -32,7 +32,7 @@ pub(super) struct Use {
     pub(super) written: bool,
 }
 
-#[allow(clippy::large_enum_variant, reason = "nearly all steps are launches")]
+#[allow(clippy::large_enum_variant, reason = "nearly all nodes are launches")]
 enum Node {
     Launch {
         core: Arc<Core>,

@@ -73,13 +73,13 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        if !self.may_be_line(address, element, width)
-            || self.is_scalar(value)
-            || self.guard_of(guard, c).is_some()
-            || self.exec_of_sharers(value, c).is_some()
-        {
+        let guard = self.guard_of(guard, c);
+        // A guard that is the same for all lanes is a branch, not a mask.
+        let whole = guard.is_some_and(|guard| self.is_scalar(guard));
+        if !self.may_be_line(address, element, width) || self.is_scalar(value) || whole {
             return false;
         }
+        let mask = self.lanes_inside(value, guard, c);
         let mark = self.enter_scope();
         let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
             return false;
@@ -89,7 +89,7 @@ impl<'k> Lower<'k> {
         self.changing.extend(&words);
         let done = self.label();
         let inner = self.enter_scope();
-        let loaded = self.load_words_of(element, width, together, None);
+        let loaded = self.load_words_of(element, width, together, mask);
         for (&dst, src) in words.iter().zip(loaded) {
             self.push(M::Mov { dst, src });
         }
@@ -99,7 +99,7 @@ impl<'k> Lower<'k> {
         let inner = self.enter_scope();
         for (component, &dst) in words.iter().enumerate() {
             let at = At { disp: at.disp + 4 * component as i32, ..at };
-            if let Rep::Vector(src, _) = self.gather(element.scalar(), at, index, None) {
+            if let Rep::Vector(src, _) = self.gather(element.scalar(), at, index, mask) {
                 self.push(M::Mov { dst, src });
             }
         }
@@ -122,7 +122,7 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        if mask.is_some() || !self.may_be_line(address, element, width) {
+        if !self.may_be_line(address, element, width) {
             return false;
         }
         let mark = self.enter_scope();
@@ -132,14 +132,14 @@ impl<'k> Lower<'k> {
         };
         let done = self.label();
         let inner = self.enter_scope();
-        self.store_words_of(address.memory, &words, together, None);
+        self.store_words_of(address.memory, &words, together, mask);
         self.leave_scope(inner);
         self.push(M::Jump(done));
         self.bind(otherwise);
         let inner = self.enter_scope();
         for (component, &word) in words.iter().enumerate() {
             let at = At { disp: at.disp + 4 * component as i32, ..at };
-            self.store_vector(address, element.scalar(), Place::Vary(at, index), [word, R::NONE], None);
+            self.store_vector(address, element.scalar(), Place::Vary(at, index), [word, R::NONE], mask);
         }
         self.leave_scope(inner);
         self.bind(done);

@@ -290,16 +290,8 @@ impl<'k> Lower<'k> {
             return self.load_by_helper(value, address, element, guard, c);
         };
         // Only active lanes are known to be inside: a guard checks what the way here does not say already.
-        let exec = self.exec_of_sharers(value, c);
-        let mask = match (guard, exec) {
-            (Some(guard), exec) if self.is_scalar(guard) && matches!(place, Place::Same(_)) => exec,
-            (Some(guard), None) => Some(self.mask_of(guard, c)),
-            (Some(guard), Some(exec)) => {
-                let guard = self.mask_of(guard, c);
-                Some(self.mask_and(guard, exec))
-            }
-            (None, exec) => exec,
-        };
+        let by_lanes = guard.filter(|&guard| !(self.is_scalar(guard) && matches!(place, Place::Same(_))));
+        let mask = self.lanes_inside(value, by_lanes, c);
         let bytes = element.bits() as i32 / 8;
         if let (None, Some(rep)) = (guard, self.load_cell(value, address.memory, &place, element, mask)) {
             return rep;
@@ -402,6 +394,14 @@ impl<'k> Lower<'k> {
         // The register goes by another name already.
         self.uses[value.index()] += 1;
         Some(Rep::Vector(r, R::NONE))
+    }
+
+    /// The lanes that may load a value: those that are active and for which its guard holds.
+    pub(super) fn lanes_inside(&mut self, value: Value, guard: Option<Value>, c: usize) -> Option<R> {
+        let exec = self.exec_of_sharers(value, c);
+        let Some(guard) = guard else { return exec };
+        let guard = self.mask_of(guard, c);
+        Some(exec.map_or(guard, |exec| self.mask_and(guard, exec)))
     }
 
     /// The lanes that are active in any of the components that share a value.
@@ -716,13 +716,11 @@ impl<'k> Lower<'k> {
                 }
                 return;
             }
+            place if self.isa == Isa::Avx2 => return self.scatter_by_lanes(address, scalar, place, parts, mask),
             Place::Vary(at, index) => (at, index),
             Place::Affine(at, step) => self.as_gather(at, step),
             Place::Same(at) => self.as_gather(at, 0),
         };
-        if self.isa == Isa::Avx2 {
-            return self.scatter_by_lanes(address, scalar, (at, index), parts, mask);
-        }
         for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
             let index = if part == 0 { index } else { self.upper_half(index) };
             let once = self.new_mask();
@@ -740,39 +738,46 @@ impl<'k> Lower<'k> {
     }
 
     /// Stores one lane after the other, for processors without an instruction for it.
-    fn scatter_by_lanes(
-        &mut self,
-        address: &Address,
-        scalar: Scalar,
-        (at, index): (At, R),
-        parts: [R; 2],
-        mask: Option<R>,
-    ) {
+    fn scatter_by_lanes(&mut self, address: &Address, scalar: Scalar, place: Place, parts: [R; 2], mask: Option<R>) {
         let (bytes, scratch) = (scalar.bits() / 8, self.scratch());
-        self.put_scratch(scratch, 0, index);
+        if let Place::Vary(_, index) = place {
+            self.put_scratch(scratch, 0, index);
+        }
         for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
             self.put_scratch(scratch, COLUMN + part as i32 * self.len().bytes(), src);
         }
-        let bits = mask.map(|mask| self.mask_bits(mask));
+        // Which lanes store is often a matter of the data, and a branch for each that goes the other way takes longer than all the
+        // stores: lanes that don't store put their value where nobody looks.
+        let aside = mask.map(|mask| {
+            let (bits, nowhere) = (self.mask_bits(mask), self.general());
+            self.push(M::Lea { wide: true, dst: nowhere, at: At::new(scratch, context::RESULT) });
+            (bits, nowhere)
+        });
         for lane in 0..self.lanes() as i32 {
-            let next = self.label();
-            if let Some(bits) = bits {
-                let here = self.general();
-                self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
-                self.push(M::JumpIf(Cond::Equal, next));
-            }
-            let (mut place, src) = (self.general(), self.general());
-            self.push(M::Load { bytes: 4, signed: false, dst: place, at: At::new(scratch, 4 * lane) });
-            if at.base != self.shared_base {
-                // Part of the index may be in the base, and the rest be less than nothing.
-                place = self.extended(place);
-            }
+            let src = self.general();
+            let mut to = match place {
+                Place::Same(at) => at,
+                Place::Affine(at, step) => At { disp: at.disp + step * lane, ..at },
+                Place::Vary(at, _) => {
+                    let mut index = self.general();
+                    self.push(M::Load { bytes: 4, signed: false, dst: index, at: At::new(scratch, 4 * lane) });
+                    if at.base != self.shared_base {
+                        // Part of the index may be in the base, and the rest be less than nothing.
+                        index = self.extended(index);
+                    }
+                    At { index, ..at }
+                }
+            };
             let from = At::new(scratch, COLUMN + bytes as i32 * lane);
             self.push(M::Load { bytes, signed: false, dst: src, at: from });
-            self.push(M::Store { bytes, src, at: At { index: place, ..at } });
-            if bits.is_some() {
-                self.push(M::Label(next));
+            if let Some((bits, nowhere)) = aside {
+                let (there, here) = (self.general(), self.general());
+                self.push(M::Lea { wide: true, dst: there, at: to });
+                self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
+                self.push(M::Cmov { cond: Cond::Equal, dst: there, src: nowhere });
+                to = At::new(there, 0);
             }
+            self.push(M::Store { bytes, src, at: to });
         }
         self.forget_cells(address.memory);
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{definitions, straight};
 use crate::ir::BufferKind;
-use crate::kernel::walk::{each_inst, each_use, each_use_mut};
+use crate::kernel::walk::{each_inst, each_loop_mut, each_use, each_use_mut};
 use crate::kernel::{
     Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, ValueInfo, end_values, fold,
 };
@@ -26,7 +26,7 @@ pub(super) fn run(kernel: &mut Kernel) {
     });
     let mut ahead =
         Ahead { constant: constant.collect(), defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
-    ahead.block(&mut kernel.body);
+    each_loop_mut(&mut kernel.body, &mut |inner, before| ahead.change(inner, before));
     kernel.values = ahead.values;
 }
 
@@ -47,27 +47,12 @@ struct Plan {
 }
 
 impl Ahead {
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => {
-                    self.block(&mut inner.body);
-                    if let Some(counter) = inner.counter
-                        && let Some(plan) = self.plan(inner)
-                    {
-                        self.apply(inner, counter, &plan, &mut insts);
-                    }
-                }
-                _ => {}
-            }
-            insts.push(inst);
+    fn change(&mut self, inner: &mut Loop, before: &mut Vec<Inst>) {
+        if let Some(counter) = inner.counter
+            && let Some(plan) = self.plan(inner)
+        {
+            self.apply(inner, counter, &plan, before);
         }
-        block.insts = insts;
     }
 
     fn like(&mut self, like: Value) -> Value {

@@ -3,12 +3,18 @@
 //! `for i in from..to` becomes a loop that takes four rounds while all four are there, and the loop as it was for the rest. Of the four
 //! rounds, what does not depend on carried values (addresses, loads, most arithmetic) comes first, step by step for all four; then, in
 //! order, what does.
+//!
+//! Where a loop may be left from within, so that the rounds can't be mixed, they follow each other in one body: there is one test of the
+//! counter for all of them, and their addresses are one with offsets. Only loops with a known number of rounds that leaves no rest, because
+//! a rest must not run where the loop was left.
 
 use hashbrown::HashMap;
 
 use super::{definitions, straight};
-use crate::kernel::walk::{Effect, access, each_use, each_use_mut};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
+use crate::kernel::walk::{Effect, access, each_loop_mut, each_use, each_use_mut, end_values_mut, exits};
+use crate::kernel::{
+    Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold,
+};
 
 /// Steps that a round may have.
 const MOST_STEPS: usize = 48;
@@ -16,6 +22,8 @@ const MOST_STEPS: usize = 48;
 const MOST_STEPS_TWICE: usize = 40;
 /// Loads that a round may have.
 const MOST_LOADS: usize = 8;
+/// Steps that a round may have where rounds follow each other.
+const MOST_STEPS_IN_TURN: usize = 64;
 
 /// Takes so many rounds at once.
 pub(super) fn run(kernel: &mut Kernel, together: u32) {
@@ -23,7 +31,7 @@ pub(super) fn run(kernel: &mut Kernel, together: u32) {
         return;
     }
     let mut batch = Batch { together, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
-    batch.block(&mut kernel.body);
+    each_loop_mut(&mut kernel.body, &mut |inner, before| batch.batch(inner, before));
     kernel.values = batch.values;
 }
 
@@ -34,25 +42,6 @@ struct Batch {
 }
 
 impl Batch {
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => {
-                    self.block(&mut inner.body);
-                    self.batch(inner, &mut insts);
-                }
-                _ => {}
-            }
-            insts.push(inst);
-        }
-        block.insts = insts;
-    }
-
     fn value(&mut self, like: Value) -> Value {
         let value = Value(self.values.len() as u32);
         self.values.push(self.values[like.index()]);
@@ -109,8 +98,11 @@ impl Batch {
     /// Puts a loop over several rounds each before `inner`, which keeps the rest.
     fn batch(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
         let Some(counter) = inner.counter else { return };
-        if inner.rare || counter.step > 1 << 24 || !self.gains(inner, &counter) {
+        if inner.rare || counter.step > 1 << 24 {
             return;
+        }
+        if !self.gains(inner, &counter) {
+            return self.follow(inner, counter);
         }
         let few = self.together;
         if inner.body.insts.len() <= MOST_STEPS_TWICE
@@ -123,6 +115,72 @@ impl Batch {
         }
         self.batch_rounds(inner, counter, insts);
         self.together = few;
+    }
+
+    /// Puts several rounds of a loop that may be left from within into one, one after the other.
+    fn follow(&mut self, inner: &mut Loop, counter: Counter) {
+        let (Some(from), Some(to)) = (self.number(counter.from), self.number(counter.to)) else { return };
+        let (step, together) = (i128::from(counter.step), i128::from(self.together));
+        let rounds = (to - from + step - 1) / step;
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        let goes_on_at_end = matches!(inner.body.end, End::Continue(_)) && continues.len() == 1;
+        if breaks.is_empty() || !goes_on_at_end || rounds % together != 0 || rounds <= 2 * together {
+            return;
+        }
+        if steps_in_turn(&inner.body).is_none_or(|steps| steps > MOST_STEPS_IN_TURN) {
+            return;
+        }
+        let End::Continue(ends) = inner.body.end.clone() else { return };
+        let ty = self.values[counter.value.index()].ty.scalar;
+        let rest = std::mem::take(&mut inner.body.insts);
+        let mut insts = rest.clone();
+        let mut carried = ends.clone();
+        for round in 1..self.together {
+            let ahead = self.constant(ty, i128::from(round) * step, &mut insts);
+            let at = self.define(ty, Op::Binary(Binary::Add, counter.value, ahead), &mut insts);
+            let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(carried).collect();
+            names.insert(counter.value, at);
+            for inst in &rest {
+                let mut copy = self.copy(inst, &mut names);
+                if let (Some((first, _)), Some(address)) = (access(inst), address_mut(&mut copy)) {
+                    self.based_on_first(first, address, &counter, i128::from(round) * step, &rest);
+                }
+                insts.push(copy);
+            }
+            carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
+        }
+        inner.body = Block { insts, end: End::Continue(carried) };
+        inner.counter = Some(Counter { step: counter.step * self.together, ..counter });
+    }
+
+    /// Takes an address of a round from that of the first round, which is so many of the counter's steps before: where an index is a multiple of
+    /// the counter, it differs by a constant.
+    fn based_on_first(&self, first: &Address, address: &mut Address, counter: &Counter, ahead: i128, rest: &[Inst]) {
+        for ((known, _), (index, stride)) in first.terms.iter().zip(&mut address.terms) {
+            let is_at_hand = rest.iter().any(|inst| matches!(inst, Inst::Let(value, _) if value == known));
+            let Some(multiple) = self.multiple(*known, counter) else { continue };
+            let offset = i128::from(address.offset) + ahead * multiple * i128::from(*stride);
+            if let (Ok(offset), true) = (u32::try_from(offset), is_at_hand || *known == counter.value) {
+                (*index, address.offset) = (*known, offset);
+            }
+        }
+    }
+
+    /// What the counter is multiplied by to give a value, where that never wraps.
+    fn multiple(&self, value: Value, counter: &Counter) -> Option<i128> {
+        let multiple = match self.defs[value.index()] {
+            _ if value == counter.value => 1,
+            Some(Op::Binary(Binary::Mul, a, by)) => self.multiple(a, counter)?.checked_mul(self.number(by)?)?,
+            Some(Op::Binary(Binary::Shl, a, by)) => {
+                let by = self.number(by).filter(|by| (0..32).contains(by))?;
+                self.multiple(a, counter)?.checked_mul(1 << by)?
+            }
+            _ => return None,
+        };
+        let is_unsigned = self.values[value.index()].ty.scalar == Scalar::U32;
+        let most = multiple.checked_mul(self.number(counter.to)?)?;
+        (is_unsigned && multiple >= 0 && most <= i128::from(u32::MAX)).then_some(multiple)
     }
 
     fn batch_rounds(&mut self, inner: &mut Loop, counter: Counter, insts: &mut Vec<Inst>) {
@@ -223,14 +281,52 @@ impl Batch {
     fn copy(&mut self, inst: &Inst, names: &mut HashMap<Value, Value>) -> Inst {
         let mut copy = inst.clone();
         each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-        if let Inst::Let(value, op) = &mut copy {
-            let new = self.value(*value);
-            self.defs[new.index()] = Some(op.clone());
-            names.insert(*value, new);
-            *value = new;
+        match &mut copy {
+            Inst::Let(value, op) => {
+                let new = self.value(*value);
+                self.defs[new.index()] = Some(op.clone());
+                names.insert(*value, new);
+                *value = new;
+            }
+            Inst::If { then, otherwise, results, .. } => {
+                for block in [then, otherwise] {
+                    let insts = block.insts.iter().map(|inst| self.copy(inst, names)).collect();
+                    block.insts = insts;
+                    let ends = end_values_mut(&mut block.end);
+                    ends.iter_mut().for_each(|value| *value = names.get(value).copied().unwrap_or(*value));
+                }
+                for result in results {
+                    let new = self.value(*result);
+                    names.insert(*result, new);
+                    *result = new;
+                }
+            }
+            _ => {}
         }
         copy
     }
+}
+
+fn address_mut(inst: &mut Inst) -> Option<&mut Address> {
+    match inst {
+        Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } => Some(address),
+        _ => None,
+    }
+}
+
+/// The steps of a block that rounds which follow each other may have: what computes, loads and stores, and ways that come to their end or
+/// leave the loop. `None` where there is anything else.
+fn steps_in_turn(block: &Block) -> Option<usize> {
+    let mut steps = 0;
+    for inst in &block.insts {
+        steps += match inst {
+            Inst::Let(_, op) if !op.is_across_subgroup() => 1,
+            Inst::Store { .. } => 1,
+            Inst::If { then, otherwise, .. } => 1 + steps_in_turn(then)? + steps_in_turn(otherwise)?,
+            _ => return None,
+        };
+    }
+    Some(steps)
 }
 
 #[cfg(test)]
@@ -323,6 +419,71 @@ mod tests {
             let (one, four) = (kernel(&program, 1), kernel(&program, 4));
             assert_eq!(loops(&four), count);
             assert_eq!(run(&one, [0, 0]), run(&four, [0, 0]), "{from}..{to}");
+        }
+    }
+
+    /// Looks for the first element that is at most the bound among so many; `seen` says how far it came.
+    fn searching(from: u32, to: u32, step: u32) -> Program {
+        let element = Expr::load("data", Expr::var("i") * Expr::u32(3));
+        let found = Expr::var("element").le(Expr::load("bounds", Expr::u32(0)));
+        Program::wrapped(
+            vec![
+                BufferDecl::read("bounds", 0, DataType::U32),
+                BufferDecl::read("data", 1, DataType::U32),
+                BufferDecl::output("out", 2, DataType::U32).with_count(2),
+                BufferDecl::output("seen", 3, DataType::U32).with_count(64),
+            ],
+            [1, 1, 1],
+            vec![
+                Node::var("at", DataType::U32, Expr::u32(1_000)),
+                Node::var("sum", DataType::U32, Expr::u32(1)),
+                Node::For {
+                    var: "i".into(),
+                    from: Expr::u32(from),
+                    to: Expr::u32(to),
+                    step,
+                    body: vec![
+                        Node::let_bind("element", element),
+                        Node::if_then(found, vec![Node::assign("at", Expr::var("i")), Node::Break]),
+                        Node::assign("sum", Expr::var("sum") * Expr::u32(3) + Expr::var("element")),
+                        Node::store("seen", Expr::var("i") & Expr::u32(63), Expr::var("sum")),
+                    ],
+                },
+                Node::store("out", Expr::u32(0), Expr::var("at")),
+                Node::store("out", Expr::u32(1), Expr::var("sum")),
+            ],
+        )
+    }
+
+    #[test]
+    fn rounds_that_may_be_the_last_follow_each_other() {
+        // Descending, so that each bound is first met elsewhere.
+        let data: Vec<u32> = (0..3 * 64).map(|i| (3 * 64 - 1 - i) * 10 / 3).collect();
+        let search = |kernel: &Kernel, bound: u32| {
+            let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+            let mut buffers = [words(&[bound]), words(&data), vec![0; 8], vec![0; 256]];
+            let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+            interpret(kernel, &mut buffers, &how).expect("runs");
+            buffers[2..].to_vec()
+        };
+        let steps = |kernel: &Kernel| {
+            let mut steps = Vec::new();
+            walk::each_inst(&kernel.body, &mut |inst| {
+                if let Inst::Loop(inner) = inst {
+                    steps.extend(inner.counter.map(|counter| counter.step));
+                }
+            });
+            steps
+        };
+        for (from, to, step, taken) in [(0, 64, 1, 4), (3, 51, 1, 4), (0, 63, 1, 1), (2, 62, 3, 12), (0, 8, 1, 1)] {
+            let program = searching(from, to, step);
+            let (one, four) = (kernel(&program, 1), kernel(&program, 4));
+            assert_eq!(steps(&four), [taken], "{from}..{to} by {step}");
+            for bound in (0..64).map(|i| i * 10).chain([u32::MAX]) {
+                assert_eq!(search(&one, bound), search(&four, bound), "{from}..{to} by {step}, up to {bound}");
+            }
+            // Nothing is that small.
+            assert_eq!(search(&one, 0), search(&four, 0));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Finds loops that count: a test of a carried value against something fixed comes first, and every round adds a constant.
 
-use super::{definitions, exits};
+use super::definitions;
 use crate::ir::Literal;
-use crate::kernel::walk::{each_use_mut, end_values_mut};
+use crate::kernel::walk::{each_use_mut, end_values_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
 
 pub(super) fn run(kernel: &mut Kernel) {

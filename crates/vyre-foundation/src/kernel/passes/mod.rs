@@ -21,7 +21,7 @@ mod together;
 mod trial;
 mod versions;
 
-use super::{Block, End, Inst, Kernel, Op, Options, Passes, Value};
+use super::{Block, End, Inst, Kernel, Op, Options, Passes};
 use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
@@ -86,21 +86,6 @@ fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
         }
     });
     defs
-}
-
-/// The ways on to the next round and out of a loop, of a body.
-fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Vec<&'a [Value]>) {
-    for inst in &block.insts {
-        if let Inst::If { then, otherwise, .. } = inst {
-            exits(then, continues, breaks);
-            exits(otherwise, continues, breaks);
-        }
-    }
-    match &block.end {
-        End::Continue(values) => continues.push(values),
-        End::Break(values) => breaks.push(values),
-        _ => {}
-    }
 }
 
 /// Every round of the loop whose body this is comes to its end, or ends the invocation.

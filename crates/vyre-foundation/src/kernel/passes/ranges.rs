@@ -6,7 +6,7 @@ use super::definitions;
 use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
 use crate::kernel::math::{LN2_HIGH_32, NO_FRACTION};
-use crate::kernel::walk::each_operand;
+use crate::kernel::walk::{each_operand, exits};
 use crate::kernel::{
     Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
 };
@@ -378,7 +378,7 @@ impl Ranges {
 
     fn repeat(&mut self, inner: &mut Loop) {
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
-        super::exits(&inner.body, &mut continues, &mut breaks);
+        exits(&inner.body, &mut continues, &mut breaks);
         for (i, param) in inner.params.iter().enumerate() {
             let unsigned = matches!(self.values[param.index()].ty.scalar, Scalar::U32 | Scalar::U64);
             // Only ever made smaller.

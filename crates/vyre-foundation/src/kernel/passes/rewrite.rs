@@ -5,11 +5,11 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashTable;
 
+use super::straight;
 use super::trial::{self, Trial};
-use super::{exits, straight};
 use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
-use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
+use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits};
 use crate::kernel::{
     Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Passes, Scalar, Type, Unary, Unrolling, Value,
     ValueInfo, fold,

@@ -8,9 +8,9 @@
 
 use hashbrown::HashMap;
 
-use super::{definitions, exits};
+use super::definitions;
 use crate::ir::Builtin;
-use crate::kernel::walk::{each_inst, each_use_mut};
+use crate::kernel::walk::{each_inst, each_loop_mut, each_use_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
 
 /// Steps that a loop may have: it comes twice.
@@ -33,7 +33,7 @@ pub(super) fn run(kernel: &mut Kernel) {
         defs: definitions(kernel),
         values: std::mem::take(&mut kernel.values),
     };
-    together.block(&mut kernel.body);
+    each_loop_mut(&mut kernel.body, &mut |inner, before| together.change(inner, before));
     kernel.values = together.values;
 }
 
@@ -65,28 +65,13 @@ struct Start {
 }
 
 impl Together {
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => {
-                    self.block(&mut inner.body);
-                    if may_come_twice(&inner.body) {
-                        match inner.counter {
-                            Some(counter) => self.counted(inner, counter, &mut insts),
-                            None => self.tested(inner, &mut insts),
-                        }
-                    }
-                }
-                _ => {}
+    fn change(&mut self, inner: &mut Loop, before: &mut Vec<Inst>) {
+        if may_come_twice(&inner.body) {
+            match inner.counter {
+                Some(counter) => self.counted(inner, counter, before),
+                None => self.tested(inner, before),
             }
-            insts.push(inst);
         }
-        block.insts = insts;
     }
 
     fn scalar(&self, value: Value) -> Scalar {

@@ -1,0 +1,200 @@
+//! The first pass on the processor, with the libraries that it has for it: how many patterns begin in each block.
+
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+use memchr::memmem::Finder;
+use vyre::variant::HostSlice;
+
+use super::{BLOCK, PAIRS};
+use crate::host::{fill, words};
+
+/// States of a tree whose patterns are looked for by a library. It makes an automaton of them each time, and they are what is told of
+/// them here; of more states the tree is walked as it is.
+const MOST_STATES: usize = 1 << 12;
+
+/// One pattern.
+pub(super) fn count_pair(buffers: &mut [HostSlice<'_>]) {
+    let [x, pattern, sizes, counts] = buffers else { return };
+    let pattern = pattern.bytes();
+    let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { return };
+    let finder = Finder::new(pattern);
+    fill(counts, text.len(), |first, counts| {
+        for (block, count) in (first..).zip(counts) {
+            let (begin, end) = (starts.min(block * BLOCK), starts.min((block + 1) * BLOCK));
+            let found = match *pattern {
+                [byte] => memchr::memchr_iter(byte, &text[begin..end]).count(),
+                _ => starts_of(begin, end, |from| {
+                    let part = &text[from..(end + pattern.len() - 1).min(text.len())];
+                    finder.find(part).map(|at| from + at)
+                })
+                .count(),
+            };
+            *count = (found as u32).to_le_bytes();
+        }
+    });
+}
+
+/// Patterns that are the ends of a tree.
+pub(super) fn count_tree(buffers: &mut [HostSlice<'_>]) {
+    let [x, data, sizes, counts] = buffers else { return };
+    let told: Vec<usize> = words(sizes.bytes()).map(|size| size as usize).collect();
+    let tree = Tree { words: words(data.bytes()).collect(), states: told[4], classes: told[5] };
+    let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { return };
+    let automaton = (tree.states <= MOST_STATES)
+        .then(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(tree.patterns()).ok());
+    let automaton = automaton.flatten();
+    fill(counts, text.len(), |first, counts| {
+        let (begin, end) = (starts.min(first * BLOCK), starts.min((first + counts.len()) * BLOCK));
+        let mut found = vec![0u32; counts.len()];
+        let mut count = |at: usize| found[at / BLOCK - first] += 1;
+        match &automaton {
+            Some(automaton) => {
+                let until = (end + automaton.max_pattern_len()).min(text.len());
+                let next = |from: usize| automaton.find(Input::new(text).range(from..until)).map(|found| found.start());
+                starts_of(begin, end, next).for_each(count);
+            }
+            None => (begin..end).filter(|&at| tree.begins(&text[at..])).for_each(&mut count),
+        }
+        for (to, found) in counts.iter_mut().zip(found) {
+            *to = found.to_le_bytes();
+        }
+    });
+}
+
+/// The bytes that are searched, and before which of them patterns begin.
+fn text<'a>(x: &'a [u8], sizes: &[u8]) -> Option<(&'a [u8], usize)> {
+    let mut sizes = words(sizes).map(|size| size as usize);
+    let (length, starts) = (sizes.next()?, sizes.next()?);
+    Some((x.get(..length)?, starts))
+}
+
+/// Everything that is found from `begin` to before `end` by looking for the next from a place on.
+fn starts_of(begin: usize, end: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<Item = usize> {
+    let found = move |from: usize| (from < end).then(|| next(from).filter(|at| *at < end)).flatten();
+    std::iter::successors(found(begin), move |at| found(at + 1))
+}
+
+/// The tables of the kernel.
+struct Tree {
+    words: Vec<u32>,
+    states: usize,
+    classes: usize,
+}
+
+impl Tree {
+    fn class(&self, byte: u8) -> usize {
+        self.words[PAIRS + usize::from(byte)] as usize
+    }
+
+    fn is_end(&self, state: usize) -> bool {
+        self.words[PAIRS + 256 + state] != 0
+    }
+
+    fn next(&self, state: usize, class: usize) -> usize {
+        self.words[PAIRS + 256 + self.states + state * self.classes + class] as usize
+    }
+
+    /// A pattern begins here.
+    fn begins(&self, bytes: &[u8]) -> bool {
+        let mut state = 0;
+        for &byte in bytes {
+            state = self.next(state, self.class(byte));
+            if state == 0 || self.is_end(state) {
+                return state != 0;
+            }
+        }
+        false
+    }
+
+    /// The patterns. Where one is the beginning of another, it is enough to know it.
+    fn patterns(&self) -> Vec<Vec<u8>> {
+        let bytes: Vec<u8> = (0..=255).filter(|&byte| self.class(byte) != 0).collect();
+        let (mut open, mut patterns) = (vec![(0, Vec::new())], Vec::new());
+        while let Some((state, path)) = open.pop() {
+            for &byte in &bytes {
+                let next = self.next(state, self.class(byte));
+                if next == 0 {
+                    continue;
+                }
+                let path = [&path[..], &[byte]].concat();
+                if self.is_end(next) {
+                    patterns.push(path);
+                } else {
+                    open.push((next, path));
+                }
+            }
+        }
+        patterns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Tables;
+
+    /// How many patterns begin in each block, found one by one.
+    fn plain(text: &[u8], patterns: &[&[u8]], starts: usize) -> Vec<u32> {
+        let mut counts = vec![0; starts.div_ceil(BLOCK)];
+        for at in 0..starts {
+            counts[at / BLOCK] += u32::from(patterns.iter().any(|pattern| text[at..].starts_with(pattern)));
+        }
+        counts
+    }
+
+    fn counted(
+        count: fn(&mut [HostSlice<'_>]),
+        text: &[u8],
+        data: &[u8],
+        [starts, states, classes]: [usize; 3],
+    ) -> Vec<u32> {
+        let blocks = starts.div_ceil(BLOCK);
+        let sizes = [text.len(), starts, blocks, 0, states, classes, 0, 0];
+        let sizes: Vec<u8> = sizes.iter().flat_map(|&size| (size as u32).to_le_bytes()).collect();
+        let mut out = vec![0xff; 4 * blocks];
+        // Buffers may be longer than what is searched.
+        let longer = [text, b"abababab"].concat();
+        let slices =
+            [HostSlice::Read(&longer), HostSlice::Read(data), HostSlice::Read(&sizes), HostSlice::Write(&mut out)];
+        count(&mut { slices });
+        words(&out).collect()
+    }
+
+    /// Few letters, so that patterns are found often, overlap, and cross from block to block and from thread to thread.
+    fn text(length: usize, letters: u32) -> Vec<u8> {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 16
+        };
+        (0..length).map(|_| b'a' + (next() % letters) as u8).collect()
+    }
+
+    #[test]
+    fn as_many_as_there_are_are_found() {
+        let sets: [&[&[u8]]; 5] = [
+            &[b"a"],
+            &[b"aba"],
+            &[b"aab", b"b"],
+            &[b"abc", b"abcabcab", b"bb", b"cab", b"aaaaaaaaaaa"],
+            &[b"c", b"ca", b"cab", b"zz", b"\0\xff"],
+        ];
+        for length in [1, 5, BLOCK, BLOCK + 2, 3 * BLOCK - 1, (1 << 20) + 77] {
+            let text = text(length, 3);
+            for patterns in sets {
+                let shortest = patterns.iter().map(|pattern| pattern.len()).min().unwrap_or(0);
+                let starts = (length + 1).saturating_sub(shortest);
+                let expected = plain(&text, patterns, starts);
+                if let [one] = patterns {
+                    assert_eq!(counted(count_pair, &text, one, [starts, 0, 0]), expected, "{length} {patterns:?}");
+                }
+                let Tables { words, states, classes } = Tables::of(patterns).expect("tables");
+                let data: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let found = counted(count_tree, &text, &data, [starts, states, classes]);
+                assert_eq!(found, expected, "{length} {patterns:?}");
+                let tree = Tree { words, states, classes };
+                let walked = (0..starts).filter(|&at| tree.begins(&text[at..])).count() as u32;
+                assert_eq!(walked, expected.iter().sum::<u32>(), "{length} {patterns:?}");
+            }
+        }
+    }
+}
