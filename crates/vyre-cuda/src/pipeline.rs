@@ -69,7 +69,8 @@ impl Code {
             shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: ptx.block,
             dynamic_shared: ptx.shared,
-            parameters: Parameters::default(),
+            // Its own list says what it takes.
+            parameters: Parameters { buffers: vec![0; kernel.buffers.len()], others: 0 },
             interruptible: false,
             foreign: Some(ptx.clone()),
             together: false,

@@ -536,3 +536,46 @@ fn a_fault_wakes_everybody_and_keeps_what_was_done() {
     assert_eq!(error.code(), codes::backend::DEVICE_LOST.id);
     assert!(error.fix().contains("anew"), "{error}");
 }
+
+#[test]
+fn a_variant_is_compiled_as_a_whole() {
+    use vyre_driver::variant::{Blocks, Param, Ptx, Variant};
+
+    let _fresh = Fresh::new();
+    let backend = open();
+    let program = add_one();
+    drop(compile(&backend, &program, false));
+    let linked = calls("cuLinkCreate");
+    assert!(linked > 0, "what we write ourselves is linked, so that it can be kept");
+    let ptx = Ptx {
+        target: "sm_70".to_owned(),
+        entry: "theirs".to_owned(),
+        text: ".visible .entry theirs() { setmaxnreg.inc.sync.aligned.u32 240; }".to_owned(),
+        block: [128, 1, 1],
+        blocks: Blocks::AsPlanned,
+        shared: 0,
+        tensor_maps: Vec::new(),
+        params: vec![Param::Buffer(0)],
+    };
+    let mut options = CompileOptions::default();
+    #[allow(unsafe_code, reason = "nothing runs")]
+    // SAFETY: it is never launched.
+    let variant = unsafe { Variant::ptx("theirs", ptx.clone()) };
+    options.variant = Some(variant);
+    let valid = program.validate().expect("it is valid");
+    let pipeline = backend.compile(&valid, &options).expect("the model compiles everything");
+    // The linker ignores `setmaxnreg`.
+    assert_eq!(calls("cuLinkCreate"), linked, "a variant was linked");
+    // What is kept of it loads without the linker, too.
+    let artifact = pipeline.artifact().expect("it can be kept");
+    drop(pipeline);
+    drop(backend.load(&valid, &options, &artifact).expect("it was just kept"));
+    assert_eq!(calls("cuLinkCreate"), linked, "a variant was linked");
+    // Only where the driver does not take a text the linker is asked what is wrong with it.
+    #[allow(unsafe_code, reason = "nothing runs")]
+    // SAFETY: it is never launched.
+    let missing = unsafe { Variant::ptx("missing", Ptx { entry: "another".to_owned(), ..ptx }) };
+    options.variant = Some(missing);
+    assert!(backend.compile(&valid, &options).is_err(), "there is no such entry");
+    close(backend);
+}

@@ -144,7 +144,7 @@ impl Batch {
             for inst in &rest {
                 let mut copy = self.copy(inst, &mut names);
                 if let (Some((first, _)), Some(address)) = (access(inst), address_mut(&mut copy)) {
-                    self.based_on_first(first, address, &counter, i128::from(round) * step, &rest);
+                    self.take_from_first(first, address, &counter, i128::from(round) * step, &rest);
                 }
                 insts.push(copy);
             }
@@ -156,7 +156,7 @@ impl Batch {
 
     /// Takes an address of a round from that of the first round, which is so many of the counter's steps before: where an index is a multiple of
     /// the counter, it differs by a constant.
-    fn based_on_first(&self, first: &Address, address: &mut Address, counter: &Counter, ahead: i128, rest: &[Inst]) {
+    fn take_from_first(&self, first: &Address, address: &mut Address, counter: &Counter, ahead: i128, rest: &[Inst]) {
         for ((known, _), (index, stride)) in first.terms.iter().zip(&mut address.terms) {
             let is_at_hand = rest.iter().any(|inst| matches!(inst, Inst::Let(value, _) if value == known));
             let Some(multiple) = self.multiple(*known, counter) else { continue };
