@@ -457,6 +457,9 @@ impl<W: Work> Pool<W> {
                 while !shared.ledger.is_over(ticket) && Instant::now() < until {
                     std::hint::spin_loop();
                 }
+                if shared.ledger.is_over(ticket) {
+                    return true;
+                }
                 state = shared.lock();
                 continue;
             }

@@ -85,8 +85,9 @@ pub(super) struct State<W> {
     scratch_count: usize,
     /// Places of threads of the pool, and whether there is one.
     places: Vec<bool>,
-    /// Those that sleep and are not called, the first place last; how many were called and have not come yet.
-    idle: Vec<Arc<Worker>>,
+    /// Those that sleep and are not called, by place: all threads come to rest one after another when a launch ends, and to look at what
+    /// others have touched last takes each of them longer than all else. How many were called and have not come yet.
+    idle: Vec<Option<Arc<Worker>>>,
     pub(super) calls: usize,
     /// Threads that work on something.
     pub(super) active: usize,
@@ -145,13 +146,15 @@ impl<W: Work> State<W> {
 
     /// A thread has nothing to do.
     pub(super) fn rest(&mut self, worker: &Arc<Worker>) {
-        let at = self.idle.partition_point(|other| other.place > worker.place);
-        self.idle.insert(at, Arc::clone(worker));
+        if self.idle.len() < worker.place {
+            self.idle.resize_with(worker.place, || None);
+        }
+        self.idle[worker.place - 1] = Some(Arc::clone(worker));
     }
 
     /// A thread that sleeps, always the one with the first place, so that the same ones do the same work each time.
     pub(super) fn next_idle(&mut self) -> Option<Arc<Worker>> {
-        let worker = self.idle.pop()?;
+        let worker = self.idle.iter_mut().find_map(Option::take)?;
         self.calls += 1;
         Some(worker)
     }
