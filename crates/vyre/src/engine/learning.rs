@@ -88,19 +88,23 @@ impl Learning {
                 }
             };
         }
-        let candidate = match self.tuner.turn() {
-            Turn::Run(candidate) | Turn::Use(candidate) => candidate,
-            // The compiler has proven what a check would show.
-            Turn::Check(candidate) => {
-                self.tuner.checked(candidate, Ok(()));
-                0
-            }
-        };
+        let (Turn::Run(candidate) | Turn::Check(candidate) | Turn::Use(candidate)) = self.turn();
         match self.launch(candidate, context, interruptible) {
             Some(launch) if candidate > 0 => Pick { candidate, launch: Some(launch), timed: true },
             Some(_) => Pick { candidate: 0, launch: None, timed: true },
             // Dispatches that only pass the time until it is compiled tell nothing, and don't count against those that are to be tried.
             None => Pick { candidate: 0, launch: None, timed: false },
+        }
+    }
+
+    /// What the tuner wants next. The compiler has proven what a check would show, so that no launch is made for one.
+    fn turn(&mut self) -> Turn {
+        match self.tuner.turn() {
+            Turn::Check(candidate) => {
+                self.tuner.checked(candidate, Ok(()));
+                self.tuner.turn()
+            }
+            turn => turn,
         }
     }
 
@@ -119,7 +123,7 @@ impl Learning {
         ns: u64,
     ) -> Option<(Compiled, Decision, Option<Live>)> {
         self.tuner.observe(candidate, ns);
-        let Turn::Use(candidate) = self.tuner.turn() else { return None };
+        let Turn::Use(candidate) = self.turn() else { return None };
         let outcome = self.tuner.outcome()?;
         let Slot::Ready(launch) = &self.launches[candidate] else { return None };
         let asked = Asked { backend, program, plan: &self.plan, config, variants: &[], fixed: false };
