@@ -152,6 +152,9 @@ struct Oracle<'a> {
     costs: Vec<Vec<Option<Cost>>>,
 }
 
+/// Where each dispatch of a size went; nothing where that is no backend that was measured.
+type Choices = Vec<Vec<Option<usize>>>;
+
 /// Where the data of one size is, by backend. At first it is where no backend but the processor has it for nothing.
 #[derive(Clone)]
 struct Copies(Vec<bool>);
@@ -200,7 +203,7 @@ impl<'a> Oracle<'a> {
 
     /// Lets a router that has not met the kernel choose, sizes in random order, and charges what each choice takes by the oracle: what
     /// compiling takes, and what disturbs a single dispatch, is no matter of choice.
-    fn ask(&self, engine: &Engine, jobs: &[Job], seed: u64) -> Result<(Totals, Vec<Vec<Option<usize>>>), Failure> {
+    fn ask(&self, engine: &Engine, jobs: &[Job], seed: u64) -> Result<(Totals, Choices), Failure> {
         let (order, steady) = random_order(jobs.len(), seed);
         let mut prepared = Vec::new();
         if self.resident {
@@ -212,7 +215,7 @@ impl<'a> Oracle<'a> {
         }
         let mut totals = Totals::default();
         let mut copies = vec![Copies(vec![false; self.backends.len()]); jobs.len()];
-        let mut chosen: Vec<Vec<Option<usize>>> = vec![Vec::new(); jobs.len()];
+        let mut chosen: Choices = vec![Vec::new(); jobs.len()];
         for (dispatch, &size) in order.iter().enumerate() {
             let job = &jobs[size];
             let writes_inputs =

@@ -76,6 +76,8 @@ const MOST_LOOKS: u32 = 3;
 const LOOK_SPENT: f64 = 5.0;
 /// The same for those that may have stalled, as stalls count too.
 const STALL_SPENT: f64 = 14.0;
+/// So many timings of one candidate may all be stalls.
+const MOST_STALLS: usize = 2;
 /// A timing that is slower than the fastest by this may be a stall, where something no more than so many steps away is almost as fast.
 const SURPRISE: f64 = 0.3;
 const PROMISING: f64 = 0.15;
@@ -388,8 +390,8 @@ impl OnlineTuner {
         }))
     }
 
-    /// Before the search ends, where tries have cost little so far: a candidate beside fast ones whose only timing was far slower, which
-    /// may be a stall, or else one that is far from everything that was tried, where what is expected is a guess.
+    /// Before the search ends, where tries have cost little so far: a candidate beside fast ones whose one or two timings were far
+    /// slower, which may be stalls, or else one that is far from everything that was tried, where what is expected is a guess.
     fn second_look(&mut self, fastest: usize) -> Option<usize> {
         if self.looks >= MOST_LOOKS {
             return None;
@@ -398,10 +400,14 @@ impl OnlineTuner {
         let timed: Vec<usize> = self.able().filter(|&other| !self.times[other].is_empty()).collect();
         let affordable = |cost: f64| self.spent + cost < LOOK_SPENT;
         let doubtful = timed.iter().copied().filter_map(|candidate| {
-            let [only] = self.times[candidate][..] else { return None };
+            let times = &self.times[candidate];
+            let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+            if times.len() > MOST_STALLS {
+                return None;
+            }
             let beside = timed.iter().filter(|&&other| other != candidate && self.steps(candidate, other) <= BESIDE);
             let promised = beside.map(|&other| self.expected[other].time - now).fold(f64::INFINITY, f64::min);
-            let off = only - now;
+            let off = least - now;
             (off > SURPRISE && promised < PROMISING && self.spent < STALL_SPENT).then_some((-promised, candidate))
         });
         let found = best_of(doubtful).or_else(|| {

@@ -92,14 +92,7 @@ impl Learning {
                 }
             };
         }
-        let candidate = match self.tuner.turn() {
-            Turn::Run(candidate) | Turn::Use(candidate) => candidate,
-            // The compiler has proven what a check would show.
-            Turn::Check(candidate) => {
-                self.tuner.checked(candidate, Ok(()));
-                0
-            }
-        };
+        let (Turn::Run(candidate) | Turn::Check(candidate) | Turn::Use(candidate)) = self.turn();
         if under_way.iter().filter(|other| **other == candidate).count() < ENOUGH_UNDER_WAY
             && let Some(launch) = self.launch(candidate, context, interruptible)
         {
@@ -110,6 +103,17 @@ impl Learning {
         match &self.launches[best] {
             Slot::Ready(launch) if best > 0 => Pick { candidate: best, launch: Some(launch.clone()), timed: false },
             _ => Pick { candidate: 0, launch: None, timed: false },
+        }
+    }
+
+    /// What the tuner wants next. The compiler has proven what a check would show, so that no launch is made for one.
+    fn turn(&mut self) -> Turn {
+        match self.tuner.turn() {
+            Turn::Check(candidate) => {
+                self.tuner.checked(candidate, Ok(()));
+                self.tuner.turn()
+            }
+            turn => turn,
         }
     }
 
@@ -128,7 +132,7 @@ impl Learning {
         ns: u64,
     ) -> Option<(Compiled, Decision, Option<Live>)> {
         self.tuner.observe(candidate, ns);
-        let Turn::Use(candidate) = self.tuner.turn() else { return None };
+        let Turn::Use(candidate) = self.turn() else { return None };
         let outcome = self.tuner.outcome()?;
         let Slot::Ready(launch) = &self.launches[candidate] else { return None };
         let asked = Asked { backend, program, plan: &self.plan, config, variants: &[], fixed: false };
