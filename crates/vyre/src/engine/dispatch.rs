@@ -100,10 +100,10 @@ impl Inner {
                 Ok(Attempt::Elsewhere) | Err(_) => {}
             }
         }
-        self.launch_anew(core, args, request, deadline)
+        self.launch_anew(core, args, request, deadline, elsewhere)
     }
 
-    /// A launch of which nothing is ready, or not where its data is.
+    /// A launch of which nothing is ready, or not where its data is; what the router says may be known already.
     #[cold]
     fn launch_anew(
         self: &Arc<Inner>,
@@ -111,6 +111,7 @@ impl Inner {
         args: &mut [Arg<'_>],
         request: &Request,
         deadline: Option<Instant>,
+        known: Option<Route>,
     ) -> Result<Option<Arc<Job>>, Error> {
         let only = request.on.as_ref().or(core.only.as_ref());
         let sizes = core.sizes(args);
@@ -123,7 +124,7 @@ impl Inner {
                 Attempt::Elsewhere => Err(unmovable()),
             };
         }
-        self.launch_routed(core, &sizes, args, request, deadline, elsewhere)
+        self.launch_routed(core, &sizes, args, request, deadline, known)
     }
 
     /// Nothing speaks against the device of the launch before; else where the router would have it instead. The router is asked while
