@@ -388,6 +388,40 @@ fn launches_and_reads_are_futures_and_call_back() {
     }
 }
 
+/// The futures bring no executor along, need none of a kind, and leave its one thread free while they wait.
+#[test]
+fn launches_and_reads_are_awaited_under_tokio() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for (name, engine) in engines() {
+        let increment = kernel(&engine, INCREMENT);
+        let work = |rounds: u32| {
+            let (engine, increment) = (engine.clone(), increment.clone());
+            async move {
+                let mut x = engine.zeros::<u32>(100_000).unwrap();
+                for _ in 0..rounds {
+                    increment.bind("x", &mut x).launch().unwrap().await.unwrap();
+                }
+                x.read_async().await.unwrap()
+            }
+        };
+        runtime.block_on(async {
+            let tasks: Vec<_> = (1..5).map(|rounds| tokio::spawn(work(rounds))).collect();
+            for (rounds, task) in (1..).zip(tasks) {
+                assert_eq!(task.await.unwrap(), vec![rounds; 100_000], "{name}");
+            }
+            // Whoever gives up waiting goes on at once; the launch ends by its own limit.
+            let mut y = engine.zeros::<u32>(64).unwrap();
+            let late = engine.kernel(&endless()).unwrap();
+            let launch = late.bind("x", &mut y).timeout(Duration::from_secs(2)).launch().unwrap();
+            let began = Instant::now();
+            let given = tokio::time::timeout(Duration::from_millis(50), launch).await;
+            // A driver in software ends loops that are too long by itself.
+            assert!(given.is_err() || is_ended(&given.unwrap().unwrap_err()), "{name}");
+            assert!(began.elapsed() < Duration::from_secs(2), "{name}");
+        });
+    }
+}
+
 #[test]
 fn independent_launches_run_at_once_where_there_are_queues() {
     let sim = Arc::new(Sim::new("sim", 4, 1 << 30));
