@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::pace::Expected;
+
 /// Invocations in a subgroup, on every path.
 pub(crate) const SUBGROUP_SIZE: u32 = 32;
 
@@ -55,6 +57,11 @@ pub(crate) struct Stretch {
     pub(crate) z: u32,
 }
 
+/// Workgroups of a grid.
+pub(crate) fn workgroups(grid: [u32; 3]) -> u64 {
+    grid.iter().fold(1, |all, &n| all.saturating_mul(u64::from(n)))
+}
+
 /// How the workgroups of a grid are shared out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Split {
@@ -66,15 +73,25 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// Parts for so many threads of a grid whose workgroups take so many steps; so many for each thread, or as many as is good mostly.
-    pub(crate) fn new(grid: [u32; 3], steps: u64, threads: usize, each: Option<u32>) -> Split {
+    /// Parts for so many threads of a grid whose workgroups take so many steps; so many for each thread, or as many as is good mostly,
+    /// and no more than is worth it where its time is `expected`: one for each thread in any case, as it may take longer.
+    pub(crate) fn new(
+        grid: [u32; 3],
+        steps: u64,
+        threads: usize,
+        each: Option<u32>,
+        expected: Option<Expected>,
+    ) -> Split {
         let [x, y, z] = grid;
         let rows = u64::from(y) * u64::from(z);
         let total = rows * u64::from(x);
         if total <= 1 || total.saturating_mul(steps) < SMALL_LAUNCH {
             return Split { grid, rows, rows_each: rows.max(1), pieces: 1 };
         }
-        let wanted = (threads as u64 * each.map_or(PARTS_EACH, |each| u64::from(each.max(1)))).min(total);
+        let threads = threads as u64;
+        let usual =
+            expected.map_or(threads * PARTS_EACH, |expected| expected.parts().clamp(threads, threads * PARTS_EACH));
+        let wanted = each.map_or(usual, |each| threads * u64::from(each.max(1))).min(total);
         let pieces = wanted.div_ceil(rows).clamp(1, u64::from(x));
         Split { grid, rows, rows_each: (rows / wanted).max(1), pieces }
     }
@@ -112,7 +129,7 @@ mod tests {
         for grid in [[1, 1, 1], [7, 1, 1], [1, 9, 3], [1000, 3, 1], [3, 200, 2], [0, 5, 5], [200_000, 1, 2]] {
             for (steps, threads, each) in [(1, 4, None), (1 << 30, 1, None), (1 << 30, 16, None), (1 << 30, 4, Some(3))]
             {
-                let split = Split::new(grid, steps, threads, each);
+                let split = Split::new(grid, steps, threads, each, None);
                 let mut seen = Vec::new();
                 for part in 0..split.parts() {
                     for Stretch { first, end, y, z } in split.stretches(part) {

@@ -27,6 +27,7 @@ mod interp;
 mod launch;
 mod memory;
 mod native;
+mod pace;
 mod path;
 mod pipeline;
 mod pool;

@@ -14,9 +14,10 @@ use vyre_spec::codes;
 use crate::effort::Effort;
 use crate::foreign;
 use crate::interp::Interpreted;
-use crate::launch::{Grid, SMALL_LAUNCH, Stop, Stretch};
+use crate::launch::{Grid, SMALL_LAUNCH, Stop, Stretch, workgroups};
 use crate::memory::{Scratch, Span};
 use crate::native::{self, Native};
+use crate::pace::Pace;
 use crate::path::CpuPath;
 
 /// Starts every artifact.
@@ -45,6 +46,7 @@ pub(crate) struct CpuPipeline {
     interruptible: bool,
     /// Parts of a launch for each thread, where that is asked for.
     parts: Option<u32>,
+    pub(crate) pace: Pace,
 }
 
 /// Which of its two forms a launch of a kernel takes.
@@ -170,6 +172,7 @@ impl CpuPipeline {
             effort,
             interruptible,
             parts,
+            pace: Pace::default(),
             refusal,
             interpreted,
             native,
@@ -203,6 +206,7 @@ impl CpuPipeline {
             effort: Effort { steps: u64::MAX, is_known: false },
             interruptible: options.interruptible,
             parts: None,
+            pace: Pace::default(),
             refusal: None,
             interpreted: OnceLock::new(),
             native: None,
@@ -243,6 +247,7 @@ impl CpuPipeline {
             effort: Effort { steps, is_known: flags & 1 != 0 },
             interruptible: options.interruptible,
             parts: options.knobs.parts,
+            pace: Pace::default(),
         })
     }
 
@@ -275,8 +280,7 @@ impl CpuPipeline {
 
     /// The steps of a launch that is so little work, and so sure to end soon, that queueing it would cost more.
     pub(crate) fn small_effort(&self, way: Way, grid: [u32; 3]) -> Option<u64> {
-        let groups = grid.iter().fold(1u64, |all, &n| all.saturating_mul(u64::from(n)));
-        let steps = groups.saturating_mul(self.steps(way));
+        let steps = workgroups(grid).saturating_mul(self.steps(way));
         (self.effort.is_known && steps < SMALL_LAUNCH).then_some(steps)
     }
 

@@ -1,13 +1,15 @@
 //! What the queues carry: launches, moves of bytes, and recordings of both.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{Binding, DeviceBuffer, HostMemory, INDIRECT_BYTES, Pipeline, indirect_grid};
 use vyre_spec::codes;
 
-use crate::launch::{Grid, Split, Stop};
+use crate::launch::{Grid, Split, Stop, workgroups};
 use crate::memory::{Scratch, Span};
+use crate::pace::Expected;
 use crate::pipeline::{CpuPipeline, Way};
 use crate::pool::Work;
 
@@ -59,8 +61,9 @@ impl Places {
                 "the workgroup memory and local arrays of the kernel don't fit in memory",
             )
         })?;
-        let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts());
-        Ok(Plan { way, grid, split, scratch_bytes, small: pipeline.small_effort(way, grid) })
+        let expected = pipeline.pace.expected(workgroups(grid));
+        let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
+        Ok(Plan { way, grid, split, scratch_bytes, small: pipeline.small_effort(way, grid), expected })
     }
 
     /// Runs all parts of a small launch.
@@ -95,6 +98,8 @@ pub(crate) struct Plan {
     pub(crate) scratch_bytes: usize,
     /// Its steps, where they are so few and so sure to end that queueing it would cost more.
     pub(crate) small: Option<u64>,
+    /// How long it would take one thread, where launches before have shown that.
+    expected: Option<Expected>,
 }
 
 impl Plan {
@@ -102,8 +107,9 @@ impl Plan {
     fn with_grid(&self, pipeline: &CpuPipeline, grid: [u32; 3], threads: usize) -> Plan {
         Plan {
             grid,
-            split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts()),
+            split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts(), None),
             small: None,
+            expected: None,
             ..*self
         }
     }
@@ -156,7 +162,15 @@ impl BoundLaunch {
     }
 
     pub(crate) fn run(&self, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
-        self.pipeline().is_none_or(|pipeline| self.places.run(pipeline, &self.plan, part, scratch, stop))
+        let Some(pipeline) = self.pipeline() else { return true };
+        // One in the middle is more like the others than one at the rim.
+        let timed = (part == self.plan.split.parts() / 2).then(Instant::now);
+        let whole = self.places.run(pipeline, &self.plan, part, scratch, stop);
+        if let Some(began) = timed.filter(|_| whole) {
+            let groups = self.plan.split.stretches(part).map(|stretch| u64::from(stretch.end - stretch.first)).sum();
+            pipeline.pace.note(groups, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        whole
     }
 }
 
@@ -292,6 +306,13 @@ impl Work for CpuWork {
             },
             Kind::Move(bytes) => bytes.parts(),
             Kind::Replay(steps) => steps[phase].parts(),
+        }
+    }
+
+    fn threads_at_first(&self) -> usize {
+        match (&self.kind, self.launch.plan.expected) {
+            (Kind::Launch, Some(expected)) => expected.threads(),
+            _ => usize::MAX,
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use std::sync::{Mutex, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
 
@@ -23,6 +23,9 @@ pub(crate) trait Work: Default + Send + Sync + 'static {
     /// Runs a part; false when it was left because of `stop`.
     fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool;
 
+    /// Threads that should be called for it before it has shown that it takes long.
+    fn threads_at_first(&self) -> usize;
+
     /// Lets go of everything that it uses.
     fn clear(&mut self);
 }
@@ -35,6 +38,9 @@ const MOST_SHARES: usize = 64;
 
 /// Parts of a share below which dealing them out costs more than it gains.
 const FEWEST_PARTS: u64 = 2;
+
+/// Work that few threads were called for takes longer than was expected when one of them has worked for so long.
+const LONG: Duration = Duration::from_micros(60);
 
 /// Phase and next part of one share, alone on its cache line.
 #[derive(Debug)]
@@ -58,6 +64,8 @@ pub(super) struct Job<W> {
     broken: AtomicBool,
     failure: Mutex<Option<BackendError>>,
     timed: AtomicBool,
+    /// Threads that may be called for it.
+    most: AtomicUsize,
     /// Nanoseconds since the pool began: when the first part began, when the last one ended.
     began: AtomicU64,
     ended: AtomicU64,
@@ -76,6 +84,7 @@ impl<W: Work> Job<W> {
             broken: AtomicBool::new(false),
             failure: Mutex::default(),
             timed: AtomicBool::new(false),
+            most: AtomicUsize::new(usize::MAX),
             began: AtomicU64::new(0),
             ended: AtomicU64::new(0),
         }
@@ -93,7 +102,9 @@ impl<W: Work> Job<W> {
         for cursor in &self.cursors {
             cursor.0.store(0, Relaxed);
         }
-        self.enter(&self.work.read().unwrap_or_else(PoisonError::into_inner), 0);
+        let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
+        self.most.store(work.threads_at_first(), Relaxed);
+        self.enter(&work, 0);
     }
 
     /// Goes to the first phase from `phase` on that has parts.
@@ -137,13 +148,21 @@ impl<W: Work> Job<W> {
         self.left.load(Acquire).saturating_sub(active as u64)
     }
 
-    /// Takes parts and runs them until there are none, those of one place first. Calls `more` when a new phase has parts for others.
+    /// Threads that are to be called for it when so many are at work.
+    pub(super) fn wanted(&self, active: usize) -> usize {
+        let parts = usize::try_from(self.untaken(active)).unwrap_or(usize::MAX);
+        parts.min(self.most.load(Relaxed).saturating_sub(active))
+    }
+
+    /// Takes parts and runs them until there are none, those of one place first. Calls `more` when there are parts for others who were not
+    /// called so far: of a new phase, or of work that takes longer than was expected.
     pub(super) fn help(&self, place: usize, scratch: &mut Scratch, epoch: Instant, more: impl Fn()) {
         let timed = self.timed.load(Relaxed);
         let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if timed {
             self.began.fetch_min(now(), Relaxed);
         }
+        let mut few = (self.most.load(Relaxed) < usize::MAX).then(Instant::now);
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
         let (mut share, mut without) = (place % self.cursors.len(), 0);
         while without < self.cursors.len() {
@@ -168,6 +187,11 @@ impl<W: Work> Job<W> {
             if self.left.fetch_sub(1, AcqRel) == 1 {
                 self.enter(&work, phase + 1);
                 if self.left.load(Relaxed) > 1 {
+                    more();
+                }
+            } else if few.is_some_and(|began| began.elapsed() > LONG) {
+                few = None;
+                if self.most.swap(usize::MAX, Relaxed) < usize::MAX && self.left.load(Relaxed) > 1 {
                     more();
                 }
             }

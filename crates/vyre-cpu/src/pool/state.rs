@@ -240,8 +240,7 @@ impl<W: Work> State<W> {
     pub(super) fn wanted(&self, lane: usize) -> usize {
         let Some(entry) = self.lanes[lane].entries.front() else { return 0 };
         let room = self.width.saturating_sub(self.active).max(usize::from(entry.active == 0));
-        let parts = usize::try_from(entry.job.untaken(entry.active)).unwrap_or(usize::MAX);
-        parts.min(room).saturating_sub(self.calls)
+        entry.job.wanted(entry.active).min(room).saturating_sub(self.calls)
     }
 
     fn nobody_works_on(&self, lane: usize) -> bool {

@@ -10,6 +10,8 @@ type Body = Arc<dyn Fn(usize, u64, &Stop) -> bool + Send + Sync>;
 struct Closure {
     phases: Vec<u64>,
     body: Option<Body>,
+    /// Threads at first, if not all.
+    few: Option<usize>,
 }
 
 impl Work for Closure {
@@ -23,6 +25,10 @@ impl Work for Closure {
 
     fn run(&self, phase: usize, part: u64, _: &mut Scratch, stop: &Stop) -> bool {
         self.body.as_ref().is_none_or(|body| body(phase, part, stop))
+    }
+
+    fn threads_at_first(&self) -> usize {
+        self.few.unwrap_or(usize::MAX)
     }
 
     fn clear(&mut self) {
@@ -210,4 +216,31 @@ fn work_that_cannot_be_stopped_is_done_as_a_whole_or_not_at_all() {
         }
     }
     assert_eq!(whole + none, 400, "what was told is what was done");
+}
+
+#[test]
+fn work_that_takes_longer_than_expected_gets_more_threads() {
+    let pool = pool(4);
+    let threads_of = |parts: u64, time: Duration| {
+        let threads = Arc::new(Mutex::new(std::collections::HashSet::new()));
+        let seen = Arc::clone(&threads);
+        let body: Body = Arc::new(move |_, _, _| {
+            seen.lock().unwrap().insert(std::thread::current().id());
+            std::thread::sleep(time);
+            true
+        });
+        let ticket = pool.submit(&on(0), false, true, |work| {
+            (work.phases, work.body, work.few) = (vec![parts], Some(body), Some(1));
+        });
+        let ticket = ticket.unwrap();
+        // Who waits would help.
+        while pool.ledger().outcome(ticket).unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        threads.lock().unwrap().len()
+    };
+    // Threads that are on their way to rest take what they find, so that not every short piece is done by one.
+    let short = (0..50).filter(|_| threads_of(4, Duration::ZERO) == 1).count();
+    assert!(short > 25, "{short} of 50");
+    assert!(threads_of(100, Duration::from_millis(1)) > 1);
 }

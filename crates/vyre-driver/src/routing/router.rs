@@ -21,6 +21,7 @@ use crate::backend::DeviceKind;
 /// for n in [1, 1_000, 1_000_000] {
 ///     router.observe("sum", "gpu", n, Timing { compute_ns: 10_000 + n / 100, ..Timing::default() });
 ///     router.observe("sum", "cpu", n, Timing { compute_ns: 100 + n, ..Timing::default() });
+///     router.observe_move("gpu", Timing { moved_bytes: 4 * n, move_ns: 10_000 + n / 10, ..Timing::default() });
 /// }
 /// assert_eq!(router.choose("sum", &Load::on_host(100, 400))?.backend, "cpu");
 /// assert_eq!(router.choose("sum", &Load::on_host(1_000_000, 4_000_000))?.backend, "gpu");
