@@ -103,7 +103,8 @@ impl<W: Work> Job<W> {
             cursor.0.store(0, Relaxed);
         }
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
-        self.most.store(work.threads_at_first(), Relaxed);
+        let few = work.threads_at_first();
+        self.most.store(if few < self.cursors.len() { few } else { usize::MAX }, Relaxed);
         self.enter(&work, 0);
     }
 
