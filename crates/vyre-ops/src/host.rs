@@ -10,8 +10,7 @@ const WORTH: usize = 1 << 19;
 /// worth and the process may use.
 pub(crate) fn fill(out: &mut HostSlice<'_>, work: usize, fill: impl Fn(usize, &mut [[u8; 4]]) + Sync) {
     let words = out.bytes_mut().as_chunks_mut().0;
-    let most = std::thread::available_parallelism().map_or(1, usize::from);
-    let each = words.len().div_ceil((work / WORTH).clamp(1, most)).max(1);
+    let each = words.len().div_ceil((work / WORTH).clamp(1, most_threads())).max(1);
     std::thread::scope(|threads| {
         let mut parts = words.chunks_mut(each).enumerate();
         // This thread has a part, too.
@@ -24,6 +23,12 @@ pub(crate) fn fill(out: &mut HostSlice<'_>, work: usize, fill: impl Fn(usize, &m
             fill(0, part);
         }
     });
+}
+
+/// As many as the processor's backend works with: what `VYRE_THREADS` says (it refuses what is no number), else what the process may use.
+fn most_threads() -> usize {
+    let said = std::env::var("VYRE_THREADS").ok().and_then(|word| word.trim().parse::<usize>().ok());
+    said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
 /// The words of a buffer.
