@@ -16,10 +16,14 @@ def test_bench_times_calls_and_shows_them():
     assert (again == 2).all()
 
 
-def test_tune_compares_launches_and_leaves_the_arguments(tmp_path):
+def test_tune_compares_launches_and_leaves_the_arguments():
     x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
-    watched = vyre.tune(ten.heat, x, out, device="cpu")
-    assert watched["evidence"]["candidates"] > 1 and "workgroup" in str(watched) and "<table>" in watched._repr_html_()
+    try:
+        tuned = vyre.tune(ten.heat, x, out, device="cpu")
+    except vyre.errors.TooNoisy as noisy:  # Where other work has the machine, that is the right answer.
+        assert noisy.code == "V1010" and "timings" in noisy.message
+    else:
+        assert tuned["evidence"]["candidates"] > 1 and "workgroup" in str(tuned) and "<table>" in tuned._repr_html_()
     assert (out == 0).all() and (x == 1).all()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["VyreError", "InvalidUse", "LaunchTimeout", "LaunchCancelled", "OutOfMemory", "KernelError", "DeviceAbsent", "DeviceLost"]
+__all__ = ["VyreError", "InvalidUse", "LaunchTimeout", "LaunchCancelled", "OutOfMemory", "KernelError", "DeviceAbsent", "DeviceLost", "TooNoisy"]
 
 
 #: A mistake: its code, what it is, what to do, and line and column.
@@ -60,9 +60,14 @@ class DeviceLost(VyreError):
     """A device does not answer any more, and what only it had is lost."""
 
 
+class TooNoisy(VyreError):
+    """Other work made the timings of a comparison too uneven to tell launches apart; nothing was decided or kept."""
+
+
 _BY_CODE: dict[str, type[VyreError]] = {
     "V0706": LaunchTimeout,
     "V0707": OutOfMemory,
+    "V1010": TooNoisy,
     "V1203": DeviceAbsent,
     "V1309": LaunchCancelled,
     "V1501": DeviceAbsent,
