@@ -28,6 +28,7 @@ from .values import (
     truth,
     typed_constant,
     unary,
+    unsigned,
 )  # fmt: skip
 
 _MISSING = object()
@@ -68,6 +69,8 @@ class Expressions:
         self.naturals: dict[str, bool] = {}
         self.texts: dict[str, str] = {}
         self.loop_types: dict[str, tuple[Scalar, bool]] = {}
+        #: Variables of loops that are written out, with their values in this round.
+        self.rounds: dict[str, int] = {}
         #: Variables that have a value on every way to here.
         self.assigned: set[str] = set(self.arrays)
         self.poisoned: set[str] = set()
@@ -147,6 +150,8 @@ class Expressions:
         if name in self.loop_types:
             kind, natural = self.loop_types[name]
             return Value(safe(name), kind, natural=natural)
+        if name in self.rounds:
+            return Value("", None, self.rounds[name], natural=self.rounds[name] >= 0)
         if name in self.poisoned:
             raise Problem("", "", node)
         if name in self.arrays:
@@ -299,7 +304,10 @@ class Expressions:
             row = binary(ast.Mult(), convert(flat, I32) if flat.type is U32 else flat, width, self.unit.helpers)
             flat = binary(ast.Add(), row, convert(index, I32) if index.type is U32 else index, self.unit.helpers)
         assert flat is not None
-        return array, settled(flat).text
+        flat = settled(flat)
+        # What is never negative needs no test of its own where it is known to be less than the array's length.
+        is_known = array.kind == "buffer" and flat.natural and flat.type is I32 and flat.constant is None
+        return array, unsigned(flat) if is_known else flat.text
 
     def index(self, node: ast.expr, shown: str) -> Value:
         value = self.value(node)
