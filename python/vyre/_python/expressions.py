@@ -68,6 +68,8 @@ class Expressions:
         self.types: dict[str, tuple[Scalar, ast.AST]] = {}
         self.naturals: dict[str, bool] = {}
         self.texts: dict[str, str] = {}
+        #: Variables that are an id or a length and are assigned once: the unsigned number that they are made of.
+        self.unsigned: dict[str, str] = {}
         self.loop_types: dict[str, tuple[Scalar, bool]] = {}
         #: Variables of loops that are written out, with their values in this round.
         self.rounds: dict[str, int] = {}
@@ -159,7 +161,8 @@ class Expressions:
         if name in self.types:
             if name not in self.assigned:
                 raise Problem(f"`{name}` has no value on some way to here", "Assign it before the `if` or the loop.", node)
-            return Value(self.texts.get(name, safe(name)), self.types[name][0], natural=self.naturals.get(name, False))
+            text = self.texts.get(name, safe(name))
+            return Value(text, self.types[name][0], natural=self.naturals.get(name, False), unsigned=self.unsigned.get(name, ""))
         if name in self.scopes.loop_variables:
             raise Problem(f"`{name}` is used outside of its loop", "Copy it into another variable inside the loop.", node)
         if name in self.scopes.locals:

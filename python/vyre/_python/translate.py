@@ -14,7 +14,7 @@ from .scopes import Scopes
 from .source import Problem, Source, Unsupported, error_of
 from .types import BOOL, I32, U32, Scalar, scalar_of
 from .unit import Line, Unit, parameters_of, safe
-from .values import Array, Value, as_type, binary, settled, truth
+from .values import Array, Value, as_type, binary, settled, truth, unsigned
 
 _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.With: ("`with`", "Write what it would do."),
@@ -191,6 +191,7 @@ class Function(Expressions):
             if self.scopes.is_single(name, target):
                 self.emit(f"let {safe(name)} = {value.text};", target)
                 self.naturals[name] = value.natural
+                self.unsigned[name] = unsigned(value) if value.natural and self.is_fixed(value) else ""
                 self.assigned.add(name)
                 return
             self.hoisted.setdefault(name, f"var {safe(name)}: {value.type.name};")
@@ -235,9 +236,17 @@ class Function(Expressions):
         if condition.constant is not None:
             # Known before the kernel runs: the other branch is not translated, as it would never run.
             return self.block(node.body if condition.constant else node.orelse)
-        self.emit(f"if {condition.text} {{", node.test)
         before = set(self.assigned)
+        kept, self.lines = self.lines, []
         reached_then = self.nested(node.body)
+        body, self.lines = self.lines, kept
+        if self.is_rest(node) and not any("Barrier(" in line[1] for lines in [body, *self.unit.functions] for line in lines):
+            # Invocations without work leave first: what is behind them needs no masks on a processor.
+            self.emit(f"if !{condition.text} {{ return; }}", node.test)
+            self.emit("{", node)
+        else:
+            self.emit(f"if {condition.text} {{", node.test)
+        self.lines += body
         after_then, self.assigned = self.assigned, set(before)
         reached_else = True
         if node.orelse:
@@ -250,6 +259,10 @@ class Function(Expressions):
         elif reached_then:
             self.assigned = after_then
         return reached_then or reached_else
+
+    def is_rest(self, node: ast.If) -> bool:
+        """It is the last statement of the kernel, and has one branch."""
+        return self.is_kernel and not node.orelse and node is self.source.tree.body[-1]
 
     def nested(self, statements: list[ast.stmt]) -> bool:
         self.depth += 1

@@ -30,6 +30,8 @@ class Value:
     least: int = 0
     #: Computing it twice, or needlessly, changes nothing.
     pure: bool = True
+    #: The same number as a u32, where there is one that nothing changes.
+    unsigned: str = ""
 
     @property
     def shown(self) -> str:
@@ -359,6 +361,8 @@ _SIGNED = re.compile(r"i32\((vy_\w+\.[xyz]|arrayLength\(&\w+\))\)")
 
 def unsigned(value: Value) -> str:
     """An i32 that is not negative as a u32."""
+    if value.unsigned:
+        return value.unsigned
     made = _SIGNED.fullmatch(value.text)
     return made[1] if made else f"u32({value.text})"
 
