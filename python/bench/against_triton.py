@@ -2,8 +2,9 @@
 
     python python/bench/against_triton.py
 
-All work on arrays that are on the device. Times are the best of several rounds of calls, each until all work of the round is done; what is
-computed is compared with torch first. The last columns are the others' times over vyre's.
+All work on arrays that are on the device. They are called for a third of a second first, so that all have compiled and chosen what they run, and
+then take turns. Times are the best of several rounds of calls, each until all work of the round is done; what is computed is compared with torch
+first. The last columns are the others' times over vyre's.
 """
 
 import math
@@ -123,7 +124,7 @@ def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
             left_tile[at % DEPTH, at // DEPTH] = a[row + at // DEPTH, k + at % DEPTH]
             right_tile[at // TILE, at % TILE] = b[k + at // TILE, column + at % TILE]
         vyre.barrier()
-        for d in range(DEPTH):
+        for d in vyre.static_range(DEPTH):
             for half in range(2):
                 for i in range(4):
                     left[half * 4 + i] = left_tile[d, half * 64 + y * 4 + i]
@@ -302,17 +303,26 @@ def numba_kernels():
     }, cuda
 
 
-def best(call, finish, calls=20, rounds=7):
-    call()
+def round_of(call, finish, calls=20):
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
     finish()
-    times = []
-    for _ in range(rounds):
+    return (time.perf_counter() - begin) / calls
+
+
+def taking_turns(calls, rounds=9):
+    """The best round of each call, which may be missing."""
+    for call, finish in filter(None, calls):
         begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        finish()
-        times.append((time.perf_counter() - begin) / calls)
-    return min(times)
+        while time.perf_counter() - begin < 0.3:
+            round_of(call, finish)
+    times = [[] if call else [math.nan] for call in calls]
+    for _ in range(rounds):
+        for call, own in zip(calls, times, strict=True):
+            if call:
+                own.append(round_of(*call))
+    return [min(own) for own in times]
 
 
 def main():
@@ -352,10 +362,10 @@ def main():
         print(f"Numba's CUDA can't be used here ({problem}): skipped")
     print(f"{'kernel':10} {'vyre':>10} {'Triton':>10} {'Numba':>10}  Triton/vyre  Numba/vyre")
     for name, ours, theirs, tensors, right in cases:
-        times = []
+        calls = []
         for kind, call in (("vyre", ours), ("Triton", theirs), ("Numba", others.get(name))):
             if call is None:
-                times.append(math.nan)
+                calls.append(None)
                 continue
             tensors[-1].zero_()
             torch.cuda.synchronize()
@@ -371,7 +381,8 @@ def main():
             np.testing.assert_allclose(tensors[-1].cpu().numpy(), right.cpu().numpy(), rtol=2e-4, err_msg=f"{name}, {kind}")
             if kind == "vyre":
                 args = tuple(vyre.array(tensor) for tensor in tensors)
-            times.append(best(lambda call=call, args=args: call(*args), vyre.synchronize if kind == "vyre" else torch.cuda.synchronize))
+            calls.append((lambda call=call, args=args: call(*args), vyre.synchronize if kind == "vyre" else torch.cuda.synchronize))
+        times = taking_turns(calls)
         ours_s, triton_s, numba_s = times
         shown = " ".join(f"{seconds * 1e6:8.1f}µs" for seconds in times)
         print(f"{name:10} {shown}  {triton_s / ours_s:11.2f} {numba_s / ours_s:11.2f}", flush=True)

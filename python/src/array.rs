@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use vyre::Buffer;
 
 use crate::cuda::Foreign;
-use crate::element::Element;
+use crate::element::{BFLOAT16, Element};
 use crate::error::{raised, refused};
 use crate::lent::{Lent, lies_on_host};
 
@@ -134,6 +134,11 @@ pub(crate) fn from_host(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<A
 /// What a dtype of NumPy, or the name of one, stands for.
 pub(crate) fn kind_of(dtype: &Bound<'_, PyAny>) -> PyResult<Kind> {
     let py = dtype.py();
+    if let Some(element) = Element::named(BFLOAT16)
+        && dtype.extract::<&str>().is_ok_and(|name| name == BFLOAT16)
+    {
+        return Ok(Kind::Number(element));
+    }
     let dtype = py.import("numpy")?.call_method1("dtype", (dtype,))?;
     if !dtype.getattr("fields")?.is_none() {
         let size = dtype.getattr("itemsize")?.extract()?;
@@ -162,6 +167,16 @@ impl Array {
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.kind {
+            Kind::Number(element) if element.name == BFLOAT16 => {
+                let types = py.import("ml_dtypes").map_err(|_| {
+                    refused(
+                        py,
+                        "NumPy has no bfloat16 of its own".to_owned(),
+                        "Install `ml_dtypes`, or read the elements as others: `x.astype(\"float32\").numpy()`.",
+                    )
+                })?;
+                py.import("numpy")?.call_method1("dtype", (types.getattr(BFLOAT16)?,))
+            }
             Kind::Number(element) => py.import("numpy")?.call_method1("dtype", (element.name,)),
             Kind::Struct(dtype, _) => Ok(dtype.bind(py).clone()),
         }
@@ -301,7 +316,11 @@ impl Array {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("vyre.Array(shape={}, dtype={})", self.shape(py)?.repr()?, self.dtype(py)?.str()?))
+        let dtype = match &self.kind {
+            Kind::Number(element) => element.name.to_owned(),
+            Kind::Struct(dtype, _) => dtype.bind(py).str()?.to_string(),
+        };
+        Ok(format!("vyre.Array(shape={}, dtype={dtype})", self.shape(py)?.repr()?))
     }
 
     /// Arrays pickle by their contents.

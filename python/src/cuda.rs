@@ -10,7 +10,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use vyre::dlpack::{DL_CUDA, DLManagedTensor, DLTensor};
 use vyre::{Buffer, CudaMemory, Engine, Error};
 
-use crate::element::Element;
+use crate::element::{BFLOAT16, Element};
 use crate::error::refused;
 
 /// CUDA's name of the legacy default stream.
@@ -308,6 +308,9 @@ fn element_of(typestr: &str) -> Option<Element> {
 }
 
 fn dlpack_element(tensor: &DLTensor) -> Option<Element> {
+    if (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes) == (4, 16, 1) {
+        return Element::named(BFLOAT16);
+    }
     let letter = match tensor.dtype.code {
         0 => 'i',
         1 => 'u',

@@ -10,7 +10,10 @@ pub(crate) struct Element {
     pub(crate) size: usize,
 }
 
-const ELEMENTS: [(&str, DataType, usize); 11] = [
+/// A type that NumPy has only with `ml_dtypes`, and the buffer protocol not at all.
+pub(crate) const BFLOAT16: &str = "bfloat16";
+
+const ELEMENTS: [(&str, DataType, usize); 12] = [
     ("float32", DataType::F32, 4),
     ("uint32", DataType::U32, 4),
     ("int32", DataType::I32, 4),
@@ -18,6 +21,7 @@ const ELEMENTS: [(&str, DataType, usize); 11] = [
     ("uint64", DataType::U64, 8),
     ("int64", DataType::I64, 8),
     ("float16", DataType::F16, 2),
+    (BFLOAT16, DataType::BF16, 2),
     ("uint16", DataType::U16, 2),
     ("int16", DataType::I16, 2),
     ("uint8", DataType::U8, 1),

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use vyre::ir::{BufferKind, TypeDef};
+use vyre::ir::{BufferKind, Math, TypeDef};
 use vyre::launch::{BufferShape, LaunchPlan, shape_of};
 use vyre::specialization::SpecValue;
 use vyre::{Buffer, DataType, DispatchConfig, Engine, Go, ImportOptions, Program};
@@ -417,7 +417,7 @@ impl Kernel {
         let interrupted: Interrupted = Arc::default();
         let (grid, seen) = (this.grid, interrupted.clone());
         let launched = py.detach(|| {
-            let launched = launch(&kernel, grid, device, &parts, &mut foreign, seen);
+            let launched = launch(&kernel, grid, device, &parts, &mut foreign, owned, seen);
             // Whatever became of it, what comes next on their streams comes after it.
             let given_back = foreign.into_iter().map(Wrapped::give_back).fold(Ok(()), Result::and);
             launched.and_then(|launch| given_back.map(|()| launch))
@@ -464,6 +464,7 @@ fn launch(
     device: Option<&str>,
     parts: &[(&str, Part<'_>)],
     foreign: &mut [Wrapped],
+    owned: bool,
     interrupted: Interrupted,
 ) -> Result<vyre::Launch, vyre::Error> {
     // Everybody takes the arrays of a launch in the same order, so that no two wait for each other.
@@ -476,7 +477,11 @@ fn launch(
     let mut locked: Vec<(&Array, Option<&mut Buffer>)> =
         guards.iter_mut().map(|(array, guard)| (*array, Some(&mut **guard))).collect();
     let mut foreign = foreign.iter_mut();
-    let mut call = kernel.call().cancellable();
+    let mut call = kernel.call();
+    // Only who has a handle can cancel; code that can be stopped is slower, and a device takes such launches one by one.
+    if owned {
+        call = call.cancellable();
+    }
     // A call on memory of the host waits for its work, and Ctrl-C ends that.
     if parts.iter().any(|(_, part)| matches!(part, Part::Read(_) | Part::Write(_))) {
         call = call.stop_when(move || {
@@ -599,22 +604,26 @@ fn results(py: Python<'_>, made: Vec<Py<Array>>) -> PyResult<Py<PyAny>> {
 
 #[pymethods]
 impl Kernel {
-    /// A kernel of a WGSL text.
+    /// A kernel of a WGSL text, in exact or fast arithmetic.
     #[new]
-    #[pyo3(signature = (source, entry=None, file=None, overrides=None))]
+    #[pyo3(signature = (source, entry=None, file=None, overrides=None, math="exact"))]
     fn new(
         py: Python<'_>,
         source: String,
         entry: Option<String>,
         file: Option<String>,
         overrides: Option<std::collections::BTreeMap<String, f64>>,
+        math: &str,
     ) -> PyResult<Kernel> {
+        let known = Math::named(math);
+        let math = known.ok_or_else(|| PyValueError::new_err(format!("`math` is exact or fast, not {math:?}")))?;
         let mut options = ImportOptions::default();
         options.entry.clone_from(&entry);
         options.file.clone_from(&file);
         options.overrides = overrides.unwrap_or_default();
         let program =
             py.detach(|| vyre::import_wgsl(&source, &options)).map_err(|problems| raised(py, &problems.into()))?;
+        let program = program.with_math(math);
         // Done once for a program; whoever writes a kernel is told of its mistakes here and not at its first call.
         if let Err(problems) = program.validate() {
             return Err(raised(py, &vyre::Error::from(problems.to_vec())));
@@ -828,6 +837,12 @@ impl Kernel {
         self.program.name()
     }
 
+    /// Its arithmetic: `exact` gives the same bits everywhere, `fast` is as near as WGSL asks.
+    #[getter]
+    fn math(&self) -> &'static str {
+        self.program.math().name()
+    }
+
     #[getter]
     fn source(&self) -> &str {
         &self.source
@@ -855,6 +870,7 @@ impl Kernel {
             &self.source,
             &self.entry,
             &self.file,
+            self.math(),
             constants,
             &self.device,
             self.grid,

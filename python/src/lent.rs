@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::element::Element;
+use crate::element::{BFLOAT16, Element};
 use crate::error::refused;
 
 /// An object's memory for as long as this lives. The object keeps it where it is, and keeps its size.
@@ -20,7 +21,8 @@ impl Lent {
     /// first, unless they are to be written.
     pub(crate) fn new(name: &str, object: &Bound<'_, PyAny>, write: bool) -> PyResult<Lent> {
         let py = object.py();
-        let mut object = as_buffer(object, name, write)?;
+        let mut bits = if has_buffer(object) { None } else { bits_of_bfloat16(object, write)? };
+        let mut object = as_buffer(bits.as_ref().unwrap_or(object), name, write)?;
         let has_no_axes =
             object.getattr_opt("ndim")?.is_some_and(|axes| axes.extract().is_ok_and(|axes: u32| axes == 0));
         if has_no_axes {
@@ -28,7 +30,12 @@ impl Lent {
             let array = py.import("numpy")?.call_method1("asarray", (&object,))?;
             object = array.call_method1("reshape", (1,))?;
         }
-        let mut buffer = PyUntypedBuffer::get(&object).map_err(|problem| {
+        let lent = PyUntypedBuffer::get(&object).or_else(|problem| {
+            // The protocol has no bfloat16, but its bits are there.
+            bits = bits_of_bfloat16(&object, write)?;
+            PyUntypedBuffer::get(bits.as_ref().ok_or(problem)?)
+        });
+        let mut buffer = lent.map_err(|problem| {
             let message = format!("the memory of `{name}` can't be used: {}", problem.value(py));
             refused(py, message, "Convert it first, for example with `x.astype(numpy.float32)`.")
         })?;
@@ -47,11 +54,14 @@ impl Lent {
                     "Pass a contiguous array, `numpy.ascontiguousarray(x)`, and copy the result back yourself.",
                 ));
             }
-            let copy = py.import("numpy")?.call_method1("ascontiguousarray", (&object,))?;
+            let copy = py.import("numpy")?.call_method1("ascontiguousarray", (bits.as_ref().unwrap_or(&object),))?;
             buffer = PyUntypedBuffer::get(&copy)?;
         }
         let format = buffer.format().to_bytes();
-        let element = Element::of_format(format, buffer.item_size());
+        let element = match bits.is_some() {
+            true => Element::named(BFLOAT16),
+            false => Element::of_format(format, buffer.item_size()),
+        };
         if element.is_none() && !format.starts_with(b"T{") {
             let told = object.getattr("dtype").and_then(|dtype| Ok(dtype.str()?.to_string()));
             let told = told.unwrap_or_else(|_| String::from_utf8_lossy(format).into_owned());
@@ -112,6 +122,26 @@ impl Slice {
     pub(crate) fn overlaps(self, other: Slice) -> bool {
         let (a, b) = (self.at.addr(), other.at.addr());
         a < b + other.bytes && b < a + self.bytes
+    }
+}
+
+/// The elements of an array of bfloat16 as 16 bits each, in the same memory; `None` where it holds something else. Arrays of JAX don't
+/// change, and what NumPy makes of one may be a copy.
+fn bits_of_bfloat16<'py>(object: &Bound<'py, PyAny>, write: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else { return Ok(None) };
+    let name = dtype.str()?;
+    match name.to_str()? {
+        "torch.bfloat16" => {
+            let bits = py.import("torch")?.getattr("int16")?;
+            object.call_method1("view", (bits,)).map(Some)
+        }
+        BFLOAT16 if object.hasattr("__array_interface__")? => object.call_method1("view", ("uint16",)).map(Some),
+        BFLOAT16 if !write => {
+            let array = py.import("numpy")?.call_method1("asarray", (object,))?;
+            array.call_method1("view", ("uint16",)).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 

@@ -241,6 +241,82 @@ def test_kernels_travel_without_what_they_captured():
     np.testing.assert_allclose(args[-1], again[-1], rtol=2e-5)
 
 
+def written_out(a: vyre.f32[:], out: vyre.f32[:]):
+    i = vyre.grid(1)
+    if i < a.size:
+        held = vyre.local(4, vyre.f32)
+        total = 0.0
+        for k in vyre.static_range(4):
+            part = vyre.local(2, vyre.f32)
+            value = a[i] * k
+            part[k % 2] += value
+            if k == 2:
+                held[0] = 100.0
+            last = part[0] + part[1]
+            held[k] += last
+            for j in vyre.static_range(3, 0, -2):
+                total += 10.0 * j
+        for j in range(4):
+            total += held[j]
+        out[i] = total + last
+
+
+def test_static_ranges_are_written_out():
+    kernel = vyre.kernel(written_out).on("cpu")
+    assert "for (var k" not in kernel.source and kernel.source.count("100.0") == 1
+    x = np.arange(5, dtype=np.float32)
+    again = np.zeros_like(x)
+    kernel.interpret(x, again)
+    assert kernel(x).tolist() == again.tolist() == (260 + 9 * x).tolist()
+
+
+def test_static_ranges_have_constant_bounds_and_no_break():
+    def bounds(a: vyre.f32[:]):
+        for k in vyre.static_range(a.size):
+            a[k] = 1.0
+
+    def many(a: vyre.f32[:]):
+        for k in vyre.static_range(1000):
+            a[k] = 1.0
+
+    def leaves(a: vyre.f32[:]):
+        for k in vyre.static_range(4):
+            if a[k] > 1.0:
+                break
+
+    def twice(a: vyre.f32[:]):
+        for k in vyre.static_range(4):
+            a[k] = unknown  # noqa: F821
+
+    for wrong, said in ((bounds, "constant integer"), (many, "1000 rounds"), (leaves, "`break` or `continue`"), (twice, "unknown")):
+        with pytest.raises(vyre.errors.KernelError, match=said) as raised:
+            vyre.kernel(wrong)
+        assert str(raised.value).count("error[") == 1
+
+
+def rounded_twice(a: vyre.f32[:], out: vyre.f32[:]):
+    i = vyre.grid(1)
+    if i < a.size:
+        out[i] = a[i] * a[i] - 1.00048828125
+
+
+def test_fast_arithmetic_is_asked_for_and_travels():
+    x = np.full(9, 1 + 2**-12, np.float32)
+    exact, fast = vyre.kernel(rounded_twice).on("cpu"), vyre.kernel(math="fast")(rounded_twice).on("cpu")
+    assert (exact.math, fast.math, fast[1].domain(9).math) == ("exact", "fast", "fast")
+    # The square rounds to the constant; where both are rounded once, what was lost is left.
+    assert exact(x).tolist() == [0.0] * 9 and fast(x).tolist() in ([0.0] * 9, [2.0**-24] * 9)
+    assert (vyre.explain(exact)["math"], vyre.explain(fast)["math"]) == ("exact", "fast")
+    again = pickle.loads(pickle.dumps(fast))
+    assert again.math == "fast" and again(x).tolist() == fast(x).tolist()
+    text = vyre.wgsl(fast.source, math="fast")
+    assert text.math == "fast" and pickle.loads(pickle.dumps(text)).math == "fast" and vyre.wgsl(fast.source).math == "exact"
+    with pytest.raises(ValueError, match='exact or fast, not "quick"'):
+        vyre.wgsl(fast.source, math="quick")
+    with pytest.raises(ValueError, match="exact or fast"):
+        vyre.kernel(math="quick")(rounded_twice)
+
+
 def test_a_barrier_that_some_miss_is_an_error_in_both():
     def wrong(a: vyre.f32[:]):
         i = vyre.grid(1)

@@ -1,6 +1,7 @@
 """Kernels under Ray. What needs a cluster is skipped where Ray is not installed."""
 
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -44,12 +45,14 @@ def test_batches_go_through_actors(ray):
 
 
 def test_what_one_actor_compiled_no_other_does(ray):
+    # Another text each time, so that no earlier run has left it in the cache.
+    factor = time.time_ns() % 1_000_000
     kernel = vyre.wgsl(
         """@group(0) @binding(0) var<storage, read> x: array<f32>;
         @group(0) @binding(1) var<storage, read_write> out: array<f32>;
         @compute @workgroup_size(64) fn only_here(@builtin(global_invocation_id) id: vec3<u32>) {
-            if id.x < arrayLength(&x) { out[id.x] = x[id.x] * 17.25; }
-        }"""
+            if id.x < arrayLength(&x) { out[id.x] = x[id.x] * FACTOR; }
+        }""".replace("FACTOR", f"{factor}.25")
     ).on("cpu")
     data = ray.data.from_items([{"x": np.float32(i)} for i in range(2000)])
 

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _vyre, errors
@@ -171,6 +172,7 @@ __all__ = [
     "softmax",
     "sort",
     "sqrt",
+    "static_range",
     "std",
     "stencil",
     "sum",
@@ -246,6 +248,7 @@ if TYPE_CHECKING:
         sin,
         sinh,
         sqrt,
+        static_range,
         tan,
         tanh,
         trunc,
@@ -273,6 +276,11 @@ def __getattr__(name: str) -> Any:
         from ._python import language
 
         found = getattr(language, name)
+    elif name in ("bf16", "bfloat16"):
+        raise AttributeError(
+            "kernels compute with 32 bits and have no bfloat16: take vyre.f32 and convert arrays, x.astype('float32'); vyre.matmul and "
+            "vyre.attention take arrays of bfloat16 as they are"
+        )
     else:
         raise AttributeError(f"module 'vyre' has no attribute {name!r}")
     globals()[name] = found
@@ -294,8 +302,14 @@ def devices() -> list[Device]:
 
 def array(values: Any, dtype: Any = None) -> Array:
     """An array with a copy of these values: a NumPy array, a list, or anything with DLPack."""
-    if isinstance(values, Array):
+    if isinstance(values, Array) and (dtype is None or values.dtype == dtype):
         return values.copy()
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        # NumPy knows the name from there.
+        try:
+            dtype = importlib.import_module("ml_dtypes").bfloat16
+        except ImportError:
+            raise TypeError("NumPy has no bfloat16 of its own; install ml_dtypes, or pass a tensor of torch or JAX") from None
     if dtype is not None or not (hasattr(values, "__dlpack__") or hasattr(values, "__buffer__")):
         import numpy
 

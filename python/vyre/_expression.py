@@ -72,7 +72,10 @@ class Expression:
         """The value in another type: floats are cut off and saturate, and NaN gives 0."""
         import numpy
 
-        return Expression(self._term.cast(numpy.dtype(dtype).name))
+        name = dtype if isinstance(dtype, str) and dtype == "bfloat16" else numpy.dtype(dtype).name
+        if name == "bfloat16":
+            raise TypeError("expressions compute with bfloat16 as float32; store them with vyre.array(x.numpy(), dtype='bfloat16')")
+        return Expression(self._term.cast(name))
 
     def __repr__(self) -> str:
         return f"vyre.Expression(shape={self.shape}, dtype={self._term.dtype})"

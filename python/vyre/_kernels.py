@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ._vyre import Kernel, __version__
 
+Math = Literal["exact", "fast"]
 
-def wgsl(source: str | os.PathLike[str], entry: str | None = None, **constants: Any) -> Kernel:
+
+def wgsl(source: str | os.PathLike[str], entry: str | None = None, *, math: Math = "exact", **constants: Any) -> Kernel:
     """A kernel of a WGSL text, or of the file that a path names.
 
-    ``entry`` names the entry point where there are several. Constants (WGSL's ``override``) are set by name.
+    ``entry`` names the entry point where there are several. Constants (WGSL's ``override``) are set by name. ``math="fast"`` lets devices
+    round as WGSL allows, instead of giving the same bits everywhere.
 
     >>> import numpy, vyre
     >>> double = vyre.wgsl('''
@@ -28,7 +31,7 @@ def wgsl(source: str | os.PathLike[str], entry: str | None = None, **constants: 
     if isinstance(source, os.PathLike):
         file = os.fspath(source)
         source = Path(source).read_text(encoding="utf-8")
-    kernel = Kernel(source, entry, file)
+    kernel = Kernel(source, entry, file, math=math)
     return kernel.set(**constants) if constants else kernel
 
 
@@ -37,6 +40,7 @@ def restore(
     source: str,
     entry: str | None,
     file: str | None,
+    math: Math,
     constants: dict[str, Any],
     device: str | None,
     grid: tuple[int, int, int] | None,
@@ -46,7 +50,7 @@ def restore(
     """A kernel that was pickled. The worker's vyre compiles it, or finds it in its cache."""
     if version != __version__:
         raise RuntimeError(f"this kernel was sent by vyre {version}, and here is vyre {__version__}; install the same everywhere")
-    kernel = Kernel(source, entry, file)
+    kernel = Kernel(source, entry, file, math=math)
     if constants:
         kernel = kernel.set(**constants)
     if device is not None:

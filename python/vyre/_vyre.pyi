@@ -1,7 +1,7 @@
 """The native half of the package."""
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -93,7 +93,12 @@ class Term:
 
 class Kernel:
     def __new__(
-        cls, source: str, entry: str | None = None, file: str | None = None, overrides: dict[str, float] | None = None
+        cls,
+        source: str,
+        entry: str | None = None,
+        file: str | None = None,
+        overrides: dict[str, float] | None = None,
+        math: Literal["exact", "fast"] = "exact",
     ) -> Kernel: ...
     def __call__(self, *args: Any, **named: Any) -> Any: ...
     def launch(self, *args: Any, **named: Any) -> Launch: ...
@@ -111,6 +116,8 @@ class Kernel:
     def constants(self) -> list[str]: ...
     @property
     def name(self) -> str: ...
+    @property
+    def math(self) -> Literal["exact", "fast"]: ...
     @property
     def source(self) -> str: ...
     def _explain(self) -> str: ...

@@ -28,6 +28,7 @@ from .values import (
     truth,
     typed_constant,
     unary,
+    unsigned,
 )  # fmt: skip
 
 _MISSING = object()
@@ -67,7 +68,11 @@ class Expressions:
         self.types: dict[str, tuple[Scalar, ast.AST]] = {}
         self.naturals: dict[str, bool] = {}
         self.texts: dict[str, str] = {}
+        #: Variables that are an id or a length and are assigned once: the unsigned number that they are made of.
+        self.unsigned: dict[str, str] = {}
         self.loop_types: dict[str, tuple[Scalar, bool]] = {}
+        #: Variables of loops that are written out, with their values in this round.
+        self.rounds: dict[str, int] = {}
         #: Variables that have a value on every way to here.
         self.assigned: set[str] = set(self.arrays)
         self.poisoned: set[str] = set()
@@ -147,6 +152,8 @@ class Expressions:
         if name in self.loop_types:
             kind, natural = self.loop_types[name]
             return Value(safe(name), kind, natural=natural)
+        if name in self.rounds:
+            return Value("", None, self.rounds[name], natural=self.rounds[name] >= 0)
         if name in self.poisoned:
             raise Problem("", "", node)
         if name in self.arrays:
@@ -154,7 +161,8 @@ class Expressions:
         if name in self.types:
             if name not in self.assigned:
                 raise Problem(f"`{name}` has no value on some way to here", "Assign it before the `if` or the loop.", node)
-            return Value(self.texts.get(name, safe(name)), self.types[name][0], natural=self.naturals.get(name, False))
+            text = self.texts.get(name, safe(name))
+            return Value(text, self.types[name][0], natural=self.naturals.get(name, False), unsigned=self.unsigned.get(name, ""))
         if name in self.scopes.loop_variables:
             raise Problem(f"`{name}` is used outside of its loop", "Copy it into another variable inside the loop.", node)
         if name in self.scopes.locals:
@@ -299,7 +307,10 @@ class Expressions:
             row = binary(ast.Mult(), convert(flat, I32) if flat.type is U32 else flat, width, self.unit.helpers)
             flat = binary(ast.Add(), row, convert(index, I32) if index.type is U32 else index, self.unit.helpers)
         assert flat is not None
-        return array, settled(flat).text
+        flat = settled(flat)
+        # What is never negative needs no test of its own where it is known to be less than the array's length.
+        is_known = array.kind == "buffer" and flat.natural and flat.type is I32 and flat.constant is None
+        return array, unsigned(flat) if is_known else flat.text
 
     def index(self, node: ast.expr, shown: str) -> Value:
         value = self.value(node)

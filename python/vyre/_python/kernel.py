@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from .._kernels import Math
 from .._vyre import Kernel, Launch
 from ..errors import KernelError, VyreError
 from .interpret import Checked, run
@@ -204,6 +205,11 @@ class PythonKernel:
         return self.__name__
 
     @property
+    def math(self) -> Math:
+        """Its arithmetic: ``exact`` or ``fast``."""
+        return self._native.math
+
+    @property
     def source(self) -> str:
         """The WGSL that was made of the function."""
         return self._native.source
@@ -267,7 +273,7 @@ def shown_in_python(error: VyreError, origins: list[Origin | None], barriers: li
     return found
 
 
-def _make(function: Callable[..., Any], workgroup: int | tuple[int, ...] | None) -> PythonKernel:
+def _make(function: Callable[..., Any], workgroup: int | tuple[int, ...] | None, math: Math) -> PythonKernel:
     size = (workgroup,) if isinstance(workgroup, int) else workgroup
     if size is not None and not (1 <= len(size) <= 3 and all(isinstance(n, int) and n > 0 for n in size)):
         raise TypeError(f"a workgroup has one to three axes of at least one invocation, not {workgroup!r}")
@@ -275,7 +281,7 @@ def _make(function: Callable[..., Any], workgroup: int | tuple[int, ...] | None)
     origins = [Origin(where.place(node), where.show(node)) if (where, node) != (None, None) else None for where, node in map(_pair, places)]
     barriers = [origin for origin, line in zip(origins, text.splitlines(), strict=True) if origin and "workgroupBarrier();" in line]
     try:
-        native = Kernel(text)
+        native = Kernel(text, math=math)
     except VyreError as error:
         raise shown_in_python(error, origins, barriers) from None
     return PythonKernel(native, unit.parameters, origins, barriers, function.__name__, function.__module__, function)
@@ -288,18 +294,20 @@ def _pair(place: tuple[Source, ast.AST] | None) -> tuple[Any, Any]:
 @overload
 def kernel(function: Callable[..., Any]) -> PythonKernel: ...
 @overload
-def kernel(*, workgroup: int | tuple[int, ...] | None = None) -> Callable[[Callable[..., Any]], PythonKernel]: ...
+def kernel(*, workgroup: int | tuple[int, ...] | None = None, math: Math = "exact") -> Callable[[Callable[..., Any]], PythonKernel]: ...
 def kernel(
-    function: Callable[..., Any] | None = None, *, workgroup: int | tuple[int, ...] | None = None
+    function: Callable[..., Any] | None = None, *, workgroup: int | tuple[int, ...] | None = None, math: Math = "exact"
 ) -> PythonKernel | Callable[[Callable[..., Any]], PythonKernel]:
     """Makes a kernel of a function. Its parameters are annotated: arrays as ``vyre.f32[:]`` or ``vyre.f32[:, :]``, numbers as
     ``vyre.f32``, ``vyre.i32``, ``vyre.u32`` or ``vyre.bool_``. Results are written into arrays.
 
     ``workgroup`` is the number of invocations that share ``vyre.shared`` memory and meet at ``vyre.barrier()``, the last axis the fastest.
+    ``math="fast"`` lets devices round as WGSL allows: ``a * b + c`` once, functions as their own approximations, subnormal numbers as zero. Sums
+    keep their order. Without it results have the same bits everywhere.
     """
     if function is not None:
-        return _make(function, workgroup)
-    return lambda function: _make(function, workgroup)
+        return _make(function, workgroup, math)
+    return lambda function: _make(function, workgroup, math)
 
 
 def function(function: Callable[..., Any]) -> Callable[..., Any]:

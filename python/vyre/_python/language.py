@@ -51,6 +51,12 @@ def grid(axes: int) -> Any:
     return _position("grid", axes)
 
 
+def static_range(*bounds: int) -> range:
+    """``range`` of constants for a loop that is written out, round after round, so that its variable is a constant in each: for short loops
+    around much work, and where ``if`` on the variable should cost nothing."""
+    return range(*bounds)
+
+
 def local_id(axes: int = 1) -> Any:
     """The position of this invocation in its workgroup."""
     return _position("local_id", axes)

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .expressions import Expressions
+from .language import static_range
 from .scopes import Scopes
 from .source import Problem, Source, Unsupported, error_of
 from .types import BOOL, I32, U32, Scalar, scalar_of
 from .unit import Line, Unit, parameters_of, safe
-from .values import Array, Value, as_type, binary, settled, truth
+from .values import Array, Value, as_type, binary, settled, truth, unsigned
 
 _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.With: ("`with`", "Write what it would do."),
@@ -31,6 +32,9 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Match: ("`match`", "Write `if` and `elif`."),
 }
 
+
+#: Rounds of a loop that is written out: each is as much text as the body.
+MOST_ROUNDS = 64
 
 #: Ids, numbers that are passed, and lengths of arrays.
 _FIXED = re.compile(r"i32\(vy_\w+_id\.[xyz]\)|i32\(vy_num_workgroups\.[xyz]\)|vy_args\.\w+|i32\(arrayLength\(&\w+\)\)")
@@ -187,6 +191,7 @@ class Function(Expressions):
             if self.scopes.is_single(name, target):
                 self.emit(f"let {safe(name)} = {value.text};", target)
                 self.naturals[name] = value.natural
+                self.unsigned[name] = unsigned(value) if value.natural and self.is_fixed(value) else ""
                 self.assigned.add(name)
                 return
             self.hoisted.setdefault(name, f"var {safe(name)}: {value.type.name};")
@@ -231,9 +236,17 @@ class Function(Expressions):
         if condition.constant is not None:
             # Known before the kernel runs: the other branch is not translated, as it would never run.
             return self.block(node.body if condition.constant else node.orelse)
-        self.emit(f"if {condition.text} {{", node.test)
         before = set(self.assigned)
+        kept, self.lines = self.lines, []
         reached_then = self.nested(node.body)
+        body, self.lines = self.lines, kept
+        if self.is_rest(node) and not any("Barrier(" in line[1] for lines in [body, *self.unit.functions] for line in lines):
+            # Invocations without work leave first: what is behind them needs no masks on a processor.
+            self.emit(f"if !{condition.text} {{ return; }}", node.test)
+            self.emit("{", node)
+        else:
+            self.emit(f"if {condition.text} {{", node.test)
+        self.lines += body
         after_then, self.assigned = self.assigned, set(before)
         reached_else = True
         if node.orelse:
@@ -246,6 +259,10 @@ class Function(Expressions):
         elif reached_then:
             self.assigned = after_then
         return reached_then or reached_else
+
+    def is_rest(self, node: ast.If) -> bool:
+        """It is the last statement of the kernel, and has one branch."""
+        return self.is_kernel and not node.orelse and node is self.source.tree.body[-1]
 
     def nested(self, statements: list[ast.stmt]) -> bool:
         self.depth += 1
@@ -273,11 +290,11 @@ class Function(Expressions):
         endless = condition.constant is not None and not _breaks(node.body)
         return not endless
 
-    def do_For(self, node: ast.For) -> None:
+    def do_For(self, node: ast.For) -> bool:
         if node.orelse:
             raise Unsupported("`else` of a loop", "Set a flag in the loop, and test it after.", node.orelse[0])
-        is_range = isinstance(node.iter, ast.Call) and self.resolve_or_none(node.iter.func) is range
-        if not is_range or not isinstance(node.iter, ast.Call):
+        over = self.resolve_or_none(node.iter.func) if isinstance(node.iter, ast.Call) else None
+        if not (over is range or over is static_range) or not isinstance(node.iter, ast.Call):
             raise Unsupported("a loop over this", "Loop over `range(…)`, and take elements by index.", node.iter)
         if not isinstance(node.target, ast.Name):
             raise Unsupported("a loop with several variables", "Loop over `range(…)` with one.", node.target)
@@ -289,6 +306,10 @@ class Function(Expressions):
             raise Problem(
                 "`range` takes one to three numbers", "Write range(stop), range(start, stop) or range(start, stop, step).", node.iter
             )
+        if name in self.loop_types or name in self.rounds:
+            raise Problem(f"`{name}` is the variable of a loop around this one, too", "Give each loop a variable of its own.", node.target)
+        if over is static_range:
+            return self.written_out(node, name, [bound.constant for bound in bounds])
         step = bounds[2] if len(bounds) == 3 else Value("", None, 1)
         if not isinstance(step.constant, int) or step.constant == 0:
             raise Unsupported("a step that is not a constant integer other than zero", "Write a `while` loop.", node.iter)
@@ -310,13 +331,41 @@ class Function(Expressions):
         variable = safe(name)
         change = f"{variable} {'-' if down else '+'}= {abs(step.constant)}{'u' if kind is not I32 else 'i'}"
         self.emit(f"for (var {variable}: {kind.name} = {start.text}; {variable} {'>' if down else '<'} {end}; {change}) {{", node)
-        outer = self.loop_types.get(name)
-        if outer is not None:
-            raise Problem(f"`{name}` is the variable of a loop around this one, too", "Give each loop a variable of its own.", node.target)
         self.loop_types[name] = (kind, start.natural and not down)
         self.loop(node.body)
         del self.loop_types[name]
         self.emit("}", node)
+        return True
+
+    def written_out(self, node: ast.For, name: str, bounds: list[Any]) -> bool:
+        """A loop of `static_range`: its body once for each round, in which its variable is a constant."""
+        if not all(type(bound) is int for bound in bounds) or bounds[2:] == [0]:
+            raise Unsupported("`static_range` of something that is not a constant integer", "Loop over `range(…)`.", node.iter)
+        rounds = range(*bounds)
+        if len(rounds) > MOST_ROUNDS:
+            raise Unsupported(
+                f"`static_range` of {len(rounds)} rounds, of which {MOST_ROUNDS} are the most,", "Loop over `range(…)`.", node
+            )
+        if _leaves(node.body):
+            raise Unsupported("`break` or `continue` in a loop of `static_range`", "Loop over `range(…)`, or use `if`.", node)
+        types, problems = set(self.types), len(self.unit.problems)
+        for value in rounds:
+            arrays = set(self.arrays)
+            self.emit("{", node)
+            self.rounds[name] = value
+            reached = self.nested(node.body)
+            del self.rounds[name]
+            self.emit("}", node)
+            # A mistake is the same in all rounds.
+            if not reached or len(self.unit.problems) > problems:
+                return reached
+            # What is made in a round is made anew in the next one.
+            for made in [made for made in self.types if made not in types and made not in self.hoisted]:
+                del self.types[made]
+                self.assigned.discard(made)
+            if value != rounds[-1]:
+                self.arrays = {known: array for known, array in self.arrays.items() if known in arrays}
+        return True
 
     def do_Break(self, node: ast.Break) -> bool:
         self.emit("break;", node)
@@ -359,6 +408,16 @@ def _breaks(statements: list[ast.stmt]) -> bool:
         if isinstance(statement, ast.Break):
             return True
         if isinstance(statement, ast.If) and (_breaks(statement.body) or _breaks(statement.orelse)):
+            return True
+    return False
+
+
+def _leaves(statements: list[ast.stmt]) -> bool:
+    """Whether a `break` or `continue` among these statements is of the loop around them."""
+    for statement in statements:
+        if isinstance(statement, (ast.Break, ast.Continue)):
+            return True
+        if isinstance(statement, ast.If) and (_leaves(statement.body) or _leaves(statement.orelse)):
             return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,8 @@ class Value:
     least: int = 0
     #: Computing it twice, or needlessly, changes nothing.
     pure: bool = True
+    #: The same number as a u32, where there is one that nothing changes.
+    unsigned: str = ""
 
     @property
     def shown(self) -> str:
@@ -344,8 +347,24 @@ def compare(op: ast.cmpop, a: Value, b: Value) -> Value:
         if a.type is U32:
             a, b, sign = b, a, mirrored
         return _compare_signs(sign, a, b, pure)
-    a, b, _ = together(a, b, sign)
+    natural = a.natural and b.natural and a.constant is None and b.constant is None
+    a, b, kind = together(a, b, sign)
+    if kind is I32 and natural and sign not in ("==", "!="):
+        # As unsigned numbers, so that a position that is less than an array's length is known to be within the array.
+        return Value(f"({unsigned(a)} {sign} {unsigned(b)})", BOOL, pure=pure)
     return Value(f"({a.text} {sign} {b.text})", BOOL, pure=pure)
+
+
+#: Unsigned numbers that were made signed.
+_SIGNED = re.compile(r"i32\((vy_\w+\.[xyz]|arrayLength\(&\w+\))\)")
+
+
+def unsigned(value: Value) -> str:
+    """An i32 that is not negative as a u32."""
+    if value.unsigned:
+        return value.unsigned
+    made = _SIGNED.fullmatch(value.text)
+    return made[1] if made else f"u32({value.text})"
 
 
 def _compare_signs(sign: str, a: Value, b: Value, pure: bool) -> Value:
