@@ -181,11 +181,11 @@ fn a_subgroup_operation_that_some_miss_is_shown_among_others() {
 }}"
         )
     };
-    home.file("k.wgsl", &kernel("at"));
+    home.file("k.wgsl", kernel("at"));
     let told = home.refused("check k.wgsl", "V0115");
     assert!(told.contains("k.wgsl:8:30"), "{told}");
     // What a whole subgroup does together is fine.
-    home.file("k.wgsl", &kernel("subgroup_id"));
+    home.file("k.wgsl", kernel("subgroup_id"));
     home.done("check k.wgsl");
 }
 
