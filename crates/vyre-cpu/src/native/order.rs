@@ -5,66 +5,50 @@
 //! and only those that other vectors need wait.
 
 use super::hash::Map;
-use super::mir::{At, Class, M, R, Role, Src};
+use super::mir::{At, Class, LaneOp, M, R, Role, Src};
 
 /// Instructions without a jump or a scalar between them below which their order is left as it is.
 const SHORTEST: usize = 128;
 
-/// Memories that can't be the same.
-pub(super) struct Memories {
-    /// Where the workgroup's memory begins.
-    pub(super) shared: R,
-    pub(super) buffers: Vec<R>,
-}
-
-/// The code with the long runs of vector instructions in the order of what they end in.
-pub(super) fn by_results(code: &[M], memories: &Memories) -> Vec<M> {
+/// The code with the long runs of vector instructions in the order of what they end in. `buffers`: where those begin.
+pub(super) fn by_results(code: &[M], buffers: &[R]) -> Vec<M> {
     let mut out = Vec::with_capacity(code.len());
     let mut rest = code;
     while !rest.is_empty() {
-        let run = rest.iter().position(|m| !memories.is_movable(m)).unwrap_or(rest.len());
+        let run = rest.iter().position(|m| !is_movable(m, buffers)).unwrap_or(rest.len());
         if run >= SHORTEST {
             let mut needs = Needs::default();
-            let before: Vec<Vec<u32>> = rest[..run].iter().map(|m| needs.next(*m, memories)).collect();
+            let before: Vec<Vec<u32>> = rest[..run].iter().map(|m| needs.next(*m)).collect();
             out.extend(ordered(&before).into_iter().map(|at| rest[at as usize]));
         } else {
             out.extend_from_slice(&rest[..run]);
         }
-        let others = rest[run..].iter().position(|m| memories.is_movable(m)).unwrap_or(rest.len() - run);
+        let others = rest[run..].iter().position(|m| is_movable(m, buffers)).unwrap_or(rest.len() - run);
         out.extend_from_slice(&rest[run..run + others]);
         rest = &rest[run + others..];
     }
     out
 }
 
-impl Memories {
-    /// The instruction changes vectors, masks and memory only, and it is known which memory it reads or writes.
-    fn is_movable(&self, m: &M) -> bool {
-        match m {
-            M::Vec(_) | M::Choose(_) | M::Blendv { .. } | M::VStore { .. } => {
-                access(m).is_none_or(|(at, ..)| self.is_word(at) || self.buffers.contains(&at.base))
-            }
-            M::Mask3 { .. } | M::MaskNot { .. } | M::MaskShift { .. } => true,
-            M::Mov { dst, src } => dst.class() != Class::General && src.class() != Class::General,
-            _ => false,
+/// It changes vectors and masks, or moves them between registers and buffers. Workgroup memory is left alone: a load that takes from two
+/// stores has to wait until both are done, so they had better be long ago.
+fn is_movable(m: &M, buffers: &[R]) -> bool {
+    match m {
+        M::Vec(_) | M::Choose(_) | M::Blendv { .. } | M::VStore { .. } => {
+            access(m).is_none_or(|(at, _)| buffers.contains(&at.base))
         }
-    }
-
-    /// A known place of workgroup memory.
-    fn is_word(&self, at: At) -> bool {
-        at.base == self.shared && !self.shared.is_none() && at.index.is_none()
+        M::Mask3 { .. } | M::MaskNot { .. } | M::MaskShift { .. } => true,
+        M::Mov { dst, src } => dst.class() != Class::General && src.class() != Class::General,
+        _ => false,
     }
 }
 
-/// Where a vector instruction reads or writes memory (true), and how many bytes at most.
-fn access(m: &M) -> Option<(At, i32, bool)> {
+/// Where a vector instruction reads or writes memory (true).
+fn access(m: &M) -> Option<(At, bool)> {
     match *m {
-        M::VStore { at, len, .. } => Some((at, len.bytes(), true)),
-        M::Vec(v) | M::Choose(v) => match v.b {
-            Src::At(at) => Some((at, v.len.bytes(), false)),
-            _ => None,
-        },
-        M::Blendv { b: Src::At(at), len, .. } => Some((at, len.bytes(), false)),
+        M::VStore { at, .. } => Some((at, true)),
+        M::Vec(LaneOp { b: Src::At(at), .. }) | M::Choose(LaneOp { b: Src::At(at), .. }) => Some((at, false)),
+        M::Blendv { b: Src::At(at), .. } => Some((at, false)),
         _ => None,
     }
 }
@@ -120,14 +104,12 @@ impl Last {
 struct Needs {
     count: u32,
     registers: Map<R, Last>,
-    /// Words of workgroup memory, by their number.
-    words: Map<i32, Last>,
     /// Buffers may be bound to the same memory.
     buffers: Last,
 }
 
 impl Needs {
-    fn next(&mut self, mut m: M, memories: &Memories) -> Vec<u32> {
+    fn next(&mut self, mut m: M) -> Vec<u32> {
         let (by, mut before) = (self.count, Vec::new());
         self.count += 1;
         m.visit(&mut |r, role| {
@@ -143,15 +125,10 @@ impl Needs {
                 last.write(by, &mut before);
             }
         });
-        if let Some((at, bytes, writes)) = access(&m) {
-            let mut touch =
-                |last: &mut Last| if writes { last.write(by, &mut before) } else { last.read(by, &mut before) };
-            if memories.is_word(at) {
-                let words = at.disp.div_euclid(4)..=(at.disp + bytes - 1).div_euclid(4);
-                words.for_each(|word| touch(self.words.entry(word).or_default()));
-            } else {
-                touch(&mut self.buffers);
-            }
+        match access(&m) {
+            Some((_, true)) => self.buffers.write(by, &mut before),
+            Some((_, false)) => self.buffers.read(by, &mut before),
+            None => {}
         }
         before.retain(|&other| other != by);
         before.sort_unstable();

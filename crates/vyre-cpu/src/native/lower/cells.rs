@@ -218,7 +218,7 @@ impl<'k> Lower<'k> {
     fn across_cells(&mut self, memory: Memory, first: i32, end: i32) -> Option<R> {
         let Memory::Shared(index) = memory else { return None };
         let whole = self.len().bytes();
-        if self.isa != Isa::Avx512 {
+        if self.isa == Isa::Simd128 {
             return None;
         }
         let behind = *self.cells.iter().find(|cell| cell.first < end && end <= cell.end)?;
@@ -231,7 +231,21 @@ impl<'k> Lower<'k> {
             _ => return None,
         };
         let lanes = self.lanes() as i32;
-        (by < lanes).then(|| self.vec_imm(ops::VALIGND, behind.r, Src::R(before), (lanes - by) as u8))
+        (by < lanes).then(|| self.last_and_first(before, behind.r, by as u8))
+    }
+
+    /// So many of the last words of one register, and the first of another.
+    fn last_and_first(&mut self, before: R, behind: R, words: u8) -> R {
+        if self.isa == Isa::Avx512 {
+            return self.vec_imm(ops::VALIGND, behind, Src::R(before), 16 - words);
+        }
+        // The second half of one and the first of the other, and from there on the words of each half.
+        let middle = self.vec_imm(ops::VPERM2F128, before, Src::R(behind), 0x21);
+        match words {
+            4 => middle,
+            0..4 => self.vec_imm(ops::VPALIGNR, behind, Src::R(middle), 16 - 4 * words),
+            _ => self.vec_imm(ops::VPALIGNR, middle, Src::R(before), 4 * (8 - words)),
+        }
     }
 
     /// Takes out what only writes memories that nobody reads, and begins anew.

@@ -8,9 +8,9 @@ use super::super::asm::{Cond, Label};
 use super::super::isa::Isa;
 use super::super::mir::{At, LaneOp, M, R, Src};
 use super::super::ops;
-use super::Lower;
 use super::memory::Place;
 use super::value::Rep;
+use super::{Lower, Made};
 
 /// Where lanes find their words.
 struct Line {
@@ -39,18 +39,33 @@ impl<'k> Lower<'k> {
         if step * i32::from(at.scale) != 4 * i32::from(width) {
             return None;
         }
-        let (first, otherwise) = (self.general(), self.label());
-        self.push(M::First { wide: false, dst: first, src: index });
+        let otherwise = self.label();
+        let (first, bits) = self.line_from(index, step);
         // Gathers take indices with their signs.
         let together = At { index: self.extended(first), ..at };
+        self.push(M::Test { wide: false, a: bits, b: bits });
+        self.push(M::JumpIf(Cond::NotEqual, otherwise));
+        Some(Line { apart: (at, index), together, otherwise })
+    }
+
+    /// The index of the first lane, and whether the others don't go on from there by a step; what is loaded is often stored again there.
+    fn line_from(&mut self, index: R, step: i32) -> (R, R) {
+        let made = [Made::First(index), Made::Apart(index, step)];
+        if let [Some(&first), Some(&bits)] = made.map(|made| self.made.get(&made)) {
+            return (first, bits);
+        }
+        let first = self.general();
+        self.push(M::First { wide: false, dst: first, src: index });
         let spread = self.vec(ops::VBROADCASTSS, R::NONE, Src::R(index));
         let steps = self.steps(step);
         let line = self.vec(ops::VPADDD, spread, Src::R(steps));
         let differs = self.mask_of_differences(index, line);
         let bits = self.mask_bits(differs);
-        self.push(M::Test { wide: false, a: bits, b: bits });
-        self.push(M::JumpIf(Cond::NotEqual, otherwise));
-        Some(Line { apart: (at, index), together, otherwise })
+        if !self.changing.contains(&index) {
+            self.remember(made[0], first);
+            self.remember(made[1], bits);
+        }
+        (first, bits)
     }
 
     fn mask_of_differences(&mut self, a: R, b: R) -> R {
@@ -80,10 +95,10 @@ impl<'k> Lower<'k> {
             return false;
         }
         let mask = self.lanes_inside(value, guard, c);
-        let mark = self.enter_scope();
         let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
             return false;
         };
+        let mark = self.enter_scope();
         self.note_read(address.memory);
         let words: Vec<R> = (0..width).map(|_| self.vector()).collect();
         self.changing.extend(&words);
@@ -125,11 +140,11 @@ impl<'k> Lower<'k> {
         if !self.may_be_line(address, element, width) {
             return false;
         }
-        let mark = self.enter_scope();
         let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
         let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
             return false;
         };
+        let mark = self.enter_scope();
         let done = self.label();
         let inner = self.enter_scope();
         self.store_words_of(address.memory, &words, together, mask);

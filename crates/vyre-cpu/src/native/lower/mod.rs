@@ -34,7 +34,6 @@ use super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
 use super::hash::{Map, Set};
 use super::isa::Isa;
 use super::mir::{At, Class, GSrc, M, R};
-use super::order::Memories;
 use super::shape::{self, Layout, Shape, Shapes};
 use assume::Plan;
 pub(super) use atomic::SPILL;
@@ -67,7 +66,8 @@ pub(super) struct Lowered {
     pub(super) asm: Asm,
     /// Bytes of what waits while other parts of a kernel run.
     pub(super) frame_bytes: u32,
-    pub(super) memories: Memories,
+    /// Where buffers begin.
+    pub(super) buffers: Vec<R>,
 }
 
 /// What makes a scalar, for finding it again.
@@ -85,6 +85,9 @@ enum Made {
     Ramp(R, i32, i32),
     /// Bytes of each half word, those in even or odd places, as numbers with or without sign.
     Bytes(R, bool, bool),
+    /// The first lane of a vector, and whether the others don't go on from there by a step.
+    First(R),
+    Apart(R, i32),
     Constant(u32),
     Constant64(u64),
     Pool(u32),
@@ -309,9 +312,9 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     };
     lower.function();
     lower.drop_writes();
-    let Lower { code, counts, labels, asm, frame_bytes, buffers, shared_base, .. } = lower;
-    let memories = Memories { shared: shared_base, buffers: buffers.into_iter().flatten().collect() };
-    let done = Lowered { code, counts, labels, asm, frame_bytes, memories };
+    let Lower { code, counts, labels, asm, frame_bytes, buffers, .. } = lower;
+    let buffers = buffers.into_iter().flatten().collect();
+    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers };
     (!lower.failed).then_some(done)
 }
 
