@@ -28,8 +28,18 @@ f32, zeros = np.float32, np.zeros
 LANES, EACH = 256, 64
 
 
-# Those of the tests show workgroup memory in a product, and the shortest way to count; these are the same as Numba's, and the way to count
-# without everybody waiting for everybody.
+# Those of the tests show workgroup memory in sums and products, and the shortest way to count; these are the same as Numba's, and the way to
+# count without everybody waiting for everybody.
+@vyre.kernel
+def block_sums(a: vyre.f32[:], sums: vyre.f32[:]):
+    g = vyre.grid(1)
+    if g < sums.size:
+        total = 0.0
+        for i in range(g * 64, min((g + 1) * 64, a.size)):
+            total += a[i]
+        sums[g] = total
+
+
 @vyre.kernel
 def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
     i, j = vyre.grid(2)
@@ -52,7 +62,7 @@ def histogram(values: vyre.f32[:], counts: vyre.u32[:]):
     vyre.atomic_add(counts, lane, part[lane])
 
 
-OWN = {"matmul": matmul, "histogram": histogram[(1 << 24) // (LANES * EACH)]}
+OWN = {"block_sums": block_sums, "matmul": matmul, "histogram": histogram[(1 << 24) // (LANES * EACH)]}
 
 
 def numba_kernels():
