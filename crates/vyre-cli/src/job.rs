@@ -52,6 +52,16 @@ fn plan_of(
     contents: &[Option<&[u8]>],
     config: &DispatchConfig,
 ) -> Result<launch::LaunchPlan, Diagnostic> {
+    with_request(program, input_bytes, contents, config, |request| launch::plan(program, request))
+}
+
+fn with_request<T>(
+    program: &Program,
+    input_bytes: &[u64],
+    contents: &[Option<&[u8]>],
+    config: &DispatchConfig,
+    then: impl FnOnce(&launch::LaunchRequest<'_>) -> Result<T, Diagnostic>,
+) -> Result<T, Diagnostic> {
     let elements: Vec<(Name, u64)> =
         config.output_elements.iter().map(|(name, elements)| (Name::from(name), *elements)).collect();
     let request = launch::LaunchRequest {
@@ -63,7 +73,7 @@ fn plan_of(
         domain: config.domain_override,
         grid: config.grid_override,
     };
-    launch::plan(program, &request)
+    then(&request)
 }
 
 /// All buffers are in the host's memory twice, once as the device's; so many bytes of that are taken already.
@@ -172,6 +182,7 @@ impl Job {
         job.domain_from_shape()?;
         job.check_workgroup(launch.force)?;
         job.check_asked(launch);
+        job.say_assumed_lengths();
         Ok(job)
     }
 
@@ -302,6 +313,24 @@ impl Job {
             let mut warning = Diagnostic::new(&codes::ir::LAUNCH_PARTIAL, message).with_fix(fix);
             warning.severity = Severity::Warning;
             self.warnings.push(warning);
+        }
+    }
+
+    /// A result that is as long as an input because nothing says otherwise may be too short for what the kernel writes.
+    fn say_assumed_lengths(&mut self) {
+        let Ok(plan) = self.plan() else { return };
+        let program = &self.source.program;
+        let sizes: Vec<u64> = self.inputs.iter().map(|input| input.size).collect();
+        let contents: Vec<Option<&[u8]>> = self.inputs.iter().map(|input| input.bytes.as_deref()).collect();
+        let assumed = with_request(program, &sizes, &contents, &self.config, |request| {
+            launch::assumed_lengths(program, request, &plan)
+        });
+        for (result, like) in assumed.unwrap_or_default() {
+            let message =
+                format!("`{result}` was made as long as `{like}`; what the kernel writes beyond that is dropped");
+            let fix = format!("Say how long it is: --shape {result}=N.");
+            let warning = Diagnostic::new(&codes::ir::LAUNCH_ASSUMED, message).with_fix(fix);
+            self.warnings.push(self.source.declaration(warning, result.as_str()));
         }
     }
 

@@ -270,8 +270,13 @@ fn barriers(text: &str) -> Vec<(usize, usize)> {
             if line.contains("//") || line.contains("enable") || line.contains("@builtin") {
                 continue;
             }
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            let end = text[at..].find(|c| !is_word(c)).map_or(text.len(), |length| at + length);
+            let rest = text[end..].trim_start();
+            if text[..at].ends_with(is_word) || !rest.starts_with('(') {
+                continue;
+            }
             // With its brackets, where there is nothing in them.
-            let end = at + word.len();
             places.push((at, if text[end..].starts_with("()") { end + 2 } else { end }));
         }
     }

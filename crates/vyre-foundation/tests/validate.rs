@@ -670,6 +670,47 @@ fn subgroup_operations_are_reached_together() {
     };
     accepted(&kernel(vec![Node::store("out", gid(), broadcast(Expr::u32(3)))]));
     not_together(vec![Node::store("out", gid(), broadcast(lid()))], "body[0].value");
+    // A branch on the number of a subgroup, or on what all of it have found together, leaves each subgroup together.
+    let number = || Expr::Builtin(Builtin::SubgroupId);
+    let inside = || vec![Node::store("out", gid(), sum(lid()))];
+    accepted(&kernel(vec![Node::if_then(number().eq(0u32), inside())]));
+    accepted(&kernel(vec![Node::if_then(sum(lid()).lt(9u32), inside())]));
+    accepted(&kernel(vec![Node::For { var: "i".into(), from: number(), to: Expr::u32(9), step: 1, body: inside() }]));
+    accepted(&kernel(vec![Node::if_then(number().eq(1u32), vec![Node::Return(None)]), inside().remove(0)]));
+    accepted(&kernel(vec![
+        Node::var("row", DataType::U32, number()),
+        Node::Loop {
+            body: [
+                vec![Node::if_then(Expr::var("row").gt(7u32), vec![Node::Break])],
+                inside(),
+                vec![Node::assign("row", Expr::var("row") + Expr::Builtin(Builtin::NumSubgroups))],
+            ]
+            .concat(),
+            continuing: vec![],
+            break_if: None,
+        },
+        Node::store("out", gid(), broadcast(Expr::var("row"))),
+    ]));
+    // But not the whole workgroup, and not where its invocations part besides.
+    not_together(vec![Node::if_then(number().eq(0u32), vec![Node::barrier()])], "body[0].then[0]");
+    not_together(
+        vec![Node::if_then(number().eq(0u32), vec![Node::if_then(lid().lt(3u32), inside())])],
+        "body[0].then[0].then[0].value",
+    );
+    not_together(
+        vec![Node::if_then(number().lt(lid()), vec![Node::Return(None)]), inside().remove(0)],
+        "body[1].value",
+    );
+    not_together(
+        vec![
+            Node::var("mine", DataType::U32, number()),
+            Node::if_then(lid().lt(3u32), vec![Node::assign("mine", Expr::u32(7))]),
+            Node::if_then(Expr::var("mine").eq(7u32), inside()),
+        ],
+        "body[2].then[0].value",
+    );
+    let scan = Expr::Subgroup { op: SubgroupOp::InclusiveAdd, value: Box::new(lid()), argument: None };
+    not_together(vec![Node::if_then(scan.lt(9u32), inside())], "body[0].then[0].value");
     refused(
         &kernel(vec![Node::let_bind(
             "x",

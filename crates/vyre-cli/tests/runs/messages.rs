@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Home;
+use super::{Done, Home};
 
 /// Mistakes in WGSL are told in WGSL's words.
 #[test]
@@ -162,4 +162,47 @@ var<workgroup> w: array<u32, 64>;
     let told = home.refused("check k.wgsl", "V0115");
     assert!(told.contains("k.wgsl:7:9"), "{told}");
     assert_eq!(told.matches("V0115").count(), 1, "{told}");
+}
+
+#[test]
+fn a_subgroup_operation_that_some_miss_is_shown_among_others() {
+    let home = Home::new();
+    let kernel = |from: &str| {
+        format!(
+            "enable subgroups;
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) at: u32,
+    @builtin(subgroup_id) subgroup_id: u32) {{
+    let whole = subgroupAdd(a[id.x]);
+    for (var row = {from}; row < 3u; row += 1u) {{
+        out[id.x] += whole + subgroupAdd(a[row]);
+    }}
+}}"
+        )
+    };
+    home.file("k.wgsl", &kernel("at"));
+    let told = home.refused("check k.wgsl", "V0115");
+    assert!(told.contains("k.wgsl:8:30"), "{told}");
+    // What a whole subgroup does together is fine.
+    home.file("k.wgsl", &kernel("subgroup_id"));
+    home.done("check k.wgsl");
+}
+
+#[test]
+fn a_length_that_was_taken_from_an_input_is_said() {
+    let home = Home::new();
+    home.file(
+        "k.wgsl",
+        "@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) at: u32) {
+    for (var i = at; i < 300u; i += 64u) { out[group.x * 300u + i] = a[i % 100u]; }
+}",
+    );
+    let run = "run k.wgsl --in a=iota:f32:100 --grid 4 --backend cpu";
+    let said = home.done(run).said;
+    assert!(said.contains("V0188") && said.contains("--shape out=N") && said.contains("k.wgsl:2:48"), "{said}");
+    let Done { out, said } = home.done(&format!("{run} --shape out=1200"));
+    assert!(!said.contains("V0188") && out.contains("out: f32 [1200]"), "{out}{said}");
 }

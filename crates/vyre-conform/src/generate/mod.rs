@@ -338,6 +338,8 @@ struct Generator {
     in_function: bool,
     /// All invocations of the workgroup come here together.
     uniform: bool,
+    /// All invocations of a subgroup do.
+    together: bool,
 }
 
 impl Generator {
@@ -361,6 +363,7 @@ impl Generator {
             may_return: false,
             in_function: false,
             uniform: true,
+            together: true,
         }
     }
 
@@ -502,7 +505,7 @@ impl Generator {
         self.locals.push(Local { name: "id".into(), ty: LocalType::Value(Scalar::U32.into()), mutable: false });
         let result = self.any_type();
         self.budget = self.rng.range(1, 6);
-        self.uniform = false;
+        (self.uniform, self.together) = (false, false);
         let mut body = self.open_statements();
         if self.rng.chance(1, 3) {
             let cond = self.expr(Scalar::Bool.into(), 2);
@@ -517,7 +520,7 @@ impl Generator {
     }
 
     fn body(&mut self) -> Vec<Node> {
-        self.uniform = true;
+        (self.uniform, self.together) = (true, true);
         let (low, high) = self.options.statements;
         let total = self.rng.range(low, high.max(low));
         let mut body = vec![Node::let_bind("id", self.id_expr())];
@@ -535,7 +538,7 @@ impl Generator {
             self.phase = Phase::Read;
         }
         // Nothing from here on needs the whole workgroup.
-        self.uniform = false;
+        (self.uniform, self.together) = (false, false);
         self.may_return = true;
         self.budget = total / 4;
         body.extend(self.open_statements());

@@ -46,24 +46,25 @@ impl Generator {
         let nest = self.loops < 3;
         let on = |yes: bool, weight: u32| if yes { weight } else { 0 };
         let weights = [
-            6,                                                                                     // let
-            4,                                                                                     // var
-            8,                                                                                     // assign
-            on(stores, 3),                                                                         // store
-            4,                                                                                     // if
-            on(self.options.switch, 2),                                                            // switch
-            on(nest, 3),                                                                           // counted loop
-            on(nest && self.options.general_loops, 3),                                             // general loop
-            on(self.may_leave, 2),                                                                 // break or continue
-            on(self.may_return, 1),                                                                // return
-            on(shared && self.phase == Phase::Own, 4), // write workgroup memory
-            on(shared && self.uniform, 4),             // barrier
-            on(atomics, 4),                            // atomic
-            on(!self.functions.is_empty() && !self.in_function, 3), // call
-            1,                                         // block
-            on(self.uniform && nest && !self.in_function, 2), // uniform if or loop
-            on(self.uniform && !self.in_function && self.options.subgroups != Subgroups::None, 6), // subgroup
-            on(nest && self.options.local_arrays, 2),  // array in loops
+            6,                                                                         // let
+            4,                                                                         // var
+            8,                                                                         // assign
+            on(stores, 3),                                                             // store
+            4,                                                                         // if
+            on(self.options.switch, 2),                                                // switch
+            on(nest, 3),                                                               // counted loop
+            on(nest && self.options.general_loops, 3),                                 // general loop
+            on(self.may_leave, 2),                                                     // break or continue
+            on(self.may_return, 1),                                                    // return
+            on(shared && self.phase == Phase::Own, 4),                                 // write workgroup memory
+            on(shared && self.uniform, 4),                                             // barrier
+            on(atomics, 4),                                                            // atomic
+            on(!self.functions.is_empty() && !self.in_function, 3),                    // call
+            1,                                                                         // block
+            on(self.uniform && nest && !self.in_function, 2),                          // uniform if or loop
+            on(self.together && self.options.subgroups != Subgroups::None, 6),         // subgroup
+            on(nest && self.options.local_arrays, 2),                                  // array in loops
+            on(self.together && nest && self.options.subgroups != Subgroups::None, 3), // if or loop of a subgroup
         ];
         match self.rng.weighted(&weights) {
             0 => {
@@ -95,7 +96,8 @@ impl Generator {
             14 => vec![Node::Block(self.nested(3))],
             15 => vec![self.uniform_region()],
             16 => self.subgroup(),
-            _ => self.array_loops(),
+            17 => self.array_loops(),
+            _ => vec![self.subgroup_region()],
         }
     }
 
@@ -249,10 +251,32 @@ impl Generator {
 
     /// Statements in flow that invocations take differently.
     fn divergent(&mut self, most: u32) -> Vec<Node> {
-        let uniform = std::mem::replace(&mut self.uniform, false);
+        let before = (self.uniform, self.together);
+        (self.uniform, self.together) = (false, false);
         let nodes = self.nested(most);
-        self.uniform = uniform;
+        (self.uniform, self.together) = before;
         nodes
+    }
+
+    /// A branch or loop that each subgroup takes as a whole. In the mode for any size all take it, and what counts is not used.
+    fn subgroup_region(&mut self) -> Node {
+        let (uniform, may_leave) = (self.uniform, self.may_leave);
+        (self.uniform, self.may_leave) = (false, false);
+        self.loops += 1;
+        let body = self.nested(4);
+        self.loops -= 1;
+        (self.uniform, self.may_leave) = (uniform, may_leave);
+        let number = || Expr::Builtin(Builtin::SubgroupId);
+        let fixed = self.options.subgroups == Subgroups::FixedSize;
+        if self.rng.chance(1, 2) {
+            let to = if fixed { Expr::u32(self.rng.range(1, 3)) } else { number() + Expr::u32(self.rng.range(1, 2)) };
+            return Node::For { var: self.fresh("i"), from: number(), to, step: 1, body };
+        }
+        if fixed {
+            let op = self.rng.pick(&[BinaryOp::Lt, BinaryOp::Ne, BinaryOp::Eq]);
+            return Node::if_then(Expr::binary(op, number(), self.uniform_u32()), body);
+        }
+        Node::if_then(number().lt(Expr::Builtin(Builtin::NumSubgroups)), body)
     }
 
     fn branch(&mut self) -> Vec<Node> {

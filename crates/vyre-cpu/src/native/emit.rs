@@ -196,6 +196,7 @@ impl Emitter<'_> {
     fn vec(&mut self, v: &LaneOp, keeps: bool) {
         let evex = self.evex();
         let foldable = v.folds() && v.len == self.full();
+        let v = &if foldable { self.with_slot_second(*v) } else { *v };
         let a = if v.a.is_none() { 0 } else { self.use_of(v.a, 1) };
         let b = self.source(v.b, foldable, 2);
         let mask = if v.mask.is_none() { 0 } else { self.use_of(v.mask, 1) };
@@ -203,6 +204,15 @@ impl Emitter<'_> {
         let extra = Extra { imm: v.imm, mask, zeroing: v.zeroing, broadcast: v.broadcast, vsib: false };
         self.asm.vector(v.op, v.len, evex, dst, a, b, extra);
         self.finish(v.dst, dst);
+    }
+
+    /// The sources the other way round where that makes the one on the stack a memory operand.
+    fn with_slot_second(&self, v: LaneOp) -> LaneOp {
+        let on_stack = |r: R| matches!(self.allocation.place(r), Place::Slot(_));
+        match v.b {
+            Src::R(b) if v.op.commutes() && on_stack(v.a) && !on_stack(b) => LaneOp { a: b, b: Src::R(v.a), ..v },
+            _ => v,
+        }
     }
 
     fn plain(&mut self, op: VOp, len: Len, dst: u8, a: u8, rm: Rm) {

@@ -23,6 +23,7 @@ mod isa;
 mod lower;
 mod mir;
 mod ops;
+mod order;
 mod regalloc;
 mod shape;
 mod tidy;
@@ -90,6 +91,9 @@ const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 const MOST_SPILLED: f32 = 0.05;
 /// The same for a block of two vectors in a loop: with one alone every instruction waits for the one before.
 const MOST_SPILLED_OF_TWO: f32 = 0.2;
+
+/// The part of a whole workgroup's work that may be for values on the stack, before another order of instructions is tried.
+const MUCH_SPILLED: f32 = 0.3;
 
 /// What decides how a kernel is compiled.
 #[derive(Default)]
@@ -185,7 +189,7 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     let layout = layout(kernel, isa, &survey);
     let steps = survey.steps;
     let whole = layout != Layout::Rows
-        && (isa != Isa::Simd128 || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout)).is_empty());
+        && (isa != Isa::Simd128 || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout, 1)).is_empty());
     // Cranelift takes long for such blocks, and their code was not seen to hold on every processor.
     if whole && isa == Isa::Simd128 && vectors > 64 {
         return Some(format!("{vectors} vectors of a workgroup are too much code"));
@@ -267,22 +271,29 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
     all
 }
 
+/// Rows of a block along rows. They share what does not depend on them, when a loop makes that worth it.
+fn block_rows(kernel: &Kernel, survey: &Survey) -> u32 {
+    if kernel.workgroup_size[1].is_multiple_of(4) && survey.loops { 4 } else { 1 }
+}
+
 /// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
 /// Interruptible code looks at the stop word of its launch.
 pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     let survey = Survey::of(kernel, isa);
     let layout = layout(kernel, isa, &survey);
-    let shapes = shape::analyse(kernel, layout);
-    let size = kernel.workgroup_size;
+    let mut rows = block_rows(kernel, &survey);
+    let mut shapes = shape::analyse(kernel, layout, rows);
+    if rows > 1 && shapes.parting_loops() > 0 {
+        // Rows that go through a loop for different times, or to different places, are not worth what they share.
+        let single = shape::analyse(kernel, layout, 1);
+        if layout == Layout::Rows && single.parting_loops() < shapes.parting_loops() {
+            (rows, shapes) = (1, single);
+        }
+    }
     let candidates: Vec<Tiling> = match layout {
         Layout::Rows => {
-            // Rows share what does not depend on them, when a loop makes that worth it.
-            let rows = match size[1] {
-                n if n.is_multiple_of(4) && survey.loops => 4,
-                _ => 1,
-            };
             // Lanes that leave a loop one by one wait for the whole block, so it is not a large one.
-            let most = if shapes.any_parts() { 4 } else { 8 };
+            let most = if shapes.parting_loops() > 0 { 4 } else { 8 };
             // Neither is one of a long kernel, which would be much code for little gain.
             let most_steps = if isa == Isa::Simd128 { MOST_BLOCK_STEPS_128 } else { MOST_BLOCK_STEPS };
             let room = (most_steps / survey.steps.max(1)).max(1) as u32;
@@ -310,9 +321,17 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     };
     let last = candidates.len() - 1;
     for (position, tiling) in candidates.into_iter().enumerate() {
+        let whole = tiling.layout != Layout::Rows && tiling.vectors == 0;
         let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
         tidy::tidy(&mut lowered, isa);
-        let allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
+        let mut allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
+        if whole && isa != Isa::Simd128 && allocation.vector_cost > MUCH_SPILLED * allocation.total_cost {
+            let mut code = order::by_results(&lowered.code, &lowered.memories);
+            let other = emit::assign(&mut code, lowered.counts, lowered.labels, isa);
+            if other.vector_cost < allocation.vector_cost {
+                (lowered.code, allocation) = (code, other);
+            }
+        }
         // The largest block whose values fit into registers, but for a few that are rarely used.
         let alone = tiling.vectors * tiling.rows == 2 && survey.loops;
         let most = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };

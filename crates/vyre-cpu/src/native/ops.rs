@@ -183,3 +183,10 @@ ops! {
     KUNPCKBW = part(1, 1, 0x4b, 0);
     KSHIFTRW = part(1, 3, 0x30, 1);
 }
+
+impl VOp {
+    /// The sources can be taken the other way round.
+    pub(super) fn commutes(self) -> bool {
+        matches!(self, VADDPS | VMULPS | VPADDD | VFMADD231PS | VFNMADD231PS)
+    }
+}

@@ -42,7 +42,7 @@ pub(super) struct Allocation {
     pub(super) intervals: [Vec<Interval>; 3],
     /// Stack slots used, per class.
     pub(super) slots: [u32; 3],
-    /// How much the vectors on the stack are used, those in loops counting more.
+    /// How much the vectors and masks on the stack are used, those in loops counting more.
     pub(super) vector_cost: f32,
     /// How much all instructions are used, counted in the same way.
     pub(super) total_cost: f32,
@@ -187,8 +187,8 @@ pub(super) fn allocate(
         if !given.spilled.is_empty() && spare.regs[class] != whole.regs[class] {
             given = Given::to(ranges, &spare.regs[class]);
         }
-        if class == Class::Vector as usize {
-            vector_cost = given.spilled.iter().map(|&i| ranges[i as usize].weight).sum();
+        if class != Class::General as usize {
+            vector_cost += given.spilled.iter().map(|&i| ranges[i as usize].weight).sum::<f32>();
         }
         slots[class] = given.share_slots(ranges);
         places[class] = given.places;

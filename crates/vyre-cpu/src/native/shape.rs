@@ -88,9 +88,9 @@ impl Shapes {
         self.shapes[value.index()].unwrap_or(Shape { lane: Lane::Vary, axes: X | Y | Z, max: u32::MAX })
     }
 
-    /// There is such a loop.
-    pub(super) fn any_parts(&self) -> bool {
-        !self.parting.is_empty()
+    /// How many loops there are whose lanes part.
+    pub(super) fn parting_loops(&self) -> usize {
+        self.parting.len()
     }
 
     /// Lanes leave the loop, or skip the rest of a round, one by one.
@@ -99,10 +99,14 @@ impl Shapes {
     }
 }
 
-pub(super) fn analyse(kernel: &Kernel, layout: Layout) -> Shapes {
+/// How the values of a kernel change over blocks of so many rows; in layouts of workgroups a block has all of theirs.
+pub(super) fn analyse(kernel: &Kernel, layout: Layout, rows: u32) -> Shapes {
+    // What a block has only one of is the same in all of it.
+    let [_, y, z] = kernel.workgroup_size;
+    let several = |count: u32, axis: u8| if count > 1 { axis } else { 0 };
     let axes = match layout {
-        Layout::Rows => X | Y,
-        Layout::Group => X | Y | Z,
+        Layout::Rows => X | several(rows, Y),
+        Layout::Group => X | several(y, Y) | several(z, Z),
         Layout::Line => X,
     };
     let mut analysis = Analysis {
@@ -367,7 +371,7 @@ impl<'k> Analysis<'k> {
     fn builtin(&self, builtin: Builtin) -> Shape {
         let size = self.kernel.workgroup_size;
         let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, max };
-        let scalar = |axes: u8, max: u32| Shape { lane: Lane::Same, axes, max };
+        let scalar = |axes: u8, max: u32| Shape { lane: Lane::Same, axes: axes & self.axes, max };
         let line = |max: u32| Shape { lane: Lane::Vary, axes: X, max };
         match (builtin, self.layout) {
             (Builtin::GlobalId(0), Layout::Rows | Layout::Group) => affine(X, MAX_INDEX),

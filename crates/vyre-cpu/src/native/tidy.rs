@@ -218,8 +218,7 @@ impl Late {
             return;
         }
         let mut found = place(&self.waiting, b);
-        let commutes = matches!(v.op, ops::VADDPS | ops::VMULPS | ops::VPADDD | ops::VFMADD231PS | ops::VFNMADD231PS);
-        if found.is_none() && !v.a.is_none() && commutes {
+        if found.is_none() && !v.a.is_none() && v.op.commutes() {
             found = place(&self.waiting, v.a);
             if found.is_some() {
                 v.a = b;

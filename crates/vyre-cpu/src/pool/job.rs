@@ -58,6 +58,10 @@ pub(super) struct Job<W> {
     cursors: Box<[Cursor]>,
     /// Parts of the phase that are not done.
     left: AtomicU64,
+    /// Threads that take parts.
+    inside: AtomicUsize,
+    /// The last entry with this job that was finished.
+    finished: AtomicU64,
     over: AtomicBool,
     /// Something was left out because of the stop word.
     early: AtomicBool,
@@ -79,6 +83,8 @@ impl<W: Work> Job<W> {
             stop: Stop::default(),
             cursors: (0..threads.clamp(1, MOST_SHARES)).map(|_| Cursor(AtomicU64::new(0))).collect(),
             left: AtomicU64::new(0),
+            inside: AtomicUsize::new(0),
+            finished: AtomicU64::new(0),
             over: AtomicBool::new(false),
             early: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -137,6 +143,32 @@ impl<W: Work> Job<W> {
         // Looking is cheaper than taking where there is nothing left.
         part(cursor.load(Acquire))?;
         part(cursor.fetch_add(1, AcqRel))
+    }
+
+    /// A thread begins to take parts; under the lock, and while there are parts to take.
+    pub(super) fn come(&self) {
+        self.inside.fetch_add(1, Relaxed);
+    }
+
+    /// A thread has found no more parts. True for the one that has to end the work: all parts are done, and nobody is left who works
+    /// or could begin to.
+    pub(super) fn go(&self) -> bool {
+        self.inside.fetch_sub(1, AcqRel) == 1 && self.is_over()
+    }
+
+    /// There are parts again that nobody has taken.
+    pub(super) fn goes_on(&self) -> bool {
+        self.untaken(self.inside.load(Relaxed)) > 0
+    }
+
+    /// The entry with this number is over.
+    pub(super) fn finish(&self, serial: u64) {
+        self.finished.store(serial, Release);
+    }
+
+    /// The entry with this number, or a later one with the same job, is over.
+    pub(super) fn is_finished(&self, serial: u64) -> bool {
+        self.finished.load(Acquire) >= serial
     }
 
     /// All parts of all phases are done.

@@ -21,7 +21,7 @@ use vyre_spec::codes;
 
 use job::panicked;
 pub(crate) use job::{Failure, Work};
-use state::{Lane, State, Worker};
+use state::{Entry, Lane, State, Worker};
 
 use crate::memory::Scratch;
 
@@ -37,6 +37,9 @@ const CALLS: usize = 4;
 
 /// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
 const LOOK: Duration = Duration::from_micros(100);
+
+/// How often a thread that has found no more parts looks whether the launch is over before it wants the lock, some ten microseconds.
+const REST_TRIES: usize = 200;
 
 /// How often a thread tries to get the lock before it sleeps for it, some tens of microseconds.
 const LOCK_TRIES: usize = 100;
@@ -203,23 +206,36 @@ impl<W: Work> Shared<W> {
         let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
         entry.begun = true;
         entry.active += 1;
-        let job = Arc::clone(&entry.job);
+        let (job, serial) = (Arc::clone(&entry.job), entry.serial);
+        job.come();
         state.active += 1;
         // There may be parts for others.
         self.leave(state);
         job.help(place, &mut scratch, self.epoch, || self.leave(self.lock()));
+        let last = job.go();
+        // All threads end at about the same time. Whoever ends the launch should not have to wait until each of the others had the lock,
+        // so these let it go first.
+        for _ in 0..REST_TRIES {
+            if last || job.is_finished(serial) || job.goes_on() {
+                break;
+            }
+            std::hint::spin_loop();
+        }
         let mut state = self.lock();
         state.return_scratch(scratch);
         state.active -= 1;
-        let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
+        // The launch may be over, and another one at the head.
+        let own = |entry: &&mut Entry<W>| entry.serial == serial;
+        let Some(entry) = state.lanes[lane].entries.front_mut().filter(own) else { return state };
         entry.active -= 1;
-        if entry.active == 0 && !entry.finishing && job.is_over() {
+        if last && !entry.finishing {
             entry.finishing = true;
             // Buffers are let go before the work counts as over, and not under the lock.
             drop(state);
             job.work.write().unwrap_or_else(PoisonError::into_inner).clear();
             state = self.lock();
             state.finish(lane, &self.ledger);
+            job.finish(serial);
             if state.waiters > 0 {
                 self.over.notify_all();
             }

@@ -16,7 +16,9 @@ pub(super) struct Entry<W> {
     /// None for work that its caller waits for by other means.
     pub(super) ticket: Option<Ticket>,
     pub(super) after: Vec<Ticket>,
-    /// Threads that work on it.
+    /// Tells it from others that have the same job.
+    pub(super) serial: u64,
+    /// Threads that were at work on it and have not had the lock since.
     pub(super) active: usize,
     pub(super) begun: bool,
     pub(super) finishing: bool,
@@ -78,6 +80,8 @@ pub(super) struct State<W> {
     pub(super) free_lanes: Vec<usize>,
     /// Entries to be filled again.
     spare: Vec<Entry<W>>,
+    /// Of the last entry.
+    serial: u64,
     /// Private memory that no thread uses, each of the size that was reserved last.
     scratch: Vec<Scratch>,
     scratch_bytes: usize,
@@ -110,6 +114,7 @@ impl<W: Work> State<W> {
             lanes: (0..queues).map(|_| Lane::default()).collect(),
             free_lanes: Vec::new(),
             spare: Vec::new(),
+            serial: 0,
             scratch: Vec::new(),
             scratch_bytes: 0,
             scratch_count: 0,
@@ -165,6 +170,7 @@ impl<W: Work> State<W> {
             job: Arc::new(Job::new(self.width)),
             ticket: None,
             after: Vec::new(),
+            serial: 0,
             active: 0,
             begun: false,
             finishing: false,
@@ -173,6 +179,8 @@ impl<W: Work> State<W> {
             forgotten: false,
         });
         (entry.begun, entry.finishing, entry.cancelled, entry.forgotten) = (false, false, false, false);
+        self.serial += 1;
+        (entry.serial, entry.active) = (self.serial, 0);
         entry
     }
 

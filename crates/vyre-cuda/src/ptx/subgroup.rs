@@ -1,4 +1,4 @@
-//! Operations across a warp. They stand in uniform control flow, so every invocation of the workgroup takes part.
+//! Operations across a warp. They stand where all invocations of a subgroup come together, so every lane that exists takes part.
 
 use std::fmt::Write;
 

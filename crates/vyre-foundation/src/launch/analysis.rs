@@ -124,6 +124,12 @@ impl Analysis {
         Ok((extents, origins.join(", ")))
     }
 
+    /// Whether all that invocations of the domain come to is proven to be inside a buffer.
+    pub(super) fn stays_inside(&self, bound: &Bound<'_>, buffer: usize, extents: [u64; 3]) -> bool {
+        let reached = self.domain.spans[buffer].as_ref().and_then(|span| domain::reached(span, bound, extents));
+        reached.is_some_and(|reached| reached <= bound.lengths[buffer])
+    }
+
     /// Buffers of which so few elements are reached that it is hardly meant.
     pub(super) fn partial(&self, program: &Program, bound: &Bound<'_>, extents: [u64; 3]) -> Vec<Diagnostic> {
         let mut warnings = Vec::new();

@@ -18,8 +18,8 @@ use self::analysis::Analysis;
 use self::extent::Bound;
 pub use self::freedom::{Freedom, Shapes, freedom};
 use crate::ir::{
-    BinaryOp, BufferKind, Count, DataType, Expr, Literal, MATRIX_LANES, Name, Program, Specialization, TypeDef,
-    layout_of,
+    BinaryOp, BufferDecl, BufferKind, Count, DataType, Expr, Literal, MATRIX_LANES, Name, Program, Specialization,
+    TypeDef, layout_of,
 };
 
 /// What a caller may decide about a launch; everything else follows from the program.
@@ -171,6 +171,40 @@ pub fn plan(program: &Program, request: &LaunchRequest<'_>) -> Result<LaunchPlan
     let launch = Launch { program, request, constants: &constants, order: &order, bytes: &resolved, workgroup_size };
     let Extents { domain, proven, grid, origin, warnings } = launch.extents()?;
     Ok(LaunchPlan { buffer_bytes: resolved, workgroup_size, grid, domain, proven, origin, warnings })
+}
+
+/// Results whose length the request leaves open, so that [`plan`] has taken it from an input, and of which it is not proven that this
+/// holds all that the kernel writes: what it writes beyond would be dropped. Each with that input.
+pub fn assumed_lengths(
+    program: &Program,
+    request: &LaunchRequest<'_>,
+    plan: &LaunchPlan,
+) -> Result<Vec<(Name, Name)>, Diagnostic> {
+    let order = program.binding_order();
+    let open = |buffer: &BufferDecl| buffer.count == Count::Runtime && buffer.kind != BufferKind::Uniform;
+    let of = |&i: &usize| &program.buffers()[i];
+    let Some(like) = order.iter().map(of).find(|buffer| buffer.kind.is_input() && open(buffer)) else {
+        return Ok(Vec::new());
+    };
+    let given = |buffer: &BufferDecl| request.output_elements.iter().any(|(name, _)| *name == buffer.name);
+    let assumed = |buffer: &BufferDecl| !buffer.kind.is_input() && open(buffer) && !given(buffer);
+    if !order.iter().map(of).any(assumed) {
+        return Ok(Vec::new());
+    }
+    let constants = Constants::new(program, request.specialization)?;
+    let LaunchPlan { buffer_bytes: bytes, workgroup_size, .. } = plan;
+    let launch =
+        Launch { program, request, constants: &constants, order: &order, bytes, workgroup_size: *workgroup_size };
+    let valid = program.validate().map_err(|problems| problems[0].clone())?;
+    let analysis = Analysis::of(&valid, request.specialization, *workgroup_size)?;
+    let mut lengths = Vec::with_capacity(order.len());
+    for position in 0..order.len() {
+        lengths.push(launch.length(position)?);
+    }
+    let bound = Bound { lengths: &lengths, contents: &launch.contents() };
+    let outside = |position: &usize| !analysis.stays_inside(&bound, *position, plan.domain);
+    let results = (0..order.len()).filter(|&position| assumed(of(&order[position])));
+    Ok(results.filter(outside).map(|position| (of(&order[position]).name.clone(), like.name.clone())).collect())
 }
 
 /// A launch whose buffers are known.

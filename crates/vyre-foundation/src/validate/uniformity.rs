@@ -1,9 +1,11 @@
-//! Checks that barriers and subgroup operations are reached by all invocations of a workgroup together.
+//! Checks that barriers are reached by all invocations of a workgroup together, and subgroup operations by all of a subgroup.
 //!
 //! A value is *uniform* when all invocations of the workgroup that are at this point hold the same. Flow is uniform when all of
 //! them are at this point. Branches on values that are not uniform make the flow inside not uniform; where some invocations
 //! leave early there, it stays so up to where they meet again: the end of the round for `continue`, of the loop or switch for
-//! `break`, of the function for `return`. What is assigned while the flow is not uniform is not uniform afterwards.
+//! `break`, of the function for `return`. What is assigned while the flow is not uniform is not uniform afterwards. The same is
+//! followed for subgroups: the number of a subgroup, or the sum over one, differs only between subgroups, and a branch on it
+//! leaves the invocations of each together.
 //!
 //! A loop's later rounds see what its earlier ones did, so each body is walked again until nothing new is found. The facts at
 //! the heads of loops only ever grow; a body that takes too many walks is treated as if all its loops were not uniform.
@@ -23,6 +25,56 @@ const MAX_CONTEXTS: usize = 16;
 
 /// Why flow is not uniform: the branch, for the message.
 type Cause = Rc<str>;
+
+/// The smallest group whose invocations may hold different values or be at different places.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Within {
+    /// The invocations of each subgroup agree.
+    Workgroup,
+    Subgroup,
+}
+
+/// Where a value differs; `None` when it is uniform.
+type Spread = Option<Within>;
+
+/// Why invocations are not at this point, if so.
+#[derive(Clone, Default)]
+struct Parted {
+    /// Not all of the workgroup.
+    workgroup: Option<Cause>,
+    /// Not all of a subgroup, which is not all of the workgroup either.
+    subgroup: Option<Cause>,
+}
+
+impl Parted {
+    fn by(within: Within, cause: Cause) -> Self {
+        let subgroup = (within == Within::Subgroup).then(|| cause.clone());
+        Self { workgroup: Some(cause), subgroup }
+    }
+
+    fn spread(&self) -> Spread {
+        let workgroup = self.workgroup.as_ref().map(|_| Within::Workgroup);
+        self.subgroup.as_ref().map(|_| Within::Subgroup).or(workgroup)
+    }
+
+    /// Adds what else keeps invocations away; gives whether that is new.
+    fn add(&mut self, other: &Parted) -> bool {
+        let before = self.spread();
+        if self.workgroup.is_none() {
+            self.workgroup.clone_from(&other.workgroup);
+        }
+        if self.subgroup.is_none() {
+            self.subgroup.clone_from(&other.subgroup);
+        }
+        self.spread() != before
+    }
+
+    /// The same for those who leave.
+    fn left_by(&self, how: &str) -> Parted {
+        let left = |cause: &Option<Cause>| cause.as_ref().map(|cause| left_by(cause, how));
+        Parted { workgroup: left(&self.workgroup), subgroup: left(&self.subgroup) }
+    }
+}
 
 /// Reports every barrier and subgroup operation that is not reached together.
 pub(super) fn check(program: &Program, report: &mut Report) {
@@ -44,7 +96,7 @@ pub(super) fn check(program: &Program, report: &mut Report) {
         analysis.stable.entry(buffer).and_modify(|stable| *stable = false);
     });
     // A read_write buffer that nothing writes is as good as a read one; `stable` was true for it until now.
-    analysis.body(None, program.body(), Vec::new(), None);
+    analysis.body(None, program.body(), Vec::new(), &Parted::default());
     analysis.problems.into_values().for_each(|problem| report.push(problem));
 }
 
@@ -72,36 +124,36 @@ struct Analysis<'p> {
     /// Loads at a uniform index are uniform.
     stable: HashMap<&'p str, bool>,
     shared: HashMap<&'p str, ()>,
-    /// Whether the result is uniform, for each function, flow and uniformity of arguments that was met.
-    contexts: HashMap<(usize, bool, Vec<bool>), bool>,
+    /// Where the result differs, for each function, flow and spread of arguments that was met.
+    contexts: HashMap<(usize, Spread, Vec<Spread>), Spread>,
     context_counts: Vec<usize>,
     /// By place, so that each is reported once.
     problems: BTreeMap<(Vec<usize>, String), Diagnostic>,
 }
 
 impl<'p> Analysis<'p> {
-    /// Whether the result of a call is uniform.
-    fn call(&mut self, function: usize, mut arguments: Vec<bool>, flow: Option<Cause>) -> bool {
-        let mut key = (function, flow.is_some(), arguments);
-        if let Some(uniform) = self.contexts.get(&key) {
-            return *uniform;
+    /// Where the result of a call differs.
+    fn call(&mut self, function: usize, mut arguments: Vec<Spread>, flow: &Parted) -> Spread {
+        let mut key = (function, flow.spread(), arguments);
+        if let Some(result) = self.contexts.get(&key) {
+            return *result;
         }
         if self.context_counts[function] >= MAX_CONTEXTS {
-            key.2.fill(false);
-            if let Some(uniform) = self.contexts.get(&key) {
-                return *uniform;
+            key.2.fill(Some(Within::Subgroup));
+            if let Some(result) = self.contexts.get(&key) {
+                return *result;
             }
         }
         self.context_counts[function] += 1;
         arguments = key.2.clone();
         let body = &self.program.functions()[function].body;
-        let uniform = self.body(Some(function), body, arguments, flow);
-        self.contexts.insert(key, uniform);
-        uniform
+        let result = self.body(Some(function), body, arguments, flow);
+        self.contexts.insert(key, result);
+        result
     }
 
-    /// Walks a body until nothing new is found; gives whether its result is uniform.
-    fn body(&mut self, function: Option<usize>, body: &'p [Node], arguments: Vec<bool>, flow: Option<Cause>) -> bool {
+    /// Walks a body until nothing new is found; gives where its result differs.
+    fn body(&mut self, function: Option<usize>, body: &'p [Node], arguments: Vec<Spread>, flow: &Parted) -> Spread {
         let mut facts = Vec::new();
         for walk in 0.. {
             let mut walker = Walker {
@@ -113,8 +165,8 @@ impl<'p> Analysis<'p> {
                 varying: Vec::new(),
                 flow: flow.clone(),
                 targets: Vec::new(),
-                returned: None,
-                result_uniform: true,
+                returned: Parted::default(),
+                result: None,
                 loops: std::mem::take(&mut facts),
                 next_loop: 0,
                 changed: false,
@@ -122,41 +174,41 @@ impl<'p> Analysis<'p> {
                 problems: Vec::new(),
             };
             if let Some(function) = function {
-                for (param, uniform) in walker.analysis.program.functions()[function].params.iter().zip(&arguments) {
-                    walker.declare(&param.name, !uniform);
+                for (param, spread) in walker.analysis.program.functions()[function].params.iter().zip(&arguments) {
+                    walker.declare(&param.name, *spread);
                 }
             }
             walker.list("body", body);
-            let Walker { changed, loops, problems, result_uniform, .. } = walker;
+            let Walker { changed, loops, problems, result, .. } = walker;
             if !changed || walk >= MAX_WALKS {
                 for (key, problem) in problems {
                     self.problems.entry(key).or_insert(problem);
                 }
-                return result_uniform;
+                return result;
             }
             facts = loops;
         }
-        true
+        None
     }
 }
 
 /// What is known at the head of a loop from the rounds walked so far.
 #[derive(Default)]
 struct LoopFacts {
-    varying: Vec<bool>,
-    broke: Option<Cause>,
-    returned: Option<Cause>,
+    varying: Vec<Spread>,
+    broke: Parted,
+    returned: Parted,
 }
 
 /// Where a break or continue goes, and who has left for there.
 #[derive(Default)]
 struct Target {
     is_loop: bool,
-    broke: Option<Cause>,
-    continued: Option<Cause>,
+    broke: Parted,
+    continued: Parted,
     /// Variables as they are where the breaks and continues arrive; `None` while none does.
-    at_break: Option<Vec<bool>>,
-    at_continue: Option<Vec<bool>>,
+    at_break: Option<Vec<Spread>>,
+    at_continue: Option<Vec<Spread>>,
     /// Variables that exist around the loop or switch.
     visible: usize,
 }
@@ -164,8 +216,8 @@ struct Target {
 /// A name in scope.
 #[derive(Clone, Copy)]
 enum Local {
-    /// Never changes; not uniform.
-    Fixed(bool),
+    /// Never changes.
+    Fixed(Spread),
     /// Position in `varying`.
     Variable(usize),
 }
@@ -178,13 +230,13 @@ struct Walker<'a, 'p> {
     scope: HashMap<&'p str, Vec<Local>>,
     /// The names in scope, innermost last.
     names: Vec<&'p str>,
-    /// For each variable in scope: not uniform. Only variables change, so only they are joined where ways meet.
-    varying: Vec<bool>,
+    /// For each variable in scope: where it differs. Only variables change, so only they are joined where ways meet.
+    varying: Vec<Spread>,
     /// The branch around here that is not uniform.
-    flow: Option<Cause>,
+    flow: Parted,
     targets: Vec<Target>,
-    returned: Option<Cause>,
-    result_uniform: bool,
+    returned: Parted,
+    result: Spread,
     loops: Vec<LoopFacts>,
     next_loop: usize,
     changed: bool,
@@ -193,20 +245,25 @@ struct Walker<'a, 'p> {
 }
 
 /// Adds what is not uniform on another way to here; gives whether that is new.
-fn join(into: &mut [bool], other: &[bool]) -> bool {
+fn join(into: &mut [Spread], other: &[Spread]) -> bool {
     let mut changed = false;
     for (into, other) in into.iter_mut().zip(other) {
-        changed |= *other && !*into;
-        *into |= *other;
+        changed |= *other > *into;
+        *into = (*into).max(*other);
     }
     changed
 }
 
 impl<'p> Walker<'_, 'p> {
     /// Why not all invocations are here, if so.
-    fn parted(&self) -> Option<Cause> {
-        let left = self.targets.iter().rev().find_map(|target| target.broke.as_ref().or(target.continued.as_ref()));
-        self.flow.as_ref().or(left).or(self.returned.as_ref()).cloned()
+    fn parted(&self) -> Parted {
+        let mut parted = self.flow.clone();
+        for target in self.targets.iter().rev() {
+            parted.add(&target.broke);
+            parted.add(&target.continued);
+        }
+        parted.add(&self.returned);
+        parted
     }
 
     fn report(&mut self, message: String) {
@@ -215,8 +272,8 @@ impl<'p> Walker<'_, 'p> {
         self.problems.push((key, Diagnostic::new(&codes::ir::IR_UNIFORMITY, message).at(place)));
     }
 
-    fn declare(&mut self, name: &'p Name, varying: bool) {
-        self.declare_local(name, Local::Fixed(varying));
+    fn declare(&mut self, name: &'p Name, spread: Spread) {
+        self.declare_local(name, Local::Fixed(spread));
     }
 
     fn declare_local(&mut self, name: &'p Name, local: Local) {
@@ -257,8 +314,9 @@ impl<'p> Walker<'_, 'p> {
                         && alone(i.checked_sub(1))
                         && alone(Some(i + 1)) =>
                 {
-                    let varying = self.varies(index).is_some() | self.path_varies(path).is_some();
-                    self.declare(name, varying);
+                    let index = self.varies(index);
+                    let path = self.path_varies(path);
+                    self.declare(name, wider(index, path).map(|differs| differs.within));
                 }
                 _ => falls_through &= self.node(node),
             }
@@ -269,34 +327,39 @@ impl<'p> Walker<'_, 'p> {
     }
 
     /// Walks an expression at a field of the statement.
-    fn varies_at(&mut self, field: &'static str, expr: &'p Expr) -> Option<Why<'p>> {
+    fn varies_at(&mut self, field: &'static str, expr: &'p Expr) -> Option<Differs<'p>> {
         self.place.push(field);
         let why = self.varies(expr);
         self.place.pop();
         why
     }
 
-    fn cause(&self, what: &str, why: Why<'p>) -> Cause {
-        format!("the {what} at `{}` depends on {}", self.place, why).into()
+    fn spread_at(&mut self, field: &'static str, expr: &'p Expr) -> Spread {
+        self.varies_at(field, expr).map(|differs| differs.within)
+    }
+
+    fn parts(&self, what: &str, differs: Differs<'p>) -> Parted {
+        Parted::by(differs.within, format!("the {what} at `{}` depends on {}", self.place, differs.why).into())
     }
 
     fn node(&mut self, node: &'p Node) -> bool {
         match node {
             Node::Let { name, value } => {
-                let varying = self.varies_at("value", value).is_some();
-                self.declare(name, varying);
+                let spread = self.spread_at("value", value);
+                self.declare(name, spread);
             }
             Node::Var { name, init, .. } => {
-                let varying = init.as_ref().is_some_and(|init| self.varies_at("init", init).is_some());
+                let spread = init.as_ref().and_then(|init| self.spread_at("init", init));
                 self.declare_local(name, Local::Variable(self.varying.len()));
-                self.varying.push(varying);
+                self.varying.push(spread);
             }
             Node::Assign { name, path, value } => {
-                let mut varying = self.varies_at("value", value).is_some();
-                varying |= self.path_varies(path).is_some();
-                varying |= self.parted().is_some();
+                let mut spread = self.spread_at("value", value);
+                spread = spread.max(self.path_varies(path).map(|differs| differs.within));
+                spread = spread.max(self.parted().spread());
                 if let Some(&Local::Variable(slot)) = self.scope.get(name.as_str()).and_then(|locals| locals.last()) {
-                    self.varying[slot] = varying || self.varying[slot] && !path.is_empty();
+                    // What is assigned in part keeps what the rest was.
+                    self.varying[slot] = if path.is_empty() { spread } else { spread.max(self.varying[slot]) };
                 }
             }
             Node::Store { index, path, value, .. } => {
@@ -309,21 +372,21 @@ impl<'p> Walker<'_, 'p> {
             Node::For { var, from, to, body, .. } => self.counted(var, from, to, body),
             Node::Loop { body, continuing, break_if } => return self.endless(body, continuing, break_if.as_ref()),
             Node::Break => {
-                let parted = self.parted().map(|cause| left_by(&cause, "break"));
+                let parted = self.parted().left_by("break");
                 let varying = &self.varying;
                 if let Some(target) = self.targets.last_mut() {
                     meet_at(&mut target.at_break, &varying[..target.visible]);
-                    target.broke = target.broke.take().or(parted);
+                    target.broke.add(&parted);
                 }
                 return false;
             }
             Node::Continue => {
-                let parted = self.parted().map(|cause| left_by(&cause, "continue"));
+                let parted = self.parted().left_by("continue");
                 let varying = &self.varying;
                 if let Some(at) = self.targets.iter().rposition(|target| target.is_loop) {
                     // A switch in between is left too.
                     for target in &mut self.targets[at..] {
-                        target.continued = target.continued.take().or_else(|| parted.clone());
+                        target.continued.add(&parted);
                     }
                     let target = &mut self.targets[at];
                     meet_at(&mut target.at_continue, &varying[..target.visible]);
@@ -331,14 +394,14 @@ impl<'p> Walker<'_, 'p> {
                 return false;
             }
             Node::Return(value) => {
-                let varying = value.as_ref().is_some_and(|value| self.varies_at("value", value).is_some());
+                let spread = value.as_ref().and_then(|value| self.spread_at("value", value));
                 let parted = self.parted();
-                self.result_uniform &= !varying && parted.is_none();
-                self.returned = self.returned.take().or_else(|| parted.map(|cause| left_by(&cause, "return")));
+                self.result = self.result.max(spread).max(parted.spread());
+                self.returned.add(&parted.left_by("return"));
                 return false;
             }
             Node::Barrier(_) => {
-                if let Some(cause) = self.parted() {
+                if let Some(cause) = self.parted().workgroup {
                     self.report(format!("not all invocations of the workgroup reach this barrier: {cause}"));
                 }
             }
@@ -352,19 +415,19 @@ impl<'p> Walker<'_, 'p> {
                     self.varies_at("compare", compare);
                 });
                 if let Some(result) = result {
-                    self.declare(result, true);
+                    self.declare(result, Some(Within::Subgroup));
                 }
             }
             Node::Call { function, args, result } => {
-                let mut arguments: Vec<bool> = args.iter().map(|arg| self.varies_at("args", arg).is_none()).collect();
-                let mut uniform = true;
+                let mut arguments: Vec<Spread> = args.iter().map(|arg| self.spread_at("args", arg)).collect();
+                let mut spread = None;
                 if let Some(&index) = self.analysis.functions.get(function.as_str()) {
-                    arguments.resize(self.analysis.program.functions()[index].params.len(), true);
+                    arguments.resize(self.analysis.program.functions()[index].params.len(), None);
                     let parted = self.parted();
-                    uniform = self.analysis.call(index, arguments, parted);
+                    spread = self.analysis.call(index, arguments, &parted);
                 }
                 if let Some(result) = result {
-                    self.declare(result, !uniform);
+                    self.declare(result, spread);
                 }
             }
             Node::Block(body) => return self.list("block", body),
@@ -390,7 +453,8 @@ impl<'p> Walker<'_, 'p> {
         let why = self.varies_at("selector", selector);
         let before = self.enter("`switch`", why);
         let start = self.varying.clone();
-        let mut end: Option<Vec<bool>> = if cases.iter().any(|case| case.default) { None } else { Some(start.clone()) };
+        let mut end: Option<Vec<Spread>> =
+            if cases.iter().any(|case| case.default) { None } else { Some(start.clone()) };
         self.targets.push(Target { visible: start.len(), ..Target::default() });
         for (i, case) in cases.iter().enumerate() {
             self.place.push_at("cases", i);
@@ -416,9 +480,10 @@ impl<'p> Walker<'_, 'p> {
         let from = self.varies_at("from", from);
         let to = self.varies_at("to", to);
         let visible = self.names.len();
-        let before = self.enter("`for` loop", from.or(to));
+        let differs = wider(from, to);
+        let before = self.enter("`for` loop", differs);
         let facts = self.start_loop();
-        self.declare(var, from.or(to).is_some());
+        self.declare(var, differs.map(|differs| differs.within));
         let entry = self.varying.clone();
         self.list("body", body);
         self.close(visible);
@@ -439,9 +504,9 @@ impl<'p> Walker<'_, 'p> {
         let falls_through = self.statements("body", body);
         // Those who continued meet the others here.
         if let Some(target) = self.targets.last_mut() {
-            target.continued = None;
+            target.continued = Parted::default();
             if let Some(mut at_continue) = target.at_continue.take() {
-                at_continue.resize(self.varying.len(), true);
+                at_continue.resize(self.varying.len(), Some(Within::Subgroup));
                 if falls_through {
                     join(&mut self.varying, &at_continue);
                 } else {
@@ -453,11 +518,13 @@ impl<'p> Walker<'_, 'p> {
         let mut left = false;
         if let Some(break_if) = break_if {
             left = true;
-            if let Some(why) = self.varies_at("break_if", break_if) {
-                let cause = self.cause("end of the loop", why);
-                self.leave_loop(cause);
-            } else if let Some(cause) = self.parted() {
-                self.leave_loop(cause);
+            let mut parted = Parted::default();
+            if let Some(differs) = self.varies_at("break_if", break_if) {
+                parted = self.parts("end of the loop", differs);
+            }
+            parted.add(&self.parted());
+            if let Some(target) = self.targets.last_mut() {
+                target.broke.add(&parted);
             }
         }
         self.close(visible);
@@ -472,16 +539,17 @@ impl<'p> Walker<'_, 'p> {
     }
 
     /// Goes into a branch; gives the flow to come back to.
-    fn enter(&mut self, what: &str, why: Option<Why<'p>>) -> Option<Cause> {
+    fn enter(&mut self, what: &str, differs: Option<Differs<'p>>) -> Parted {
         let before = self.flow.clone();
-        if let (None, Some(why)) = (&before, why) {
-            self.flow = Some(self.cause(what, why));
+        if let Some(differs) = differs {
+            let parted = self.parts(what, differs);
+            self.flow.add(&parted);
         }
         before
     }
 
     /// Joins the ends of two ways, the second of which is in `varying`.
-    fn meet(&mut self, first: Vec<bool>, first_falls: bool, second_falls: bool) {
+    fn meet(&mut self, first: Vec<Spread>, first_falls: bool, second_falls: bool) {
         match (first_falls, second_falls) {
             (true, true) => {
                 join(&mut self.varying, &first);
@@ -500,13 +568,14 @@ impl<'p> Walker<'_, 'p> {
         }
         let facts = &mut self.loops[number];
         if self.give_up {
-            self.varying.fill(true);
-            facts.broke.get_or_insert_with(|| format!("the loop at `{}` is too entangled to tell", self.place).into());
+            self.varying.fill(Some(Within::Subgroup));
+            let cause = format!("the loop at `{}` is too entangled to tell", self.place).into();
+            facts.broke.add(&Parted::by(Within::Subgroup, cause));
         }
-        facts.varying.resize(self.varying.len(), false);
+        facts.varying.resize(self.varying.len(), None);
         join(&mut facts.varying, &self.varying);
         self.varying.clone_from(&facts.varying);
-        self.returned = self.returned.take().or_else(|| facts.returned.clone());
+        self.returned.add(&facts.returned);
         self.targets.push(Target {
             is_loop: true,
             broke: facts.broke.clone(),
@@ -516,14 +585,8 @@ impl<'p> Walker<'_, 'p> {
         number
     }
 
-    fn leave_loop(&mut self, cause: Cause) {
-        if let Some(target) = self.targets.last_mut() {
-            target.broke.get_or_insert(cause);
-        }
-    }
-
     /// Ends a loop: keeps what the next round must know. Gives its target and the variables at its head.
-    fn end_loop(&mut self, number: usize) -> (Target, Vec<bool>) {
+    fn end_loop(&mut self, number: usize) -> (Target, Vec<Spread>) {
         let target = self.targets.pop().unwrap_or_default();
         let facts = &mut self.loops[number];
         let mut changed = join(&mut facts.varying, &self.varying);
@@ -531,39 +594,33 @@ impl<'p> Walker<'_, 'p> {
             changed |= join(&mut facts.varying, at_continue);
             join(&mut self.varying, at_continue);
         }
-        if facts.broke.is_none() && target.broke.is_some() {
-            facts.broke.clone_from(&target.broke);
-            changed = true;
-        }
-        if facts.returned.is_none() && self.returned.is_some() {
-            facts.returned.clone_from(&self.returned);
-            changed = true;
-        }
+        changed |= facts.broke.add(&target.broke);
+        changed |= facts.returned.add(&self.returned);
         self.changed |= changed;
         (target, facts.varying.clone())
     }
 
-    fn path_varies(&mut self, path: &'p [Access]) -> Option<Why<'p>> {
-        let mut why = None;
+    fn path_varies(&mut self, path: &'p [Access]) -> Option<Differs<'p>> {
+        let mut differs = None;
         for access in path {
             if let Access::Index(index) = access {
                 let index = self.varies(index);
-                why = why.or(index);
+                differs = wider(differs, index);
             }
         }
-        why
+        differs
     }
 
-    /// Why a value is not uniform; `None` when it is. Reports subgroup operations inside it that are not reached together.
-    fn varies(&mut self, expr: &'p Expr) -> Option<Why<'p>> {
+    /// Where and why a value is not uniform; `None` when it is. Reports subgroup operations inside it that are not reached together.
+    fn varies(&mut self, expr: &'p Expr) -> Option<Differs<'p>> {
         match expr {
             Expr::Literal(_) | Expr::Constant(_) | Expr::Length(_) => None,
             Expr::Var(name) => {
-                let varying = match *self.scope.get(name.as_str())?.last()? {
-                    Local::Fixed(varying) => varying,
+                let spread = match *self.scope.get(name.as_str())?.last()? {
+                    Local::Fixed(spread) => spread,
                     Local::Variable(slot) => self.varying[slot],
                 };
-                varying.then_some(Why::Variable(name))
+                spread.map(|within| Differs { within, why: Why::Variable(name) })
             }
             Expr::Builtin(builtin) => match builtin {
                 Builtin::WorkgroupId(_)
@@ -571,52 +628,81 @@ impl<'p> Walker<'_, 'p> {
                 | Builtin::WorkgroupSize(_)
                 | Builtin::SubgroupSize
                 | Builtin::NumSubgroups => None,
-                other => Some(Why::Builtin(*other)),
+                Builtin::SubgroupId => Some(Differs { within: Within::Workgroup, why: Why::Builtin(*builtin) }),
+                other => Some(Differs { within: Within::Subgroup, why: Why::Builtin(*other) }),
             },
             Expr::Load { buffer, index, path } => {
                 let index = self.varies(index);
                 let path = self.path_varies(path);
                 let stable = self.analysis.stable.get(buffer.as_str()).copied().unwrap_or(true);
-                index.or(path).or(if stable { None } else { Some(Why::Load(buffer)) })
+                let contents = (!stable).then_some(Differs { within: Within::Subgroup, why: Why::Load(buffer) });
+                wider(wider(index, path), contents)
             }
             Expr::Subgroup { op, value, argument } => {
                 self.varies(value);
                 let lane = argument.as_ref().and_then(|argument| self.varies(argument));
-                if let Some(cause) = self.parted() {
+                if let Some(cause) = self.parted().subgroup {
                     let name = op.name();
-                    self.report(format!("not all invocations of the workgroup reach `subgroup.{name}`: {cause}"));
+                    self.report(format!("not all invocations of the subgroup reach `subgroup.{name}`: {cause}"));
                 }
-                if let (SubgroupOp::Broadcast, Some(why)) = (op, lane) {
+                if let (SubgroupOp::Broadcast, Some(Differs { within: Within::Subgroup, why })) = (op, lane) {
                     self.report(format!(
                         "the lane of `subgroup.broadcast` is not the same for all: it depends on {why}"
                     ));
                 }
-                Some(Why::Subgroup(op.name()))
+                let within = if same_for_all(*op) { Within::Workgroup } else { Within::Subgroup };
+                Some(Differs { within, why: Why::Subgroup(op.name()) })
             }
             Expr::MatrixMultiplyAdd { kind, a, b, c } => {
                 [a, b, c].into_iter().for_each(|fragment| {
                     self.varies(fragment);
                 });
-                if let Some(cause) = self.parted() {
+                if let Some(cause) = self.parted().workgroup {
                     let name = kind.name();
                     self.report(format!("not all invocations of the workgroup reach `subgroup.{name}`: {cause}"));
                 }
-                Some(Why::Subgroup(kind.name()))
+                Some(Differs { within: Within::Subgroup, why: Why::Subgroup(kind.name()) })
             }
             other => {
-                let mut why = None;
+                let mut differs = None;
                 other.for_each_child(|child| {
                     let child = self.varies(child);
-                    why = why.or(child);
+                    differs = wider(differs, child);
                 });
-                why
+                differs
             }
         }
     }
 }
 
+/// Whether every invocation of a subgroup gets the same.
+fn same_for_all(op: SubgroupOp) -> bool {
+    match op {
+        SubgroupOp::Add
+        | SubgroupOp::Mul
+        | SubgroupOp::Min
+        | SubgroupOp::Max
+        | SubgroupOp::And
+        | SubgroupOp::Or
+        | SubgroupOp::Xor
+        | SubgroupOp::All
+        | SubgroupOp::Any
+        | SubgroupOp::Ballot
+        | SubgroupOp::BroadcastFirst
+        | SubgroupOp::Broadcast => true,
+        SubgroupOp::InclusiveAdd
+        | SubgroupOp::ExclusiveAdd
+        | SubgroupOp::InclusiveMul
+        | SubgroupOp::ExclusiveMul
+        | SubgroupOp::Shuffle
+        | SubgroupOp::ShuffleXor
+        | SubgroupOp::ShuffleUp
+        | SubgroupOp::ShuffleDown => false,
+    }
+}
+
 /// Joins another way into the state at a meeting point.
-fn meet_at(at: &mut Option<Vec<bool>>, varying: &[bool]) {
+fn meet_at(at: &mut Option<Vec<Spread>>, varying: &[Spread]) {
     match at {
         Some(at) => {
             join(at, varying);
@@ -631,6 +717,19 @@ fn left_by(cause: &Cause, how: &str) -> Cause {
     } else {
         format!("{cause}, and some leave there by `{how}`").into()
     }
+}
+
+/// Where a value differs, and why.
+#[derive(Clone, Copy)]
+struct Differs<'p> {
+    within: Within,
+    why: Why<'p>,
+}
+
+/// Of two reasons the one that reaches further, else the first.
+fn wider<'p>(first: Option<Differs<'p>>, second: Option<Differs<'p>>) -> Option<Differs<'p>> {
+    let within = |differs: &Option<Differs<'p>>| differs.as_ref().map(|differs| differs.within);
+    if within(&second) > within(&first) { second } else { first }
 }
 
 /// What makes a value differ between invocations.

@@ -44,8 +44,8 @@ codes! {
         "A function calls itself, directly or through others.",
         "Rewrite the recursion as a loop; devices have no call stack.";
     IR_UNIFORMITY = "V0115", Error,
-        "A barrier or subgroup operation is not reached by all invocations of the workgroup together.",
-        "Move it out of the branch, or make the branch depend only on values that are the same for the whole workgroup.";
+        "A barrier is not reached by all invocations of the workgroup together, or a subgroup operation not by all of the subgroup.",
+        "Move it out of the branch, or make the branch depend only on values that are the same for the whole workgroup; for a subgroup operation for the whole subgroup, such as `subgroup_id`.";
     IR_WORKGROUP = "V0116", Error,
         "The workgroup size or its memory is not usable.",
         "Use 1 to 1024 invocations and at most 64 KiB of workgroup memory.";
@@ -94,6 +94,9 @@ codes! {
     NOT_MERGED = "V0189", Error,
         "Several invocations are to be done by one, and the kernel does not allow it.",
         "Leave the knob out: `vyre tune` finds those that a kernel allows.";
+    LAUNCH_ASSUMED = "V0188", Warning,
+        "The length of a result was taken from an input, and the kernel may write beyond it; what it writes there is dropped.",
+        "Say how long it is with `--shape`; in Rust with `output_elements`, or launch on an array of that length.";
     LAUNCH_ASK = "V0198", Error,
         "How many invocations to launch does not follow from the kernel.",
         "Say how many with `--domain XxYxZ` (invocations) or `--grid XxYxZ` (workgroups); in Rust `domain_override` or `grid_override`; or declare `vyre_domain` in the kernel.";

@@ -12,6 +12,7 @@ use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
 use super::arith::swapped;
+use super::bounds::{Makers, Upper};
 use super::flow::falls_through;
 use super::known::compares;
 use super::value::{Lin, Rep};
@@ -29,6 +30,8 @@ pub(super) struct Plan<'k> {
     /// What the comparisons are made of, in order.
     slice: Vec<(Value, &'k Op)>,
     tests: Vec<Test>,
+    /// Bools that hold where a number is less than a value, whatever the lanes and rounds.
+    bounds: Vec<(Value, Upper, Value)>,
     /// How often the comparisons are needed, and all that something is guarded by; those in loops count more.
     weight: (u32, u32),
     /// Steps of the kernel.
@@ -37,7 +40,7 @@ pub(super) struct Plan<'k> {
 
 impl Plan<'_> {
     pub(super) fn is_empty(&self) -> bool {
-        self.tests.is_empty()
+        self.tests.is_empty() && self.bounds.is_empty()
     }
 
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
@@ -78,11 +81,11 @@ impl<'k> Lower<'k> {
         search.block(&kernel.body);
         let mut plan = Plan { steps, ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
-        let mut needed = vec![false; kernel.values.len()];
+        let (mut needed, makers) = (vec![false; kernel.values.len()], Makers::of(kernel));
         // Only a comparison that differs from lane to lane costs so much that it is worth it.
         let mut apart = false;
         while let Some((value, holds, weight)) = search.wanted.pop() {
-            match search.ops[value.index()] {
+            match makers.ops[value.index()] {
                 Some(Op::Binary(Binary::And, a, b)) if holds => {
                     search.wanted.extend([(*a, true, weight.div_ceil(2)), (*b, true, weight.div_ceil(2))]);
                 }
@@ -91,11 +94,25 @@ impl<'k> Lower<'k> {
                 }
                 Some(Op::Unary(Unary::Not, a)) => search.wanted.push((*a, !holds, weight)),
                 Some(Op::Binary(op, a, b)) if compares(*op) => {
-                    let Some(test) = self.test(value, holds, *op, *a, *b) else { continue };
                     let known = |operand: Value| self.evaluable(&search.ops, operand, 0);
-                    if !known(test.a) || !known(test.b) {
+                    let test = self.test(value, holds, *op, *a, *b);
+                    let Some(test) = test.filter(|test| known(test.a) && known(test.b)) else {
+                        if plan.bounds.iter().any(|bound| bound.0 == value) {
+                            plan.weight.0 += weight;
+                        } else if holds
+                            && (*op, self.scalar_of(*a)) == (Binary::Lt, Scalar::U32)
+                            && self.shape_of(*b).is_uniform()
+                            && known(*b)
+                            && let Some(upper) = self.upper(&makers, &known, *a, 0)
+                        {
+                            plan.weight.0 += weight;
+                            apart |= !self.shape_of(value).is_uniform();
+                            upper.each_value(&mut |value| search.need(value, &mut needed));
+                            search.need(*b, &mut needed);
+                            plan.bounds.push((value, upper, *b));
+                        }
                         continue;
-                    }
+                    };
                     // Were the same bool wanted both ways, no block could have it.
                     if let Some(other) = plan.tests.iter().find(|other| other.value == value) {
                         plan.weight.0 += if other.holds == holds { weight } else { 0 };
@@ -104,19 +121,13 @@ impl<'k> Lower<'k> {
                     plan.weight.0 += if weight == 0 { GATE } else { weight };
                     apart |= !self.shape_of(value).is_uniform();
                     plan.tests.push(test);
-                    let mut open = vec![test.a, test.b];
-                    while let Some(value) = open.pop() {
-                        if !std::mem::replace(&mut needed[value.index()], true)
-                            && let Some(op) = search.ops[value.index()]
-                        {
-                            visit_operands(op, &mut |operand| open.push(operand));
-                        }
-                    }
+                    search.need(test.a, &mut needed);
+                    search.need(test.b, &mut needed);
                 }
                 _ => {}
             }
         }
-        if !apart || plan.tests.len() > MOST_TESTS {
+        if !apart || plan.tests.len() + plan.bounds.len() > MOST_TESTS {
             return Plan::default();
         }
         // Values are numbered as they are made, or later than what they are made of.
@@ -163,7 +174,7 @@ impl<'k> Lower<'k> {
         match op {
             Op::Const(_) | Op::Length(_) => true,
             Op::Builtin(builtin) => !matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId),
-            Op::Unary(_, a) | Op::Cast(a) => known(*a),
+            Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) => known(*a),
             Op::Binary(_, a, b) => known(*a) && known(*b),
             Op::Select(cond, yes, no) => known(*cond) && known(*yes) && known(*no),
             // What nobody writes is the same at the start.
@@ -230,6 +241,19 @@ impl<'k> Lower<'k> {
             self.push(M::Cmp { wide: true, a: of, b: limit });
             self.push(M::JumpIf(fails, otherwise));
         }
+        for (at, (value, upper, limit)) in plan.bounds.iter().enumerate() {
+            // Several accesses may be bounded by the same.
+            let same = plan.bounds[..at].iter().find(|(_, other, end)| (other, end) == (upper, limit));
+            if let Some((other, ..)) = same {
+                self.settled[value.index()] = self.settled[other.index()];
+                continue;
+            }
+            let Some(upper) = self.upper_in_register(upper) else { continue };
+            let limit = self.scalar_reg(*limit, 0);
+            self.push(M::Cmp { wide: true, a: upper, b: GSrc::R(limit) });
+            self.push(M::JumpIf(Cond::AboveEqual, otherwise));
+            self.settled[value.index()] = Some(true);
+        }
         for test in &plan.tests {
             self.settled[test.value.index()] = Some(test.holds);
         }
@@ -271,6 +295,18 @@ impl<'k> Lower<'k> {
 }
 
 impl<'k> Search<'k> {
+    /// Notes a value and what it is made of.
+    fn need(&self, value: Value, needed: &mut [bool]) {
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            if !std::mem::replace(&mut needed[value.index()], true)
+                && let Some(op) = self.ops[value.index()]
+            {
+                visit_operands(op, &mut |operand| open.push(operand));
+            }
+        }
+    }
+
     /// A block that every invocation goes through, or the settled way of a branch.
     fn block(&mut self, block: &'k Block) {
         for inst in &block.insts {

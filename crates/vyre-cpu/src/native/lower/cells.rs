@@ -1,13 +1,17 @@
 //! Workgroup memory in registers: what was stored at a known place is known to be there until something else is stored.
 //!
-//! A load of it takes the register. Where every load of a memory did, its stores and its clearing are left out.
+//! A load of it takes the register. Where every load of a memory did, its stores and its clearing are left out, and so is a store to a
+//! known place that is overwritten, or whose workgroup is over, before anybody reads it there.
 
 use vyre_foundation::kernel::{Memory, Scalar};
 
+use super::super::asm::Label;
+use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
-use super::super::mir::{At, R, Src};
+use super::super::mir::{At, M, R, Src};
 use super::super::ops;
 use super::Lower;
+use super::memory::Place;
 
 /// A register whose first lanes are what lies at a place of workgroup memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,55 @@ pub(super) struct SharedWrite {
     memory: u32,
 }
 
+/// Bytes of all workgroup memories together, from one on to before another.
+type Bytes = (i32, i32);
+
+/// What happens to workgroup memory before the instruction at a place in the code.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Touch {
+    /// These bytes may be read.
+    Read(Bytes),
+    /// The instruction before wrote all of these and nothing else.
+    Wrote(Bytes),
+    /// Nothing that lies there is read any more.
+    Over,
+}
+
+const EVERYTHING: Bytes = (i32::MIN, i32::MAX);
+
+/// Bytes that are written before they are read.
+#[derive(Clone, Debug, Default)]
+struct Unread(Vec<Bytes>);
+
+impl Unread {
+    fn contains(&self, (first, end): Bytes) -> bool {
+        self.0.iter().any(|&(from, to)| from <= first && end <= to)
+    }
+
+    fn add(&mut self, (mut first, mut end): Bytes) {
+        self.0.retain(|&(from, to)| {
+            let meets = from <= end && first <= to;
+            if meets {
+                (first, end) = (first.min(from), end.max(to));
+            }
+            !meets
+        });
+        self.0.push((first, end));
+    }
+
+    fn remove(&mut self, (first, end): Bytes) {
+        let parts = |(from, to): Bytes| [(from, to.min(first)), (from.max(end), to)];
+        self.0 = self.0.iter().flat_map(|&bytes| parts(bytes)).filter(|(from, to)| from < to).collect();
+    }
+
+    /// Those that are in another, too.
+    fn meet(&mut self, other: &Unread) {
+        let common = |&(a, b): &Bytes, &(c, d): &Bytes| (a.max(c), b.min(d));
+        let all = self.0.iter().flat_map(|one| other.0.iter().map(move |two| common(one, two)));
+        self.0 = all.filter(|(from, to)| from < to).collect();
+    }
+}
+
 impl<'k> Lower<'k> {
     /// The place is in workgroup memory and known.
     fn is_known(&self, at: At) -> bool {
@@ -38,6 +91,7 @@ impl<'k> Lower<'k> {
             return self.cells.clear();
         }
         let end = at.disp + lanes as i32 * 4;
+        self.touches.push((self.code.len(), Touch::Wrote((at.disp, end))));
         self.cells.retain(|cell| cell.end <= at.disp || cell.first >= end);
         if !self.changing.contains(&r) {
             self.cells.push(Cell { first: at.disp, end, r });
@@ -64,11 +118,66 @@ impl<'k> Lower<'k> {
         self.shared_writes.extend((from..self.code.len()).map(|at| SharedWrite { at, memory }));
     }
 
-    /// A memory is read where it lies.
+    /// A memory is read where it lies, who knows where.
     pub(super) fn note_read(&mut self, memory: Memory) {
+        self.note_read_of(memory, EVERYTHING);
+    }
+
+    /// Words of a memory are read where they lie.
+    pub(super) fn note_read_at(&mut self, memory: Memory, place: &Place) {
+        let whole = 4 * (self.lanes() as i32 - 1);
+        let bytes = match *place {
+            Place::Same(at) if self.is_known(at) => (at.disp, at.disp + 4),
+            Place::Affine(at, 4) if self.is_known(at) => (at.disp, at.disp + whole + 4),
+            _ => EVERYTHING,
+        };
+        self.note_read_of(memory, bytes);
+    }
+
+    fn note_read_of(&mut self, memory: Memory, bytes: Bytes) {
         if let Memory::Shared(index) = memory {
             self.shared_read[index as usize] = true;
+            self.touches.push((self.code.len(), Touch::Read(bytes)));
         }
+    }
+
+    /// A workgroup is over: nobody reads its memory after this.
+    pub(super) fn note_over(&mut self) {
+        self.touches.push((self.code.len(), Touch::Over));
+    }
+
+    /// The instructions that write what nobody reads before it is written again.
+    fn overwritten(&mut self) -> Set<usize> {
+        let touches = std::mem::take(&mut self.touches);
+        let mut dead = Set::default();
+        if !touches.iter().any(|(_, touch)| matches!(touch, Touch::Wrote(_))) {
+            return dead;
+        }
+        let (mut touches, mut unread) = (touches.into_iter().rev().peekable(), Unread::default());
+        let mut at_labels: Map<Label, Unread> = Map::default();
+        for at in (0..=self.code.len()).rev() {
+            // Where the code goes on is known only where that was seen, which is after this.
+            match self.code.get(at) {
+                Some(M::Label(label)) => _ = at_labels.insert(*label, unread.clone()),
+                Some(M::Jump(label)) => unread = at_labels.get(label).cloned().unwrap_or_default(),
+                // A launch that ends early reads nothing more.
+                Some(M::JumpIf(_, label)) if *label == self.stop_label => {}
+                Some(M::JumpIf(_, label)) => match at_labels.get(label) {
+                    Some(there) => unread.meet(there),
+                    None => unread = Unread::default(),
+                },
+                _ => {}
+            }
+            while let Some((_, touch)) = touches.next_if(|&(place, _)| place >= at) {
+                match touch {
+                    Touch::Over => unread.add(EVERYTHING),
+                    Touch::Read(bytes) => unread.remove(bytes),
+                    Touch::Wrote(bytes) if unread.contains(bytes) => _ = dead.insert(at - 1),
+                    Touch::Wrote(bytes) => unread.add(bytes),
+                }
+            }
+        }
+        dead
     }
 
     /// What lies at a place is the first lane of a register.
@@ -129,8 +238,9 @@ impl<'k> Lower<'k> {
     pub(super) fn drop_writes(&mut self) {
         let writes = std::mem::take(&mut self.shared_writes);
         let read = std::mem::replace(&mut self.shared_read, vec![false; self.kernel.shared.len()]);
-        let dead: Vec<usize> =
-            writes.iter().filter(|write| !read[write.memory as usize]).map(|write| write.at).collect();
+        let overwritten = self.overwritten();
+        let is_dead = |write: &&SharedWrite| !read[write.memory as usize] || overwritten.contains(&write.at);
+        let dead: Vec<usize> = writes.iter().filter(is_dead).map(|write| write.at).collect();
         if dead.is_empty() {
             return;
         }

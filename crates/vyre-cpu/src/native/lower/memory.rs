@@ -296,7 +296,11 @@ impl<'k> Lower<'k> {
         if let (None, Some(rep)) = (guard, self.load_cell(value, address.memory, &place, element, mask)) {
             return rep;
         }
-        self.note_read(address.memory);
+        if is_plain(element) && bytes == 4 {
+            self.note_read_at(address.memory, &place);
+        } else {
+            self.note_read(address.memory);
+        }
         match place {
             Place::Same(mut at) => {
                 let whole = guard.filter(|&guard| self.is_scalar(guard));

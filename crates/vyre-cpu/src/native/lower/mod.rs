@@ -7,6 +7,7 @@ mod arith;
 mod assume;
 mod atomic;
 mod bits;
+mod bounds;
 mod bytes;
 mod cells;
 mod flow;
@@ -33,6 +34,7 @@ use super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
 use super::hash::{Map, Set};
 use super::isa::Isa;
 use super::mir::{At, Class, GSrc, M, R};
+use super::order::Memories;
 use super::shape::{self, Layout, Shape, Shapes};
 use assume::Plan;
 pub(super) use atomic::SPILL;
@@ -65,6 +67,7 @@ pub(super) struct Lowered {
     pub(super) asm: Asm,
     /// Bytes of what waits while other parts of a kernel run.
     pub(super) frame_bytes: u32,
+    pub(super) memories: Memories,
 }
 
 /// What makes a scalar, for finding it again.
@@ -161,6 +164,8 @@ pub(super) struct Lower<'k> {
     /// Registers that are written more than once.
     changing: Set<R>,
     shared_writes: Vec<cells::SharedWrite>,
+    /// What happens to workgroup memory, in the order of the code.
+    touches: Vec<(usize, cells::Touch)>,
     /// Workgroup memories that are read where they lie.
     shared_read: Vec<bool>,
     /// Masks of the first so many lanes.
@@ -267,6 +272,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         cells: Vec::new(),
         changing: Set::default(),
         shared_writes: Vec::new(),
+        touches: Vec::new(),
         shared_read: vec![false; kernel.shared.len()],
         prefixes: Map::default(),
         failed: false,
@@ -303,8 +309,9 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     };
     lower.function();
     lower.drop_writes();
-    let Lower { code, counts, labels, asm, frame_bytes, .. } = lower;
-    let done = Lowered { code, counts, labels, asm, frame_bytes };
+    let Lower { code, counts, labels, asm, frame_bytes, buffers, shared_base, .. } = lower;
+    let memories = Memories { shared: shared_base, buffers: buffers.into_iter().flatten().collect() };
+    let done = Lowered { code, counts, labels, asm, frame_bytes, memories };
     (!lower.failed).then_some(done)
 }
 
@@ -509,6 +516,7 @@ impl<'k> Lower<'k> {
             Layout::Group | Layout::Line => self.groups(),
         }
         self.add_totals();
+        self.note_over();
         let stop = self.stop_label;
         if self.stop_at.is_none() {
             self.bind(stop);
@@ -705,6 +713,7 @@ impl<'k> Lower<'k> {
             }
             self.clear_private();
             self.body();
+            self.note_over();
             self.leave_scope(inner);
             if settled {
                 self.assume_nothing();

@@ -14,7 +14,7 @@ use super::value::{Lin, Rep};
 use crate::launch::SUBGROUP_SIZE;
 
 impl<'k> Lower<'k> {
-    /// Every vector of the workgroup is here: subgroup operations are in uniform control flow.
+    /// All lanes of a subgroup are here or none; where none is, nobody uses what comes out.
     pub(super) fn subgroup(
         &mut self,
         value: Value,

@@ -1,0 +1,254 @@
+//! The greatest that an index can become in all rounds of the loops around it.
+//!
+//! An index such as `row * width + k`, with `k` the counter of a loop, is inside a buffer in every round when it is for the greatest `k`.
+//! What is found here is never less than the index, whatever wraps: a sum modulo 2³² is at most the sum.
+
+use vyre_foundation::kernel::{Binary, Counter, Inst, Kernel, Op, Scalar, Value};
+
+use super::super::asm::{Alu, Cond};
+use super::super::hash::Map;
+use super::super::mir::{At, GSrc, M, R};
+use super::super::shape::Lane;
+use super::Lower;
+use super::value::Lin;
+
+/// How deep an index is looked into.
+const DEEPEST: u32 = 12;
+
+/// Below this a number has no sign as one with 32 bits.
+const SIGN: u32 = 1 << 31;
+
+/// A number of 64 bits that a value of 32 bits is never greater than.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Upper {
+    Constant(u32),
+    /// The last lane of a value that is made before the block.
+    Value(Value),
+    /// The last round of a loop, which is before its end, such a value.
+    Round {
+        /// What the first round is at most, where it could have a sign.
+        first: Option<Box<Upper>>,
+        end: Value,
+        /// A power of two that all rounds are multiples of.
+        unit: u32,
+    },
+    Sum(Box<[Upper; 2]>),
+    Product(Box<[Upper; 2]>),
+    Shifted(Box<Upper>, u8),
+    Least(Box<[Upper; 2]>),
+    Most(Box<[Upper; 2]>),
+}
+
+impl Upper {
+    /// Shows the values that it is made of.
+    pub(super) fn each_value(&self, f: &mut dyn FnMut(Value)) {
+        match self {
+            Upper::Constant(_) => {}
+            Upper::Value(value) => f(*value),
+            Upper::Round { first, end, .. } => {
+                first.iter().for_each(|first| first.each_value(f));
+                f(*end);
+            }
+            Upper::Shifted(of, _) => of.each_value(f),
+            Upper::Sum(parts) | Upper::Product(parts) | Upper::Least(parts) | Upper::Most(parts) => {
+                parts.iter().for_each(|part| part.each_value(f));
+            }
+        }
+    }
+}
+
+/// What all values of a kernel are made of, also in loops and branches.
+pub(super) struct Makers<'k> {
+    pub(super) ops: Vec<Option<&'k Op>>,
+    counters: Map<Value, Counter>,
+}
+
+impl<'k> Makers<'k> {
+    pub(super) fn of(kernel: &'k Kernel) -> Makers<'k> {
+        let mut makers = Makers { ops: vec![None; kernel.values.len()], counters: Map::default() };
+        let mut open = vec![&kernel.body];
+        while let Some(block) = open.pop() {
+            for inst in &block.insts {
+                match inst {
+                    Inst::Let(value, op) => makers.ops[value.index()] = Some(op),
+                    Inst::If { then, otherwise, .. } => open.extend([&**then, &**otherwise]),
+                    Inst::Loop(inner) => {
+                        makers.counters.extend(inner.counter.iter().map(|counter| (counter.value, *counter)));
+                        open.push(&inner.body);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        makers
+    }
+
+    fn constant(&self, value: Value) -> Option<u32> {
+        match self.ops[value.index()] {
+            Some(Op::Const(literal)) => Some(literal.bits() as u32),
+            _ => None,
+        }
+    }
+}
+
+impl<'k> Lower<'k> {
+    /// What an index is at most, of values that `known` says can be made before the block. Where numbers may be less than nothing, or are
+    /// taken from others, there is nothing: such an index may be large in most blocks, and a test of it for nothing.
+    pub(super) fn upper(
+        &self,
+        makers: &Makers<'k>,
+        known: &dyn Fn(Value) -> bool,
+        value: Value,
+        depth: u32,
+    ) -> Option<Upper> {
+        if depth > DEEPEST || !matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32) {
+            return None;
+        }
+        if let Some(bits) = makers.constant(value) {
+            return (bits < SIGN).then_some(Upper::Constant(bits));
+        }
+        let of = |value: Value| self.upper(makers, known, value, depth + 1);
+        if let Some(counter) = makers.counters.get(&value) {
+            // It is never less than its start.
+            let first = match self.have_no_sign(makers, [counter.from; 2], 0) {
+                true => None,
+                false => Some(Box::new(of(counter.from)?)),
+            };
+            let starts_at_none = makers.constant(counter.from) == Some(0);
+            let unit = if starts_at_none && counter.step.is_power_of_two() { counter.step } else { 1 };
+            if let (None, Some(end @ 1..SIGN)) = (&first, makers.constant(counter.to)) {
+                return Some(Upper::Constant((end - 1) & !(unit - 1)));
+            }
+            let ends = self.shape_of(counter.to).is_uniform() && known(counter.to);
+            return ends.then_some(Upper::Round { first, end: counter.to, unit });
+        }
+        let both = |a: Value, b: Value| Some(Box::new([of(a)?, of(b)?]));
+        let found = match makers.ops[value.index()]? {
+            Op::Builtin(_) | Op::Length(_) => Some(Upper::Value(value)).filter(|_| known(value)),
+            Op::Cast(a) | Op::BitCast(a) => of(*a),
+            Op::Binary(Binary::Add, a, b) => both(*a, *b).map(Upper::Sum),
+            Op::Binary(Binary::Mul, a, b) => both(*a, *b).map(Upper::Product),
+            Op::Binary(Binary::Shl, a, b) => {
+                let count = makers.constant(*b)? & 31;
+                of(*a).map(|of| match of {
+                    Upper::Constant(bits) if bits.leading_zeros() >= count => Upper::Constant(bits << count),
+                    of => Upper::Shifted(Box::new(of), count as u8),
+                })
+            }
+            // Of numbers with signs the greater may be the one that is large without it.
+            Op::Binary(Binary::Min, a, b) if self.have_no_sign(makers, [*a, *b], 0) => match (of(*a), of(*b)) {
+                (Some(a), Some(b)) => Some(Upper::Least(Box::new([a, b]))),
+                (one, other) => one.or(other),
+            },
+            Op::Binary(Binary::Max, a, b) if self.have_no_sign(makers, [*a, *b], 0) => both(*a, *b).map(Upper::Most),
+            _ => None,
+        };
+        let max = self.shape_of(value).max;
+        found.or_else(|| (max <= u32::from(u16::MAX)).then_some(Upper::Constant(max)))
+    }
+
+    fn have_no_sign(&self, makers: &Makers<'k>, values: [Value; 2], depth: u32) -> bool {
+        values.into_iter().all(|value| self.scalar_of(value) == Scalar::U32 || self.has_no_sign(makers, value, depth))
+    }
+
+    /// The value is less than 2³¹.
+    fn has_no_sign(&self, makers: &Makers<'k>, value: Value, depth: u32) -> bool {
+        let signed = self.scalar_of(value) == Scalar::I32;
+        let inner = |value: Value| depth < DEEPEST && self.has_no_sign(makers, value, depth + 1);
+        self.shape_of(value).max < SIGN
+            || match makers.ops[value.index()] {
+                Some(Op::Const(literal)) => (literal.bits() as u32) < SIGN,
+                Some(Op::Cast(a) | Op::BitCast(a)) => {
+                    matches!(self.scalar_of(*a), Scalar::U32 | Scalar::I32) && inner(*a)
+                }
+                Some(Op::Binary(Binary::Max, a, b)) if signed => inner(*a) || inner(*b),
+                Some(Op::Binary(Binary::Min, a, b)) if signed => inner(*a) && inner(*b),
+                Some(Op::Binary(Binary::Min, a, b)) => inner(*a) || inner(*b),
+                _ => false,
+            }
+    }
+
+    /// The number in a register; `None` where it is not one for all components.
+    pub(super) fn upper_in_register(&mut self, upper: &Upper) -> Option<R> {
+        Some(match upper {
+            Upper::Constant(bits) => self.materialise(Lin::imm(*bits as i32)),
+            Upper::Value(value) => self.last_lane(*value)?,
+            Upper::Round { first, end, unit } => {
+                let end = self.scalar_reg(*end, 0);
+                let mut last = self.alu(Alu::Sub, false, end, GSrc::Imm(1));
+                if *unit > 1 {
+                    last = self.alu(Alu::And, false, last, GSrc::Imm(!(*unit - 1) as i32));
+                }
+                let Some(first) = first else { return Some(last) };
+                // With a sign it could be anything.
+                let (first, dst) = (self.upper_in_register(first)?, self.general());
+                let (sign, most) = (self.materialise(Lin::imm(i32::MIN)), self.materialise(Lin::imm(-1)));
+                self.push(M::Mov { dst, src: last });
+                self.push(M::Cmp { wide: true, a: first, b: GSrc::R(sign) });
+                self.push(M::Cmov { cond: Cond::AboveEqual, dst, src: most });
+                dst
+            }
+            Upper::Sum(parts) => {
+                let (a, b) = (self.upper_of_32_bits(&parts[0])?, self.upper_of_32_bits(&parts[1])?);
+                self.alu(Alu::Add, true, a, GSrc::R(b))
+            }
+            Upper::Product(parts) => {
+                let (a, b) = (self.upper_of_32_bits(&parts[0])?, self.upper_of_32_bits(&parts[1])?);
+                self.product(true, a, GSrc::R(b))
+            }
+            Upper::Shifted(of, count) => {
+                let of = self.upper_of_32_bits(of)?;
+                self.shifted(true, of, i32::from(*count))
+            }
+            Upper::Least(parts) | Upper::Most(parts) => {
+                let (a, b) = (self.upper_in_register(&parts[0])?, self.upper_in_register(&parts[1])?);
+                let other = if matches!(upper, Upper::Least(_)) { Cond::Above } else { Cond::Below };
+                self.unless_so(a, other, b)
+            }
+        })
+    }
+
+    /// A value of 32 bits is never greater than what 32 bits can say, and a sum or product of two such numbers fits into 64.
+    fn upper_of_32_bits(&mut self, upper: &Upper) -> Option<R> {
+        let r = self.upper_in_register(upper)?;
+        let fits = match upper {
+            Upper::Constant(_) | Upper::Round { .. } => true,
+            Upper::Value(value) => self.shape_of(*value).is_uniform(),
+            _ => false,
+        };
+        let most = self.materialise(Lin::imm(-1));
+        Some(if fits { r } else { self.unless_so(r, Cond::Above, most) })
+    }
+
+    /// One number, or the other where the first compares so with it.
+    fn unless_so(&mut self, one: R, cond: Cond, other: R) -> R {
+        let dst = self.general();
+        self.push(M::Mov { dst, src: one });
+        self.push(M::Cmp { wide: true, a: dst, b: GSrc::R(other) });
+        self.push(M::Cmov { cond, dst, src: other });
+        dst
+    }
+
+    /// The last lane of the last component of a value, as a sum that does not wrap.
+    fn last_lane(&mut self, value: Value) -> Option<R> {
+        let reach = match self.shape_of(value).lane {
+            Lane::Affine(stride) => i64::from(stride) * i64::from(self.lanes() - 1),
+            Lane::Same => 0,
+            Lane::Vary => return None,
+        };
+        let lins: Vec<Lin> = (0..self.components.len()).map(|c| self.lin(value, c)).collect();
+        if lins.iter().any(|lin| lin.reg != lins[0].reg) {
+            return None;
+        }
+        let adds = || lins.iter().map(|lin| i64::from(lin.add));
+        let (low, high) = (adds().min()? + reach.min(0), adds().max()? + reach.max(0));
+        let first = self.materialise(Lin { reg: lins[0].reg, add: i32::try_from(low).ok()? });
+        let span = i32::try_from(high - low).ok()?;
+        if span == 0 {
+            return Some(first);
+        }
+        let last = self.general();
+        self.push(M::Lea { wide: true, dst: last, at: At::new(first, span) });
+        Some(last)
+    }
+}

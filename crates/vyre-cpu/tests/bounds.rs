@@ -1,0 +1,147 @@
+//! Accesses in loops whose bounds are tested once for a block, and workgroup memory that is written again before it is read: every path
+//! gives what the reference gives, inside the buffers, at their ends and beyond.
+
+use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
+use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+
+fn agree(what: &str, case: &Case) {
+    let expected = run_reference(case).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let backend = CpuBackend::with_path(path).expect("a path that is here");
+        let outcome = check_against(&backend, case, &expected, &Rules::exact());
+        assert!(matches!(outcome, Outcome::Same), "{what} on {path}: {outcome:?}");
+    }
+}
+
+fn words(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+/// Where a loop reads, by its counter and the invocation's place.
+fn places() -> Vec<(&'static str, DataType, Expr)> {
+    let (x, y) = (|| Expr::global_id(0), || Expr::global_id(1));
+    let (k, signed) = (|| Expr::var("k"), |expr: Expr| expr.cast(DataType::I32));
+    let unsigned = |expr: Expr| expr.cast(DataType::U32);
+    let clamped = Expr::max(Expr::min(k() + signed(y()) * 7i32, 11i32), 0i32);
+    vec![
+        ("along a row", DataType::U32, y() * 64u32 + k()),
+        ("side by side", DataType::U32, x() + k() * 16u32),
+        ("backwards", DataType::U32, Expr::u32(40) - k() + x()),
+        ("wrapping around", DataType::U32, k() * 0x4000_0001u32 + x()),
+        ("far away", DataType::U32, k() * 0x1000_0000u32 + y()),
+        ("within a few", DataType::U32, (k() & 7u32) * 3u32 + x() % 5u32),
+        ("at most", DataType::U32, Expr::min(k() * 9u32 + x(), 33u32)),
+        ("with a sign", DataType::I32, unsigned(signed(x()) + k())),
+        ("clamped", DataType::I32, unsigned(clamped * 8i32 + signed(x()))),
+        ("with a sign, scaled", DataType::I32, unsigned(k() * 16i32 + signed(y()))),
+    ]
+}
+
+fn number(ty: &DataType, value: i32) -> Expr {
+    if *ty == DataType::I32 { Expr::i32(value) } else { Expr::u32(value as u32) }
+}
+
+/// Buffers that end before, at and after the last round, in rows of workgroups, whole workgroups and workgroups of several rows.
+#[test]
+fn rounds_that_go_beyond_a_buffer() {
+    for (what, ty, place) in places() {
+        for size in [[16, 1, 1], [64, 1, 1], [16, 4, 1], [8, 2, 2]] {
+            for length in [40u32, 128, 129, 640] {
+                for (from, to) in [(0, 4), (-3, 5), (1, 19)] {
+                    if from < 0 && ty == DataType::U32 {
+                        continue;
+                    }
+                    let sum = Expr::var("sum") * 31u32 + Expr::load("a", place.clone());
+                    let store = Node::store("out", place.clone() + 3u32, Expr::u32(7));
+                    // The end is known when it runs only.
+                    let end = (Expr::load("n", 0u32)).cast(ty.clone()) + number(&ty, to);
+                    let round = vec![Node::assign("sum", sum), store];
+                    let global = (Expr::global_id(2) * 8u32 + Expr::global_id(1)) * 128u32 + Expr::global_id(0);
+                    let program = Program::wrapped(
+                        vec![
+                            BufferDecl::read("a", 0, DataType::U32),
+                            BufferDecl::read("n", 1, DataType::U32),
+                            BufferDecl::output("out", 2, DataType::U32).with_count(length),
+                            BufferDecl::output("sums", 3, DataType::U32).with_count(2048),
+                        ],
+                        size,
+                        vec![
+                            Node::var("sum", DataType::U32, Expr::u32(1)),
+                            Node::for_range("k", number(&ty, from), end, round),
+                            Node::store("sums", global, Expr::var("sum")),
+                        ],
+                    );
+                    let inputs = vec![words(length), 0u32.to_le_bytes().to_vec()];
+                    let case = Case { grid: Some([2, 2, 1]), ..Case::new(program, inputs) };
+                    agree(&format!("{what}, {size:?}, {length} long, {from} to {to}"), &case);
+                }
+            }
+        }
+    }
+}
+
+/// Loops whose ends depend on the row, which is one for a block, or several.
+#[test]
+fn rounds_that_depend_on_the_row() {
+    for size in [[32, 1, 1], [32, 4, 1], [16, 8, 1], [16, 2, 2]] {
+        let row = || Expr::global_id(1) + Expr::global_id(2) * 3u32;
+        let sum = Expr::var("sum") * 5u32 + Expr::load("a", Expr::var("k") * 32u32 + Expr::global_id(0));
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(64 * 24),
+            ],
+            size,
+            vec![
+                Node::var("sum", DataType::U32, Expr::u32(1)),
+                Node::for_range("k", row() / 3u32, row() * 2u32, vec![Node::assign("sum", sum)]),
+                Node::store("out", row() * 64u32 + Expr::global_id(0), Expr::var("sum")),
+            ],
+        );
+        let case = Case { grid: Some([64 / size[0], 8 / size[1], 1]), ..Case::new(program, vec![words(500)]) };
+        agree(&format!("{size:?}"), &case);
+    }
+}
+
+/// Sums of all that comes before, of many vectors that wait for each other, and exchanges with partners.
+#[test]
+fn trees_of_many_vectors() {
+    for size in [64u32, 256, 512, 1024] {
+        for kind in 0..3 {
+            let (id, step) = (|| Expr::local_id(0), || Expr::var("step"));
+            let partner = match kind {
+                0 => id() - step(),
+                1 => id() ^ step(),
+                _ => (id() + step()) % size,
+            };
+            let mut round = vec![Node::var("other", DataType::U32, Expr::u32(0))];
+            let take = Node::assign("other", Expr::load("tile", partner));
+            round.push(if kind == 0 { Node::if_then(id().ge(step()), vec![take]) } else { take });
+            round.extend([
+                Node::barrier(),
+                Node::store("tile", id(), Expr::load("tile", id()) * 3u32 + Expr::var("other")),
+                Node::barrier(),
+                Node::assign("step", step() * 2u32),
+            ]);
+            round.insert(0, Node::If { cond: step().lt(size), then: vec![], otherwise: vec![Node::Break] });
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32),
+                    BufferDecl::output("out", 1, DataType::U32).with_count(3 * size),
+                    BufferDecl::workgroup("tile", 0, DataType::U32).with_count(size),
+                ],
+                [size, 1, 1],
+                vec![
+                    Node::store("tile", id(), Expr::load("a", Expr::global_id(0))),
+                    Node::barrier(),
+                    Node::var("step", DataType::U32, Expr::u32(1)),
+                    Node::Loop { body: round, continuing: vec![], break_if: None },
+                    Node::store("out", Expr::global_id(0), Expr::load("tile", id())),
+                ],
+            );
+            let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(3 * size - 5)]) };
+            agree(&format!("{size} of kind {kind}"), &case);
+        }
+    }
+}
