@@ -104,7 +104,7 @@ class PythonKernel:
             if isinstance(p.type, Scalar) or p.type.ndim > 1
         ]
         given = "".join(f"{name}, " for name, _ in arrays)
-        text = f"lambda {', '.join(names)}, /: ({given}pack({', '.join(numbers)}))"
+        text = f"lambda {', '.join(names)}, /: ({given}pack({', '.join(numbers)}),)"
         return cast(Callable[..., tuple[Any, ...]], eval(text, {"pack": self._layout.pack}))
 
     def _bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
