@@ -1,7 +1,7 @@
 """More data than a cluster's memory, through Dask or Ray on one machine: the answer, the answer with one worker killed in the middle, what a
 second run compiles, and the time beside one process that has all cores.
 
-    python cluster.py [dask|ray] [--gigabytes 20] [--budget 4] [--processes 4] [--json FILE]
+    python cluster.py [dask|ray] [--gigabytes 20] [--budget 4] [--processes 4] [--rounds 64] [--json FILE]
 """
 
 import argparse
@@ -21,10 +21,11 @@ BLOCK = 1 << 24  # Elements of four bytes.
 KERNEL = vyre.wgsl("""
     @group(0) @binding(0) var<storage, read> x: array<u32>;
     @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+    override rounds: u32 = 64;
     @compute @workgroup_size(64) fn mixed(@builtin(global_invocation_id) id: vec3<u32>) {
         if id.x >= arrayLength(&x) { return; }
         var v = x[id.x];
-        for (var i = 0u; i < 64u; i++) {
+        for (var i = 0u; i < rounds; i++) {
             v ^= v >> 16u; v *= 0x7feb352du; v ^= v >> 15u; v *= 0x846ca68bu; v ^= v >> 16u;
         }
         out[id.x] = v;
@@ -36,8 +37,8 @@ def block(number: int) -> np.ndarray:
     return np.arange(BLOCK, dtype=np.uint32) + np.uint32(number * BLOCK % (1 << 32))
 
 
-def in_numpy(x: np.ndarray) -> np.ndarray:
-    for _ in range(64):
+def in_numpy(x: np.ndarray, rounds: int) -> np.ndarray:
+    for _ in range(rounds):
         x = x ^ x >> np.uint32(16)
         x = x * np.uint32(0x7FEB352D)
         x = x ^ x >> np.uint32(15)
@@ -147,7 +148,7 @@ class Ray:
         made = numbers.map_batches(lambda batch: {"x": block(int(batch["id"][0]))[None, :]}, batch_size=1)
         through = vyre.ray.map_batches(made, KERNEL, ["x"], "out", dtype="uint32", concurrency=self.processes, batch_size=1)
         sums = through.map_batches(lambda batch: {"sum": np.array([batch["out"].sum(dtype=np.uint64)])}, batch_size=1)
-        return sum(int(row["sum"]) for row in sums.take_all()) 
+        return sum(int(row["sum"]) for row in sums.take_all())
 
     def compiled(self) -> int:
         import vyre.ray
@@ -174,13 +175,16 @@ def main() -> None:
     options.add_argument("--gigabytes", type=float, default=20)
     options.add_argument("--budget", type=float, default=4, help="gigabytes of all workers together")
     options.add_argument("--processes", type=int, default=4)
+    options.add_argument("--rounds", type=int, default=64, help="of an integer hash of each number: how much work there is")
     options.add_argument("--json")
     args = options.parse_args()
+    global KERNEL
+    KERNEL = KERNEL.set(rounds=args.rounds)
     blocks = max(round(args.gigabytes * 1e9 / (BLOCK * 4)), args.processes)
     sample = block(1)[:100_000]
     out = np.empty_like(sample)
     KERNEL(sample, out)
-    np.testing.assert_array_equal(out, in_numpy(sample))
+    np.testing.assert_array_equal(out, in_numpy(sample, args.rounds))
     alone(2)
     alone_s, wanted = timed(lambda: alone(blocks))
     os.environ["VYRE_THREADS"] = str(max(len(os.sched_getaffinity(0)) // args.processes, 1))
@@ -197,6 +201,7 @@ def main() -> None:
         "gigabytes": blocks * BLOCK * 4 / 1e9,
         "budget": args.budget,
         "processes": args.processes,
+        "rounds": args.rounds,
         "right": first == wanted and second == wanted,
         "right with one killed": killed == wanted,
         "compiled in the second run": compiled,

@@ -4,6 +4,7 @@
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::element::{BFLOAT16, Element};
 use crate::error::refused;
@@ -21,10 +22,18 @@ impl Lent {
     /// first, unless they are to be written.
     pub(crate) fn new(name: &str, object: &Bound<'_, PyAny>, write: bool) -> PyResult<Lent> {
         let py = object.py();
+        if !is_numpys(object) && object.hasattr(intern!(py, "mask"))? && object.hasattr(intern!(py, "filled"))? {
+            return Err(refused(
+                py,
+                format!("`{name}` is an array with a mask, which kernels don't know"),
+                "Say what stands for the elements that are masked: `x.filled(0)`.",
+            ));
+        }
         let mut bits = if has_buffer(object) { None } else { bits_of_bfloat16(object, write)? };
         let mut object = as_buffer(bits.as_ref().unwrap_or(object), name, write)?;
-        let has_no_axes =
-            object.getattr_opt("ndim")?.is_some_and(|axes| axes.extract().is_ok_and(|axes: u32| axes == 0));
+        let has_no_axes = object
+            .getattr_opt(intern!(py, "ndim"))?
+            .is_some_and(|axes| axes.extract().is_ok_and(|axes: u32| axes == 0));
         if has_no_axes {
             // The same memory with an axis, without which the protocol's wrapper can't be made.
             let array = py.import("numpy")?.call_method1("asarray", (&object,))?;
@@ -151,10 +160,21 @@ fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
     unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
 }
 
+/// Whether an object is an array of NumPy and of no class derived from it.
+fn is_numpys(object: &Bound<'_, PyAny>) -> bool {
+    static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    let array = ARRAY.get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("ndarray")?.unbind()));
+    array.is_ok_and(|array| object.get_type().is(array))
+}
+
 /// Whether an object's memory is the host's and reached by the buffer protocol. Arrays of CuPy and JAX have that protocol too, and refuse
 /// it where they are on a device.
 pub(crate) fn lies_on_host(object: &Bound<'_, PyAny>) -> bool {
     const CPU: i32 = 1;
+    if is_numpys(object) {
+        return true;
+    }
     let device = |ask: Bound<'_, PyAny>| ask.call0().and_then(|device| device.extract::<(i32, i32)>());
     has_buffer(object)
         && match object.getattr(pyo3::intern!(object.py(), "__dlpack_device__")) {

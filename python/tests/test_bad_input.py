@@ -115,6 +115,15 @@ def test_layouts(squares):
         squares(fixed, fixed)
 
 
+def test_masks_are_not_forgotten(squares):
+    masked = np.ma.masked_array(np.ones(4, np.float32), [1, 0, 0, 0])
+    for given in (lambda: squares(masked, np.zeros(4, np.float32)), lambda: vyre.array(masked)):
+        with pytest.raises(vyre.errors.InvalidUse, match="with a mask") as raised:
+            given()
+        assert "filled" in raised.value.fix
+    assert squares(masked.filled(3)).tolist() == [10, 2, 2, 2]
+
+
 def test_nothing_to_do(squares):
     empty = np.zeros(0, np.float32)
     squares(empty, empty.copy())
@@ -144,6 +153,17 @@ def test_numbers_that_do_not_fit():
 
 LOCK = threading.Lock()
 ARRAY = np.zeros(3, np.float32)
+
+
+def test_arguments_that_only_seem_to_fit():
+    x, square = np.zeros(4, np.float32), np.zeros((2, 2), np.float32)
+    # As many numbers of axes as are asked for, but of others.
+    with pytest.raises(TypeError, match="`a` has 2 axes"):
+        ten.heat(np.zeros((2, 2, 2), np.float32), x)
+    with pytest.raises(OverflowError, match="`alpha` is f32"):
+        ten.saxpy(1e300, x, x, x.copy())
+    with pytest.raises(TypeError, match="no parameter 'a1'"):
+        ten.heat(square, a1=square.copy())
 
 
 def test_what_can_not_be_captured_is_said_by_name():

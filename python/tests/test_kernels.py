@@ -169,3 +169,13 @@ def test_a_time_limit_ends_a_launch():
         launch.wait()
     with pytest.raises(vyre.errors.LaunchTimeout):
         out.numpy()
+
+
+def test_a_time_limit_ends_a_call_without_a_handle():
+    out = vyre.zeros(1, "uint32")
+    endless = vyre.wgsl(ENDLESS).on("cpu").timeout(0.05)
+    endless(out)
+    with pytest.raises(vyre.errors.LaunchTimeout):
+        out.numpy()
+    with pytest.raises(vyre.errors.LaunchTimeout):
+        endless(np.zeros(1, np.uint32))

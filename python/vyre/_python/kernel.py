@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import struct
-from collections.abc import Callable
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class PythonKernel:
         self._layout = struct.Struct(f"={layout}") if "vy_args" in used else None
         # Arrays and nothing else, in the order of the kernel's buffers: a call of them goes straight there.
         self._plain = len(parameters) if native.buffers == [safe(p.name) for p in parameters] else -1
+        self._quick = self._in_one_go(native.buffers)
         if function is not None:
             self.__doc__ = function.__doc__ or self.__doc__
             self.__wrapped__ = function
@@ -84,11 +85,27 @@ class PythonKernel:
         assert self._layout is not None
         try:
             return self._layout.pack(*numbers)
-        except struct.error as error:
+        except (OverflowError, struct.error) as error:
             for argument, parameter in zip(args, self._parameters, strict=True):
                 if isinstance(parameter.type, Scalar):
                     _check_number(parameter, argument)
             raise TypeError(f"`{self.__name__}`: {error}") from None
+
+    def _in_one_go(self, buffers: list[str]) -> Callable[..., tuple[Any, ...]] | None:
+        """A function of a call's arguments that gives what the kernel's buffers take, where all arrays are used and the numbers come behind
+        them. It looks at nothing: what is wrong is found by those who take it, or by `_bound`."""
+        names = [f"a{at}" for at in range(len(self._parameters))]
+        arrays = [(name, p.type.ndim) for name, p in zip(names, self._parameters, strict=True) if isinstance(p.type, ArrayType)]
+        if self._layout is None or buffers != [safe(self._names[int(name[1:])]) for name, _ in arrays] + ["vy_args"]:
+            return None
+        numbers = [
+            name if isinstance(p.type, Scalar) else f"*{name}.shape"
+            for name, p in zip(names, self._parameters, strict=True)
+            if isinstance(p.type, Scalar) or p.type.ndim > 1
+        ]
+        given = "".join(f"{name}, " for name, _ in arrays)
+        text = f"lambda {', '.join(names)}, /: ({given}pack({', '.join(numbers)}),)"
+        return cast(Callable[..., tuple[Any, ...]], eval(text, {"pack": self._layout.pack}))
 
     def _bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments for the kernel's buffers."""
@@ -140,7 +157,15 @@ class PythonKernel:
                 return self._native(*args)
             except VyreError as error:
                 raise self._shown(error) from None
-        bound, by_name = self._bound(args, named)
+        bound: Sequence[Any]
+        if self._quick is None or named:
+            bound, by_name = self._bound(args, named)
+        else:
+            try:
+                bound, by_name = self._quick(*args), {}
+            except (AttributeError, OverflowError, TypeError, struct.error):
+                # What does not fit is told of here.
+                bound, by_name = self._bound(args, named)
         try:
             return self._native(*bound, **by_name)
         except VyreError as error:
@@ -250,6 +275,8 @@ def _check_number(parameter: Parameter, argument: Any) -> None:
     assert isinstance(parameter.type, Scalar)
     try:
         struct.pack(f"={_FORMATS[parameter.type.name]}", argument)
+    except OverflowError as error:
+        raise OverflowError(f"`{parameter.name}` is {parameter.type.name}, and {argument!r} was given: {error}") from None
     except struct.error as error:
         raise TypeError(f"`{parameter.name}` is {parameter.type.name}, and {argument!r} was given: {error}") from None
 
