@@ -171,9 +171,9 @@ pub(crate) struct Op {
     /// Convert numbers that the type can't hold.
     #[arg(long)]
     pub(crate) cast: bool,
-    /// The axis that a reduction goes along; without one, it takes all elements.
-    #[arg(long, value_name = "N")]
-    pub(crate) axis: Option<usize>,
+    /// The axis that a reduction goes along, or -1 for the last; without one, it takes all elements.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) axis: Option<i64>,
     /// Bins of a histogram, elements of top-k.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,

@@ -17,7 +17,7 @@ use crate::run::known_backend;
 pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
     let Some(name) = &args.name else { return list(output) };
     let op = vyre_ops::op(name)?;
-    let parameters = parameters(op, args)?;
+    let mut parameters = parameters(op, args)?;
     let inputs = named("--in", &args.inputs, op.inputs)?;
     let outputs = named("--out", &args.outputs, op.outputs)?;
     let mut files = Vec::new();
@@ -44,6 +44,7 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
         };
         terms.push(term(&engine, name, from, want, args.cast)?);
     }
+    parameters.axis = axis(args.axis, &terms[0])?;
     let results = op.run(&terms, &parameters)?;
     let mut outbox = Outbox::default();
     let (mut text, mut described) = (Vec::new(), serde_json::Map::new());
@@ -69,6 +70,18 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
     match output.json {
         true => output.print_json(&json!({ "op": op.id, "results": described })),
         false => output.print(&text.join("\n")),
+    }
+}
+
+/// The axis that is meant; one below zero is counted from behind.
+fn axis(axis: Option<i64>, term: &Term) -> Result<Option<usize>, Diagnostic> {
+    let Some(axis) = axis else { return Ok(None) };
+    let axes = term.shape().map_or(0, |shape| shape.extents().len());
+    let from_front = if axis < 0 { axis + axes as i64 } else { axis };
+    match usize::try_from(from_front) {
+        Ok(axis) if axis < axes => Ok(Some(axis)),
+        _ => Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, format!("there is no axis {axis} among {axes}"))
+            .with_fix(format!("Axes go from 0 to {}, or from -1, the last one, to -{axes}.", axes.saturating_sub(1)))),
     }
 }
 
@@ -107,8 +120,8 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
                 .with_fix("Take zero, edge, wrap or reflect.")
         })?,
     };
-    let args::Op { axis, causal, count, epsilon, inverse, padding, stride, .. } = *args;
-    Ok(Parameters { axis, boundary, causal, count, epsilon, inverse, padding: padding.unwrap_or(0), stride })
+    let args::Op { causal, count, epsilon, inverse, padding, stride, .. } = *args;
+    Ok(Parameters { axis: None, boundary, causal, count, epsilon, inverse, padding: padding.unwrap_or(0), stride })
 }
 
 /// What is said of each name, in their order.

@@ -566,3 +566,23 @@ fn interrupted_commands_leave_nothing() {
         code => assert_eq!((code, left), (Some(0), vec!["out.bin".to_owned()])),
     }
 }
+
+/// As in NumPy: -1 is the last axis.
+#[test]
+fn axes_are_counted_from_both_ends() {
+    let home = Home::new();
+    let sum = |axis: &str| {
+        let words = ["op", "sum", "--in", "x=random:f32:2x3", "--axis", axis, "--backend", "cpu"];
+        home.command(&words).output().expect("it starts")
+    };
+    for (axis, shape) in [("0", "[3]"), ("-1", "[2]"), ("-2", "[3]"), ("1", "[2]")] {
+        let done = sum(axis);
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(done.status.success() && text.contains(&format!("f32 {shape}")), "{axis}: {done:?}");
+    }
+    for axis in ["2", "-3", "9223372036854775807"] {
+        let refused = sum(axis);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && told.contains("from -1, the last one, to -2"), "{axis}: {told}");
+    }
+}

@@ -96,6 +96,7 @@ impl CpuBackend {
         capabilities.limits = limits;
         capabilities.resident = true;
         capabilities.queues = QUEUES;
+        capabilities.threads = u32::try_from(threads.get()).unwrap_or(u32::MAX);
         capabilities.shares_buffers = true;
         capabilities.recordings = true;
         capabilities.timestamps = true;

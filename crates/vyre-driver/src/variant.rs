@@ -181,12 +181,13 @@ impl Variant {
         Variant(Arc::new(Inner { name, code, tolerance, vouched, digest }))
     }
 
-    /// The same program with its author's word that it gives the results of the one that it stands beside at every size. It is compared
-    /// where it is tuned, and not again before it first runs at some sizes, which would take both runs and copies of the inputs. Nothing
-    /// but another program can be vouched for: code of a device or of this process stays as it is.
+    /// The same with its author's word that it gives the results of the program that it stands beside at every size. It is compared where
+    /// it is tuned, and not again before it first runs at some sizes, which would take both runs and copies of the inputs. A function that
+    /// is vouched for is taken from the first launch on, until the program was timed, too: who brings one has a library that is faster.
+    /// Code of a device can't be vouched for, and stays as it is.
     #[must_use]
     pub fn vouched(self) -> Variant {
-        let vouched = matches!(self.0.code, Code::Program(..));
+        let vouched = !matches!(self.0.code, Code::Ptx(_));
         let digest = digest(&format!("{} vouched", hex_encode(&self.0.digest)));
         let (name, code, tolerance) = (self.0.name.clone(), self.0.code.clone(), self.0.tolerance);
         Variant(Arc::new(Inner { name, code, tolerance, vouched, digest }))
@@ -200,6 +201,11 @@ impl Variant {
     /// Its name, for people.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Launches begin with it where nothing is known of their times.
+    pub fn is_preferred(&self) -> bool {
+        self.0.vouched && matches!(self.0.code, Code::Host(_))
     }
 
     /// Name and contents, as decisions know it.

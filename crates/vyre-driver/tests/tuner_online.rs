@@ -299,3 +299,37 @@ fn a_single_candidate_needs_no_learning() {
     assert_eq!(tuner.turn(), Turn::Use(0));
     assert_eq!(tuner.outcome().unwrap().verdict, Verdict::Tie);
 }
+
+/// A library that is known to be fast beside a default that takes 200 times as long, and one that is not.
+#[test]
+fn what_is_preferred_runs_first_and_has_to_be_as_fast_as_the_default() {
+    let learn = |own: u64, preferred: u64| {
+        let mut tuner = OnlineTuner::new(&[vec![0, 0], vec![0, 8]], 4);
+        tuner.prefer(1);
+        assert_eq!(tuner.best_so_far(), 1, "also for those that are launched before anything is timed");
+        let mut order = Vec::new();
+        loop {
+            match tuner.turn() {
+                Turn::Run(candidate) => {
+                    order.push(candidate);
+                    // What the machine does besides.
+                    let jitter = 100 + order.len() as u64 * 7 % 5;
+                    tuner.observe(candidate, if candidate == 0 { own } else { preferred } * jitter);
+                    assert!(order.len() < 100);
+                }
+                Turn::Check(candidate) => tuner.checked(candidate, Ok(())),
+                Turn::Use(candidate) => return (order, candidate),
+            }
+        }
+    };
+    let (order, chosen) = learn(200_000, 1_000);
+    assert_eq!(chosen, 1);
+    assert!(order[..32].iter().all(|candidate| *candidate == 1), "{order:?}");
+    assert_eq!(order.iter().filter(|candidate| **candidate == 0).count(), 1, "{order:?}");
+    let (order, chosen) = learn(500, 1_000);
+    assert_eq!((order[0], chosen), (1, 0), "a belief, and no rule");
+    let mut tuner = OnlineTuner::new(&[vec![0, 0], vec![0, 8]], 4);
+    tuner.prefer(1);
+    tuner.reject(1, "it failed".to_owned());
+    assert_eq!((tuner.turn(), tuner.best_so_far()), (Turn::Run(0), 0));
+}

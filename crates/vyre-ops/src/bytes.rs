@@ -9,11 +9,13 @@ mod host;
 use std::fmt::Write;
 
 use vyre::expression::Term;
-use vyre::variant::Variant;
 use vyre::{Array, Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, engine, extents, grid, misfit, mistyped, parsed, room, runnable, with_variants};
+use crate::host::variant;
+use crate::launch::{
+    GROUP, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable, with_variants,
+};
 use crate::output::Output;
 use crate::scan::Scan;
 use crate::select::Counted;
@@ -29,6 +31,8 @@ const BLOCK: usize = LANES * ITEMS;
 const MOST_BYTES: usize = u32::MAX as usize - 2 * BLOCK;
 /// Words of the table of pairs of bytes.
 const PAIRS: usize = (1 << 16) / 32;
+/// How many were found before, and all of them.
+const SUM: Fold = Fold { kind: Kind::Sum, ty: DataType::U32 };
 /// Words of tables that are made of patterns.
 const MOST_WORDS: usize = 1 << 26;
 
@@ -73,10 +77,13 @@ impl Patterns {
     /// Patterns, each of one byte or more. Of equal ones the first is found.
     pub fn new(engine: &Engine, patterns: &[&[u8]]) -> Result<Patterns, Error> {
         let Some(shortest) = patterns.iter().map(|pattern| pattern.len()).min() else {
-            return Err(misfit("there is no pattern to look for"));
+            return Err(misfit_with("there is no pattern to look for", "Give one pattern at least."));
         };
         if shortest == 0 {
-            return Err(misfit("a pattern of no bytes is everywhere; it can't be looked for"));
+            return Err(misfit_with(
+                "a pattern of no bytes is everywhere; it can't be looked for",
+                "Leave empty patterns out.",
+            ));
         }
         let (form, data, told) = match patterns {
             [one] => {
@@ -123,7 +130,7 @@ impl Patterns {
         let counts = self.counted(&buffer, length, starts)?;
         let blocks = starts.div_ceil(BLOCK);
         let scan = Scan {
-            fold: Fold { kind: Kind::Sum, ty: DataType::U32 },
+            fold: SUM,
             inclusive: false,
             terms: &[&counts],
             along: blocks,
@@ -158,8 +165,8 @@ impl Patterns {
         if blocks > 0 {
             let kernel = self.engine.kernel_from_with(&format!("count matches {:?}", self.form), || {
                 let variant = match self.form {
-                    Form::Pair => Variant::host("memchr", 1, host::count_pair),
-                    Form::Tree => Variant::host("aho-corasick", 1, host::count_tree),
+                    Form::Pair => variant(&self.engine, "memchr", 1, host::count_pair),
+                    Form::Tree => variant(&self.engine, "aho-corasick", 1, host::count_tree),
                 };
                 Ok((parsed(&self.form.count_source())?, with_variants(runnable(&self.engine, vec![variant]))))
             })?;
@@ -357,15 +364,7 @@ impl Form {
             self.near(0),
             self.exact(0)
         );
-        let (mut from, mut to, mut distance) = (0, LANES, 1);
-        while distance < LANES {
-            let _ = write!(
-                text,
-                "if l >= {distance} {{\nruns[l + {to}] = runs[l + {from} - {distance}] + runs[l + {from}];\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;\n"
-            );
-            std::mem::swap(&mut from, &mut to);
-            distance *= 2;
-        }
+        let from = SUM.doubled(&mut text, "l", LANES, LANES);
         let _ = write!(
             text,
             "var place: u32 = before[group] + runs[l + {from}] - count_one_bits(bits);\nfor r in 0..{ITEMS} {{\nif ((bits >> r) & 1) == 1 {{\n\

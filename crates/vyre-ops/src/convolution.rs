@@ -8,10 +8,13 @@ use vyre::Error;
 use vyre::expression::{Fused, Term};
 use vyre::ir::Literal;
 
-use crate::launch::{MOST, extents, is_float, misfit, mistyped, room};
+use crate::launch::{MOST, extents, is_float, misfit, misfit_with, mistyped, room};
 use crate::layout::permute;
 use crate::matrix::{Transposed, matmul};
 use crate::output::Output;
+
+/// The most zeros around an image.
+const MOST_PADDING: usize = 1 << 20;
 
 /// `x` is `[n, channels, h, w]` or `[h, w]`, weights are `[outputs, channels, kh, kw]` or `[kh, kw]`. Windows step by `stride`, with so many zeros
 /// around the image; they are not mirrored, as everywhere in this field.
@@ -35,16 +38,19 @@ pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) 
         }
     };
     let ([n, c, h, w], [o, _, kh, kw]) = (images, window);
-    let steps =
-        |side: usize, window: usize| (side + 2 * padding).checked_sub(window).map(|room| room / stride.max(1) + 1);
-    let (Some(down), Some(across)) = (steps(h, kh), steps(w, kw)) else {
-        return Err(misfit(format!(
-            "a window of {kh} x {kw} is larger than an image of {h} x {w} with {padding} around it"
-        )));
-    };
-    if stride == 0 || kh * kw == 0 || padding > 1 << 20 {
-        return Err(misfit(format!("a window of {kh} x {kw} can't step by {stride} with {padding} around the image")));
+    if stride == 0 || kh * kw == 0 || padding > MOST_PADDING {
+        return Err(misfit_with(
+            format!("a window of {kh} x {kw} can't step by {stride} with {padding} around the image"),
+            format!("Windows have one element at least and step by 1 or more; padding is up to {MOST_PADDING}."),
+        ));
     }
+    let steps = |side: usize, window: usize| (side + 2 * padding).checked_sub(window).map(|room| room / stride + 1);
+    let (Some(down), Some(across)) = (steps(h, kh), steps(w, kw)) else {
+        return Err(misfit_with(
+            format!("a window of {kh} x {kw} is larger than an image of {h} x {w} with {padding} around it"),
+            "Give a smaller window, or more padding.",
+        ));
+    };
     let shape = if own.len() == 2 { vec![down, across] } else { vec![n, o, down, across] };
     let (depth, places) = (c * kh * kw, n * down * across);
     let columns = depth.checked_mul(places).filter(|all| *all <= MOST);

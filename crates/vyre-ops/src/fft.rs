@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error};
 
-use crate::launch::{self, MOST, Traits, engine, extents, misfit, mistyped};
+use crate::launch::{self, MOST, Traits, engine, extents, misfit, misfit_with, mistyped};
 use crate::output::Output;
 use stages::{Layout, Pass};
 
@@ -76,7 +76,12 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
         let message = format!(
             "no Fourier transform of {n} points: it takes products of 2, 3, 5 and 7 of up to {most}, and products of two of these"
         );
-        return Err(misfit(message));
+        let takes = |next: &usize| (*next <= most && radices(*next).is_some()) || split(*next, most).is_some();
+        let fix = match (n + 1..=most * most).find(takes) {
+            Some(next) => format!("Put zeros behind the points; the next length that it takes is {next}."),
+            None => format!("Cut the points into transforms of up to {} each.", most * most),
+        };
+        return Err(misfit_with(message, fix));
     };
     let (Some(a), Some(b)) = (radices(long), radices(short)) else { return Err(misfit(format!("no radices of {n}"))) };
     // Columns of a table with `long` rows of `short`, then its rows.

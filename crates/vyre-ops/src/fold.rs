@@ -133,6 +133,23 @@ impl Fold {
         }
     }
 
+    /// Makes of the values in `runs`, one for each of so many invocations, those up to each within its group, by doubling distances; `lane`
+    /// counts within a group of `size`. They go back and forth between two halves of `runs`, and this gives where the half begins that has
+    /// them in the end.
+    pub(crate) fn doubled(&self, text: &mut String, lane: &str, size: usize, lanes: usize) -> usize {
+        let (mut from, mut to, mut distance) = (0, lanes, 1);
+        while distance < size {
+            let both = self.combined(&format!("runs[l + {from} - {distance}]"), &format!("runs[l + {from}]"));
+            let _ = writeln!(
+                text,
+                "if {lane} >= {distance} {{\nruns[l + {to}] = {both};\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;"
+            );
+            std::mem::swap(&mut from, &mut to);
+            distance *= 2;
+        }
+        from
+    }
+
     /// Puts the values of a tile, one for each of so many invocations, together by halves, and gives what the result is called, which all
     /// invocations know. For kinds without an index.
     ///

@@ -1,16 +1,51 @@
 //! Rust functions that the processor runs in the place of a kernel, where libraries have what a kernel can't say: bytes side by side in
 //! registers, carry-less products. They are variants like any other: held against the kernel, and used where they are faster.
 
-use vyre::variant::HostSlice;
+use vyre::Engine;
+use vyre::variant::{HostSlice, Variant};
 
 /// Bytes for which a thread of its own is worth starting.
 const WORTH: usize = 1 << 19;
 
+/// A function that gives what the kernel gives, which its tests show, and keeps to the threads that the engine's processor works with.
+pub(crate) fn variant(
+    engine: &Engine,
+    name: &str,
+    revision: u64,
+    function: impl Fn(&mut [HostSlice<'_>], Threads) + Send + Sync + 'static,
+) -> Variant {
+    let threads = Threads::of(engine);
+    Variant::host(name, revision, move |buffers: &mut [HostSlice<'_>]| function(buffers, threads)).vouched()
+}
+
+/// The most threads that a function uses at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads(usize);
+
+impl Threads {
+    /// As many as every processor of the engine works with.
+    fn of(engine: &Engine) -> Threads {
+        let backends = engine.backend_ids().into_iter().filter_map(|id| engine.backend(id.as_str()).ok());
+        let threads = backends.map(|backend| backend.capabilities().threads).filter(|&threads| threads > 0);
+        Threads(threads.min().unwrap_or(1) as usize)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn some(count: usize) -> Threads {
+        Threads(count)
+    }
+}
+
 /// Gives words of a result to a function, with the number of the first of them, in parts on as many threads as so many bytes of work are
-/// worth and the process may use.
-pub(crate) fn fill(out: &mut HostSlice<'_>, work: usize, fill: impl Fn(usize, &mut [[u8; 4]]) + Sync) {
+/// worth.
+pub(crate) fn fill(
+    out: &mut HostSlice<'_>,
+    work: usize,
+    Threads(most): Threads,
+    fill: impl Fn(usize, &mut [[u8; 4]]) + Sync,
+) {
     let words = out.bytes_mut().as_chunks_mut().0;
-    let each = words.len().div_ceil((work / WORTH).clamp(1, most_threads())).max(1);
+    let each = words.len().div_ceil((work / WORTH).clamp(1, most.max(1))).max(1);
     std::thread::scope(|threads| {
         let mut parts = words.chunks_mut(each).enumerate();
         // This thread has a part, too.
@@ -23,12 +58,6 @@ pub(crate) fn fill(out: &mut HostSlice<'_>, work: usize, fill: impl Fn(usize, &m
             fill(0, part);
         }
     });
-}
-
-/// As many as the processor's backend works with: what `VYRE_THREADS` says (it refuses what is no number), else what the process may use.
-fn most_threads() -> usize {
-    let said = std::env::var("VYRE_THREADS").ok().and_then(|word| word.trim().parse::<usize>().ok());
-    said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
 /// The words of a buffer.

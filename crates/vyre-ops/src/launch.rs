@@ -89,7 +89,7 @@ pub(crate) fn engine(term: &Term) -> Result<Engine, Error> {
 /// Extents before an axis, along it and behind it.
 pub(crate) fn split(extents: &[usize], axis: usize) -> Result<[usize; 3], Error> {
     let Some(&along) = extents.get(axis) else {
-        return Err(misfit(format!("there is no axis {axis} in {}", Shape::from(extents))));
+        return Err(no_axis(axis, extents));
     };
     Ok([extents[..axis].iter().product(), along, extents[axis + 1..].iter().product()])
 }
@@ -110,8 +110,23 @@ pub(crate) fn misfit(message: impl Into<String>) -> Error {
     Diagnostic::new(&codes::engine::SHAPE, message.into()).into()
 }
 
+/// As [`misfit`], where more can be said than how many elements there should be.
+pub(crate) fn misfit_with(message: impl Into<String>, fix: impl Into<String>) -> Error {
+    Diagnostic::new(&codes::engine::SHAPE, message.into()).with_fix(fix).into()
+}
+
 pub(crate) fn mistyped(message: impl Into<String>) -> Error {
-    Diagnostic::new(&codes::engine::WRONG_ELEMENT, message.into()).into()
+    let fix = "Cast it to a type that the message names, such as with `x.lazy().cast::<f32>()`.";
+    Diagnostic::new(&codes::engine::WRONG_ELEMENT, message.into()).with_fix(fix).into()
+}
+
+/// There is no such axis.
+pub(crate) fn no_axis(axis: usize, extents: &[usize]) -> Error {
+    let fix = match extents.len() {
+        0 => "Leave the axis out: a single number has none.".to_owned(),
+        axes => format!("Axes are counted from 0, so that the last one is {}.", axes - 1),
+    };
+    misfit_with(format!("there is no axis {axis} in {}", Shape::from(extents)), fix)
 }
 
 pub(crate) fn is_float(ty: &DataType) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
-use vyre::{DataType, Error};
+use vyre::{Buffer, DataType, Error};
 
 use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, mistyped, room, size_of};
 use crate::output::Output;
@@ -231,17 +231,33 @@ pub(crate) fn scatter(base: &Term, positions: &Term, values: &Term, add: bool) -
     let mut out = base.evaluate()?;
     if elements > 0 {
         let (values, positions) = (values.evaluate()?, positions.evaluate()?);
-        let store = match add {
-            true => "atomic.add(out[at], values[i]);",
-            false => "out[at] = values[i];",
+        let (read, store) = match add {
+            true => ("", "atomic.add(out[at], values[i]);"),
+            false => ("read last: u32 @3;\n", "if last[p] == i / ROW + 1 {\nout[at] = values[i];\n}"),
         };
         let source = format!(
-            "read values: {ty} @0;\nread positions: u32 @1;\nread_write out: {ty} @2;\nworkgroup_size [64, 1, 1];\n\
+            "read values: {ty} @0;\nread positions: u32 @1;\nread_write out: {ty} @2;\n{read}workgroup_size [64, 1, 1];\n\
              domain [len(values), 1, 1];\nentry scatter {{\nlet i = global_id.x;\nif i < len(values) {{\nlet p = positions[i / {row}];\n\
-             if p < len(out) / {row} {{\nlet at = p * {row} + i % {row};\n{store}\n}}\n}}\n}}\n"
+             if p < len(out) / {row} {{\nlet at = p * {row} + i % {row};\n{}\n}}\n}}\n}}\n",
+            store.replace("ROW", &row.to_string())
         );
         let kernel = engine.kernel_of_text(&source)?;
-        kernel.bind("values", &values).bind("positions", &positions).bind("out", &mut out).launch()?;
+        let last = if add { None } else { Some(last_of_each(&engine, &positions, shape[0])?) };
+        let mut call = kernel.bind("values", &values).bind("positions", &positions).bind("out", &mut out);
+        if let Some(last) = &last {
+            call = call.bind("last", last);
+        }
+        call.launch()?;
     }
     Ok(Output { buffer: out, ty, shape })
+}
+
+/// For each row which of the positions names it last, counted from 1, so that what is written twice does not depend on who is first.
+fn last_of_each(engine: &vyre::Engine, positions: &Buffer, rows: usize) -> Result<Buffer, Error> {
+    let mut last = room(engine, &DataType::U32, rows);
+    let source = "read positions: u32 @0;\nread_write last: u32 @1;\nworkgroup_size [64, 1, 1];\ndomain [len(positions), 1, 1];\n\
+                  entry last_of_each {\nlet i = global_id.x;\nif i < len(positions) {\nlet p = positions[i];\nif p < len(last) {\n\
+                  atomic.max(last[p], i + 1);\n}\n}\n}\n";
+    engine.kernel_of_text(source)?.bind("positions", positions).bind("last", &mut last).launch()?;
+    Ok(last)
 }

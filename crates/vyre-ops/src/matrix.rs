@@ -4,18 +4,18 @@
 //! f16 and bf16 are added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
 
 mod fragments;
+mod panels;
 mod tiles;
 mod wgmma;
-
-use std::fmt::Write;
 
 use half::bf16;
 use vyre::expression::Term;
 use vyre::variant::{Blocks, Variant};
-use vyre::{Array, Buffer, DataType, Error, Program};
+use vyre::{Array, Buffer, DataType, Error};
 
 use crate::launch::{
-    GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, mistyped, room, runnable, valid, with_variants,
+    GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, misfit_with, mistyped, room, runnable, valid,
+    with_variants,
 };
 use crate::layout::transpose;
 use crate::output::Output;
@@ -30,10 +30,7 @@ pub struct Transposed {
     pub b: bool,
 }
 
-/// Columns side by side in vectors and rows in registers, on processors; the default first.
-const LANES: [(usize, usize); 8] = [(32, 10), (32, 6), (32, 8), (32, 12), (64, 4), (64, 5), (64, 6), (16, 12)];
-
-/// What may be tuned, see [`lanes`], [`tiles`] and [`wgmma`].
+/// What may be tuned, see [`panels`], [`tiles`] and [`wgmma`].
 pub(crate) const SPACE: &[Axis] = &[
     Axis {
         name: "columns x rows of an invocation",
@@ -105,7 +102,7 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     let batches: usize = batch_a.iter().product();
     if k != depth || batch_a != batch_b {
         let message = format!("a product of {left:?} and {right:?} does not fit");
-        return Err(misfit(message));
+        return Err(misfit_with(message, "Give [.., m, k] and [.., k, n], with the same axes in front."));
     }
     let mut shape = batch_a.to_vec();
     shape.extend([m, n]);
@@ -151,7 +148,7 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         call.overwrites().launch()?;
         return Ok(Output { buffer: out, ty, shape });
     }
-    let (a, b) = (elements(a, &ty)?, elements(b, &ty)?);
+    let (a, mut b) = (elements(a, &ty)?, elements(b, &ty)?);
     let (kernel, groups) = if traits.is_gpu {
         let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
         let groups = |cut: tiles::Cut| batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile);
@@ -171,31 +168,31 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         };
         (kernel, groups(cut))
     } else {
+        let in_panels = panels::is_worth([m, n, k], batches);
+        if in_panels {
+            b = panels::packed(&engine, &b, &ty, [n, k], batches, transposed)?;
+        }
+        let program = |form: (usize, usize)| panels::program(&ty, transposed, form, in_panels);
+        let own = panels::FORMS[0];
         let kernel = match m * n * k * batches >= DIRECT {
-            true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?}"), || {
-                let mut forms = Vec::new();
-                for form in &LANES[1..] {
-                    let program = lanes(&ty, transposed, *form)?;
-                    let blocks = Blocks::Fixed(grid(lane_groups([m, n], batches, *form)));
-                    forms.push(Variant::program(format!("{} x {}", form.0, form.1), &valid(&program)?, blocks));
+            true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?} {in_panels}"), || {
+                let mut others = Vec::new();
+                for form in panels::forms(in_panels).filter(|form| **form != own) {
+                    let blocks = Blocks::Fixed(grid(panels::groups([m, n], batches, *form)));
+                    let name = format!("{} x {}", form.0, form.1);
+                    others.push(Variant::program(name, &valid(&program(*form)?)?, blocks));
                 }
-                Ok((lanes(&ty, transposed, LANES[0])?, with_variants(forms)))
+                Ok((program(own)?, with_variants(others)))
             })?,
-            false => {
-                engine.kernel_from(&format!("matmul lanes {ty} {transposed:?}"), || lanes(&ty, transposed, LANES[0]))?
-            }
+            false => engine.kernel_from(&format!("matmul lanes {ty} {transposed:?} {in_panels}"), || program(own))?,
         };
-        (kernel, lane_groups([m, n], batches, LANES[0]))
+        (kernel, panels::groups([m, n], batches, own))
     };
-    let sizes = [m, n, k, batches].map(|size| size as u32);
+    let near = panels::tiles_near(&ty, k, panels::FORMS[0].1);
+    let sizes = [m, n, k, batches, near].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).overwrites().launch()?;
     Ok(Output { buffer: out, ty, shape })
-}
-
-/// Workgroups of a form on processors.
-fn lane_groups([m, n]: [usize; 2], batches: usize, (columns, rows): (usize, usize)) -> usize {
-    batches * m.div_ceil(rows) * n.div_ceil(columns)
 }
 
 fn head(ty: &str) -> String {
@@ -238,48 +235,13 @@ fn narrowed(ty: &DataType, sum: &str) -> String {
     if *ty == DataType::F16 { format!("cast<f16>({sum})") } else { sum.to_owned() }
 }
 
-/// Columns in vectors: each invocation makes some rows of one column.
-fn lanes(ty: &DataType, transposed: Transposed, (columns, rows): (usize, usize)) -> Result<Program, Error> {
-    let mut text = head(&ty.to_string());
-    let sum = sums_of(ty);
-    // Tiles go down a column first, so that the part of `b` that they share stays in the cache.
-    let _ = write!(
-        text,
-        "workgroup_size [{columns}, 1, 1];\nentry matmul {{\n{}let row = tile % tiles_down * {rows};\n\
-         let column = tile / tiles_down * {columns} + l;\n",
-        begin(rows, columns)
-    );
-    for r in 0..rows {
-        let _ = writeln!(text, "var sum{r}: {sum};\nlet row{r} = min(row + {r}, m - 1);");
-    }
-    let _ = writeln!(
-        text,
-        "if column < n {{\nfor k in 0..depth {{\nlet right = {};",
-        widened(ty, format!("b[{}]", place_b(transposed, "k", "column")))
-    );
-    for r in 0..rows {
-        let left = widened(ty, format!("a[{}]", place_a(transposed, &format!("row{r}"), "k")));
-        let _ = writeln!(text, "sum{r} = fma({left}, right, sum{r});");
-    }
-    text.push_str("}\n");
-    for r in 0..rows {
-        let _ = writeln!(
-            text,
-            "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = {};\n}}",
-            narrowed(ty, &format!("sum{r}"))
-        );
-    }
-    text.push_str("}\n}\n}\n");
-    crate::launch::parsed(&text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_space_says_what_is_tried() {
-        let lanes: Vec<String> = LANES.iter().map(|(columns, rows)| format!("{columns} x {rows}")).collect();
+        let lanes: Vec<String> = panels::FORMS.iter().map(|(columns, rows)| format!("{columns} x {rows}")).collect();
         assert_eq!(SPACE[0].values, lanes);
         let own = tiles::Cut::of(&DataType::F32, [256; 3], Transposed::default());
         let cuts = [vec![own], tiles::Cut::others(&DataType::F32, [256; 3], Transposed::default())].concat();

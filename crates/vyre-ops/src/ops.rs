@@ -167,7 +167,7 @@ pub trait Ops<T: Number> {
         scanned(&self.to_term(), None, Kind::Max, true)?.typed()
     }
 
-    /// The elements where a mask is true, in their order.
+    /// The elements where a mask of the same shape is true, in their order.
     fn compact(&self, mask: &Expression<bool>) -> Result<Counted<T>, Error> {
         Counted::of(select::compact(&self.to_term(), mask.term())?)
     }
@@ -246,7 +246,7 @@ pub trait Ops<T: Number> {
         matmul(&self.to_term(), &other.to_term(), transposed)?.typed()
     }
 
-    /// The sum of the products of the elements.
+    /// The sum of the products of the elements of two arrays of one shape.
     fn dot(&self, other: &impl Ops<T>) -> Result<Array<T>, Error> {
         dot(&self.to_term(), &other.to_term())?.typed()
     }
@@ -366,8 +366,8 @@ pub trait Ops<T: Number> {
         layout::gather(&self.to_term(), &positions.to_term())?.typed()
     }
 
-    /// This with values written to the positions along the first axis. Where two go to one place, one of them is there; positions behind the
-    /// end are left out.
+    /// This with values written to the positions along the first axis. Where several go to one place, the last of them is there; positions
+    /// behind the end are left out.
     fn scatter(&self, positions: &impl Ops<u32>, values: &impl Ops<T>) -> Result<Array<T>, Error> {
         layout::scatter(&self.to_term(), &positions.to_term(), &values.to_term(), false)?.typed()
     }

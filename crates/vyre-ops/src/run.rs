@@ -5,7 +5,7 @@ use vyre::ir::{BinaryOp, Literal};
 use vyre::{DataType, Error};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{extents, is_float, misfit, mistyped, split};
+use crate::launch::{extents, is_float, misfit_with, mistyped, no_axis, split};
 use crate::layout;
 use crate::output::Output;
 use crate::reduce::{Finish, reduce};
@@ -18,7 +18,7 @@ pub(crate) fn without(term: &Term, axis: Option<usize>) -> Result<Vec<usize>, Er
     let mut extents = extents(term)?;
     match axis {
         Some(axis) if axis < extents.len() => drop(extents.remove(axis)),
-        Some(axis) => return Err(misfit(format!("there is no axis {axis}"))),
+        Some(axis) => return Err(no_axis(axis, &extents)),
         None => extents.clear(),
     }
     Ok(extents)
@@ -127,10 +127,23 @@ pub(crate) fn rows(term: &Term, rows: &Rows<'_>, epsilon: f64) -> Result<Output,
 }
 
 pub(crate) fn dot(a: &Term, b: &Term) -> Result<Output, Error> {
+    let (left, right) = (extents(a)?, extents(b)?);
+    if left != right {
+        return Err(misfit_with(
+            format!("a dot product of {left:?} and {right:?} does not fit"),
+            "Give two arrays of one shape; what is to be repeated along an axis is multiplied and then summed: `(&a * &b).sum()`.",
+        ));
+    }
     reduced(&a.binary(BinaryOp::Mul, b), None, Kind::Sum)
 }
 
 pub(crate) fn matvec(matrix: &Term, vector: &Term) -> Result<Output, Error> {
-    let axes = extents(matrix)?.len();
-    reduced(&matrix.binary(BinaryOp::Mul, vector), Some(axes.saturating_sub(1)), Kind::Sum)
+    let (left, right) = (extents(matrix)?, extents(vector)?);
+    match (left.last(), &right[..]) {
+        (Some(k), [own]) if k == own => reduced(&matrix.binary(BinaryOp::Mul, vector), Some(left.len() - 1), Kind::Sum),
+        _ => Err(misfit_with(
+            format!("a product of {left:?} and a vector of {right:?} does not fit"),
+            "Give a matrix [.., m, k] and a vector [k].",
+        )),
+    }
 }

@@ -90,7 +90,8 @@ fn source(fused: &Fused, fold: &Fold, columns: usize, subgroups: bool) -> String
     let (lines, values) = fused.lines("place", "");
     let combined = fold.combined("sum", &values[0]);
     let neutral = fold.neutral();
-    let bounds = "let first = offsets[segment];\nlet end = min(offsets[segment + 1], sizes[0]);\n";
+    // An offset behind the end must not wrap around to the front.
+    let bounds = "let first = min(offsets[segment], sizes[0]);\nlet end = min(offsets[segment + 1], sizes[0]);\n";
     let _ = match columns {
         1 => write!(
             text,
@@ -210,15 +211,7 @@ fn scan_source(fused: &Fused, fold: &Fold, lanes: usize) -> String {
          let place = start + l;\n{lines}runs[l] = select(place < end, {}, {neutral});\nbarrier;\n",
         values[0]
     );
-    let (mut from, mut to, mut distance) = (0, lanes, 1);
-    while distance < lanes {
-        let _ = write!(
-            text,
-            "if l >= {distance} {{\nruns[l + {to}] = runs[l + {from} - {distance}] + runs[l + {from}];\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;\n"
-        );
-        std::mem::swap(&mut from, &mut to);
-        distance *= 2;
-    }
+    let from = fold.doubled(&mut text, "l", lanes, lanes);
     let _ = write!(
         text,
         "if place < end {{\nout[place] = carry + runs[l + {from}]{finish};\n}}\ncarry = carry + runs[{}];\nbarrier;\n}}\n}}\n}}\n",

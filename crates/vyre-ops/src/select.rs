@@ -5,7 +5,7 @@ use vyre::ir::{BinaryOp, Literal};
 use vyre::{Array, DataType, Error, Number};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{extents, misfit};
+use crate::launch::{extents, misfit, misfit_with};
 use crate::output::Output;
 use crate::scan::Scan;
 
@@ -49,6 +49,18 @@ fn flags(mask: &Term) -> Result<Term, Error> {
     }
 }
 
+/// A mask says of each element whether it is taken; one that would have to be repeated is of something else.
+fn check_mask(mask: &Term, value: &Term) -> Result<(), Error> {
+    let (mask, own) = (extents(mask)?, extents(value)?);
+    match mask == own {
+        true => Ok(()),
+        false => Err(misfit_with(
+            format!("a mask of {mask:?} was given for elements of {own:?}"),
+            "Give a mask of the shape of what it chooses from.",
+        )),
+    }
+}
+
 fn fold() -> Fold {
     Fold { kind: Kind::Sum, ty: DataType::U32 }
 }
@@ -56,9 +68,7 @@ fn fold() -> Fold {
 /// Scans flags and lets each position act on how many were before it.
 fn moved(flags: &Term, value: &Term, each: &str) -> Result<[Output; 2], Error> {
     let length: usize = extents(value)?.iter().product();
-    if extents(flags)?.iter().product::<usize>() != length {
-        return Err(misfit(format!("a mask of another shape was given for {length} elements")));
-    }
+    check_mask(flags, value)?;
     let scan = Scan {
         fold: fold(),
         inclusive: false,
@@ -84,6 +94,7 @@ pub(crate) fn compact(value: &Term, mask: &Term) -> Result<[Output; 2], Error> {
 pub(crate) fn partition(value: &Term, mask: &Term) -> Result<[Output; 2], Error> {
     // The others need to know how many there are in front of them, so what is kept is counted first.
     let flags = flags(mask)?;
+    check_mask(&flags, value)?;
     let kept = crate::reduce::reduce(&flags, None, Kind::Sum, None, &DataType::U32)?.swap_remove(0);
     let shape = match value.shape() {
         Some(shape) => shape.clone(),

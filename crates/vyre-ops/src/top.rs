@@ -12,7 +12,7 @@ use vyre::{Buffer, DataType, Engine, Error};
 
 use crate::fold::{Fold, Kind};
 use crate::histogram::histogram;
-use crate::launch::{engine, extents, misfit, room};
+use crate::launch::{engine, extents, misfit, misfit_with, room};
 use crate::output::Output;
 use crate::scan::Scan;
 use crate::sort;
@@ -28,7 +28,8 @@ const WORTH: usize = 1 << 15;
 pub(crate) fn top_k(term: &Term, count: usize) -> Result<[Output; 2], Error> {
     let length: usize = extents(term)?.iter().product();
     if length < count {
-        return Err(misfit(format!("{count} elements were asked of {length}")));
+        let fix = format!("Ask for {length} at most.");
+        return Err(misfit_with(format!("{count} elements were asked of {length}"), fix));
     }
     let is_word = matches!(term.data_type(), DataType::U32 | DataType::I32 | DataType::F32);
     if !is_word || length < WORTH || count == 0 || count > length / 4 {

@@ -108,6 +108,53 @@ fn a_decided_variant_runs_every_time_where_the_caller_gives_the_grid() {
     assert_eq!(calls.load(Ordering::Relaxed) - before, 200, "{}", kernel.explain());
 }
 
+/// Somebody answers for it: no launch waits for the slow program to find out that it is the slower one.
+#[test]
+fn a_function_that_is_vouched_for_runs_from_the_first_launch_on() {
+    let engine = engine(Mode::NaturalGradient);
+    let (variant, calls) = closed("closed form", 0, 0);
+    let kernel = engine.kernel(&program()).unwrap().variant(variant.vouched()).unwrap().on("cpu").unwrap();
+    launch(&engine, &kernel, 4096, 20);
+    assert_eq!(calls.load(Ordering::Relaxed), 20, "{}", kernel.explain());
+    // So do launches of which many are under way at once.
+    let given = input(2048);
+    let x = engine.array(&given).unwrap();
+    let mut all: Vec<_> = (0..8).map(|_| engine.zeros::<u32>(2048).unwrap()).collect();
+    all.iter_mut().for_each(|y| drop(kernel.bind("x", &x).bind("y", y).launch().unwrap()));
+    all.iter().for_each(|y| assert_eq!(y.to_vec().unwrap(), expected(&given)));
+    assert_eq!(calls.load(Ordering::Relaxed), 28, "{}", kernel.explain());
+    for _ in 0..20 {
+        launch(&engine, &kernel, 4096, 10);
+    }
+    assert!(kernel.explain().variants.iter().any(|line| line.contains("in use")), "{}", kernel.explain());
+    let (timed, calls) = closed("closed form", 0, 0);
+    let mut config = DispatchConfig::default();
+    config.variants = vec![timed.vouched()];
+    config.timeout = Some(std::time::Duration::from_secs(60));
+    launch(&engine, &engine.kernel_with(&program(), &config).unwrap(), 512, 3);
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "nothing in a function looks whether it has to end");
+}
+
+/// A function that is vouched for and is the slower one is left for the program.
+#[test]
+fn a_vouched_function_that_is_slow_is_found_out() {
+    let engine = engine(Mode::NaturalGradient);
+    let slow = Variant::host("asleep", 1, |buffers: &mut [HostSlice<'_>]| {
+        let [x, y] = buffers else { panic!("two buffers") };
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        for (y, x) in y.bytes_mut().chunks_exact_mut(4).zip(x.bytes().chunks_exact(4)) {
+            let x = u32::from_le_bytes(x.try_into().unwrap());
+            y.copy_from_slice(&(x * (x + 1) / 2).to_le_bytes());
+        }
+    });
+    let kernel = engine.kernel(&program()).unwrap().variant(slow.vouched()).unwrap().on("cpu").unwrap();
+    for _ in 0..30 {
+        launch(&engine, &kernel, 64, 10);
+    }
+    let explained = kernel.explain();
+    assert!(explained.variants.iter().all(|line| !line.contains("in use")), "{explained}");
+}
+
 #[test]
 fn a_variant_that_differs_is_told_of_and_never_used() {
     for mode in [Mode::NaturalGradient, Mode::On] {

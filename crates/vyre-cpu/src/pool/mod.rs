@@ -308,6 +308,8 @@ impl<W: Work> Pool<W> {
     /// Sees to it that every thread has so many bytes of private memory, at least one.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), BackendError> {
         let shared = &*self.0;
+        // No thread works without private memory, so that work which needs none has some, too.
+        let bytes = bytes.max(1);
         if bytes <= shared.reserved.load(Relaxed) {
             return Ok(());
         }

@@ -134,6 +134,8 @@ pub struct Capabilities {
     pub resident: bool,
     /// Queues that work can be submitted to; one where it is not said.
     pub queues: u32,
+    /// Threads of this process that work at once, where the device is the processor; else 0.
+    pub threads: u32,
     /// Parts of one buffer may be bound to one launch to be read and to be written, so that many arrays can share a buffer.
     pub shares_buffers: bool,
     /// Steps can be recorded and replayed as one.

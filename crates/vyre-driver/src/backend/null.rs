@@ -68,6 +68,7 @@ impl NullBackend {
             limits: Limits::unlimited(),
             resident: true,
             queues: 1,
+            threads: 0,
             shares_buffers: true,
             recordings: false,
             timestamps: false,

@@ -37,6 +37,8 @@ pub struct OnlineTuner {
     /// What the dispatches so far have cost more than the fastest would have, in dispatches of the fastest.
     spent: f64,
     hint: Option<usize>,
+    /// What is believed to be the fastest before anything was timed.
+    preferred: Option<usize>,
     /// How often there was a second look.
     looks: u32,
     /// How often each was drawn last, of [`Q16_ONE`].
@@ -49,6 +51,10 @@ pub struct OnlineTuner {
     decided: Option<(usize, Verdict)>,
 }
 
+/// Dispatches of a preferred candidate before the default is tried, which may be slower by far.
+const TRUSTED: usize = 32;
+/// A default that is slower than the preferred one by this, as a logarithm, is not timed again.
+const FAR_SLOWER: f64 = 0.7;
 /// What is learnt has to pay for itself within so many dispatches.
 const HORIZON: f64 = 1_000.0;
 /// Until the dispatches so far have cost so many dispatches of the fastest, whoever may be the fastest at all is worth a try, ...
@@ -120,6 +126,7 @@ impl OnlineTuner {
             searched: None,
             spent: 0.0,
             hint: None,
+            preferred: None,
             looks: 0,
             weights: vec![Q16_ONE / n as u32; n],
             preconditioner: Vec::new(),
@@ -138,13 +145,35 @@ impl OnlineTuner {
         tuner
     }
 
+    /// The first dispatches run with this candidate instead of the default, which is tried after them: once where it is slower by far,
+    /// else as often as any other. Its author knows that it is fast, so that nobody waits for a slow default to find that out.
+    pub fn prefer(&mut self, candidate: usize) {
+        self.preferred = Some(candidate).filter(|&candidate| candidate > 0 && candidate < self.places.len());
+    }
+
+    /// The preferred candidate, while it may be used.
+    fn trusted(&self) -> Option<usize> {
+        self.preferred.filter(|&preferred| self.rejected[preferred].is_none())
+    }
+
     /// What to do with the next dispatch. The first ones run on the default.
     pub fn turn(&mut self) -> Turn {
         if let Some((candidate, _)) = self.decided {
             return Turn::Use(candidate);
         }
+        let trusted = self.trusted();
+        if let Some(trusted) = trusted.filter(|&trusted| self.times[trusted].len() < TRUSTED) {
+            return Turn::Run(trusted);
+        }
         // One timing may be a stall of the device, and all others are compared with these.
-        if self.times[0].len() < 5 && self.typical(0).is_none_or(|own| own.count < 2) {
+        let is_far_slower = |trusted: usize| match (self.typical(0), self.typical(trusted)) {
+            (Some(own), Some(known)) => own.time - known.time > FAR_SLOWER,
+            _ => false,
+        };
+        if self.times[0].len() < 5
+            && self.typical(0).is_none_or(|own| own.count < 2)
+            && !trusted.is_some_and(is_far_slower)
+        {
             return Turn::Run(0);
         }
         let fastest = self.fastest();
@@ -302,7 +331,8 @@ impl OnlineTuner {
 
     fn fastest(&self) -> usize {
         let timed = self.able().filter(|&candidate| !self.times[candidate].is_empty());
-        timed.min_by(|&a, &b| self.expected[a].time.total_cmp(&self.expected[b].time)).unwrap_or(0)
+        let fastest = timed.min_by(|&a, &b| self.expected[a].time.total_cmp(&self.expected[b].time));
+        fastest.or(self.trusted()).unwrap_or(0)
     }
 
     /// The next candidate that is worth a try, until none is.

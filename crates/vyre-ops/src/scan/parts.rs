@@ -99,17 +99,8 @@ impl Scan<'_> {
                     "let up{t} = subgroup.shuffle_up(sum{t}, 1);\nlet r{t} = select(lane > 0, up{t}, {neutral});"
                 );
             } else {
-                let (mut from, mut to) = (0, lanes);
                 let _ = writeln!(text, "runs[l] = {last};\nbarrier;");
-                for distance in [1, 2, 4, 8, 16] {
-                    let both =
-                        self.fold.combined(&format!("runs[l + {from} - {distance}]"), &format!("runs[l + {from}]"));
-                    let _ = writeln!(
-                        text,
-                        "if lane >= {distance} {{\nruns[l + {to}] = {both};\n}} else {{\nruns[l + {to}] = runs[l + {from}];\n}}\nbarrier;"
-                    );
-                    std::mem::swap(&mut from, &mut to);
-                }
+                let from = self.fold.doubled(text, "lane", SUBGROUP, lanes);
                 let _ = writeln!(
                     text,
                     "let sum{t} = runs[l + {from}];\nvar r{t}: {ty} = {neutral};\nif lane > 0 {{\nr{t} = runs[l + {from} - 1];\n}}"

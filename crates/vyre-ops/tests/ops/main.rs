@@ -4,6 +4,7 @@
 mod attention;
 mod every_op;
 mod forms;
+mod hostile;
 mod huge;
 mod matrices;
 mod moves;

@@ -15,6 +15,10 @@ fn products_are_chains_of_fused_sums() {
         [1, 0, 3, 4],
         [1, 11, 1, 300],
         [2, 128, 32, 128],
+        // Copied to panels on processors, and with more rows than stay in a cache.
+        [2, 67, 260, 70],
+        [1, 133, 2100, 33],
+        [1, 260, 260, 260],
     ];
     for (name, engine) in engines() {
         for &[batches, m, k, n] in sizes {

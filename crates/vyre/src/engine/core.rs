@@ -15,7 +15,7 @@ use vyre_foundation::launch::{self, Access, BufferShape, LaunchPlan, Writes};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use super::indirect::SizeFrom;
-use super::learning::Learning;
+use super::learning::{Compiled, Learning};
 use super::lock;
 use super::routes::Work;
 use super::timings::Live;
@@ -160,6 +160,8 @@ pub(crate) struct Ready {
     pub(super) decision: Option<Decision>,
     /// What is still being learnt; taken by one thread at a time, the others use what there is.
     pub(super) learning: Option<Mutex<Learning>>,
+    /// What is taken for the fastest before that is known, instead of the program's own launch.
+    pub(super) preferred: Option<Compiled>,
     /// Whether its launches still take what they took when it was decided.
     pub(super) live: Option<Live>,
     /// What the grid depends on: a launch with other contents is another launch.
@@ -477,6 +479,7 @@ impl Ready {
             work,
             decision,
             learning,
+            preferred: None,
             live: None,
             contents,
             keep,
@@ -506,6 +509,7 @@ impl Ready {
             work: self.work.clone(),
             decision: Some(decision),
             learning: None,
+            preferred: None,
             live: None,
             contents: self.contents.clone(),
             keep: self.keep.clone(),
@@ -543,7 +547,10 @@ impl Ready {
 
     /// Pipeline and grid, where the device has a resident path.
     pub(crate) fn launch(&self) -> Option<(&Arc<dyn Pipeline>, [u32; 3])> {
-        self.pipeline.as_ref().map(|pipeline| (pipeline, self.plan.grid))
+        match &self.preferred {
+            Some((pipeline, grid)) => Some((pipeline, *grid)),
+            None => self.pipeline.as_ref().map(|pipeline| (pipeline, self.plan.grid)),
+        }
     }
 
     /// What a buffer held before is needed.

@@ -16,7 +16,7 @@ use vyre_spec::codes::Class;
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use super::core::{Arg, Core, Ready, Request};
-use super::learning::{Context, Learning, Pick};
+use super::learning::{Context, Learning, Pick, compile};
 use super::routes::{Route, Work};
 use super::tuning::Asked;
 use super::variants;
@@ -319,13 +319,24 @@ impl Inner {
         options.interruptible = request.interruptible;
         let pipeline = self.pipeline(&**backend, program, &options)?;
         check_deadline(deadline)?;
-        let mut learning = None;
+        let (mut learning, mut known_fast) = (None, None);
         if decision.is_none() && tuning.mode() == Mode::NaturalGradient && is_open {
             let mut candidates = self.candidates(&asked, None, true)?;
             if candidates.list.len() > 1 {
                 tuning.begin_with_best_guess(&asked, &mut candidates);
                 let default = (pipeline.clone(), plan.grid);
-                learning = Some(Mutex::new(Learning::new(program, candidates, plan.clone(), inputs.to_vec(), default)));
+                let preferred = candidates.first.map(|first| (first, candidates.list[first].clone()));
+                let mut begun = Learning::new(program, candidates, plan.clone(), inputs.to_vec(), default);
+                if let Some((at, candidate)) = preferred
+                    && variants::find(&config, &candidate).is_some_and(Variant::is_preferred)
+                {
+                    let config = super::tuning::with_launch(&config, &candidate);
+                    let sizes = &plan.buffer_bytes;
+                    let made = compile(self, &**backend, program, config, &inputs, sizes, request.interruptible);
+                    known_fast = made.as_ref().ok().cloned();
+                    begun.prefer(at, made.map_err(|error| error.message().to_owned()));
+                }
+                learning = Some(Mutex::new(begun));
             }
         }
         let pipeline = Some(pipeline);
@@ -335,6 +346,7 @@ impl Inner {
             Ready::new(core, device.clone(), sizes.clone(), request, pipeline, planned, work, decision, learning);
         // What a variant leaves as it was is what the program itself does.
         ready.plan = decided_plan;
+        ready.preferred = known_fast;
         let ready = Arc::new(ready.watched(live));
         core.keep(ready.clone());
         Ok(ready)
@@ -692,6 +704,10 @@ impl Inner {
         ready.runs.store(run.wrapping_add(1), Ordering::Relaxed);
         let timed = is_timed || run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY);
         let mut pick = Pick { candidate: 0, launch: None, timed };
+        if let Some(preferred) = &ready.preferred {
+            // Which candidate that is, is known to the thread that learns.
+            pick = Pick { candidate: 0, launch: Some(preferred.clone()), timed: false };
+        }
         if let Some(learning) = &ready.learning
             && let Ok(mut learning) = learning.try_lock()
         {
@@ -715,7 +731,7 @@ impl Inner {
                 Ok(ticket) => ticket,
                 // A candidate that fails is the tuner's business.
                 Err(error) => {
-                    if let Some(learning) = &ready.learning {
+                    if let Some(learning) = ready.learning.as_ref().filter(|_| pick.candidate > 0) {
                         lock(learning).reject(pick.candidate, error.message());
                     }
                     (pick.candidate, pick.timed) = (0, false);

@@ -75,6 +75,17 @@ impl Learning {
         Learning { tuner, candidates, launches, plan, inputs, arrived, arrivals }
     }
 
+    /// Begins with a candidate that is there already, until the default was timed, too.
+    pub(super) fn prefer(&mut self, candidate: usize, compiled: Result<Compiled, String>) {
+        match compiled {
+            Ok(launch) => {
+                self.launches[candidate] = Slot::Ready(launch);
+                self.tuner.prefer(candidate);
+            }
+            Err(reason) => self.reject(candidate, &reason),
+        }
+    }
+
     /// Timings so far.
     pub(super) fn samples(&self) -> u64 {
         self.tuner.samples()
@@ -173,7 +184,7 @@ impl Learning {
     }
 }
 
-fn compile(
+pub(super) fn compile(
     engine: &Inner,
     backend: &dyn VyreBackend,
     program: &ValidProgram,

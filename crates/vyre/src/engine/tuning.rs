@@ -189,6 +189,7 @@ impl Asked<'_> {
 pub(super) fn adapter_name(backend: &dyn VyreBackend) -> String {
     let able = backend.capabilities();
     let threads = match able.kind {
+        DeviceKind::Cpu if able.threads > 0 => able.threads as usize,
         DeviceKind::Cpu | DeviceKind::Software => std::thread::available_parallelism().map_or(1, usize::from),
         _ => 0,
     };

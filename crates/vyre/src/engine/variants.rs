@@ -52,7 +52,8 @@ fn key(asked: &Asked<'_>, variant: &Variant) -> Key {
 pub(super) fn open<'a>(asked: &Asked<'a>, interruptible: bool) -> impl Iterator<Item = &'a Variant> {
     let (backend, config) = (asked.backend, asked.config);
     let is_open = config.workgroup_override.is_none() && config.variant.is_none();
-    let may_run = move |variant: &Variant| !interruptible || variant.is_vouched();
+    let is_stoppable = |variant: &Variant| variant.is_vouched() && matches!(variant.code(), Code::Program(..));
+    let may_run = move |variant: &Variant| !interruptible || is_stoppable(variant);
     config.variants.iter().filter(move |variant| is_open && may_run(variant) && takes(&**backend, variant).is_ok())
 }
 
