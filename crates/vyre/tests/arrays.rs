@@ -436,6 +436,31 @@ fn independent_launches_run_at_once_where_there_are_queues() {
     assert!(launch.wait().is_err());
 }
 
+/// Kernels of which the tuner still learns the launch don't wait for each other either.
+#[test]
+fn a_new_kernel_does_not_wait_for_another_that_never_ends() {
+    let engine = engine_of(vec![Arc::new(vyre_cpu::CpuBackend::new().unwrap())]);
+    let forever = "
+        @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        @compute @workgroup_size(64) fn NAME(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&x) { loop { if x[id.x] == 4000000000u { break; } x[id.x] = 7u; } }
+        }";
+    let forever = kernel(&engine, &forever.replace("NAME", ENDLESS));
+    let (mut stuck, mut free) = (engine.zeros::<u32>(4096).unwrap(), engine.zeros::<u32>(4096).unwrap());
+    let launch = forever.bind("x", &mut stuck).cancellable().launch().unwrap();
+    let increment = kernel(&engine, INCREMENT);
+    let next = increment.bind("x", &mut free).cancellable().launch().unwrap();
+    for kernel in [&forever, &increment] {
+        let explained = kernel.explain().to_string();
+        assert!(explained.contains("others are being tried"), "{explained}");
+    }
+    let done = next.wait_timeout(Duration::from_secs(10));
+    launch.cancel().unwrap();
+    assert!(launch.wait().is_err());
+    assert!(matches!(done, Ok(true)), "it waited for the endless one: {done:?}");
+    assert_eq!(free.to_vec().unwrap()[..2], [1, 1]);
+}
+
 #[test]
 fn data_follows_the_work_between_devices() {
     let (one, two) = (Arc::new(Sim::new("one", 2, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));

@@ -178,6 +178,8 @@ pub(crate) struct Ready {
     /// Launches whose times are still to come, with the candidate that ran.
     pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
     pub(super) timings_open: AtomicU32,
+    /// The queue of its launches that continue nothing, while the tuner learns.
+    learning_queue: OnceLock<u32>,
 }
 
 /// Bytes of buffers, by slot.
@@ -490,6 +492,7 @@ impl Ready {
             latest_ns: AtomicU64::new(0),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
+            learning_queue: OnceLock::new(),
         }
     }
 
@@ -519,6 +522,7 @@ impl Ready {
             latest_ns: AtomicU64::new(self.latest_ns.load(Ordering::Relaxed)),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
+            learning_queue: OnceLock::new(),
         }
     }
 
@@ -528,10 +532,10 @@ impl Ready {
     }
 
     /// The queue of a launch: that of what it continues, or a fresh one. Timings of one kernel's launches are compared while the tuner
-    /// learns, so those don't run beside each other.
+    /// learns, so those don't run beside each other; nor do they wait for another kernel's, which may never end.
     pub(super) fn queue_of(&self, deps: &Deps) -> u32 {
         match (deps.queue, &self.learning) {
-            (None, Some(_)) => 0,
+            (None, Some(_)) => *self.learning_queue.get_or_init(|| self.device.fresh_queue()),
             _ => self.device.queue_of(deps),
         }
     }
