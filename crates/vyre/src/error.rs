@@ -46,6 +46,13 @@ impl Error {
         diagnostics[0].message = message;
         Error(diagnostics.into())
     }
+
+    /// The same error with another cure.
+    pub(crate) fn with_fix(&self, fix: &str) -> Error {
+        let mut diagnostics = self.0.to_vec();
+        diagnostics[0].fix = fix.into();
+        Error(diagnostics.into())
+    }
 }
 
 impl From<Diagnostic> for Error {

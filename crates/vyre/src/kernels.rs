@@ -1,5 +1,6 @@
 //! Kernels: programs that are ready to be launched on arrays.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use vyre_foundation::ir::{DataType, Math, Program};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use crate::array::{Array, ArrayView, ArrayViewMut, Buffer, Element};
-use crate::engine::{Arg, Core, Request, SizeFrom, ValueBytes, not_bound};
+use crate::engine::{Arg, Core, Request, SizeFrom, ValueBytes, key_of, not_bound, scalar_of};
 use crate::launches::Launch;
 use crate::{Engine, Error, Explanation};
 
@@ -115,10 +116,7 @@ impl Kernel {
     /// A launch without anything bound yet.
     #[inline]
     pub fn call(&self) -> Call<'_> {
-        let mut args = SmallVec::new();
-        for _ in &self.core.slots {
-            args.push(Arg::Unbound);
-        }
+        let args = Args::unbound(self.core.slots.len());
         let request = Request { interruptible: self.core.config.timeout.is_some(), ..Request::default() };
         Call { kernel: self, args, request, wrong: None }
     }
@@ -145,10 +143,37 @@ impl Kernel {
 #[must_use = "nothing runs until `launch` or `run`"]
 pub struct Call<'a> {
     kernel: &'a Kernel,
-    args: SmallVec<[Arg<'a>; 8]>,
+    args: Args<'a>,
     request: Request,
     /// The first mistake, told when it is launched.
     wrong: Option<Error>,
+}
+
+/// What is bound to each buffer of a launch in the making, which is handed on by value for each that is bound, so that it is small. Its
+/// memory is the thread's and used again, so that a launch takes none.
+struct Args<'a>(Vec<Arg<'a>>);
+
+thread_local! {
+    static SPARE: Cell<Vec<Arg<'static>>> = const { Cell::new(Vec::new()) };
+}
+
+impl<'a> Args<'a> {
+    #[inline]
+    fn unbound(count: usize) -> Args<'a> {
+        let mut args: Vec<Arg<'a>> = SPARE.try_with(Cell::take).unwrap_or_default();
+        args.extend((0..count).map(|_| Arg::Unbound));
+        Args(args)
+    }
+}
+
+impl Drop for Args<'_> {
+    fn drop(&mut self) {
+        let mut args = std::mem::take(&mut self.0);
+        args.clear();
+        // Of the same memory, which holds nothing any more; where the thread ends, it is freed.
+        let spare = args.into_iter().map(|_| Arg::Unbound).collect();
+        let _ = SPARE.try_with(|kept| kept.set(spare));
+    }
 }
 
 /// What can be bound to a kernel's buffer.
@@ -168,6 +193,7 @@ mod private {
     }
 
     impl<'a> Bound<'a> {
+        #[inline]
         pub(crate) fn of<T: Element>(arg: Arg<'a>) -> Bound<'a> {
             Bound { arg, ty: T::data_type(), size: size_of::<T>(), wrong: None }
         }
@@ -186,12 +212,14 @@ fn not_contiguous() -> Error {
 }
 
 impl<'a, T: Element> private::Bind<'a> for &'a Array<T> {
+    #[inline]
     fn into_bound(self) -> Bound<'a> {
         Bound::of::<T>(Arg::Read(self.storage(), 0..self.storage().bytes))
     }
 }
 
 impl<'a, T: Element> private::Bind<'a> for &'a mut Array<T> {
+    #[inline]
     fn into_bound(self) -> Bound<'a> {
         Bound::of::<T>(Arg::Write(self.storage_mut()))
     }
@@ -245,8 +273,23 @@ impl<'a> Call<'a> {
             self.wrong.get_or_insert(wrong);
             return self;
         }
-        self.bind_arg(name, arg, ty.as_ref(), size);
+        // Both are numbers here where name and type are known when the caller is compiled.
+        let (key, scalar) = (key_of(name), scalar_of(ty.as_ref()));
+        if let Err(arg) = self.bind_array(name, key, arg, scalar, size) {
+            self.bind_arg(name, arg, ty.as_ref(), size);
+        }
         self
+    }
+
+    /// Binds an array of just the elements that a buffer declares, which nearly everything is that is bound; else gives it back.
+    fn bind_array(&mut self, name: &str, key: u64, arg: Arg<'a>, scalar: u8, size: usize) -> Result<(), Arg<'a>> {
+        let slots = &self.kernel.core.slots;
+        let Some(at) = slots.iter().position(|slot| slot.is_named(name, key)) else { return Err(arg) };
+        match &mut self.args.0[at] {
+            free @ Arg::Unbound if slots[at].is_array_of_scalars(&arg, scalar, size) => *free = arg,
+            _ => return Err(arg),
+        }
+        Ok(())
     }
 
     /// Gives a uniform or small read-only buffer its contents.
@@ -282,17 +325,9 @@ impl<'a> Call<'a> {
     }
 
     fn bind_arg(&mut self, name: &str, arg: Arg<'a>, ty: Option<&DataType>, size: usize) {
-        let core = &self.kernel.core;
-        if let Some(slot) = core.slots.iter().position(|slot| slot.name == name)
-            && core.is_array_of_slot(slot, &arg, ty, size)
-            && matches!(self.args[slot], Arg::Unbound)
-        {
-            self.args[slot] = arg;
-            return;
-        }
         let checked = self.kernel.core.slot(name).and_then(|slot| {
             self.kernel.core.check_arg(slot, &arg, ty, size)?;
-            match self.args[slot] {
+            match self.args.0[slot] {
                 Arg::Unbound => Ok(slot),
                 _ => {
                     let message = format!("buffer `{name}` is bound twice in one launch");
@@ -301,7 +336,7 @@ impl<'a> Call<'a> {
             }
         });
         match checked {
-            Ok(slot) => self.args[slot] = arg,
+            Ok(slot) => self.args.0[slot] = arg,
             Err(error) => {
                 self.wrong.get_or_insert(error);
             }
@@ -407,14 +442,14 @@ impl<'a> Call<'a> {
             return Err(wrong);
         }
         let core = &self.kernel.core;
-        if let Some(slot) = self.args.iter().position(|arg| matches!(arg, Arg::Unbound)) {
+        if let Some(slot) = self.args.0.iter().position(|arg| matches!(arg, Arg::Unbound)) {
             return Err(not_bound(&core.slots[slot].name));
         }
         if self.request.timeout.is_none() {
             self.request.timeout = core.config.timeout;
         }
         let inner = &self.kernel.engine.inner;
-        let job = inner.launch(core, &mut self.args, &self.request)?;
+        let job = inner.launch(core, &mut self.args.0, &self.request)?;
         Ok(Launch::new(job))
     }
 

@@ -712,6 +712,77 @@ fn a_replay_past_its_deadline_ends_alone_and_one_that_is_cancelled_too() {
     }
 }
 
+/// What a graph adds up is lost with the replay that was to add to it, and goes on from what it is given then.
+#[test]
+fn an_array_of_a_graph_that_is_lost_is_given_contents_again() {
+    for recording in [false, true] {
+        let sim = Sim::new("sim", 2, 1 << 20);
+        let sim = Arc::new(if recording { sim.recording() } else { sim });
+        let engine = engine_of(vec![sim.clone()]);
+        let (increment, add) = (kernel(&engine, INCREMENT), kernel(&engine, ADD));
+        let mut recorder = engine.record();
+        let (sum, out) = (recorder.array::<u32>(64), recorder.place::<u32>("out", 64));
+        recorder.launch(&increment).bind("x", sum).add().unwrap();
+        recorder.launch(&add).bind("a", sum).bind("out", out).add().unwrap();
+        let graph = recorder.finish().unwrap();
+        let mut x = engine.zeros::<u32>(64).unwrap();
+        for _ in 0..2 {
+            graph.replay().bind("out", &mut x).run().unwrap();
+        }
+        assert_eq!((graph.read(sum).unwrap(), x.to_vec().unwrap()), (vec![2; 64], vec![3; 64]));
+        sim.hold(true);
+        let launch = graph.replay().bind("out", &mut x).label("third").launch().unwrap();
+        launch.cancel().unwrap();
+        sim.hold(false);
+        assert_eq!(launch.wait().unwrap_err().code(), codes::engine::CANCELLED.id);
+        assert!(graph.read(sum).is_err());
+        for _ in 0..2 {
+            let told = graph.replay().bind("out", &mut x).run().unwrap_err();
+            assert_eq!(told.code(), codes::engine::CANCELLED.id);
+            assert!(told.message().contains("third") && told.fix().contains("Graph::write"), "{told}");
+        }
+        graph.write(sum, &[40; 64]).unwrap();
+        x.write(&[0; 64]).unwrap();
+        graph.replay().bind("out", &mut x).run().unwrap();
+        assert_eq!((graph.read(sum).unwrap(), x.to_vec().unwrap()), (vec![41; 64], vec![42; 64]));
+        assert_eq!(graph.write(sum, &[1; 63]).unwrap_err().code(), codes::engine::SHAPE.id);
+        assert_eq!(graph.read(out).unwrap_err().code(), codes::engine::UNKNOWN_BUFFER.id);
+        let foreign = engine.record().array::<u32>(64);
+        assert_eq!(graph.write(foreign, &[1; 64]).unwrap_err().code(), codes::engine::UNKNOWN_BUFFER.id);
+    }
+}
+
+/// Threads that replay one graph at once take turns with what is the graph's own, its arrays as well as the sizes of its launches.
+#[test]
+fn replays_of_several_threads_take_turns_with_what_is_the_graphs_own() {
+    const THREADS: u32 = 4;
+    const REPLAYS: u32 = 50;
+    for (name, engine) in engines() {
+        let (increment, add) = (kernel(&engine, INCREMENT), kernel(&engine, ADD));
+        let mut recorder = engine.record();
+        let (sum, scratch) = (recorder.array::<u32>(64), recorder.array::<u32>(64));
+        let (a, out) = (recorder.place::<u32>("a", 64), recorder.place::<u32>("out", 64));
+        recorder.launch(&increment).bind("x", sum).add().unwrap();
+        recorder.launch(&add).bind("a", a).bind("out", scratch).add().unwrap();
+        recorder.launch(&add).bind("a", scratch).bind("out", out).add().unwrap();
+        let graph = recorder.finish().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (engine, graph, name) = (&engine, &graph, &name);
+                scope.spawn(move || {
+                    let a = engine.array(&[100 * thread; 64]).unwrap();
+                    let mut out = engine.zeros::<u32>(64).unwrap();
+                    for _ in 0..REPLAYS {
+                        graph.replay().bind("a", &a).bind("out", &mut out).launch().unwrap();
+                        assert_eq!(out.to_vec().unwrap(), [100 * thread + 2; 64], "{name}");
+                    }
+                });
+            }
+        });
+        assert_eq!(graph.read(sum).unwrap(), [THREADS * REPLAYS; 64], "{name}");
+    }
+}
+
 #[test]
 fn launches_of_replays_are_timed_now_and_then() {
     for (name, engine) in engines() {

@@ -19,6 +19,7 @@ pub trait Element: bytemuck::Pod + Send + Sync {
 macro_rules! elements {
     ($($rust:ty => $ty:expr),* $(,)?) => {
         $(impl Element for $rust {
+            #[inline]
             fn data_type() -> Option<DataType> {
                 Some($ty)
             }

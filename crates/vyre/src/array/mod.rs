@@ -237,7 +237,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-fn same_length(expected: usize, given: usize) -> Result<(), Error> {
+pub(crate) fn same_length(expected: usize, given: usize) -> Result<(), Error> {
     if expected == given {
         return Ok(());
     }

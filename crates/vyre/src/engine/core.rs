@@ -121,10 +121,59 @@ pub(crate) type StopWhen = Arc<dyn Fn() -> bool + Send + Sync>;
 /// One buffer of the program that is bound, in binding order.
 pub(crate) struct Slot {
     pub(crate) name: String,
+    /// [`key_of`] the name.
+    key: u64,
     pub(crate) kind: BufferKind,
     ty: DataType,
+    /// [`scalar_of`] the type.
+    scalar: u8,
     shape: BufferShape,
     pub(crate) access: Access,
+}
+
+/// The first bytes of a name, and how many it has in all as far as a byte can tell. Names that differ do so here, nearly all, and where a
+/// name is known when its caller is compiled, so is this.
+#[inline]
+pub(crate) fn key_of(name: &str) -> u64 {
+    let start = name.bytes().take(NAME_IN_KEY).fold(0, |key, byte| key << 8 | u64::from(byte));
+    start | (name.len().min(255) as u64) << 56
+}
+
+/// So many bytes of a name are all in its key.
+const NAME_IN_KEY: usize = 7;
+
+/// A number for each scalar; 0 for other types and where it is not known.
+#[inline]
+pub(crate) fn scalar_of(ty: Option<&DataType>) -> u8 {
+    match ty {
+        Some(DataType::U32) => 1,
+        Some(DataType::I32) => 2,
+        Some(DataType::F32) => 3,
+        Some(DataType::F16) => 4,
+        Some(DataType::U64) => 5,
+        Some(DataType::I64) => 6,
+        Some(DataType::F64) => 7,
+        _ => 0,
+    }
+}
+
+impl Slot {
+    /// It has this name, of which this is the key.
+    #[inline]
+    pub(crate) fn is_named(&self, name: &str, key: u64) -> bool {
+        self.key == key && (name.len() <= NAME_IN_KEY || self.name == name)
+    }
+
+    /// It takes an array of scalars of this size.
+    #[inline]
+    pub(crate) fn is_array_of_scalars(&self, arg: &Arg<'_>, scalar: u8, size: usize) -> bool {
+        let is_array = match arg {
+            Arg::Write(_) => true,
+            Arg::Read(..) => self.access.writes == Writes::None,
+            _ => false,
+        };
+        is_array && scalar != 0 && scalar == self.scalar && size == self.shape.stride as usize
+    }
 }
 
 /// What all launches of one program under one configuration share.
@@ -205,8 +254,10 @@ impl Core {
             let buffer = &program.buffers()[index];
             slots.push(Slot {
                 name: buffer.name.as_str().to_owned(),
+                key: key_of(buffer.name.as_str()),
                 kind: buffer.kind,
                 ty: buffer.ty.clone(),
+                scalar: scalar_of(Some(&buffer.ty)),
                 shape: launch::shape_of(program, index)?,
                 access,
             });
@@ -252,14 +303,6 @@ impl Core {
         })
     }
 
-    /// An array of just the elements that a buffer declares, which nearly everything is that is bound.
-    #[inline]
-    pub(crate) fn is_array_of_slot(&self, slot: usize, arg: &Arg<'_>, ty: Option<&DataType>, size: usize) -> bool {
-        let Slot { access, shape, ty: declared, .. } = &self.slots[slot];
-        let is_array = matches!(arg, Arg::Write(_)) || (access.writes == Writes::None && matches!(arg, Arg::Read(..)));
-        is_array && size == shape.stride as usize && ty == Some(declared)
-    }
-
     /// Refuses what can't be bound to a buffer, whatever its size.
     pub(crate) fn check_arg(
         &self,
@@ -268,9 +311,6 @@ impl Core {
         ty: Option<&DataType>,
         size: usize,
     ) -> Result<(), Error> {
-        if self.is_array_of_slot(slot, arg, ty, size) {
-            return Ok(());
-        }
         let Slot { name, access, kind, shape, .. } = &self.slots[slot];
         if access.writes != Writes::None && !arg.can_be_written() {
             let message = format!("the kernel writes `{name}`, but it is bound to be read");

@@ -552,7 +552,7 @@ impl Inner {
             unshared: SmallVec::new(),
         };
         let Bound { deps, bindings, temporaries, unshared } = &mut bound;
-        let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
+        let alignment = device.alignment;
         for (at, arg) in args.iter_mut().enumerate() {
             // A launch of which less may run than was planned leaves something as it was.
             let overwritten = request.overwrites && !core.slots[at].access.reads;
@@ -644,7 +644,7 @@ impl Inner {
         }
         let mut deps = Deps::until(deadline);
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
-        let alignment = u64::from(device.backend.capabilities().limits.binding_alignment.max(1));
+        let alignment = device.alignment;
         let mut held = Held::default();
         let mut values = values.iter();
         for (arg, &keep) in args.iter().zip(&ready.keep) {

@@ -39,7 +39,7 @@ use vyre_foundation::ir::Program;
 use vyre_spec::{BackendId, Diagnostic, Severity, codes};
 
 use self::arrays::Arrays;
-pub(crate) use self::core::{Arg, Core, Ready, Request, ValueBytes};
+pub(crate) use self::core::{Arg, Core, Ready, Request, ValueBytes, key_of, scalar_of};
 pub(crate) use self::dispatch::not_bound;
 pub(crate) use self::gather::GatherView;
 pub(crate) use self::indirect::SizeFrom;

@@ -3,8 +3,8 @@
 mod part;
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -15,8 +15,8 @@ use vyre_foundation::launch::Writes;
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use self::part::{Part, not_resident};
-use crate::array::{Buffer, Element};
-use crate::engine::{Arg, Core, Inner, Ready, Request, ValueBytes};
+use crate::array::{Buffer, Element, same_length};
+use crate::engine::{Arg, Core, Inner, Ready, Request, ValueBytes, lock};
 use crate::kernels::{Bindable, Bound};
 use crate::launches::Launch;
 use crate::runtime::{Deps, Device, Job, Storage};
@@ -47,6 +47,16 @@ impl<T> Clone for Place<T> {
 }
 
 impl<T> Copy for Place<T> {}
+
+impl<T> Place<T> {
+    /// Its position among the places of a recorder, and of the graph that was made of it.
+    fn index_in(self, recorder: u64) -> Result<usize, Error> {
+        if self.recorder != recorder {
+            return Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, "the place belongs to another graph").into());
+        }
+        Ok(self.index)
+    }
+}
 
 struct PlaceSpec {
     /// What a replay binds to it; `None` where it is the graph's own.
@@ -101,7 +111,11 @@ struct SizeAt {
 /// # }
 /// ```
 pub struct Graph {
+    /// The recorder's, whose places are the graph's.
+    number: u64,
     engine: Engine,
+    /// Held while a replay is submitted that has arrays of the graph's own: whichever thread replays it, they are used in turn.
+    turn: Mutex<()>,
     places: Vec<PlaceSpec>,
     parts: Vec<Part>,
     steps: usize,
@@ -134,7 +148,8 @@ impl Recorder {
         self.push_place(PlaceSpec::new(Some(name.to_owned()), bytes, None, 1))
     }
 
-    /// An array of so many zeros that is the graph's own and keeps its contents between replays.
+    /// An array of so many zeros that is the graph's own and keeps its contents between replays. [`Graph::write`] gives it others, and has
+    /// to where a replay was ended or failed before it had written what the next one goes on from; [`Graph::read`] reads it.
     pub fn array<T: Element>(&mut self, length: usize) -> Place<T> {
         self.add_place::<T>(None, length)
     }
@@ -151,10 +166,7 @@ impl Recorder {
     }
 
     fn index_of<T>(&self, place: Place<T>) -> Result<usize, Error> {
-        if place.recorder != self.number {
-            return Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, "the place belongs to another graph").into());
-        }
-        Ok(place.index)
+        place.index_in(self.number)
     }
 
     /// The backend that replays it, instead of the fastest one that is known for its first launch.
@@ -191,7 +203,7 @@ impl Recorder {
 
     /// Compiles and keeps the sequence.
     pub fn finish(self) -> Result<Graph, Error> {
-        let Recorder { engine, places, nodes, on, cancellable, .. } = self;
+        let Recorder { number, engine, places, nodes, on, cancellable } = self;
         let (steps, inner) = (nodes.len(), &engine.inner);
         let device = on.as_ref().map(|id| inner.device(id.as_str())).transpose()?;
         let mut parts = Parts { engine: inner, places, parts: Vec::new(), device, cancellable };
@@ -199,7 +211,7 @@ impl Recorder {
             parts.add(node)?;
         }
         let Parts { places, parts, .. } = parts;
-        Ok(Graph { places, parts, steps, cancellable, engine })
+        Ok(Graph { number, engine, turn: Mutex::new(()), places, parts, steps, cancellable })
     }
 }
 
@@ -293,6 +305,16 @@ impl Parts<'_> {
 impl PlaceSpec {
     fn new(name: Option<String>, bytes: u64, ty: Option<DataType>, size: usize) -> PlaceSpec {
         PlaceSpec { name, bytes, ty, size, written: false, own: None }
+    }
+
+    /// Says how to go on where an array of the graph's own is lost, of which nobody else has a handle.
+    fn explain_loss(&self, storage: &Storage, error: Error) -> Error {
+        match storage.check_lost(&(0..storage.bytes)) {
+            Err(lost) if self.own.is_some() => lost
+                .retold(format!("an array of the graph's own is lost, which a replay goes on from: {}", lost.message()))
+                .with_fix("Give it contents with `Graph::write`, or record it as a place that each replay is given."),
+            _ => error,
+        }
     }
 
     /// What is bound to it can be used as it was recorded.
@@ -437,6 +459,55 @@ impl Graph {
         self.steps
     }
 
+    /// Gives an array of the graph's own these contents, after the replays that were launched before. They are copied before this returns.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// # let add = engine.kernel(&vyre::wgsl("
+    /// #     @group(0) @binding(0) var<storage, read> a: array<f32>;
+    /// #     @group(0) @binding(1) var<storage, read_write> sum: array<f32>;
+    /// #     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    /// #         if id.x < arrayLength(&sum) { sum[id.x] += a[id.x]; }
+    /// #     }")?)?;
+    /// let mut recorder = engine.record();
+    /// let (a, sum) = (recorder.place::<f32>("a", 2), recorder.array::<f32>(2));
+    /// recorder.launch(&add).bind("a", a).bind("sum", sum).add()?;
+    /// let graph = recorder.finish()?;
+    /// graph.write(sum, &[10.0, 20.0])?;
+    /// for _ in 0..3 {
+    ///     graph.replay().bind("a", &engine.array(&[1.0, 2.0])?).launch()?;
+    /// }
+    /// assert_eq!(graph.read(sum)?, [13.0, 26.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write<T: Element>(&self, place: Place<T>, elements: &[T]) -> Result<(), Error> {
+        let storage = self.own(place)?;
+        same_length(storage.bytes as usize / size_of::<T>().max(1), elements.len())?;
+        let _turn = lock(&self.turn);
+        storage.write(0, bytemuck::cast_slice(elements), None)
+    }
+
+    /// The elements of an array of the graph's own, after the replays that were launched before.
+    pub fn read<T: Element>(&self, place: Place<T>) -> Result<Vec<T>, Error> {
+        let storage = self.own(place)?;
+        let mut elements = vec![T::zeroed(); storage.bytes as usize / size_of::<T>().max(1)];
+        storage.read(0, bytemuck::cast_slice_mut(&mut elements), None)?;
+        Ok(elements)
+    }
+
+    fn own<T>(&self, place: Place<T>) -> Result<&Arc<Storage>, Error> {
+        let spec = &self.places[place.index_in(self.number)?];
+        spec.own.as_ref().ok_or_else(|| {
+            let name = spec.name.as_deref().unwrap_or_default();
+            let message = format!("place `{name}` is no array of the graph's own: each replay is given one");
+            Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message)
+                .with_fix("Use the array that is bound to it.")
+                .into()
+        })
+    }
+
     /// A replay without anything bound yet.
     pub fn replay(&self) -> Replay<'_> {
         let args = self.places.iter().map(|_| None).collect();
@@ -451,6 +522,7 @@ impl Graph {
         label: Option<&Arc<str>>,
     ) -> Result<Vec<Arc<Job>>, Error> {
         let mut jobs: Vec<Arc<Job>> = Vec::new();
+        let _turn = self.places.iter().any(|place| place.own.is_some()).then(|| lock(&self.turn));
         for part in &self.parts {
             match self.submit_part(part, storages, deadline, label) {
                 Ok(of_part) => jobs.extend(of_part),
@@ -483,7 +555,8 @@ impl Graph {
         for used in &part.places {
             let storage = storages[used.place];
             let whole = 0..storage.bytes;
-            bindings.push(storage.prepare(&part.device, &whole, used.keep, used.written, &mut deps)?);
+            let prepared = storage.prepare(&part.device, &whole, used.keep, used.written, &mut deps);
+            bindings.push(prepared.map_err(|error| self.places[used.place].explain_loss(storage, error))?);
         }
         let jobs = part.submit(&self.engine.inner, bindings, &deps, label)?;
         if let Some(last) = jobs.last() {

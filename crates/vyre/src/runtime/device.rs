@@ -17,6 +17,9 @@ pub(crate) struct Device {
     pub(crate) watcher: Arc<Watcher>,
     /// Where its copies of arrays are among an array's places: [`Device::HOST`] where it works on the host's memory.
     pub(crate) place: usize,
+    /// Parts of buffers that are bound begin at multiples of this.
+    pub(crate) alignment: u64,
+    queues: u32,
     next_queue: AtomicU32,
 }
 
@@ -43,6 +46,8 @@ impl Device {
             id: backend.id().into(),
             place: if on_host { Device::HOST } else { number },
             memory: Memory::new(backend.clone(), budget),
+            alignment: u64::from(able.limits.binding_alignment.max(1)),
+            queues: able.queues.max(1),
             backend,
             watcher: watcher.clone(),
             next_queue: AtomicU32::new(0),
@@ -51,14 +56,13 @@ impl Device {
 
     /// A queue for work that continues nothing.
     pub(crate) fn fresh_queue(&self) -> u32 {
-        let queues = self.backend.capabilities().queues.max(1);
-        if queues == 1 {
+        if self.queues == 1 {
             return 0;
         }
         // Two threads may be given the same one, which is no harm: all queues are in use then.
         let next = self.next_queue.load(Ordering::Relaxed);
         self.next_queue.store(next.wrapping_add(1), Ordering::Relaxed);
-        next % queues
+        next % self.queues
     }
 
     /// The queue for work that comes after some: that of what it continues, or a fresh one.
