@@ -335,7 +335,11 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         // The largest block whose values fit into registers, but for a few that are rarely used.
         let alone = tiling.vectors * tiling.rows == 2 && survey.loops;
         let most = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };
-        if allocation.vector_cost > most * allocation.total_cost && position != last {
+        // Gathers of two vectors keep the processor busy while lanes leave a loop; in arithmetic each vector more hides the time of another.
+        let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));
+        let masks = tiling.vectors * tiling.rows > 2 && shapes.parting_loops() > 0 && gathers();
+        let spilled = allocation.vector_cost + if masks { allocation.mask_cost } else { 0.0 };
+        if spilled > most * allocation.total_cost && position != last {
             continue;
         }
         let emitted = match isa {

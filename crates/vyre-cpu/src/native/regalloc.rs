@@ -42,8 +42,10 @@ pub(super) struct Allocation {
     pub(super) intervals: [Vec<Interval>; 3],
     /// Stack slots used, per class.
     pub(super) slots: [u32; 3],
-    /// How much the vectors and masks on the stack are used, those in loops counting more.
+    /// How much the vectors on the stack are used, those in loops counting more.
     pub(super) vector_cost: f32,
+    /// The same for masks.
+    pub(super) mask_cost: f32,
     /// How much all instructions are used, counted in the same way.
     pub(super) total_cost: f32,
 }
@@ -181,19 +183,22 @@ pub(super) fn allocate(
 ) -> Allocation {
     let mut places: [Vec<Place>; 3] = Default::default();
     let mut slots = [0; 3];
-    let mut vector_cost = 0.0;
+    let (mut vector_cost, mut mask_cost) = (0.0, 0.0);
     for (class, ranges) in intervals.iter().enumerate() {
         let mut given = Given::to(ranges, &whole.regs[class]);
         if !given.spilled.is_empty() && spare.regs[class] != whole.regs[class] {
             given = Given::to(ranges, &spare.regs[class]);
         }
-        if class != Class::General as usize {
-            vector_cost += given.spilled.iter().map(|&i| ranges[i as usize].weight).sum::<f32>();
+        let cost = || given.spilled.iter().map(|&i| ranges[i as usize].weight).sum();
+        if class == Class::Vector as usize {
+            vector_cost = cost();
+        } else if class == Class::Mask as usize {
+            mask_cost = cost();
         }
         slots[class] = given.share_slots(ranges);
         places[class] = given.places;
     }
-    Allocation { places, intervals, slots, vector_cost, total_cost }
+    Allocation { places, intervals, slots, vector_cost, mask_cost, total_cost }
 }
 
 /// Registers given to the intervals of one class.

@@ -7,10 +7,10 @@
 use vyre_foundation::ir::Builtin;
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Memory, Op, Scalar, Unary, Value};
 
-use super::super::MOST_BLOCK_STEPS;
 use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
+use super::super::{MOST_BLOCK_STEPS, visit};
 use super::arith::swapped;
 use super::bounds::{Makers, Upper};
 use super::flow::falls_through;
@@ -34,8 +34,12 @@ pub(super) struct Plan<'k> {
     bounds: Vec<(Value, Upper, Value)>,
     /// How often the comparisons are needed, and all that something is guarded by; those in loops count more.
     weight: (u32, u32),
+    /// The part of the first that is for comparisons in all rounds of a loop.
+    in_rounds: u32,
     /// Steps of the kernel.
     steps: usize,
+    /// The same, those in loops counting as their comparisons do.
+    work: u32,
 }
 
 impl Plan<'_> {
@@ -45,7 +49,11 @@ impl Plan<'_> {
 
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
     pub(super) fn is_worth_two(&self, vectors: usize) -> bool {
-        !self.is_empty() && 2 * self.weight.0 >= self.weight.1 && self.steps * vectors <= MOST_BLOCK_STEPS
+        let settles = |weight: u32| 2 * weight >= self.weight.1;
+        let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
+        // A comparison is three instructions where a step is one; where all else is much more, it is not what takes the time.
+        let in_rounds = settles(self.weight.0) && self.in_rounds.saturating_mul(12) >= self.work;
+        !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= MOST_BLOCK_STEPS
     }
 }
 
@@ -79,7 +87,7 @@ impl<'k> Lower<'k> {
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
         let mut search = Search { ops, wanted: Vec::new(), steps, weight: 2, unconditional: true };
         search.block(&kernel.body);
-        let mut plan = Plan { steps, ..Plan::default() };
+        let mut plan = Plan { steps, work: work(&kernel.body, 2), ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
         let (mut needed, makers) = (vec![false; kernel.values.len()], Makers::of(kernel));
         // Only a comparison that differs from lane to lane costs so much that it is worth it.
@@ -99,6 +107,7 @@ impl<'k> Lower<'k> {
                     let Some(test) = test.filter(|test| known(test.a) && known(test.b)) else {
                         if plan.bounds.iter().any(|bound| bound.0 == value) {
                             plan.weight.0 += weight;
+                            plan.in_rounds += weight;
                         } else if holds
                             && (*op, self.scalar_of(*a)) == (Binary::Lt, Scalar::U32)
                             && self.shape_of(*b).is_uniform()
@@ -106,6 +115,7 @@ impl<'k> Lower<'k> {
                             && let Some(upper) = self.upper(&makers, &known, *a, 0)
                         {
                             plan.weight.0 += weight;
+                            plan.in_rounds += weight;
                             apart |= !self.shape_of(value).is_uniform();
                             upper.each_value(&mut |value| search.need(value, &mut needed));
                             search.need(*b, &mut needed);
@@ -351,7 +361,7 @@ impl<'k> Search<'k> {
                 self.guards(otherwise);
             }
             Inst::Loop(inner) => {
-                self.weight = self.weight.saturating_mul(8).min(1 << 12);
+                self.weight = in_loop(self.weight);
                 self.guards(&inner.body);
                 self.weight = (self.weight / 8).max(2);
             }
@@ -389,8 +399,37 @@ fn collect(block: &Block, needed: &[bool], order: &mut Vec<Value>) {
 
 fn steps(block: &Block) -> usize {
     let mut count = 0;
-    super::super::visit(block, &mut |_| count += 1);
+    visit(block, &mut |_| count += 1);
     count
+}
+
+/// Invocations meet in every round of a loop, which has none inside.
+fn is_tree(body: &Block) -> bool {
+    let (mut meets, mut plain) = (false, true);
+    visit(body, &mut |inst| {
+        meets |= matches!(inst, Inst::Barrier(_));
+        plain &= !matches!(inst, Inst::Loop(_));
+    });
+    meets && plain
+}
+
+/// How much something counts in a loop that counts so much outside of it.
+fn in_loop(weight: u32) -> u32 {
+    weight.saturating_mul(8).min(1 << 12)
+}
+
+/// Steps of a block, those in loops counting more, and atomics as what they are for all lanes.
+fn work(block: &Block, weight: u32) -> u32 {
+    block.insts.iter().fold(0, |sum: u32, inst| {
+        sum.saturating_add(match inst {
+            Inst::If { then, otherwise, .. } => work(then, weight).saturating_add(work(otherwise, weight)),
+            // The rounds of a tree are for fewer and fewer lanes.
+            Inst::Loop(inner) if is_tree(&inner.body) => work(&inner.body, weight),
+            Inst::Loop(inner) => work(&inner.body, in_loop(weight)),
+            Inst::Atomic { .. } => 32 * weight,
+            _ => weight,
+        })
+    })
 }
 
 fn negated(op: Binary) -> Option<Binary> {
