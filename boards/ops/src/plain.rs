@@ -177,29 +177,6 @@ pub(crate) fn sort(x: &[u32], out: &mut Vec<u32>) {
     out.par_sort_unstable();
 }
 
-/// Radix sort on one thread, eight bits at a time.
-pub(crate) fn radix_sort(x: &[u32], out: &mut Vec<u32>, other: &mut Vec<u32>) {
-    out.clear();
-    out.extend_from_slice(x);
-    other.resize(x.len(), 0);
-    let mut counts = [[0usize; 256]; 4];
-    for key in x {
-        for (digit, counts) in counts.iter_mut().enumerate() {
-            counts[(key >> (8 * digit)) as usize & 255] += 1;
-        }
-    }
-    for (digit, counts) in counts.iter_mut().enumerate() {
-        let mut before = 0;
-        counts.iter_mut().for_each(|count| before += std::mem::replace(count, before));
-        for &key in out.iter() {
-            let place = &mut counts[(key >> (8 * digit)) as usize & 255];
-            other[*place] = key;
-            *place += 1;
-        }
-        std::mem::swap(out, other);
-    }
-}
-
 pub(crate) fn softmax(x: &[f32], out: &mut [f32], along: usize) {
     out.par_chunks_mut(along).zip(x.par_chunks(along)).for_each(|(out, x)| softmax_row(x, out));
 }

@@ -1,6 +1,6 @@
 """What PyTorch (eager and compiled) and CuPy take for the works of the board's `--on cuda --large`, on the GPU that they find.
 
-    python3 crates/vyre-ops/benches/peers.py [--small] [--against ops-board.json] [work ...]
+    python3 boards/ops/peers.py [--small] [--against op-board.json] [work ...]
 
 Prints a line of JSON for each work and peer: the median of 11 batches in milliseconds a run. Run it in the same call as the board, whose report
 makes it print a table of both.
@@ -78,8 +78,8 @@ eager = {
     "layer norm": lambda: torch.nn.functional.layer_norm(table, (side,)),
     "transpose": lambda: table.t().contiguous(),
     "gather": lambda: a[places],
-    "matmul": lambda: left @ right,
-    "matmul f16": lambda: left_half @ right_half,
+    f"matmul {matrix}": lambda: left @ right,
+    f"matmul f16 {matrix}": lambda: left_half @ right_half,
     "stencil of 5 points": lambda: stencil(table),
     "bodies": lambda: pull(bodies),
     "convolution 3 x 3": lambda: torch.nn.functional.conv2d(pictures, windows, padding=1),

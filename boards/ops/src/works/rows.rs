@@ -1,0 +1,45 @@
+//! Tables: rows, columns, and neighbours in both.
+
+use std::hint::black_box;
+
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
+use vyre_ops::{Boundary, Ops};
+
+use crate::data::Data;
+use crate::measure::{Work, under_way};
+use crate::plain;
+
+/// A stencil of the five points around and at an element.
+const FIVE: [f64; 9] = [0.0, 0.25, 0.0, 0.25, 0.5, 0.25, 0.0, 0.25, 0.0];
+
+pub(super) fn table(values: &[f32], side: usize) -> ArrayView2<'_, f32> {
+    ArrayView2::from_shape((side, side), &values[..side * side]).expect("a table")
+}
+
+pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
+    let side = data.sizes.side;
+    let s = side * side;
+    let each = s as f64;
+    let all = data.array(&[side, side], &data.x);
+    let [t1, t2, t3, t4] = [(); 4].map(|()| all.clone());
+    let x = &data.x[..s];
+    vec![
+        Work::new("sum of columns", 4 * s, each, move || under_way(all.sum_axis(0)))
+            .beside("ndarray", move || drop(black_box(table(x, side).sum_axis(Axis(0))))),
+        Work::new("softmax of rows", 8 * s, 4.0 * each, move || under_way(t1.softmax()))
+            .beside("rayon", move || plain::softmax(x, &mut data.out.borrow_mut()[..s], side)),
+        Work::new("layer norm", 8 * s, 4.0 * each, move || under_way(t2.layer_norm(1e-5)))
+            .beside("rayon", move || plain::layer_norm(x, &mut data.out.borrow_mut()[..s], side)),
+        Work::new("transpose", 8 * s, 0.0, move || under_way(t3.transpose()))
+            .beside("rayon", move || plain::transpose(x, &mut data.out.borrow_mut()[..s], side, side))
+            .beside("ndarray", move || {
+                let mut out = data.out.borrow_mut();
+                let mut out = ArrayViewMut2::from_shape((side, side), &mut out[..s]).expect("a table");
+                out.assign(&table(x, side).t());
+            }),
+        Work::new("stencil of 5 points", 8 * s, 10.0 * each, move || {
+            under_way(t4.stencil(&FIVE, &[3, 3], Boundary::Zero))
+        })
+        .beside("rayon", move || plain::stencil(x, &mut data.out.borrow_mut()[..s], side)),
+    ]
+}
