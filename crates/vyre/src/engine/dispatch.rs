@@ -782,13 +782,16 @@ impl Inner {
                 Arg::Unbound | Arg::Read(..) | Arg::Value(_) | Arg::Bytes(_) => {}
             }
         }
-        // The first run of a process warms up caches and clocks, and tells little of the others.
         ready.latest_ns.store(compute_ns, Ordering::Relaxed);
-        if ready.runs.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
-            if is_round_trip(args) {
-                self.routes.observe_round_trip(&ready.work, &ready.device.id, began.elapsed().as_nanos() as u64);
-            }
+        // The first run of a process warms up caches and clocks, and tells little of the others.
+        let is_first = ready.runs.fetch_add(1, Ordering::Relaxed) == 0;
+        match is_first {
+            true => self.routes.observe_first(&ready.work, &ready.device.id, compute_ns),
+            false => self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() }),
+        }
+        if is_round_trip(args) {
+            let ns = began.elapsed().as_nanos() as u64;
+            self.routes.observe_round_trip(&ready.work, &ready.device.id, ns, is_first);
         }
         core.launched(ready);
         Ok(())
