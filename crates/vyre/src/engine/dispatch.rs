@@ -692,12 +692,14 @@ impl Inner {
         ready.runs.store(run.wrapping_add(1), Ordering::Relaxed);
         let timed = is_timed || run < TIMED_AT_FIRST || run.is_multiple_of(TIMED_EVERY);
         let mut pick = Pick { candidate: 0, launch: None, timed };
-        if let Some(learning) = &ready.learning
-            && let Ok(mut learning) = learning.try_lock()
-        {
-            let context =
-                Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
-            pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
+        if let Some(learning) = &ready.learning {
+            pick.timed = is_timed;
+            // Another thread may be at it, and knows how many are under way.
+            if let Ok(mut learning) = learning.try_lock() {
+                let context =
+                    Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
+                pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
+            }
         }
         if grid_place.is_some() {
             // How much runs is not known here, so that its time would tell nothing.
