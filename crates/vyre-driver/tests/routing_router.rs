@@ -471,7 +471,7 @@ fn arrays_of_other_sizes_are_other_arrays() {
 /// Microseconds by size on 16 cores, and on an H200 through CUDA and through Vulkan: of a dispatch on data of the host, of one whose data is
 /// there, and of bringing it there.
 type Measured = (u64, [f64; 3], [f64; 3], [f64; 3]);
-const MEASURED: [(&str, [Measured; 10]); 3] = [
+const MEASURED: [(&str, [Measured; 10]); 4] = [
     (
         "product",
         [
@@ -517,11 +517,27 @@ const MEASURED: [(&str, [Measured; 10]); 3] = [
             (4194304, [3097.2, 2730.0, 4353.9], [2149.3, 44.0, 277.3], [0.0, 1039.5, 1537.0]),
         ],
     ),
+    // The processor calls its threads from 16384 on, and takes hardly longer for much more from then on.
+    (
+        "histogram",
+        [
+            (16, [6.0, 51.2, 596.6], [3.0, 12.0, 150.0], [4.0, 15.0, 150.0]),
+            (64, [10.0, 62.5, 699.1], [3.0, 12.0, 150.0], [4.0, 15.0, 150.0]),
+            (256, [8.9, 54.0, 555.9], [4.0, 13.0, 150.0], [4.0, 15.0, 150.0]),
+            (1024, [12.6, 60.8, 639.7], [8.0, 13.0, 150.0], [4.0, 15.0, 150.0]),
+            (4096, [18.7, 45.5, 543.1], [14.0, 14.0, 160.0], [4.0, 18.0, 150.0]),
+            (16384, [223.2, 73.8, 640.3], [153.1, 15.1, 172.4], [3.7, 23.3, 146.3]),
+            (65536, [270.3, 99.5, 708.0], [211.3, 28.4, 186.8], [28.5, 42.1, 169.7]),
+            (262144, [353.4, 262.9, 944.1], [287.3, 82.7, 323.9], [64.3, 211.8, 685.7]),
+            (1048576, [344.8, 1037.3, 1375.1], [310.8, 280.7, 352.9], [85.6, 509.1, 728.7]),
+            (4194304, [467.6, 2333.7, 3431.2], [434.4, 1108.7, 1190.2], [129.7, 1242.9, 2156.2]),
+        ],
+    ),
 ];
 
 /// Lets a router that knows nothing choose for a kernel that was measured, as an engine with open devices asks it. The ratios of the times
-/// of its choices to those of the best for the first 20 dispatches and after six passes over all sizes.
-fn routed(sizes: &[Measured], resident: bool, seed: u64) -> [f64; 2] {
+/// of its choices to those of the best for the first 20 dispatches and after so many passes over all sizes.
+fn routed(sizes: &[Measured], resident: bool, seed: u64, passes: usize) -> [f64; 2] {
     const IDS: [&str; 3] = ["cpu", "cuda", "wgpu"];
     let mut router = Router::new(IDS.map(|id| {
         let kind = if id == "cpu" { DeviceKind::Cpu } else { DeviceKind::Discrete };
@@ -531,8 +547,9 @@ fn routed(sizes: &[Measured], resident: bool, seed: u64) -> [f64; 2] {
     let mut runs = vec![[0u32; 3]; sizes.len()];
     let mut copies = vec![[true, false, false]; sizes.len()];
     let (mut first, mut learnt) = ([0.0; 2], [0.0; 2]);
-    for dispatch in 0..100 {
-        let at = if dispatch < 80 { random.word() as usize % sizes.len() } else { dispatch % sizes.len() };
+    let learning = passes * sizes.len();
+    for dispatch in 0..learning + 20 {
+        let at = if dispatch < learning { random.word() as usize % sizes.len() } else { dispatch % sizes.len() };
         let (n, host, there, moves) = sizes[at];
         let mut load = Load { bytes_back: 4 * n, ..Load::on_host(n, 8 * n) };
         if resident {
@@ -550,7 +567,7 @@ fn routed(sizes: &[Measured], resident: bool, seed: u64) -> [f64; 2] {
             costs[index] + move_us / come
         };
         let best = (0..3).map(total).fold(f64::INFINITY, f64::min);
-        for (sum, counts) in [(&mut first, dispatch < 20), (&mut learnt, dispatch >= 80)] {
+        for (sum, counts) in [(&mut first, dispatch < 20), (&mut learnt, dispatch >= learning)] {
             if counts {
                 sum[0] += costs[chosen] + moved;
                 sum[1] += best;
@@ -563,11 +580,15 @@ fn routed(sizes: &[Measured], resident: bool, seed: u64) -> [f64; 2] {
         if chosen > 0 && (if resident { moved > 0.0 } else { !is_first }) {
             router.observe_move(IDS[chosen], Timing { compute_ns: 0, moved_bytes: 8 * n, move_ns });
         }
-        if !is_first {
-            router.observe("op", IDS[chosen], n, work(work_ns));
+        match is_first {
+            // Caches and clocks are cold.
+            true => router.observe_first("op", IDS[chosen], n, work(work_ns + work_ns / 4)),
+            false => router.observe("op", IDS[chosen], n, work(work_ns)),
         }
-        if !resident && !is_first {
-            router.observe_round_trip("op", IDS[chosen], n, whole_ns);
+        match is_first {
+            _ if resident => {}
+            true => router.observe_first_round_trip("op", IDS[chosen], n, whole_ns + whole_ns / 4),
+            false => router.observe_round_trip("op", IDS[chosen], n, whole_ns),
         }
         runs[at][chosen] += 1;
     }
@@ -578,9 +599,9 @@ fn routed(sizes: &[Measured], resident: bool, seed: u64) -> [f64; 2] {
 fn kernels_that_were_measured_are_routed_as_well_as_can_be() {
     for resident in [false, true] {
         let (mut first, mut learnt, mut count) = (0.0, 0.0, 0.0);
-        for (name, sizes) in &MEASURED {
+        for (name, sizes) in &MEASURED[..3] {
             for seed in 0..10 {
-                let [early, late] = routed(sizes, resident, seed);
+                let [early, late] = routed(sizes, resident, seed, 8);
                 assert!(late < 1.5, "{name}, resident {resident}, seed {seed}: {late:.3}");
                 (first, learnt, count) = (first + early, learnt + late, count + 1.0);
             }
@@ -590,4 +611,26 @@ fn kernels_that_were_measured_are_routed_as_well_as_can_be() {
         let most = if resident { 2.5 } else { 2.0 };
         assert!(first / count < most && learnt / count < 1.03);
     }
+}
+
+/// What is expected of the processor at large sizes follows from smaller ones, where calling its threads is most of the time. It is tried
+/// there once, and what it takes then counts, though it is the first time.
+#[test]
+fn what_was_tried_once_counts_where_it_took_far_less_than_expected() {
+    let (name, sizes) = &MEASURED[3];
+    let all: Vec<f64> = (0..10).map(|seed| routed(sizes, false, seed, 8)[1]).collect();
+    println!("{name}: {all:.2?}");
+    assert!(all.iter().filter(|late| **late > 1.05).count() <= 1, "{all:.2?}");
+    let mut router = two();
+    router.observe("op", "cpu", 1 << 16, work(200_000));
+    let expected = |router: &Router| {
+        let options = router.explain("op", &Load::on_host(1 << 20, 0)).options;
+        options.into_iter().find(|option| option.backend == "cpu").unwrap().predicted.ns
+    };
+    let before = expected(&router);
+    router.observe_first("op", "cpu", 1 << 20, work((0.8 * before) as u64));
+    router.observe_first("op", "cpu", 1 << 20, work((3.0 * before) as u64));
+    assert_eq!(expected(&router), before, "a first run may take twice as long as others");
+    router.observe_first("op", "cpu", 1 << 20, work(300_000));
+    assert!(expected(&router) < 330_000.0, "{}", expected(&router));
 }

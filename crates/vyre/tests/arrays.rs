@@ -334,12 +334,15 @@ fn cancelling_ends_one_launch_and_waiting_ends_none() {
 fn an_error_that_nobody_asks_about_becomes_a_notice() {
     for (name, engine) in engines() {
         let forever = engine.kernel(&endless()).unwrap();
-        let mut x = engine.zeros::<u32>(64).unwrap();
-        drop(forever.bind("x", &mut x).timeout(Duration::from_millis(400)).label("orphan").launch().unwrap());
-        drop(x);
-        engine.synchronize();
-        let notices = engine.take_notices();
-        assert!(notices.iter().any(|notice| notice.message.contains("orphan")), "{name}: {notices:?}");
+        // Both are timed, so that the engine itself waits for them.
+        for label in ["orphan", "second"] {
+            let mut x = engine.zeros::<u32>(64).unwrap();
+            drop(forever.bind("x", &mut x).timeout(Duration::from_millis(400)).label(label).launch().unwrap());
+            drop(x);
+            engine.synchronize();
+            let notices = engine.take_notices();
+            assert!(notices.iter().any(|notice| notice.message.contains(label)), "{name}: {notices:?}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use support::Sim;
 use vyre::metrics::Counter;
@@ -188,6 +189,43 @@ fn a_launch_that_has_lastingly_become_slow_is_learnt_anew_and_that_is_told() {
     assert!(told().is_empty() && used() == [128, 1, 1], "it does not go to and fro");
     engine.flush().unwrap();
     assert_eq!(engine.decisions().find("double").unwrap()[0].decision.candidate.workgroup_size, [128, 1, 1]);
+}
+
+/// A caller who launches hundreds before waiting for any learns as well as one who waits for each, and is told of no candidate's failure.
+#[test]
+fn hundreds_of_launches_in_flight_are_learnt_from_a_few_at_a_time() {
+    const LAUNCHES: u32 = 300;
+    let sim = Arc::new(Sim::new("simulated", 4, 1 << 30).refusing(512));
+    let engine = Engine::builder().without_default_backends().without_disk().tuner(Mode::NaturalGradient);
+    let engine = engine.with_backend(sim.clone(), 1).open().unwrap();
+    let double = engine.kernel(&program(DOUBLE)).unwrap();
+    let (count, decided) = (512, || engine.metrics().counter(Counter::TuningDecisions));
+    let a = engine.array(&numbers(count)).unwrap();
+    let mut results: Vec<_> = (0..8).map(|_| engine.zeros::<u32>(count as usize).unwrap()).collect();
+    let mut rounds = 0;
+    while decided() == 0 {
+        sim.hold(true);
+        for launch in 0..LAUNCHES as usize {
+            double.bind("a", &a).bind("out", &mut results[launch % 8]).launch().unwrap();
+        }
+        // Once it is decided, one launch in so many is timed, however many are under way.
+        let is_learning = decided() == 0;
+        let most = sim.most_timed_under_way();
+        assert!(!is_learning || (1..=2).contains(&most), "{most} of one kind");
+        sim.hold(false);
+        engine.synchronize();
+        rounds += 1;
+        assert!(rounds < 200, "nothing was decided");
+    }
+    println!("decided after {rounds} rounds of {LAUNCHES} launches");
+    for out in &mut results {
+        double.bind("a", &a).bind("out", &mut *out).launch().unwrap();
+        assert!(out.to_vec().unwrap().iter().zip(0u32..).all(|(&x, at)| x == 2 * at));
+    }
+    assert_eq!(sim.ran().1, 256, "the fastest");
+    assert_eq!(engine.metrics().counter(Counter::Errors), 0);
+    assert!(engine.take_notices().is_empty());
+    assert_eq!(sim.refusals.load(Ordering::Relaxed), 1, "what has failed once is not tried again");
 }
 
 #[test]

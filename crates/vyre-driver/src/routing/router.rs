@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use smallvec::{SmallVec, smallvec};
 use vyre_spec::{Diagnostic, codes};
 
 use super::curve::{Curve, Prediction, size_class};
@@ -218,7 +219,7 @@ struct Stay {
     /// What it would have saved there has paid for the move.
     has_paid: bool,
     last: Option<usize>,
-    owed_ns: Vec<f64>,
+    owed_ns: SmallVec<[f64; 4]>,
 }
 
 /// Dispatches whose data stays where it was moved to.
@@ -227,7 +228,7 @@ struct Staying {
     /// Where the latest went.
     last: Option<usize>,
     /// What having the data on each backend would have saved since it was last moved.
-    owed_ns: Vec<f64>,
+    owed_ns: SmallVec<[f64; 4]>,
 }
 
 #[derive(Clone, Debug)]
@@ -262,6 +263,8 @@ const FEW_UNSEEN: u32 = 3;
 const MOST_UNSEEN: u32 = 32;
 /// Items of an op are between a hundredth and a hundred times as much as usual, as a logarithm.
 const MOST_WEIGHT: f64 = 4.6;
+/// The first dispatch of a size takes up to so many times as long as those after it, as the inverse.
+const COLD: f64 = 0.5;
 /// A prediction whose bounds lie closer than this is not worth another sample.
 const ENOUGH: f64 = 0.02;
 /// A prediction whose bounds lie further apart than this is.
@@ -319,7 +322,7 @@ impl Router {
     pub fn choose(&mut self, op: &str, load: &Load<'_>) -> Result<Choice<'_>, Diagnostic> {
         self.op(op);
         let state = &self.ops[op];
-        let able: Vec<(usize, Prediction)> = (0..self.backends.len())
+        let able: SmallVec<[(usize, Prediction); 4]> = (0..self.backends.len())
             .filter(|&index| self.out(state, index).is_none())
             .map(|index| (index, self.predict(state, index, load)))
             .collect();
@@ -384,7 +387,7 @@ impl Router {
             chosen = latest;
         }
         let here = self.work(state, chosen.0, load.n).ns;
-        let mut owed_ns = known.map_or_else(|| vec![0.0; self.backends.len()], |known| known.owed_ns.clone());
+        let mut owed_ns = known.map_or_else(|| smallvec![0.0; self.backends.len()], |known| known.owed_ns.clone());
         owed_ns[chosen.0] = 0.0;
         let mut paid: Option<(usize, Prediction)> = None;
         for &(index, predicted) in able.iter().filter(|(index, _)| *index != chosen.0) {
@@ -412,6 +415,15 @@ impl Router {
         self.guess_anew(op);
         if let Some(reason) = news {
             self.requests.push(Recertify { op: op.to_owned(), backend: backend.to_owned(), reason });
+        }
+    }
+
+    /// Takes in how long a dispatch took that was the first of its size on a backend. It warms up caches and clocks besides, so that it
+    /// takes longer than those to come: it counts where it took far less than was expected all the same, and else says nothing.
+    pub fn observe_first(&mut self, op: &str, backend: &str, n: u64, timing: Timing) {
+        let Some(index) = self.index(backend) else { return };
+        if (timing.compute_ns as f64) < COLD * self.op(op).lanes[index].curve.predict(n).ns {
+            self.observe(op, backend, n, timing);
         }
     }
 
@@ -444,6 +456,16 @@ impl Router {
     pub fn observe_round_trip(&mut self, op: &str, backend: &str, n: u64, ns: u64) {
         if let Some(index) = self.index(backend) {
             self.op(op).lanes[index].round_trip.observe(n, ns);
+        }
+    }
+
+    /// [`observe_round_trip`](Self::observe_round_trip) of a dispatch that was the first of its size on a backend; see
+    /// [`observe_first`](Self::observe_first).
+    pub fn observe_first_round_trip(&mut self, op: &str, backend: &str, n: u64, ns: u64) {
+        let Some(index) = self.index(backend) else { return };
+        let curve = &mut self.op(op).lanes[index].round_trip;
+        if (ns as f64) < COLD * curve.predict(n).ns {
+            curve.observe(n, ns);
         }
     }
 

@@ -18,9 +18,9 @@ use super::indirect::SizeFrom;
 use super::learning::{Compiled, Learning};
 use super::lock;
 use super::routes::Work;
-use super::timings::Live;
+use super::timings::{Live, Timed};
 use crate::Error;
-use crate::runtime::{Deps, Device, Job, Storage};
+use crate::runtime::{Deps, Device, Storage};
 
 /// The bytes of a small value.
 pub(crate) type ValueBytes = SmallVec<[u8; 32]>;
@@ -224,8 +224,7 @@ pub(crate) struct Ready {
     pub(super) runs: AtomicU64,
     /// What the latest timed launch took.
     pub(super) latest_ns: AtomicU64,
-    /// Launches whose times are still to come, with the candidate that ran.
-    pub(super) timings: Mutex<Vec<(Arc<Job>, usize)>>,
+    pub(super) timings: Mutex<Vec<Timed>>,
     pub(super) timings_open: AtomicU32,
     /// The queue of its launches that continue nothing, while the tuner learns.
     learning_queue: OnceLock<u32>,
@@ -616,7 +615,7 @@ impl Ready {
         if self.timings_open.load(Ordering::Relaxed) == 0 {
             return SmallVec::new();
         }
-        lock(&self.timings).iter().map(|(_, candidate)| *candidate).collect()
+        lock(&self.timings).iter().map(|timed| timed.candidate).collect()
     }
 
     /// The same but for the device.

@@ -708,12 +708,14 @@ impl Inner {
             // Which candidate that is, is known to the thread that learns.
             pick = Pick { candidate: 0, launch: Some(preferred.clone()), timed: false };
         }
-        if let Some(learning) = &ready.learning
-            && let Ok(mut learning) = learning.try_lock()
-        {
-            let context =
-                Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
-            pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
+        if let Some(learning) = &ready.learning {
+            pick.timed = is_timed && ready.preferred.is_none();
+            // Another thread may be at it, and knows how many are under way.
+            if let Ok(mut learning) = learning.try_lock() {
+                let context =
+                    Context { engine: self, backend: &device.backend, program: &core.program, config: &core.config };
+                pick = learning.pick(&context, request.interruptible, &ready.timings_under_way());
+            }
         }
         if grid_place.is_some() {
             // How much runs is not known here, so that its time would tell nothing.
@@ -798,13 +800,16 @@ impl Inner {
                 Arg::Unbound | Arg::Read(..) | Arg::Value(_) | Arg::Bytes(_) => {}
             }
         }
-        // The first run of a process warms up caches and clocks, and tells little of the others.
         ready.latest_ns.store(compute_ns, Ordering::Relaxed);
-        if ready.runs.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() });
-            if is_round_trip(args) {
-                self.routes.observe_round_trip(&ready.work, &ready.device.id, began.elapsed().as_nanos() as u64);
-            }
+        // The first run of a process warms up caches and clocks, and tells little of the others.
+        let is_first = ready.runs.fetch_add(1, Ordering::Relaxed) == 0;
+        match is_first {
+            true => self.routes.observe_first(&ready.work, &ready.device.id, compute_ns),
+            false => self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns, ..Timing::default() }),
+        }
+        if is_round_trip(args) {
+            let ns = began.elapsed().as_nanos() as u64;
+            self.routes.observe_round_trip(&ready.work, &ready.device.id, ns, is_first);
         }
         core.launched(ready);
         Ok(())

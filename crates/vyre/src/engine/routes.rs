@@ -315,10 +315,23 @@ impl Routes {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Takes in how long some work on data of the host took until its results were there.
-    pub(super) fn observe_round_trip(&self, work: &Work, backend: &BackendId, ns: u64) {
+    /// Takes in how long some work took the first time.
+    pub(super) fn observe_first(&self, work: &Work, backend: &BackendId, compute_ns: u64) {
         if self.lock.is_none() {
-            lock(&self.router).observe_round_trip(&work.op, backend.as_str(), work.size, ns);
+            let timing = Timing { compute_ns, ..Timing::default() };
+            lock(&self.router).observe_first(&work.op, backend.as_str(), work.size, timing);
+            self.changed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes in how long some work on data of the host took until its results were there.
+    pub(super) fn observe_round_trip(&self, work: &Work, backend: &BackendId, ns: u64, is_first: bool) {
+        if self.lock.is_none() {
+            let mut router = lock(&self.router);
+            match is_first {
+                true => router.observe_first_round_trip(&work.op, backend.as_str(), work.size, ns),
+                false => router.observe_round_trip(&work.op, backend.as_str(), work.size, ns),
+            }
             self.changed.store(true, Ordering::Relaxed);
         }
     }

@@ -12,6 +12,20 @@ use super::dispatch::Submitted;
 use super::{Inner, lock};
 use crate::runtime::{Deps, Job};
 
+/// A launch whose time is still to come.
+pub(super) struct Timed {
+    job: Arc<Job>,
+    pub(super) candidate: usize,
+    /// The first launch of a process warms up caches and clocks, and tells little of the others.
+    is_first: bool,
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        self.job.set_awaited(false);
+    }
+}
+
 /// Live timings of a launch that was decided for, beside what it took then.
 pub(super) struct Live {
     key: TunerProgramKey,
@@ -39,12 +53,11 @@ impl Inner {
             self.routes.observe_move(&ready.device.id, timing);
         }
         self.collect_timings(core, ready);
-        // The first launch of a process warms up caches and clocks, and tells little of the others.
         if pick.timed
-            && *run > 0
             && let Ok(mut timings) = ready.timings.try_lock()
         {
-            timings.push((job.clone(), pick.candidate));
+            job.set_awaited(true);
+            timings.push(Timed { job: job.clone(), candidate: pick.candidate, is_first: *run == 0 });
             ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
         }
     }
@@ -56,12 +69,16 @@ impl Inner {
         let Ok(mut timings) = ready.timings.try_lock() else { return };
         let mut at = 0;
         while at < timings.len() {
-            match timings[at].0.look_quietly() {
+            match timings[at].job.look_quietly() {
                 None => at += 1,
                 Some(good) => {
-                    let (job, candidate) = timings.swap_remove(at);
-                    if let Some(ns) = job.device_ns().filter(|_| good) {
-                        self.timed(core, ready, candidate, ns);
+                    let timed = timings.swap_remove(at);
+                    match timed.job.device_ns().filter(|_| good) {
+                        Some(ns) if !timed.is_first => self.timed(core, ready, timed.candidate, ns),
+                        Some(ns) if timed.candidate == 0 => {
+                            self.routes.observe_first(&ready.work, &ready.device.id, ns);
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -71,9 +88,9 @@ impl Inner {
 
     /// Takes in how long a launch on the caller's own memory took until its results were there.
     pub(super) fn note_round_trip(&self, ready: &Ready, submitted: &Submitted, ns: u64) {
-        // The first one makes memory and loads code besides.
-        if submitted.pick.timed && submitted.pick.candidate == 0 && submitted.run > 0 {
-            self.routes.observe_round_trip(&ready.work, &ready.device.id, ns);
+        if submitted.pick.timed && submitted.pick.candidate == 0 {
+            // The first one makes memory and loads code besides.
+            self.routes.observe_round_trip(&ready.work, &ready.device.id, ns, submitted.run == 0);
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Job {
     parents: Mutex<Parents>,
     /// Somebody was told of the failure.
     told: AtomicBool,
+    /// One of those who hold it is the engine itself, which waits for its time and is nobody to be told.
+    awaited: AtomicBool,
 }
 
 pub(super) type Parents = SmallVec<[Arc<Job>; 4]>;
@@ -52,7 +54,18 @@ impl Job {
             device_ns: OnceLock::new(),
             parents: Mutex::new(parents),
             told: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
         }
+    }
+
+    /// The engine begins, or ceases, to hold it for its time.
+    pub(crate) fn set_awaited(&self, is_awaited: bool) {
+        self.awaited.store(is_awaited, Ordering::Release);
+    }
+
+    /// Nobody but the engine holds it.
+    fn is_left(self: &Arc<Job>) -> bool {
+        Arc::strong_count(self) <= 1 + usize::from(self.awaited.load(Ordering::Acquire))
     }
 
     /// What became of it: `None` while it is not over. Never waits. Whoever asks is told.
@@ -311,7 +324,7 @@ impl Jobs {
     pub(crate) fn untold(&self) -> Vec<Error> {
         let mut errors = Vec::new();
         lock(&self.0).retain(|job| {
-            let done = Arc::strong_count(job) == 1 && job.is_over();
+            let done = job.is_left() && job.is_over();
             if done {
                 errors.extend(job.untold());
                 job.device.backend.forget(job.ticket);

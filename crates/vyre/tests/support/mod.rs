@@ -22,6 +22,9 @@ pub(crate) struct Sim {
     pub(crate) compiles: AtomicU64,
     /// The workgroup size that is wrong: it gives other results.
     pub(crate) liar: Option<u32>,
+    /// The workgroup size whose launches it refuses.
+    pub(crate) refused: Option<u32>,
+    pub(crate) refusals: AtomicU64,
     /// Launches that it still takes.
     pub(crate) takes: AtomicU64,
     /// Downloads that it still makes.
@@ -44,7 +47,13 @@ struct Shared {
     /// Launches that ran, and the workgroup size of the latest along x.
     ran: AtomicU64,
     ran_in: AtomicU64,
+    /// Launches that are to be timed and not over, by what they are, and the most of one kind that there were.
+    timed: Mutex<Vec<Kind>>,
+    most_timed: AtomicU64,
 }
+
+/// Which of a tuner's candidates a launch is.
+type Kind = ([u32; 3], vyre::backend::Knobs);
 
 struct Job {
     ticket: Ticket,
@@ -114,6 +123,8 @@ impl Sim {
             held: AtomicBool::new(false),
             ran: AtomicU64::new(0),
             ran_in: AtomicU64::new(0),
+            timed: Mutex::default(),
+            most_timed: AtomicU64::new(0),
         });
         for queue in 0..queues {
             let shared = shared.clone();
@@ -126,6 +137,8 @@ impl Sim {
             memory,
             compiles: AtomicU64::new(0),
             liar: None,
+            refused: None,
+            refusals: AtomicU64::new(0),
             takes: AtomicU64::new(u64::MAX),
             gives: AtomicU64::new(u64::MAX),
             is_hot: AtomicBool::new(false),
@@ -136,6 +149,16 @@ impl Sim {
     pub(crate) fn lying(mut self, size: u32) -> Sim {
         self.liar = Some(size);
         self
+    }
+
+    pub(crate) fn refusing(mut self, size: u32) -> Sim {
+        self.refused = Some(size);
+        self
+    }
+
+    /// The most launches of one kind that were to be timed and not over, of any kind.
+    pub(crate) fn most_timed_under_way(&self) -> usize {
+        self.shared.most_timed.load(Ordering::SeqCst) as usize
     }
 
     /// Records steps and replays them as one.
@@ -462,6 +485,10 @@ impl VyreBackend for Sim {
         taken.map_err(|_| BackendError::with_code(&codes::backend::LIMIT, "it takes no more, as planned"))?;
         let made = pipeline.of::<SimPipeline>(self.id)?;
         Binding::check_all(launch.bindings, made.program.binding_order().len(), 1)?;
+        if self.refused == Some(made.size[0]) {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+            return Err(BackendError::with_code(&codes::backend::LIMIT, "it takes no such launch, as planned"));
+        }
         let mut ns = Self::cost(made.size[0]);
         if self.is_hot.load(Ordering::Relaxed) && made.size[0] == 256 {
             ns *= 3;
@@ -473,7 +500,24 @@ impl VyreBackend for Sim {
         // A device is never quite steady.
         let jitter = self.shared.ledger.submitted(launch.order.queue)?.wrapping_mul(2_654_435_761) % 997;
         let work = self.work(pipeline, launch.bindings, launch.grid);
-        self.queue(&launch.order, launch.timed.then_some(ns + jitter), work)
+        if !launch.timed {
+            return self.queue(&launch.order, None, work);
+        }
+        let (shared, kind) = (self.shared.clone(), (made.size, made.knobs));
+        let mut timed = shared.timed.lock().unwrap();
+        timed.push(kind);
+        let under_way = timed.iter().filter(|other| **other == kind).count();
+        shared.most_timed.fetch_max(under_way as u64, Ordering::SeqCst);
+        drop(timed);
+        self.queue(&launch.order, Some(ns + jitter), move |stopped| {
+            let outcome = work(stopped);
+            let mut timed = shared.timed.lock().unwrap();
+            let at = timed.iter().position(|other| *other == kind);
+            if let Some(at) = at {
+                timed.swap_remove(at);
+            }
+            outcome
+        })
     }
 
     fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
