@@ -149,6 +149,8 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         return Ok(Output { buffer: out, ty, shape });
     }
     let (a, mut b) = (elements(a, &ty)?, elements(b, &ty)?);
+    // Tiles of rows that processors take before they go on to the next columns.
+    let mut near = 0;
     let (kernel, groups) = if traits.is_gpu {
         let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
         let groups = |cut: tiles::Cut| batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile);
@@ -172,9 +174,11 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         if in_panels {
             b = panels::packed(&engine, &b, &ty, [n, k], batches, transposed)?;
         }
-        let program = |form: (usize, usize)| panels::program(&ty, transposed, form, in_panels);
-        let own = panels::FORMS[0];
-        let kernel = match m * n * k * batches >= DIRECT {
+        let known = Some([m, n, k, batches]).filter(|_| m * n * k * batches >= DIRECT);
+        let program = |form: (usize, usize)| panels::program(&ty, transposed, form, in_panels, known);
+        let own = panels::default_form(in_panels);
+        near = panels::tiles_near(&ty, k, own.1);
+        let kernel = match known.is_some() {
             true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?} {in_panels}"), || {
                 let mut others = Vec::new();
                 for form in panels::forms(in_panels).filter(|form| **form != own) {
@@ -188,7 +192,6 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         };
         (kernel, panels::groups([m, n], batches, own))
     };
-    let near = panels::tiles_near(&ty, k, panels::FORMS[0].1);
     let sizes = [m, n, k, batches, near].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).overwrites().launch()?;

@@ -24,6 +24,11 @@ const WORTH: (usize, usize) = (64, 1 << 14);
 /// Bytes of the left factor that stay in the second cache.
 const NEAR: usize = 3 << 18;
 
+/// The form where nothing was decided. A loop over panels waits for nothing but its registers, and has enough of them with fewer rows.
+pub(super) fn default_form(in_panels: bool) -> (usize, usize) {
+    if in_panels { FORMS[1] } else { FORMS[0] }
+}
+
 /// The forms that fit panels, or all.
 pub(super) fn forms(in_panels: bool) -> impl Iterator<Item = &'static (usize, usize)> {
     FORMS.iter().filter(move |(columns, _)| !in_panels || *columns == PANEL)
@@ -77,36 +82,56 @@ pub(super) fn packed(
     Ok(out)
 }
 
-/// Each invocation makes some rows of one column.
+/// Sizes of products that have a kernel of their own: rows, columns, depth and batches.
+pub(super) type Sizes = [usize; 4];
+
+/// Each invocation makes some rows of one column. With panels the loop is the same for all columns, those behind the last among them; with sizes
+/// that are known nothing in it is tested.
 pub(super) fn program(
     ty: &DataType,
     transposed: Transposed,
     (columns, rows): (usize, usize),
     in_panels: bool,
+    known: Option<Sizes>,
 ) -> Result<Program, Error> {
+    // The last tile of rows is moved up to the others, and what both make is the same.
+    let known = known.filter(|[m, ..]| in_panels && *m >= rows);
     let sum = sums_of(ty);
     let right = if in_panels { &sum } else { ty };
-    let mut text = format!("read a: {ty} @0;\nread b: {right} @1;\nread sizes: u32 @2;\noutput out: {ty} @3;\n");
+    let [a, b, out] = known.map_or_else(Default::default, |[m, n, k, batches]| {
+        [m * k, n.next_multiple_of(columns) * k, m * n].map(|each| format!("[{}]", batches * each))
+    });
+    let mut text =
+        format!("read a: {ty}{a} @0;\nread b: {right}{b} @1;\nread sizes: u32 @2;\noutput out: {ty}{out} @3;\n");
+    let _ = write!(text, "workgroup_size [{columns}, 1, 1];\nentry matmul {{\n");
+    text.push_str(&match known {
+        Some(sizes) => begin_known(sizes, rows, columns),
+        None => begin(rows, columns),
+    });
     let _ = write!(
         text,
-        "workgroup_size [{columns}, 1, 1];\nentry matmul {{\n{}let block = tile / (sizes[4] * tiles_across) * sizes[4];\n\
-         let inside = tile % (sizes[4] * tiles_across);\nlet high = min(sizes[4], tiles_down - block);\n\
-         let row = (block + inside % high) * {rows};\nlet across = inside / high;\nlet column = across * {columns} + l;\n",
-        begin(rows, columns)
+        "let block = tile / (sizes[4] * tiles_across) * sizes[4];\nlet inside = tile % (sizes[4] * tiles_across);\n\
+         let high = max(min(sizes[4], tiles_down - block), 1);\nlet across = min(inside / high, tiles_across - 1);\n\
+         let column = across * {columns} + l;\nlet down = (block + inside % high) * {rows};\n"
     );
-    for r in 0..rows {
-        let _ = writeln!(text, "var sum{r}: {sum};\nlet row{r} = min(row + {r}, m - 1);");
-    }
-    let element = match in_panels {
-        true => format!("b[((batch * tiles_across + across) * depth + k) * {columns} + l]"),
-        false => widened(ty, format!("b[{}]", place_b(transposed, "k", "column"))),
+    let _ = match known {
+        Some([m, ..]) => writeln!(text, "let row = min(down, {});", m - rows),
+        None => writeln!(text, "let row = down;"),
     };
-    let _ = writeln!(text, "if column < n {{\nfor k in 0..depth {{\nlet right = {element};");
+    for r in 0..rows {
+        let own = if known.is_some() { format!("row + {r}") } else { format!("min(row + {r}, m - 1)") };
+        let _ = writeln!(text, "var sum{r}: {sum};\nlet row{r} = {own};");
+    }
+    let (element, before, behind) = match in_panels {
+        true => (format!("b[((batch * tiles_across + across) * depth + k) * {columns} + l]"), "", "if column < n {\n"),
+        false => (widened(ty, format!("b[{}]", place_b(transposed, "k", "column"))), "if column < n {\n", ""),
+    };
+    let _ = writeln!(text, "{before}for k in 0..depth {{\nlet right = {element};");
     for r in 0..rows {
         let left = widened(ty, format!("a[{}]", place_a(transposed, &format!("row{r}"), "k")));
         let _ = writeln!(text, "sum{r} = fma({left}, right, sum{r});");
     }
-    text.push_str("}\n");
+    let _ = write!(text, "}}\n{behind}");
     for r in 0..rows {
         let _ = writeln!(
             text,
@@ -116,4 +141,19 @@ pub(super) fn program(
     }
     text.push_str("}\n}\n}\n");
     parsed(&text)
+}
+
+/// As [`begin`], with numbers.
+fn begin_known([m, n, k, batches]: Sizes, rows: usize, columns: usize) -> String {
+    let (down, across) = (m.div_ceil(rows), n.div_ceil(columns));
+    let tiles = down * across;
+    format!(
+        "{GROUP}let l = local_index;\nlet m = {m};\nlet n = {n};\nlet depth = {k};\nlet tiles_down = {down};\n\
+         let tiles_across = {across};\nif group < {} {{\nlet batch = group / {tiles};\nlet tile = group % {tiles};\n\
+         let a_start = batch * {};\nlet b_start = batch * {};\nlet out_start = batch * {};\n",
+        batches * tiles,
+        m * k,
+        n * k,
+        m * n
+    )
 }
