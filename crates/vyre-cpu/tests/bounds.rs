@@ -145,3 +145,27 @@ fn trees_of_many_vectors() {
         }
     }
 }
+
+/// A kernel whose work stands in an `if`, of few steps and of many, with limits before, at and after the ends of blocks and buffers.
+#[test]
+fn work_behind_a_limit() {
+    for (length, limit) in [(1u32, 1u32), (127, 127), (128, 128), (129, 129), (1000, 1000), (1000, 640), (640, 1000)] {
+        for steps in [1, 40] {
+            let x = || Expr::global_id(0);
+            let value = (0..steps).fold(Expr::load("a", x()), |value, step| value * 3u32 + Expr::u32(step));
+            let work = Node::if_then(x().lt(Expr::load("n", 0u32)), vec![Node::store("out", x(), value)]);
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32),
+                    BufferDecl::uniform("n", 1, DataType::U32),
+                    BufferDecl::output("out", 2, DataType::U32).with_count(length),
+                ],
+                [64, 1, 1],
+                vec![work],
+            );
+            let inputs = vec![words(length), limit.to_le_bytes().to_vec()];
+            let case = Case { grid: Some([limit.div_ceil(64) + 1, 1, 1]), ..Case::new(program, inputs) };
+            agree(&format!("{steps} steps, {limit} of {length}"), &case);
+        }
+    }
+}

@@ -647,3 +647,18 @@ fn collatz() {
     let steps = kernel("collatz").run(&[u32s(&starts)]);
     assert_eq!(as_u32s(&steps[0]), [0, 1, 7, 16, 111, 118, 0, u32::MAX]);
 }
+
+/// The front end ends every branch with a `return`; a kernel whose work stands in an `if` must not have two ways out for that.
+#[test]
+fn work_in_a_branch_leaves_at_the_end() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+        fn put(at: u32) { if at > 3u { out[at] = 1u; } else { switch at { case 1u: { out[at] = 2u; } default: { } } } }
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            for (var i = 0u; i < 4u; i++) { if out[i] == 9u { return; } }
+            if id.x < arrayLength(&out) { { put(id.x); } }
+        }";
+    let program = import(source, &ImportOptions::default()).unwrap_or_else(|problems| panic!("{}", text(&problems)));
+    let printed = vyre_foundation::text::print(&program);
+    assert_eq!(printed.matches("return").count(), 1, "only that in the loop leaves early: {printed}");
+}

@@ -317,7 +317,8 @@ impl<'m, 'a> FunctionCx<'m, 'a> {
             let value = self.returned(None);
             self.out.push(Node::Return(value));
         }
-        let body = std::mem::take(&mut self.out);
+        let mut body = std::mem::take(&mut self.out);
+        leave_at_the_end(&mut body);
         let mut order = std::mem::take(&mut self.local_order);
         order.sort();
         for local in order {
@@ -898,6 +899,23 @@ fn inner_type<'a>(module: &'a naga::Module, types: TypesOf<'a>, handle: Handle<E
 
 pub(super) fn is_pointer(inner: &TypeInner) -> bool {
     matches!(inner, TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. })
+}
+
+/// Takes out what returns right before the end. The front end puts a `return` at the end of every branch, and a kernel whose work stands in
+/// an `if` would have two ways out instead of one.
+fn leave_at_the_end(body: &mut Vec<Node>) {
+    while matches!(body.last(), Some(Node::Return(None))) {
+        body.pop();
+    }
+    match body.last_mut() {
+        Some(Node::If { then, otherwise, .. }) => {
+            leave_at_the_end(then);
+            leave_at_the_end(otherwise);
+        }
+        Some(Node::Switch { cases, .. }) => cases.iter_mut().for_each(|case| leave_at_the_end(&mut case.body)),
+        Some(Node::Block(inner)) => leave_at_the_end(inner),
+        _ => {}
+    }
 }
 
 fn collective(op: SubgroupOperation, mode: CollectiveOperation) -> Option<SubgroupOp> {

@@ -74,6 +74,8 @@ struct Search<'k> {
     /// Bools, what they should be, and how often they are needed: nothing where most of the kernel is behind them.
     wanted: Vec<(Value, bool, u32)>,
     steps: usize,
+    /// Steps of the kernel that read or write memory.
+    accesses: usize,
     /// How much an access counts here.
     weight: u32,
     /// No condition has been passed: one may be why a load needs no guard, and then it can't come before.
@@ -85,7 +87,8 @@ impl<'k> Lower<'k> {
     pub(super) fn plan(&self) -> Plan<'k> {
         let kernel = self.kernel;
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
-        let mut search = Search { ops, wanted: Vec::new(), steps, weight: 2, unconditional: true };
+        let accesses = accesses(&kernel.body);
+        let mut search = Search { ops, wanted: Vec::new(), steps, accesses, weight: 2, unconditional: true };
         search.block(&kernel.body);
         let mut plan = Plan { steps, work: work(&kernel.body, 2), ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
@@ -338,7 +341,8 @@ impl<'k> Search<'k> {
                 }
                 Inst::If { cond, then, otherwise, results } if results.is_empty() && falls_through(otherwise) => {
                     self.unconditional = false;
-                    if matches!(then.end, End::Yield(_)) && 2 * steps(then) >= self.steps {
+                    let is_most = 2 * steps(then) >= self.steps || accesses(then) == self.accesses;
+                    if matches!(then.end, End::Yield(_)) && is_most {
                         // Where it does not hold there is little to do.
                         self.wanted.push((*cond, true, 0));
                         self.block(then);
@@ -400,6 +404,15 @@ fn collect(block: &Block, needed: &[bool], order: &mut Vec<Value>) {
 fn steps(block: &Block) -> usize {
     let mut count = 0;
     visit(block, &mut |_| count += 1);
+    count
+}
+
+fn accesses(block: &Block) -> usize {
+    let mut count = 0;
+    visit(block, &mut |inst| {
+        let is_access = matches!(inst, Inst::Let(_, Op::Load { .. }) | Inst::Store { .. } | Inst::Atomic { .. });
+        count += usize::from(is_access);
+    });
     count
 }
 
