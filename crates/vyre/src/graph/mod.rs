@@ -476,7 +476,7 @@ impl Graph {
     /// let graph = recorder.finish()?;
     /// graph.write(sum, &[10.0, 20.0])?;
     /// for _ in 0..3 {
-    ///     graph.replay().bind("a", &engine.array(&[1.0, 2.0])?).launch()?;
+    ///     graph.replay().bind("a", &engine.array(&[1.0f32, 2.0])?).launch()?;
     /// }
     /// assert_eq!(graph.read(sum)?, [13.0, 26.0]);
     /// # Ok(())
