@@ -375,6 +375,10 @@ impl VyreBackend for CpuBackend {
         self.pool.forget(ticket);
     }
 
+    fn is_idle(&self, queue: u32) -> bool {
+        self.pool.ledger().is_idle(queue)
+    }
+
     fn forget_done(&self, ticket: Ticket) -> bool {
         if self.pool.ledger().is_plainly_done(ticket) {
             return true;

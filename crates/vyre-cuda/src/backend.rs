@@ -499,6 +499,10 @@ impl VyreBackend for CudaBackend {
         self.device.forget(ticket);
     }
 
+    fn is_idle(&self, queue: u32) -> bool {
+        self.device.ledger.is_idle(queue)
+    }
+
     fn record(&self, steps: &[Step]) -> Result<Arc<dyn Recording>, BackendError> {
         Ok(Arc::new(CudaRecording::new(&self.device, steps, self.id)?))
     }

@@ -439,6 +439,26 @@ fn independent_launches_run_at_once_where_there_are_queues() {
     assert!(launch.wait().is_err());
 }
 
+/// Whatever work comes, it is not put behind one that never ends.
+#[test]
+fn no_launch_is_queued_behind_one_that_never_ends() {
+    let sim: Arc<dyn VyreBackend> = Arc::new(Sim::new("sim", 4, 1 << 30));
+    for backend in [sim, Arc::new(vyre_cpu::CpuBackend::new().unwrap())] {
+        let engine = engine_of(vec![backend]);
+        let (forever, increment) = (engine.kernel(&endless()).unwrap(), kernel(&engine, INCREMENT));
+        let mut stuck = engine.zeros::<u32>(64).unwrap();
+        let launch = forever.bind("x", &mut stuck).cancellable().launch().unwrap();
+        let done = (0..200).all(|_| {
+            let mut free = engine.array(&[1u32; 5000]).unwrap();
+            let next = increment.bind("x", &mut free).cancellable().launch().unwrap();
+            next.wait_timeout(Duration::from_secs(20)).unwrap() && free.to_vec().unwrap()[4999] == 2
+        });
+        launch.cancel().unwrap();
+        assert!(launch.wait().is_err());
+        assert!(done, "a launch waited for the endless one on {}", increment.explain());
+    }
+}
+
 /// Kernels of which the tuner still learns the launch don't wait for each other either.
 #[test]
 fn a_new_kernel_does_not_wait_for_another_that_never_ends() {

@@ -101,6 +101,16 @@ impl Ledger {
         self.queues.get(queue as usize).map_or(0, |queue| queue.completed.load(Ordering::Acquire))
     }
 
+    /// All work of a queue is over.
+    pub fn is_idle(&self, queue: u32) -> bool {
+        let is_idle = |queue: &Queue| {
+            // In this order: what is submitted in between makes it look busy, not idle.
+            let completed = queue.completed.load(Ordering::Acquire);
+            queue.submitted.load(Ordering::Acquire) <= completed
+        };
+        self.queues.get(queue as usize).is_none_or(is_idle)
+    }
+
     /// Work is over, and with it all before it on its queue. Failures and times of that work are told before this.
     pub fn complete(&self, ticket: Ticket) {
         if let Some(queue) = self.queues.get(ticket.queue as usize) {

@@ -220,6 +220,12 @@ pub trait VyreBackend: Send + Sync {
         let _ = ticket;
     }
 
+    /// Whether all work that a queue was given is known to be over: new work would not wait behind another's there. Never waits.
+    fn is_idle(&self, queue: u32) -> bool {
+        let _ = queue;
+        true
+    }
+
     /// [Forgets](Self::forget) work that is done, and well; false leaves everything as it is. Never waits.
     fn forget_done(&self, ticket: Ticket) -> bool {
         let is_done = matches!(self.poll(ticket), Ok(Some(_)));

@@ -54,15 +54,17 @@ impl Device {
         }
     }
 
-    /// A queue for work that continues nothing.
+    /// A queue for work that continues nothing: one that is idle, so that it does not wait for work that may never end, else the next.
     pub(crate) fn fresh_queue(&self) -> u32 {
         if self.queues == 1 {
             return 0;
         }
         // Two threads may be given the same one, which is no harm: all queues are in use then.
-        let next = self.next_queue.load(Ordering::Relaxed);
-        self.next_queue.store(next.wrapping_add(1), Ordering::Relaxed);
-        next % self.queues
+        let next = self.next_queue.load(Ordering::Relaxed) % self.queues;
+        let mut from_next = (0..self.queues).map(|step| (next + step) % self.queues);
+        let queue = from_next.find(|&queue| self.backend.is_idle(queue)).unwrap_or(next);
+        self.next_queue.store(queue + 1, Ordering::Relaxed);
+        queue
     }
 
     /// The queue for work that comes after some: that of what it continues, or a fresh one.

@@ -559,6 +559,10 @@ impl VyreBackend for Sim {
         Ok(())
     }
 
+    fn is_idle(&self, queue: u32) -> bool {
+        self.shared.ledger.is_idle(queue)
+    }
+
     fn forget(&self, ticket: Ticket) {
         self.shared.ledger.forget(ticket);
         self.shared.stopped.lock().unwrap().retain(|stopped| *stopped != ticket);
