@@ -1,22 +1,11 @@
 //! What lanes do with words that don't lie side by side, with the bits of words, and in loops that they go through side by side: every
 //! path gives what the reference gives.
 
-use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
-use vyre_cpu::{CpuBackend, CpuPath};
+mod support;
+
+use support::{agree, words};
+use vyre_conform::Case;
 use vyre_foundation::ir::{BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
-
-fn agree(what: &str, case: &Case) {
-    let expected = run_reference(case).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
-        let backend = CpuBackend::with_path(path).expect("a path that is here");
-        let outcome = check_against(&backend, case, &expected, &Rules::exact());
-        assert!(matches!(outcome, Outcome::Same), "{what} on {path}: {outcome:?}");
-    }
-}
-
-fn words(count: u32) -> Vec<u8> {
-    (0..count).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
-}
 
 #[test]
 fn functions_of_bits() {

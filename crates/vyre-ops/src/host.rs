@@ -23,11 +23,9 @@ pub(crate) fn variant(
 pub(crate) struct Threads(usize);
 
 impl Threads {
-    /// As many as every processor of the engine works with.
+    /// As many as the engine's processor works with. No other backend is asked: that would open it.
     fn of(engine: &Engine) -> Threads {
-        let backends = engine.backend_ids().into_iter().filter_map(|id| engine.backend(id.as_str()).ok());
-        let threads = backends.map(|backend| backend.capabilities().threads).filter(|&threads| threads > 0);
-        Threads(threads.min().unwrap_or(1) as usize)
+        Threads(engine.backend("cpu").map_or(1, |processor| processor.capabilities().threads.max(1)) as usize)
     }
 
     #[cfg(test)]

@@ -662,7 +662,7 @@ impl Generator {
         Expr::math(op, [vec![first], rest].concat())
     }
 
-    /// A subgroup operation in uniform flow. In the mode for any size, one whose value does not depend on the size.
+    /// A subgroup operation where a subgroup is together. In the mode for any size, one whose value does not depend on the size.
     pub(super) fn subgroup_value(&mut self, ty: Type) -> Expr {
         use SubgroupOp as S;
         let lane = || Expr::Builtin(Builtin::SubgroupLane);

@@ -198,7 +198,7 @@ impl MathOp {
     }
 }
 
-/// Operations across a subgroup; they must stand in uniform control flow.
+/// Operations across a subgroup; they must stand where all its invocations come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum SubgroupOp {
@@ -358,7 +358,7 @@ pub enum Expr {
     },
     /// `A·B + C` of small matrices that the lanes of a subgroup hold together, as [`MatrixKind`] says: four f32.
     ///
-    /// Like every operation across a subgroup it must stand in uniform control flow; the workgroup must be whole subgroups of 32
+    /// It must stand where the whole workgroup comes together; the workgroup must be whole subgroups of 32
     /// invocations. Products are exact; the error of their sum is bounded, and how sums are rounded is the device's.
     MatrixMultiplyAdd {
         /// Elements of A and B.
