@@ -117,8 +117,11 @@ impl Kernel {
     #[inline]
     pub fn call(&self) -> Call<'_> {
         let args = Args::unbound(self.core.slots.len());
-        let request = Request { interruptible: self.core.config.timeout.is_some(), ..Request::default() };
-        Call { kernel: self, args, request, wrong: None }
+        let mut call = Call { kernel: self, args, request: None, wrong: None };
+        if self.core.config.timeout.is_some() {
+            call.wishes().interruptible = true;
+        }
+        call
     }
 
     /// A launch with an array bound to one of the kernel's buffers, by name.
@@ -144,7 +147,8 @@ impl Kernel {
 pub struct Call<'a> {
     kernel: &'a Kernel,
     args: Args<'a>,
-    request: Request,
+    /// What it asks for besides; nearly always nothing.
+    request: Option<Box<Request>>,
     /// The first mistake, told when it is launched.
     wrong: Option<Error>,
 }
@@ -265,6 +269,10 @@ macro_rules! scalars {
 scalars!(u32, i32, f32, u64, i64, f64);
 
 impl<'a> Call<'a> {
+    fn wishes(&mut self) -> &mut Request {
+        self.request.get_or_insert_default()
+    }
+
     /// Binds an array, a part of one, or a number to one of the kernel's buffers, by name. What the kernel writes is bound as `&mut`.
     #[inline]
     pub fn bind(mut self, name: &str, value: impl Bindable<'a>) -> Call<'a> {
@@ -346,21 +354,21 @@ impl<'a> Call<'a> {
     /// Workgroups per axis, instead of those that follow from the arrays.
     #[inline]
     pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
-        self.request.grid = Some(grid);
+        self.wishes().grid = Some(grid);
         self
     }
 
     /// The launch writes every element of the buffers that it only writes, so nothing of them has to be cleared before. The caller
     /// answers for that: an element that is left out holds anything.
     pub fn overwrites(mut self) -> Call<'a> {
-        self.request.overwrites = true;
+        self.wishes().overwrites = true;
         self
     }
 
     /// Invocations per axis, instead of those that follow from the arrays; rounded up to whole workgroups of whatever size.
     #[inline]
     pub fn domain(mut self, domain: [u64; 3]) -> Call<'a> {
-        self.request.domain = Some(domain);
+        self.wishes().domain = Some(domain);
         self
     }
 
@@ -387,7 +395,7 @@ impl<'a> Call<'a> {
     ) -> Call<'a> {
         match numbers.bytes() {
             Some(range) if allowed.contains(&numbers.len()) => {
-                self.request.size_from = Some(SizeFrom { storage: numbers.storage.clone(), range, is_domain });
+                self.wishes().size_from = Some(SizeFrom { storage: numbers.storage.clone(), range, is_domain });
             }
             Some(_) => {
                 let message = format!("the size of a launch is {} numbers, not {}", allowed.end(), numbers.len());
@@ -402,36 +410,36 @@ impl<'a> Call<'a> {
 
     /// One backend and no other.
     pub fn on(mut self, backend: &str) -> Call<'a> {
-        self.request.on = Some(BackendId::from(backend));
+        self.wishes().on = Some(BackendId::from(backend));
         self
     }
 
     /// Ends the launch when it is not done so long after this call: compiling, moving data and waiting for its turn count. What it would
     /// have written is then lost, and nothing else.
     pub fn timeout(mut self, timeout: Duration) -> Call<'a> {
-        self.request.timeout = Some(timeout);
-        self.request.interruptible = true;
+        self.wishes().timeout = Some(timeout);
+        self.wishes().interruptible = true;
         self
     }
 
     /// Compiles the kernel so that [`Launch::cancel`] ends it after it has begun.
     pub fn cancellable(mut self) -> Call<'a> {
-        self.request.interruptible = true;
+        self.wishes().interruptible = true;
         self
     }
 
     /// Ends the launch when this says so. It is asked now and then while the call waits for work on memory of the caller, which no other
     /// handle can end; see [`Call::bytes`].
     pub fn stop_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Call<'a> {
-        self.request.stop = Some(Arc::new(stop));
-        self.request.interruptible = true;
+        self.wishes().stop = Some(Arc::new(stop));
+        self.wishes().interruptible = true;
         self
     }
 
     /// A name for messages and traces.
     #[inline]
     pub fn label(mut self, label: &str) -> Call<'a> {
-        self.request.label = Some(label.into());
+        self.wishes().label = Some(label.into());
         self
     }
 
@@ -445,11 +453,13 @@ impl<'a> Call<'a> {
         if let Some(slot) = self.args.0.iter().position(|arg| matches!(arg, Arg::Unbound)) {
             return Err(not_bound(&core.slots[slot].name));
         }
-        if self.request.timeout.is_none() {
-            self.request.timeout = core.config.timeout;
+        if let Some(request) = &mut self.request
+            && request.timeout.is_none()
+        {
+            request.timeout = core.config.timeout;
         }
         let inner = &self.kernel.engine.inner;
-        let job = inner.launch(core, &mut self.args.0, &self.request)?;
+        let job = inner.launch(core, &mut self.args.0, self.request.as_deref().unwrap_or(&Request::NONE))?;
         Ok(Launch::new(job))
     }
 

@@ -501,6 +501,61 @@ fn data_follows_the_work_between_devices() {
     assert_eq!((values[0], values[5]), (30, 28 + 1));
 }
 
+/// Small launches on the processor use arrays without their locks while nothing is under way on them; whatever others do in between counts.
+#[cfg(feature = "cpu")]
+#[test]
+fn small_launches_see_what_others_did() {
+    let cpu: Arc<dyn VyreBackend> = Arc::new(vyre_cpu::CpuBackend::new().unwrap());
+    let engine = engine_of(vec![cpu, Arc::new(Sim::new("sim", 2, 1 << 30)), Arc::new(vyre::ReferenceBackend)]);
+    let (add, increment) = (kernel(&engine, ADD), kernel(&engine, INCREMENT));
+    let (mut x, mut out) = (engine.array(&[0u32; 64]).unwrap(), engine.zeros::<u32>(64).unwrap());
+    let (mut value, mut snapshots) = (0, Vec::new());
+    for round in 0..400u32 {
+        let on = match round % 16 {
+            5 => "sim",
+            9 => "reference",
+            _ => "cpu",
+        };
+        increment.bind("x", &mut x).on(on).launch().unwrap();
+        value += 1;
+        match round % 50 {
+            20 => (_, value) = (x.write(&[round; 64]).unwrap(), round),
+            30 => snapshots.push((x.clone(), value)),
+            40 => add.bind("a", &x).bind("out", &mut out).on("sim").launch().unwrap().wait().unwrap(),
+            _ => add.bind("a", &x).bind("out", &mut out).on("cpu").launch().unwrap().wait().unwrap(),
+        }
+        if round % 50 > 30 {
+            assert_eq!(out.to_vec().unwrap(), [value + 1; 64], "round {round}");
+        }
+    }
+    for (snapshot, value) in snapshots {
+        assert_eq!(snapshot.to_vec().unwrap(), vec![value; 64]);
+    }
+    drop((x, out));
+    assert_eq!(engine.memory()[0].used, 0, "what was used without locks is given back");
+}
+
+#[cfg(feature = "cpu")]
+#[test]
+fn small_launches_wait_for_large_ones() {
+    const LATE: &str = "
+        @group(0) @binding(0) var<storage, read> a: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+        @compute @workgroup_size(64) fn late(@builtin(global_invocation_id) id: vec3<u32>) {
+            var at = id.x;
+            for (var round = 0u; round < 3000u; round++) { at = at * 1664525u + 1013904223u; }
+            if id.x < arrayLength(&out) { out[id.x] = a[at % 64u]; }
+        }";
+    let engine = engine_of(vec![Arc::new(vyre_cpu::CpuBackend::new().unwrap())]);
+    let (late, increment) = (kernel(&engine, LATE), kernel(&engine, INCREMENT));
+    let (mut a, mut out) = (engine.array(&[0u32; 64]).unwrap(), engine.zeros::<u32>(1 << 14).unwrap());
+    for round in 0..30u32 {
+        late.bind("a", &a).bind("out", &mut out).launch().unwrap();
+        increment.bind("x", &mut a).launch().unwrap();
+        assert_eq!(out.to_vec().unwrap(), vec![round; 1 << 14], "it read what was there when it was launched");
+    }
+}
+
 #[test]
 fn halves_of_one_array_live_on_two_devices() {
     let (one, two) = (Arc::new(Sim::new("one", 2, 1 << 30)), Arc::new(Sim::new("two", 1, 1 << 30)));

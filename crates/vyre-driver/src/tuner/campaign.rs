@@ -102,7 +102,7 @@ const Z_WINNER: f64 = 2.8;
 const NOISY: f64 = 0.04;
 /// The line between as good and slower is drawn between these multiples of `near`.
 const NARROW: f64 = 0.3;
-const WIDE: f64 = 1.4;
+const WIDE: f64 = 1.0;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
 /// Times a candidate is measured until two samples agree.

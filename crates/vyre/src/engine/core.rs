@@ -20,7 +20,7 @@ use super::lock;
 use super::routes::Work;
 use super::timings::{Live, Timed};
 use crate::Error;
-use crate::runtime::{Deps, Device, Storage};
+use crate::runtime::{Device, Storage};
 
 /// The bytes of a small value.
 pub(crate) type ValueBytes = SmallVec<[u8; 32]>;
@@ -113,6 +113,21 @@ pub(crate) struct Request {
     pub(crate) overwrites: bool,
     /// Asked now and then while the call waits for work on the caller's memory; true ends the launch.
     pub(crate) stop: Option<StopWhen>,
+}
+
+impl Request {
+    /// Nothing.
+    pub(crate) const NONE: Request = Request {
+        grid: None,
+        domain: None,
+        size_from: None,
+        on: None,
+        timeout: None,
+        interruptible: false,
+        label: None,
+        overwrites: false,
+        stop: None,
+    };
 }
 
 /// Whether a call should stop waiting.
@@ -366,14 +381,15 @@ impl Core {
     /// What was made ready for such a launch: where the router sent the latest, or on the device that is named.
     pub(super) fn find(
         &self,
-        sizes: impl Iterator<Item = u64> + Clone,
+        sizes: impl ExactSizeIterator<Item = u64> + Clone,
         args: &[Arg<'_>],
         request: &Request,
         device: Option<&str>,
     ) -> Option<Arc<Ready>> {
         let ready = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let fits = |ready: &&Arc<Ready>| {
-            ready.sizes.iter().copied().eq(sizes.clone())
+            ready.sizes.len() == sizes.len()
+                && ready.sizes.iter().zip(sizes.clone()).all(|(&known, size)| known == size)
                 && ready.grid_asked == request.grid
                 && ready.domain_asked == request.domain
                 && ready.interruptible == request.interruptible
@@ -572,10 +588,11 @@ impl Ready {
 
     /// The queue of a launch: that of what it continues, or a fresh one. Timings of one kernel's launches are compared while the tuner
     /// learns, so those don't run beside each other; nor do they wait for another kernel's, which may never end.
-    pub(super) fn queue_of(&self, deps: &Deps) -> u32 {
-        match (deps.queue, &self.learning) {
+    pub(super) fn queue_of(&self, continued: Option<u32>) -> u32 {
+        match (continued, &self.learning) {
+            (Some(queue), _) => queue,
             (None, Some(_)) => *self.learning_queue.get_or_init(|| self.device.fresh_queue()),
-            _ => self.device.queue_of(deps),
+            (None, None) => self.device.fresh_queue(),
         }
     }
 

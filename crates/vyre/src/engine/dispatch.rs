@@ -93,7 +93,12 @@ impl Inner {
         if let Some(ready) = core.find(args.iter().map(Arg::bytes), args, request, only.map(|id| id.as_str()))
             && (only.is_some() || self.stays(core, &ready, args, &mut elsewhere))
         {
-            match self.launch_on(core, &ready, args, request, deadline, only.is_some()) {
+            let launched = match self.launch_calmly(core, &ready, args, request, deadline) {
+                Ok(None) => self.launch_on(core, &ready, args, request, deadline, only.is_some()),
+                Ok(Some(launched)) => Ok(launched),
+                Err(error) => Err(error),
+            };
+            match launched {
                 Ok(Attempt::Launched(job)) => return Ok(job),
                 Ok(Attempt::Failed(error)) => return Err(error),
                 // Nothing was launched; the whole way finds out what to do.
@@ -452,7 +457,8 @@ impl Inner {
         Ok(contents)
     }
 
-    /// Launches on one device. An error means that nothing was launched, or that nothing which the caller can see has changed.
+    /// Launches on one device, whatever has to be done for it. An error means that nothing was launched, or that nothing which the caller can see has changed.
+    #[inline(never)]
     fn launch_on(
         self: &Arc<Inner>,
         core: &Core,
@@ -481,7 +487,7 @@ impl Inner {
         }
         check_deadline(deadline)?;
         let Bound { mut deps, bindings, temporaries, unshared } = bound;
-        let order = deps.order(ready.queue_of(&deps));
+        let order = deps.order(ready.queue_of(deps.queue));
         let submitted = self.submit(core, ready, request, &bindings, order, grid_place.as_ref(), false)?;
         let ticket = submitted.ticket;
         let parents = std::mem::take(&mut deps.parents);
@@ -621,6 +627,76 @@ impl Inner {
         Ok(Some(bound))
     }
 
+    /// A launch on arrays of the host that nothing is under way on, which nearly all small launches on the processor are. `None` where
+    /// that is not so.
+    fn launch_calmly(
+        self: &Arc<Inner>,
+        core: &Core,
+        ready: &Arc<Ready>,
+        args: &[Arg<'_>],
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Attempt>, Error> {
+        let device = &ready.device;
+        if device.place != Device::HOST || deadline.is_some() || request.size_from.is_some() || ready.pipeline.is_none()
+        {
+            return Ok(None);
+        }
+        let mut values: SmallVec<[Arc<Storage>; 2]> = SmallVec::new();
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        for (at, arg) in args.iter().enumerate() {
+            let calm = match arg {
+                Arg::Read(storage, range) => storage.calm(device, range, false),
+                Arg::Write(storage) if Arc::strong_count(storage) == 1 => {
+                    storage.calm(device, &(0..storage.bytes), true)
+                }
+                Arg::Value(bytes) => ready.known_value(at, bytes).and_then(|storage| {
+                    let calm = storage.calm(device, &(0..storage.bytes), false);
+                    values.push(storage);
+                    calm
+                }),
+                Arg::Write(_) | Arg::Part(..) | Arg::Unbound | Arg::Bytes(_) | Arg::Into(_) => None,
+            };
+            match calm {
+                Some(binding) => bindings.push(binding),
+                None => return Ok(None),
+            }
+        }
+        let order = Order { queue: ready.queue_of(None), after: &[], deadline: None };
+        let submitted = self.submit(core, ready, request, &bindings, order, None, false)?;
+        if submitted.pick.timed || !device.is_done_at_once(submitted.ticket) {
+            return Ok(Some(self.launched_calmly(core, ready, args, request, values, &submitted)));
+        }
+        core.launched(ready);
+        Ok(Some(Attempt::Launched(None)))
+    }
+
+    /// Such a launch goes on after the call, or it is to be known how long it takes.
+    #[cold]
+    fn launched_calmly(
+        self: &Arc<Inner>,
+        core: &Core,
+        ready: &Arc<Ready>,
+        args: &[Arg<'_>],
+        request: &Request,
+        values: SmallVec<[Arc<Storage>; 2]>,
+        submitted: &Submitted,
+    ) -> Attempt {
+        let job = self.start_job(&ready.device, submitted.ticket, request.label.as_ref(), SmallVec::new());
+        for arg in args {
+            match arg {
+                Arg::Read(storage, range) => storage.launched(&job, range, false),
+                Arg::Write(storage) => storage.launched(&job, &(0..storage.bytes), true),
+                Arg::Unbound | Arg::Part(..) | Arg::Value(_) | Arg::Bytes(_) | Arg::Into(_) => {}
+            }
+        }
+        values.iter().for_each(|value| value.launched(&job, &(0..value.bytes), false));
+        self.note_timing(core, ready, &job, submitted, &Deps::default());
+        ready.device.throttle(submitted.ticket);
+        core.launched(ready);
+        Attempt::Launched(Some(job))
+    }
+
     /// A launch whose arrays are all where it needs them; nothing is moved or copied for it. `None` where that is not so.
     fn launch_steadily(
         self: &Arc<Inner>,
@@ -665,7 +741,7 @@ impl Inner {
             }
         }
         check_deadline(deadline)?;
-        let order = deps.order(ready.queue_of(&deps));
+        let order = deps.order(ready.queue_of(deps.queue));
         let submitted = self.submit(core, ready, request, &bindings, order, None, false)?;
         let ticket = submitted.ticket;
         // A small launch on the processor is done by now; nobody will ask how it went, as it came after nothing that may yet fail.

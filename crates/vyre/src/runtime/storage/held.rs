@@ -23,7 +23,7 @@ enum HeldArray<'a> {
     /// Others may read it at the same time, so it is pinned and not locked; on the host nothing would make it go away.
     Read { storage: &'a Storage, range: Range<u64>, is_pinned: bool },
     /// All of it, of which the launch has the only handle; `keep` where the launch works on what is there.
-    Write { state: MutexGuard<'a, State>, keep: bool },
+    Write { storage: &'a Storage, state: MutexGuard<'a, State>, keep: bool },
 }
 
 impl<'a> Held<'a> {
@@ -37,7 +37,7 @@ impl<'a> Held<'a> {
         (keep, write): (bool, bool),
         deps: &mut Deps,
     ) -> Option<Binding> {
-        let mut state = storage.state.try_lock().ok()?;
+        let mut state = storage.try_lock()?;
         let place = device.place;
         let [segment] = &state.segments[..] else { return None };
         let is_there = segment.valid & 1 << place != 0 && segment.lost.is_none();
@@ -75,10 +75,11 @@ impl<'a> Held<'a> {
         let binding = state.binding(device, range).ok()?;
         state.used = storage.engine.tick();
         if write {
-            self.arrays.push(HeldArray::Write { state, keep });
+            self.arrays.push(HeldArray::Write { storage, state, keep });
         } else {
             let is_pinned = place != Device::HOST;
             state.pinned += u32::from(is_pinned);
+            storage.calm_down(&mut state, device);
             self.arrays.push(HeldArray::Read { storage, range: range.clone(), is_pinned });
         }
         Some(binding)
@@ -89,7 +90,7 @@ impl<'a> Held<'a> {
     pub(crate) fn parents(&mut self) -> SmallVec<[Arc<Job>; 4]> {
         let mut parents = std::mem::take(&mut self.parents);
         for held in &mut self.arrays {
-            if let HeldArray::Write { state, keep } = held
+            if let HeldArray::Write { state, keep, .. } = held
                 && let Some(replaced) = state.segments[0].writer.take_if(|writer| *keep && !writer.is_done())
             {
                 parents.push(replaced);
@@ -99,10 +100,11 @@ impl<'a> Held<'a> {
     }
 
     /// Notes that all was done before anybody could ask: nothing is left to wait for, or to fail.
-    pub(crate) fn done(&mut self, device: &Device) {
+    pub(crate) fn done(&mut self, device: &Arc<Device>) {
         for held in &mut self.arrays {
-            if let HeldArray::Write { state, .. } = held {
+            if let HeldArray::Write { storage, state, .. } = held {
                 state.segments[0].written(device.place, None);
+                storage.calm_down(state, device);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! The value is kept in segments, so that parts that are used apart are ordered, and lost, apart. A segment knows who wrote it last, who
 //! has read it since, and which places hold it. Reading it somewhere needs a copy there; writing it makes all other copies stale.
 
+mod calm;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod export;
 mod held;
@@ -22,6 +23,7 @@ use vyre_driver::backend::{Binding, HostMemory};
 use vyre_driver::backend::{Buffer, Ticket};
 use vyre_spec::{Diagnostic, codes};
 
+use self::calm::Calm;
 use self::state::{PlaceMemory, Segment, State};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::Block;
@@ -37,6 +39,7 @@ pub(crate) struct Storage {
     pub(crate) bytes: u64,
     label: Mutex<Option<Arc<str>>>,
     state: Mutex<State>,
+    calm: Calm,
 }
 
 impl Storage {
@@ -76,8 +79,8 @@ impl Storage {
         if let Some((place, memory)) = place {
             state.set_place(place, memory);
         }
-        let storage =
-            Arc::new(Storage { engine: engine.clone(), bytes, label: Mutex::new(None), state: Mutex::new(state) });
+        let (state, label) = (Mutex::new(state), Mutex::new(None));
+        let storage = Arc::new(Storage { engine: engine.clone(), bytes, label, state, calm: Calm::default() });
         engine.arrays.add(&storage);
         storage
     }
@@ -91,7 +94,16 @@ impl Storage {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        let state = lock(&self.state);
+        self.stir();
+        state
+    }
+
+    /// Its state, unless somebody else uses it now.
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state.try_lock().ok()?;
+        self.stir();
+        Some(state)
     }
 
     /// Work that kept it where it is does no more.
@@ -430,7 +442,7 @@ impl Storage {
     /// Gives the copy on a device up where the value is on the host, or can be brought there; the bytes that it held.
     pub(crate) fn leave(&self, device: &Device) -> Result<u64, Error> {
         // Who uses it now keeps it.
-        let Ok(mut state) = self.state.try_lock() else { return Ok(0) };
+        let Some(mut state) = self.try_lock() else { return Ok(0) };
         let state = &mut *state;
         let place = device.place;
         let Some(Some(there)) = state.places.get(place) else { return Ok(0) };
@@ -455,13 +467,13 @@ impl Storage {
 
     /// When it was last used, and whether a device holds a copy.
     pub(crate) fn use_on(&self, device: &Device) -> Option<u64> {
-        let state = self.state.try_lock().ok()?;
+        let state = self.try_lock()?;
         state.places.get(device.place)?.as_ref().map(|_| state.used)
     }
 
     /// Work under way that keeps the copy on a device from making room.
     pub(crate) fn user_on(&self, device: &Device) -> Option<Arc<Job>> {
-        let mut state = self.state.try_lock().ok()?;
+        let mut state = self.try_lock()?;
         if state.pinned > 0 {
             return None;
         }
@@ -471,6 +483,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        self.end_calm();
         let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         for place in state.places.drain(..).flatten() {
             place.give_back(&self.engine);
