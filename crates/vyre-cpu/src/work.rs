@@ -63,7 +63,13 @@ impl Places {
         })?;
         let expected = pipeline.pace.expected(workgroups(grid));
         let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
-        Ok(Plan { way, grid, split, scratch_bytes, small: pipeline.small_effort(way, grid), expected })
+        let small = pipeline.small_effort(way, grid);
+        Ok(Plan { way, grid, split, scratch_bytes, small, expected, streams: self.streams(pipeline, way, grid) })
+    }
+
+    /// A launch on these places writes so much that its results go past the caches.
+    fn streams(&self, pipeline: &CpuPipeline, way: Way, grid: [u32; 3]) -> bool {
+        way == Way::Native && pipeline.streams(&self.spans, grid)
     }
 
     /// Runs all parts of a small launch.
@@ -83,7 +89,7 @@ impl Places {
         scratch: &mut Scratch,
         stop: &Stop,
     ) -> bool {
-        let grid = Grid { workgroups: plan.grid, lengths: &self.lengths };
+        let grid = Grid { workgroups: plan.grid, lengths: &self.lengths, streams: plan.streams };
         pipeline.run(plan.way, &self.spans, &grid, stop, plan.split.stretches(part), scratch)
     }
 }
@@ -100,16 +106,19 @@ pub(crate) struct Plan {
     pub(crate) small: Option<u64>,
     /// How long it would take one thread, where launches before have shown that.
     expected: Option<Expected>,
+    /// Results go past the caches.
+    streams: bool,
 }
 
 impl Plan {
-    /// The same way with a smaller grid.
-    fn with_grid(&self, pipeline: &CpuPipeline, grid: [u32; 3], threads: usize) -> Plan {
+    /// The same way with a smaller grid, on the same places.
+    fn with_grid(&self, pipeline: &CpuPipeline, places: &Places, grid: [u32; 3], threads: usize) -> Plan {
         Plan {
             grid,
             split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts(), None),
             small: None,
             expected: None,
+            streams: places.streams(pipeline, self.way, grid),
             ..*self
         }
     }
@@ -328,7 +337,8 @@ impl Work for CpuWork {
                 let mut bytes = [0; INDIRECT_BYTES];
                 grid.memory.copy_to(grid.at, &mut bytes);
                 let most = &self.launch.plan;
-                let _ = plan.set(most.with_grid(pipeline, indirect_grid(&bytes, most.grid), grid.threads));
+                let workgroups = indirect_grid(&bytes, most.grid);
+                let _ = plan.set(most.with_grid(pipeline, &self.launch.places, workgroups, grid.threads));
                 true
             }
             Kind::Move(bytes) => {

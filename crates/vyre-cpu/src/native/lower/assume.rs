@@ -5,7 +5,7 @@
 //! of those, and its code takes the comparisons as settled; where the test fails, other code does the work lane by lane.
 
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Memory, Op, Scalar, Unary, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Memory, Op, Scalar, Unary, Value};
 
 use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
@@ -40,11 +40,38 @@ pub(super) struct Plan<'k> {
     steps: usize,
     /// The same, those in loops counting as their comparisons do.
     work: u32,
+    /// Stores of whole vectors that may go past the caches, where the block was tested.
+    pub(super) streams: Vec<Stream<'k>>,
+}
+
+/// A store of which the lanes lie side by side, at a place that is known at the start of a block.
+pub(super) struct Stream<'k> {
+    pub(super) address: &'k Address,
+    /// From one lane to the next.
+    pub(super) step: u32,
 }
 
 impl Plan<'_> {
     pub(super) fn is_empty(&self) -> bool {
         self.tests.is_empty() && self.bounds.is_empty()
+    }
+
+    /// Buffers that are written past the caches, and bytes of each invocation.
+    pub(super) fn written(&self) -> Vec<(u32, u32)> {
+        let mut written: Vec<(u32, u32)> = Vec::new();
+        for Stream { address, step } in &self.streams {
+            let Memory::Buffer(buffer) = address.memory else { continue };
+            match written.iter_mut().find(|(other, _)| *other == buffer) {
+                Some((_, bytes)) => *bytes += step,
+                None => written.push((buffer, *step)),
+            }
+        }
+        written
+    }
+
+    /// Some comparisons are settled that another does not settle.
+    pub(super) fn settles_more(&self, other: &Plan<'_>) -> bool {
+        self.tests.len() > other.tests.len()
     }
 
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
@@ -80,15 +107,35 @@ struct Search<'k> {
     weight: u32,
     /// No condition has been passed: one may be why a load needs no guard, and then it can't come before.
     unconditional: bool,
+    /// A branch with something to do on both ways is taken as settled, too, where most of the kernel is on one.
+    both_ways: bool,
+    /// Stores on the way.
+    stores: Vec<&'k Inst>,
 }
 
 impl<'k> Lower<'k> {
     /// Finds the comparisons that guard accesses, or most of the kernel, and that can be made at the start of a block.
     pub(super) fn plan(&self) -> Plan<'k> {
+        self.plan_of(&|_| false)
+    }
+
+    /// The same with the stores to some buffers that lie side by side. More is taken as settled then: where it is not, the block is done as if
+    /// there were no such stores.
+    pub(super) fn plan_of(&self, streams: &dyn Fn(Memory) -> bool) -> Plan<'k> {
         let kernel = self.kernel;
+        let both_ways = (0..kernel.buffers.len()).any(|index| streams(Memory::Buffer(index as u32)));
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
         let accesses = accesses(&kernel.body);
-        let mut search = Search { ops, wanted: Vec::new(), steps, accesses, weight: 2, unconditional: true };
+        let mut search = Search {
+            ops,
+            wanted: Vec::new(),
+            steps,
+            accesses,
+            weight: 2,
+            unconditional: true,
+            both_ways,
+            stores: Vec::new(),
+        };
         search.block(&kernel.body);
         let mut plan = Plan { steps, work: work(&kernel.body, 2), ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
@@ -141,7 +188,17 @@ impl<'k> Lower<'k> {
             }
         }
         if !apart || plan.tests.len() + plan.bounds.len() > MOST_TESTS {
-            return Plan::default();
+            plan = Plan::default();
+            needed.fill(false);
+        }
+        for inst in &search.stores {
+            let Inst::Store { address, element, value, .. } = inst else { continue };
+            let step = element.bits() / 8 * u32::from(self.width_of(*value));
+            let known = |&(index, _): &(Value, u32)| self.evaluable(&search.ops, index, 0);
+            if streams(address.memory) && self.step_of(address) == Some(step) && address.terms.iter().all(known) {
+                address.terms.iter().for_each(|&(index, _)| search.need(index, &mut needed));
+                plan.streams.push(Stream { address, step });
+            }
         }
         // Values are numbered as they are made, or later than what they are made of.
         let mut order: Vec<Value> = Vec::new();
@@ -207,14 +264,7 @@ impl<'k> Lower<'k> {
     /// are settled.
     pub(super) fn assume(&mut self, plan: &Plan<'k>, otherwise: Label) {
         let comps: Vec<usize> = (0..self.components.len()).collect();
-        self.current.clone_from(&comps);
-        for &(value, op) in &plan.slice {
-            let shared = &self.shared[usize::from(self.shape_of(value).axes)];
-            for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
-                self.define(value, op, c);
-            }
-            self.ready[value.index()] = true;
-        }
+        self.define_slice(plan, &comps);
         // Ranges of lanes that are compared with the same limit are one range.
         let mut ranges: Vec<(Binary, Lin, R, i64, i64)> = Vec::new();
         for test in &plan.tests {
@@ -281,10 +331,23 @@ impl<'k> Lower<'k> {
         r
     }
 
+    /// Makes what the places of stores are made of.
+    pub(super) fn define_slice(&mut self, plan: &Plan<'k>, comps: &[usize]) {
+        self.current = comps.to_vec();
+        for &(value, op) in &plan.slice {
+            let shared = &self.shared[usize::from(self.shape_of(value).axes)];
+            for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
+                self.define(value, op, c);
+            }
+            self.ready[value.index()] = true;
+        }
+    }
+
     /// Nothing is settled any more.
     pub(super) fn assume_nothing(&mut self) {
         self.ready.fill(false);
         self.settled.fill(None);
+        self.aligned.clear();
     }
 
     /// What a settled bool is.
@@ -350,8 +413,14 @@ impl<'k> Search<'k> {
                         self.guards(then);
                     }
                 }
+                Inst::If { cond, then, .. } if self.both_ways && 2 * steps(then) >= self.steps => {
+                    self.unconditional = false;
+                    self.wanted.push((*cond, true, 0));
+                    self.block(then);
+                }
                 inst => {
                     self.unconditional &= !matches!(inst, Inst::If { .. } | Inst::Loop(_));
+                    self.stores.extend(Some(inst).filter(|inst| matches!(inst, Inst::Store { .. })));
                     self.inner(inst);
                 }
             }
