@@ -421,6 +421,6 @@ impl VyreBackend for CpuBackend {
                 None
             }));
         }
-        self.pool.submit(order, false, false, |work| work.replay(steps.all))
+        self.pool.submit(order, false, false, |work| work.replay(steps))
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 /// A launch that writes so many times what the threads' own caches hold finds nothing of it there later, and little in the cache that they
 /// share with whatever else runs on the machine.
-const TIMES: u64 = 2;
+const TIMES: u64 = 1;
 
 /// Bytes that so many threads write from which on it is better to write past the caches.
 pub(crate) fn streams_from(threads: NonZero<usize>) -> u64 {

@@ -114,6 +114,9 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
 /// Scalars of private arrays that become values: more would only be stored and loaded again, and carried ones twice.
 const ARRAY_VALUES: u32 = 24;
 
+/// Steps of all invocations of a part that takes some milliseconds.
+const BRIEF_PART: u64 = 1 << 24;
+
 /// Loops up to which a program may grow by unrolling them.
 const FEW_LOOPS: usize = 4;
 
@@ -292,6 +295,12 @@ impl CpuPipeline {
     pub(crate) fn small_effort(&self, way: Way, grid: [u32; 3]) -> Option<u64> {
         let steps = workgroups(grid).saturating_mul(self.steps(way));
         (self.effort.is_known && steps < SMALL_LAUNCH).then_some(steps)
+    }
+
+    /// Every one of so many parts of a launch ends soon, whatever is in its buffers.
+    pub(crate) fn is_brief(&self, way: Way, grid: [u32; 3], parts: u64) -> bool {
+        let steps = workgroups(grid).saturating_mul(self.steps(way)) / parts.max(1);
+        self.effort.is_known && steps < BRIEF_PART
     }
 
     /// The form that a launch takes.

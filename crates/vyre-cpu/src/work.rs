@@ -12,6 +12,7 @@ use crate::memory::{Scratch, Span};
 use crate::pace::Expected;
 use crate::pipeline::{CpuPipeline, Way};
 use crate::pool::Work;
+use crate::record::Steps;
 
 /// Memory of the host as a buffer.
 pub(crate) struct HostBuffer {
@@ -64,7 +65,8 @@ impl Places {
         let expected = pipeline.pace.expected(workgroups(grid));
         let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
         let small = pipeline.small_effort(way, grid);
-        Ok(Plan { way, grid, split, scratch_bytes, small, expected, streams: self.streams(pipeline, way, grid) })
+        let (streams, brief) = (self.streams(pipeline, way, grid), pipeline.is_brief(way, grid, split.parts()));
+        Ok(Plan { way, grid, split, scratch_bytes, small, expected, streams, brief })
     }
 
     /// A launch on these places writes so much that its results go past the caches.
@@ -108,6 +110,8 @@ pub(crate) struct Plan {
     expected: Option<Expected>,
     /// Results go past the caches.
     streams: bool,
+    /// Every part ends soon, whatever is in the buffers.
+    brief: bool,
 }
 
 impl Plan {
@@ -119,6 +123,7 @@ impl Plan {
             small: None,
             expected: None,
             streams: places.streams(pipeline, self.way, grid),
+            brief: false,
             ..*self
         }
     }
@@ -226,6 +231,14 @@ impl Recorded {
         }
     }
 
+    /// Every part ends soon.
+    pub(crate) fn is_brief(&self) -> bool {
+        match self {
+            Recorded::Launch(launch) => launch.plan.brief,
+            Recorded::Move(_) => true,
+        }
+    }
+
     pub(crate) fn parts(&self) -> u64 {
         match self {
             Recorded::Launch(launch) => launch.plan.split.parts(),
@@ -259,7 +272,7 @@ enum Kind {
     /// Its grid is read in the first phase, and runs in the second.
     Indirect(GridPlace, OnceLock<Plan>),
     Move(Move),
-    Replay(Arc<Vec<Arc<Recorded>>>),
+    Replay(Steps),
 }
 
 impl CpuWork {
@@ -291,7 +304,7 @@ impl CpuWork {
         self.kind = Kind::Move(bytes);
     }
 
-    pub(crate) fn replay(&mut self, steps: Arc<Vec<Arc<Recorded>>>) {
+    pub(crate) fn replay(&mut self, steps: Steps) {
         self.kind = Kind::Replay(steps);
     }
 }
@@ -299,7 +312,7 @@ impl CpuWork {
 impl Work for CpuWork {
     fn phases(&self) -> usize {
         match &self.kind {
-            Kind::Replay(steps) => steps.len(),
+            Kind::Replay(steps) => steps.all.len(),
             Kind::Indirect(..) => 2,
             _ => 1,
         }
@@ -314,7 +327,17 @@ impl Work for CpuWork {
                 _ => plan.get().map_or(0, |plan| plan.split.parts()),
             },
             Kind::Move(bytes) => bytes.parts(),
-            Kind::Replay(steps) => steps[phase].parts(),
+            Kind::Replay(steps) => steps.all[phase].parts(),
+        }
+    }
+
+    fn is_brief(&self) -> bool {
+        match &self.kind {
+            Kind::Nothing | Kind::Move(_) => true,
+            Kind::Launch => self.launch.plan.brief,
+            // Its grid is not known yet.
+            Kind::Indirect(..) => false,
+            Kind::Replay(steps) => steps.are_brief,
         }
     }
 
@@ -345,7 +368,7 @@ impl Work for CpuWork {
                 bytes.run(part);
                 true
             }
-            Kind::Replay(steps) => steps[phase].run(part, scratch, stop),
+            Kind::Replay(steps) => steps.all[phase].run(part, scratch, stop),
         }
     }
 

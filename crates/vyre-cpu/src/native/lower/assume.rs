@@ -5,7 +5,7 @@
 //! of those, and its code takes the comparisons as settled; where the test fails, other code does the work lane by lane.
 
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Memory, Op, Scalar, Unary, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory, Op, Scalar, Unary, Value};
 
 use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
@@ -90,13 +90,19 @@ struct Test {
     op: Binary,
     a: Value,
     b: Value,
+    /// `b` may be less than nothing.
+    signed: bool,
     /// The bool that says so, or the contrary.
     value: Value,
     holds: bool,
 }
 
+/// How a range of lanes is compared, and whether with a limit that may be less than nothing.
+type Compared = (Binary, bool);
+
 /// What is found on the way through a kernel.
 struct Search<'k> {
+    kernel: &'k Kernel,
     ops: Vec<Option<&'k Op>>,
     /// Bools, what they should be, and how often they are needed: nothing where most of the kernel is behind them.
     wanted: Vec<(Value, bool, u32)>,
@@ -127,6 +133,7 @@ impl<'k> Lower<'k> {
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
         let accesses = accesses(&kernel.body);
         let mut search = Search {
+            kernel,
             ops,
             wanted: Vec::new(),
             steps,
@@ -215,10 +222,11 @@ impl<'k> Lower<'k> {
         let small = |max: u32| max < 1 << 31;
         let fits = match self.scalar_of(a) {
             Scalar::U32 => true,
-            // As numbers without a sign.
-            Scalar::I32 => small(left.max) && small(right.max),
+            Scalar::I32 => small(left.max),
             _ => false,
         };
+        // Whatever the sign of the limit, lanes that have none don't wrap.
+        let signed = self.scalar_of(a) == Scalar::I32 && !small(right.max);
         let op = match op {
             // More than nothing.
             Binary::Ne if right.max == 0 => Binary::Gt,
@@ -231,7 +239,7 @@ impl<'k> Lower<'k> {
             _ => false,
         };
         let fits = fits && goes && left.lane != Lane::Vary && right.is_uniform();
-        fits.then_some(Test { op, a, b, value, holds })
+        fits.then_some(Test { op, a, b, signed, value, holds })
     }
 
     /// The value can be made at the start of a block.
@@ -266,7 +274,7 @@ impl<'k> Lower<'k> {
         let comps: Vec<usize> = (0..self.components.len()).collect();
         self.define_slice(plan, &comps);
         // Ranges of lanes that are compared with the same limit are one range.
-        let mut ranges: Vec<(Binary, Lin, R, i64, i64)> = Vec::new();
+        let mut ranges: Vec<(Compared, Lin, R, i64, i64)> = Vec::new();
         for test in &plan.tests {
             let limit = self.lin(test.b, 0);
             let reach = match self.shape_of(test.a).lane {
@@ -276,15 +284,17 @@ impl<'k> Lower<'k> {
             for &c in &comps {
                 let lin = self.lin(test.a, c);
                 let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
-                let same =
-                    |range: &&mut (Binary, Lin, R, i64, i64)| (range.0, range.1, range.2) == (test.op, limit, lin.reg);
+                let compared = (test.op, test.signed);
+                let same = |range: &&mut (Compared, Lin, R, i64, i64)| {
+                    (range.0, range.1, range.2) == (compared, limit, lin.reg)
+                };
                 match ranges.iter_mut().find(same) {
                     Some(range) => (range.3, range.4) = (range.3.min(low), range.4.max(high)),
-                    None => ranges.push((test.op, limit, lin.reg, low, high)),
+                    None => ranges.push((compared, limit, lin.reg, low, high)),
                 }
             }
         }
-        for (op, limit, r, low, high) in ranges {
+        for ((op, signed), limit, r, low, high) in ranges {
             let (Ok(first), Ok(span)) = (i32::try_from(low), i32::try_from(high - low)) else {
                 self.push(M::Jump(otherwise));
                 continue;
@@ -292,14 +302,22 @@ impl<'k> Lower<'k> {
             let first = self.materialise(Lin { reg: r, add: first });
             let limit = match limit.constant() {
                 Some(constant) if constant >= 0 => GSrc::Imm(constant),
+                _ if signed => {
+                    let limit = self.materialise(limit);
+                    GSrc::R(self.extended(limit))
+                }
                 _ => GSrc::R(self.materialise(limit)),
             };
             // Below: the last lane, as a sum that can't wrap. Above: the first.
-            let (of, fails) = match op {
-                Binary::Lt => (self.beyond(first, span), Cond::AboveEqual),
-                Binary::Le => (self.beyond(first, span), Cond::Above),
-                Binary::Gt => (first, Cond::BelowEqual),
-                _ => (first, Cond::Below),
+            let (of, fails) = match (op, signed) {
+                (Binary::Lt, false) => (self.beyond(first, span), Cond::AboveEqual),
+                (Binary::Lt, true) => (self.beyond(first, span), Cond::GreaterEqual),
+                (Binary::Le, false) => (self.beyond(first, span), Cond::Above),
+                (Binary::Le, true) => (self.beyond(first, span), Cond::Greater),
+                (Binary::Gt, false) => (first, Cond::BelowEqual),
+                (Binary::Gt, true) => (first, Cond::LessEqual),
+                (_, false) => (first, Cond::Below),
+                (_, true) => (first, Cond::Less),
             };
             self.push(M::Cmp { wide: true, a: of, b: limit });
             self.push(M::JumpIf(fails, otherwise));
@@ -383,12 +401,24 @@ impl<'k> Search<'k> {
         }
     }
 
+    /// A load of what is inside by the declared size of its buffer, whatever the conditions before it say.
+    fn is_always_inside(&self, value: Value, op: &Op) -> bool {
+        let Op::Load { address, element, guard: None, .. } = op else { return false };
+        let Memory::Buffer(index) = address.memory else { return false };
+        let buffer = &self.kernel.buffers[index as usize];
+        let bytes = element.bits() / 8 * u32::from(self.kernel.values[value.index()].ty.width);
+        let end = u64::from(address.offset) + u64::from(bytes);
+        let declared =
+            buffer.count.filter(|_| buffer.header == 0).map(|count| u64::from(count) * u64::from(buffer.stride));
+        element.bits() >= 8 && address.terms.is_empty() && declared.is_some_and(|declared| end <= declared)
+    }
+
     /// A block that every invocation goes through, or the settled way of a branch.
     fn block(&mut self, block: &'k Block) {
         for inst in &block.insts {
             match inst {
                 Inst::Let(value, op) => {
-                    if self.unconditional || !matches!(op, Op::Load { .. }) {
+                    if self.unconditional || !matches!(op, Op::Load { .. }) || self.is_always_inside(*value, op) {
                         self.ops[value.index()] = Some(op);
                     }
                     self.guard(inst);
