@@ -113,7 +113,7 @@ struct Search<'k> {
     weight: u32,
     /// No condition has been passed: one may be why a load needs no guard, and then it can't come before.
     unconditional: bool,
-    /// A branch with something to do on both ways is taken as settled, too, where most of the kernel is on one.
+    /// A branch with something to do on both ways is taken as settled, too, where one is much more.
     both_ways: bool,
     /// Stores on the way.
     stores: Vec<&'k Inst>,
@@ -443,7 +443,7 @@ impl<'k> Search<'k> {
                         self.guards(then);
                     }
                 }
-                Inst::If { cond, then, .. } if self.both_ways && 2 * steps(then) >= self.steps => {
+                Inst::If { cond, then, otherwise, .. } if self.both_ways && steps(then) >= 2 * steps(otherwise) => {
                     self.unconditional = false;
                     self.wanted.push((*cond, true, 0));
                     self.block(then);
