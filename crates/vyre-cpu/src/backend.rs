@@ -14,7 +14,7 @@ use vyre_driver::variant::{Code, Variant};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::ir::{DataType, Program};
-use vyre_foundation::kernel::Features;
+use vyre_foundation::kernel::{Features, Kernel};
 use vyre_foundation::launch::MAX_WORKGROUP_INVOCATIONS;
 use vyre_spec::codes;
 
@@ -25,7 +25,7 @@ use crate::pipeline::{self, CpuPipeline};
 use crate::pool::Pool;
 use crate::record::CpuRecording;
 use crate::work::{BoundLaunch, CpuWork, GridPlace, HostBuffer, Move, Places, Recorded};
-use crate::{dispatch, native, threads};
+use crate::{caches, dispatch, native, threads};
 
 /// Queues of the backend.
 const QUEUES: u32 = 4;
@@ -44,6 +44,9 @@ pub struct CpuOptions {
     pub path: Option<CpuPath>,
     /// Threads at work at once; else as many as `VYRE_THREADS` says, else one for each processor that the process may use.
     pub threads: Option<NonZero<usize>>,
+    /// Bytes that a launch writes, from which on its results go to memory past the caches where its code can do that; else so many that the
+    /// caches of the threads could not keep them.
+    pub streams_from: Option<u64>,
 }
 
 /// Runs programs on the processor.
@@ -52,6 +55,7 @@ pub struct CpuBackend {
     capabilities: Capabilities,
     kept: KeptPipelines<CpuPipeline>,
     pool: Pool<CpuWork>,
+    streams_from: u64,
 }
 
 impl CpuBackend {
@@ -105,7 +109,8 @@ impl CpuBackend {
         let sources = format!("{} {}", vyre_foundation::SOURCE_DIGEST, pipeline::SOURCE_DIGEST);
         capabilities.fingerprint = PipelineDeviceFingerprint::from_parts(0, 0, &processor, &sources);
         let pool = Pool::new(QUEUES as usize, threads.get());
-        Ok(CpuBackend { path, capabilities, kept: KeptPipelines::default(), pool })
+        let streams_from = options.streams_from.unwrap_or_else(|| caches::streams_from(threads));
+        Ok(CpuBackend { path, capabilities, kept: KeptPipelines::default(), pool, streams_from })
     }
 
     /// The path that kernels take.
@@ -132,7 +137,9 @@ impl CpuBackend {
         if let Some(variant) = &options.variant {
             return CpuPipeline::of_variant(program, options, variant);
         }
-        CpuPipeline::new(program, options, self.path, |kernel| Ok(self.capabilities.check(kernel)?))
+        let check = |kernel: &Kernel| Ok(self.capabilities.check(kernel)?);
+        let pipeline = CpuPipeline::new(program, options, self.path, check)?;
+        Ok(pipeline.streaming_from(self.streams_from))
     }
 
     /// A move between two parts, or of zeros to one.
@@ -244,7 +251,7 @@ impl VyreBackend for CpuBackend {
         artifact: &[u8],
     ) -> Result<Arc<dyn Pipeline>, BackendError> {
         match CpuPipeline::read(program, options, self.path, artifact) {
-            Some(pipeline) => Ok(Arc::new(pipeline)),
+            Some(pipeline) => Ok(Arc::new(pipeline.streaming_from(self.streams_from))),
             None => Err(BackendError::with_code(
                 &codes::backend::BAD_ARTIFACT,
                 "the stored code is not code of this program for this processor",
@@ -414,6 +421,6 @@ impl VyreBackend for CpuBackend {
                 None
             }));
         }
-        self.pool.submit(order, false, false, |work| work.replay(steps.all))
+        self.pool.submit(order, false, false, |work| work.replay(steps))
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) workgroups: [u32; 3],
     /// Elements of each buffer.
     pub(crate) lengths: &'a [u64],
+    /// Results are written past the caches where the code can.
+    pub(crate) streams: bool,
 }
 
 /// Tells the loops of one launch to end.

@@ -20,6 +20,7 @@
 //! ```
 
 mod backend;
+mod caches;
 mod dispatch;
 mod effort;
 mod foreign;

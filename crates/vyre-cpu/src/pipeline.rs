@@ -46,6 +46,8 @@ pub(crate) struct CpuPipeline {
     interruptible: bool,
     /// Parts of a launch for each thread, where that is asked for.
     parts: Option<u32>,
+    /// Bytes from which on what a launch writes goes past the caches.
+    streams_from: u64,
     pub(crate) pace: Pace,
 }
 
@@ -112,6 +114,9 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
 /// Scalars of private arrays that become values: more would only be stored and loaded again, and carried ones twice.
 const ARRAY_VALUES: u32 = 24;
 
+/// Steps of all invocations of a part that takes some milliseconds.
+const BRIEF_PART: u64 = 1 << 24;
+
 /// Loops up to which a program may grow by unrolling them.
 const FEW_LOOPS: usize = 4;
 
@@ -172,6 +177,7 @@ impl CpuPipeline {
             effort,
             interruptible,
             parts,
+            streams_from: u64::MAX,
             pace: Pace::default(),
             refusal,
             interpreted,
@@ -182,6 +188,11 @@ impl CpuPipeline {
             pipeline.interpreted.get_or_init(|| Interpreted::new(kernel));
         }
         Ok(pipeline)
+    }
+
+    /// The same, whose results go past the caches where a launch writes so many bytes.
+    pub(crate) fn streaming_from(self, bytes: u64) -> CpuPipeline {
+        CpuPipeline { streams_from: bytes, ..self }
     }
 
     /// A variant in the place of a program. Nothing of it can be stored.
@@ -206,6 +217,7 @@ impl CpuPipeline {
             effort: Effort { steps: u64::MAX, is_known: false },
             interruptible: options.interruptible,
             parts: None,
+            streams_from: u64::MAX,
             pace: Pace::default(),
             refusal: None,
             interpreted: OnceLock::new(),
@@ -247,6 +259,7 @@ impl CpuPipeline {
             effort: Effort { steps, is_known: flags & 1 != 0 },
             interruptible: options.interruptible,
             parts: options.knobs.parts,
+            streams_from: u64::MAX,
             pace: Pace::default(),
         })
     }
@@ -284,6 +297,12 @@ impl CpuPipeline {
         (self.effort.is_known && steps < SMALL_LAUNCH).then_some(steps)
     }
 
+    /// Every one of so many parts of a launch ends soon, whatever is in its buffers.
+    pub(crate) fn is_brief(&self, way: Way, grid: [u32; 3], parts: u64) -> bool {
+        let steps = workgroups(grid).saturating_mul(self.steps(way)) / parts.max(1);
+        self.effort.is_known && steps < BRIEF_PART
+    }
+
     /// The form that a launch takes.
     pub(crate) fn way(&self, buffers: &[Span], grid: [u32; 3]) -> Result<Way, BackendError> {
         if self.foreign.is_some() {
@@ -297,6 +316,13 @@ impl CpuPipeline {
             self.interpreted.get_or_init(|| Interpreted::new(kernel));
         }
         Ok(Way::Interpreted)
+    }
+
+    /// A launch writes so much that it goes past the caches.
+    pub(crate) fn streams(&self, buffers: &[Span], grid: [u32; 3]) -> bool {
+        let Some(native) = &self.native else { return false };
+        let bytes = native.streamed_bytes(self.workgroup_size, buffers, grid);
+        bytes > 0 && bytes >= self.streams_from
     }
 
     /// Parts of a launch for each thread, where that is asked for.

@@ -19,13 +19,16 @@ pub(crate) struct Steps {
     pub(crate) all: Arc<Vec<Arc<Recorded>>>,
     /// So little work that queueing it would cost more.
     pub(crate) is_small: bool,
+    /// Every part of every step ends soon.
+    pub(crate) are_brief: bool,
 }
 
 impl Steps {
     fn new(all: Arc<Vec<Arc<Recorded>>>) -> Steps {
         let effort = all.iter().try_fold(0u64, |sum, step| Some(sum.saturating_add(step.small_effort()?)));
         let is_small = effort.is_some_and(|effort| effort < SMALL_RECORDING);
-        Steps { all, is_small }
+        let are_brief = all.iter().all(|step| step.is_brief());
+        Steps { all, is_small, are_brief }
     }
 
     /// Runs every step on this thread.

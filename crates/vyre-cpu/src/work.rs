@@ -12,6 +12,7 @@ use crate::memory::{Scratch, Span};
 use crate::pace::Expected;
 use crate::pipeline::{CpuPipeline, Way};
 use crate::pool::Work;
+use crate::record::Steps;
 
 /// Memory of the host as a buffer.
 pub(crate) struct HostBuffer {
@@ -63,7 +64,14 @@ impl Places {
         })?;
         let expected = pipeline.pace.expected(workgroups(grid));
         let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
-        Ok(Plan { way, grid, split, scratch_bytes, small: pipeline.small_effort(way, grid), expected })
+        let small = pipeline.small_effort(way, grid);
+        let (streams, brief) = (self.streams(pipeline, way, grid), pipeline.is_brief(way, grid, split.parts()));
+        Ok(Plan { way, grid, split, scratch_bytes, small, expected, streams, brief })
+    }
+
+    /// A launch on these places writes so much that its results go past the caches.
+    fn streams(&self, pipeline: &CpuPipeline, way: Way, grid: [u32; 3]) -> bool {
+        way == Way::Native && pipeline.streams(&self.spans, grid)
     }
 
     /// Runs all parts of a small launch.
@@ -83,7 +91,7 @@ impl Places {
         scratch: &mut Scratch,
         stop: &Stop,
     ) -> bool {
-        let grid = Grid { workgroups: plan.grid, lengths: &self.lengths };
+        let grid = Grid { workgroups: plan.grid, lengths: &self.lengths, streams: plan.streams };
         pipeline.run(plan.way, &self.spans, &grid, stop, plan.split.stretches(part), scratch)
     }
 }
@@ -100,16 +108,22 @@ pub(crate) struct Plan {
     pub(crate) small: Option<u64>,
     /// How long it would take one thread, where launches before have shown that.
     expected: Option<Expected>,
+    /// Results go past the caches.
+    streams: bool,
+    /// Every part ends soon, whatever is in the buffers.
+    brief: bool,
 }
 
 impl Plan {
-    /// The same way with a smaller grid.
-    fn with_grid(&self, pipeline: &CpuPipeline, grid: [u32; 3], threads: usize) -> Plan {
+    /// The same way with a smaller grid, on the same places.
+    fn with_grid(&self, pipeline: &CpuPipeline, places: &Places, grid: [u32; 3], threads: usize) -> Plan {
         Plan {
             grid,
             split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts(), None),
             small: None,
             expected: None,
+            streams: places.streams(pipeline, self.way, grid),
+            brief: false,
             ..*self
         }
     }
@@ -217,6 +231,14 @@ impl Recorded {
         }
     }
 
+    /// Every part ends soon.
+    pub(crate) fn is_brief(&self) -> bool {
+        match self {
+            Recorded::Launch(launch) => launch.plan.brief,
+            Recorded::Move(_) => true,
+        }
+    }
+
     pub(crate) fn parts(&self) -> u64 {
         match self {
             Recorded::Launch(launch) => launch.plan.split.parts(),
@@ -250,7 +272,7 @@ enum Kind {
     /// Its grid is read in the first phase, and runs in the second.
     Indirect(GridPlace, OnceLock<Plan>),
     Move(Move),
-    Replay(Arc<Vec<Arc<Recorded>>>),
+    Replay(Steps),
 }
 
 impl CpuWork {
@@ -282,7 +304,7 @@ impl CpuWork {
         self.kind = Kind::Move(bytes);
     }
 
-    pub(crate) fn replay(&mut self, steps: Arc<Vec<Arc<Recorded>>>) {
+    pub(crate) fn replay(&mut self, steps: Steps) {
         self.kind = Kind::Replay(steps);
     }
 }
@@ -290,7 +312,7 @@ impl CpuWork {
 impl Work for CpuWork {
     fn phases(&self) -> usize {
         match &self.kind {
-            Kind::Replay(steps) => steps.len(),
+            Kind::Replay(steps) => steps.all.len(),
             Kind::Indirect(..) => 2,
             _ => 1,
         }
@@ -305,7 +327,17 @@ impl Work for CpuWork {
                 _ => plan.get().map_or(0, |plan| plan.split.parts()),
             },
             Kind::Move(bytes) => bytes.parts(),
-            Kind::Replay(steps) => steps[phase].parts(),
+            Kind::Replay(steps) => steps.all[phase].parts(),
+        }
+    }
+
+    fn is_brief(&self) -> bool {
+        match &self.kind {
+            Kind::Nothing | Kind::Move(_) => true,
+            Kind::Launch => self.launch.plan.brief,
+            // Its grid is not known yet.
+            Kind::Indirect(..) => false,
+            Kind::Replay(steps) => steps.are_brief,
         }
     }
 
@@ -328,14 +360,15 @@ impl Work for CpuWork {
                 let mut bytes = [0; INDIRECT_BYTES];
                 grid.memory.copy_to(grid.at, &mut bytes);
                 let most = &self.launch.plan;
-                let _ = plan.set(most.with_grid(pipeline, indirect_grid(&bytes, most.grid), grid.threads));
+                let workgroups = indirect_grid(&bytes, most.grid);
+                let _ = plan.set(most.with_grid(pipeline, &self.launch.places, workgroups, grid.threads));
                 true
             }
             Kind::Move(bytes) => {
                 bytes.run(part);
                 true
             }
-            Kind::Replay(steps) => steps[phase].run(part, scratch, stop),
+            Kind::Replay(steps) => steps.all[phase].run(part, scratch, stop),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use vyre_conform::device::Patient;
 use vyre_conform::{GenOptions, Rules, Subgroups, random_programs};
-use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_cpu::{CpuBackend, CpuOptions, CpuPath};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -30,6 +30,19 @@ fn agree(options: &GenOptions, share: u64) {
 #[test]
 fn random_programs_agree_bit_for_bit() {
     agree(&GenOptions::default(), 1);
+}
+
+/// Every result goes past the caches that can.
+#[test]
+fn random_programs_that_write_past_the_caches_agree() {
+    let (count, first) = (number("VYRE_RANDOM", 2000) / 4, number("VYRE_SEED", 0));
+    for path in paths() {
+        let mut options = CpuOptions::default();
+        (options.path, options.streams_from) = (Some(path), Some(0));
+        let backend = CpuBackend::with_options(&options).expect("a path that is here");
+        let report = random_programs(&backend, first..first + count, &GenOptions::default(), &Rules::exact());
+        assert!(report.is_good(), "{path}: {report}");
+    }
 }
 
 /// Loads whose guard says only a part of why they are inside, in lanes that are not there.

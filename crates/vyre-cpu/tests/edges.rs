@@ -24,9 +24,12 @@ fn agree(what: &str, case: &Case) {
         // Some of these kernels write an element from two workgroups, which come in order on one thread only.
         let mut options = CpuOptions::default();
         (options.path, options.threads) = (Some(path), NonZero::new(1));
-        let backend = CpuBackend::with_options(&options).expect("a path that is here");
-        let outcome = check_against(&backend, case, &expected, &Rules::exact());
-        assert!(matches!(outcome, Outcome::Same), "{what} on {path}: {outcome:?}");
+        for streams_from in [None, Some(0)] {
+            options.streams_from = streams_from;
+            let backend = CpuBackend::with_options(&options).expect("a path that is here");
+            let outcome = check_against(&backend, case, &expected, &Rules::exact());
+            assert!(matches!(outcome, Outcome::Same), "{what} on {path}, {streams_from:?}: {outcome:?}");
+        }
     }
 }
 
@@ -106,6 +109,37 @@ fn limits_that_a_kernel_sets() {
         ];
         for (what, body) in bodies {
             agree(&format!("{what}, {n}"), &line(n + 3, n, groups, body));
+        }
+    }
+}
+
+/// Limits with a sign, of which some are less than nothing, and one that is loaded behind a condition from a buffer of known size.
+#[test]
+fn limits_that_may_be_negative() {
+    let i = || Expr::global_id(0).cast(DataType::I32);
+    let limit = |at: u32| Expr::load("limits", at);
+    for n in SIZES {
+        let (most, half) = (n as i32, n as i32 / 2);
+        for limits in [[most, half, 0], [half, -1, 7], [-1, most, -20], [i32::MAX, i32::MIN, 1], [most - 1, 3, half]] {
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32),
+                    BufferDecl::read("limits", 1, DataType::I32).with_count(3),
+                    BufferDecl::output("out", 2, DataType::U32).with_count(n),
+                ],
+                [64, 1, 1],
+                vec![
+                    Node::if_then(i().ge(limit(0)), vec![Node::Return(None)]),
+                    Node::if_else(
+                        i().gt(limit(1) - Expr::i32(1)) & limit(2).le(i()),
+                        vec![Node::store("out", i().cast(DataType::U32), Expr::load("a", Expr::global_id(0)) * 3u32)],
+                        vec![Node::store("out", i().cast(DataType::U32), 9u32)],
+                    ),
+                ],
+            );
+            let limits_bytes = limits.into_iter().flat_map(i32::to_le_bytes).collect();
+            let case = Case::new(program, vec![words(n + 3), limits_bytes]);
+            agree(&format!("{limits:?}, {n}"), &Case { grid: Some([n.div_ceil(64) + 2, 1, 1]), ..case });
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) const LAUNCH: i32 = 64;
 pub(super) const FRAME: i32 = 72;
 /// Not zero once the code has returned because of the stop word.
 pub(super) const ENDED: i32 = 80;
+/// Not zero where results go past the caches.
+pub(super) const STREAM: i32 = 88;
 /// Address and number of elements of each buffer.
 pub(super) const BUFFERS: i32 = 128;
 

@@ -36,7 +36,7 @@ pub(crate) use shape::MAX_INDEX;
 
 use vyre_driver::backend::{Reader, Writer};
 
-use crate::launch::{Grid, Stop, Stretch};
+use crate::launch::{Grid, Stop, Stretch, workgroups};
 use crate::memory::{Scratch, Span};
 use lower::Tiling;
 use shape::Layout;
@@ -50,6 +50,8 @@ pub(crate) struct Native {
     tiling: Tiling,
     shape: FrameShape,
     vector_spills: u32,
+    /// Buffers that can be written past the caches, and bytes of each invocation.
+    streamed: Vec<(u32, u32)>,
 }
 
 /// Sizes of the private memories of one thread.
@@ -350,7 +352,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         // A smaller block may fit where this one did not.
         let Some((bytes, vector_spills)) = emitted else { continue };
         let shape = frame_shape(kernel, isa, tiling, lowered.frame_bytes);
-        return Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills });
+        let streamed = lowered.streamed;
+        return Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills, streamed });
     }
     None
 }
@@ -425,6 +428,11 @@ impl Native {
         out.word(shape.lane_bytes);
         out.word(shape.locals_bytes as u32);
         out.word(shape.frame_bytes as u32);
+        out.word(self.streamed.len() as u32);
+        for &(buffer, bytes) in &self.streamed {
+            out.word(buffer);
+            out.word(bytes);
+        }
         out.bytes(&self.bytes);
     }
 
@@ -454,10 +462,14 @@ impl Native {
             arrays.push((input.word()?, input.word()?, input.word()? != 0));
         }
         let (lane_bytes, locals_bytes, frame_bytes) = (input.word()?, input.word()? as usize, input.word()? as usize);
+        let mut streamed = Vec::new();
+        for _ in 0..input.word()? {
+            streamed.push((input.word()?, input.word()?));
+        }
         let bytes = input.bytes()?.to_vec();
         let shape = FrameShape { shared_at, shared_sizes, shared_bytes, arrays, lane_bytes, locals_bytes, frame_bytes };
         let tiling = Tiling { layout, vectors, rows };
-        Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills })
+        Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills, streamed })
     }
 
     /// How the kernel was laid out, for people.
@@ -478,6 +490,19 @@ impl Native {
             self.bytes.len(),
             self.vector_spills
         )
+    }
+
+    /// Bytes of a launch that can be written past the caches.
+    pub(crate) fn streamed_bytes(&self, workgroup_size: [u32; 3], buffers: &[Span], grid: [u32; 3]) -> u64 {
+        if self.streamed.is_empty() {
+            return 0;
+        }
+        let group = workgroup_size.iter().fold(1, |all: u64, &n| all.saturating_mul(u64::from(n)));
+        let invocations = workgroups(grid).saturating_mul(group);
+        self.streamed.iter().fold(0, |all: u64, &(buffer, each)| {
+            let bound = buffers.get(buffer as usize).map_or(0, |span| span.bytes() as u64);
+            all.saturating_add(invocations.saturating_mul(u64::from(each)).min(bound))
+        })
     }
 
     /// The launch is small enough for 32-bit offsets.
@@ -504,7 +529,7 @@ impl Native {
         self.places(buffers)[5]
     }
 
-    /// Runs some workgroups; false when they were left because of the stop word.
+    /// Runs some workgroups, where `grid` says so with stores past the caches; false when they were left because of the stop word.
     pub(crate) fn run(
         &self,
         scratch: &mut Scratch,
@@ -539,6 +564,7 @@ impl Native {
             (context::HELPER, helper::help as *const () as u64),
             (context::LAUNCH, std::ptr::from_ref(&frame) as u64),
             (context::ENDED, 0),
+            (context::STREAM, u64::from(grid.streams)),
         ];
         let words = scratch.words(context::HEADER_WORDS + 2 * buffers.len());
         let [x, y, z] = grid.workgroups;
@@ -552,15 +578,30 @@ impl Native {
             words[context::HEADER_WORDS + 2 * index + 1] = length;
         }
         let context = words.as_mut_ptr();
+        let mut ended = false;
         for stretch in stretches {
-            if stop.is_set() {
-                return false;
+            ended |= stop.is_set();
+            if ended {
+                break;
             }
             // SAFETY: the code came from this crate's emitter for a kernel whose private memory has the places of the context,
             // and the buffers are those of the launch, within the limits that `fits` checked.
             unsafe { self.code.call(context, stretch.first, stretch.end, stretch.y, stretch.z) }
         }
+        if grid.streams {
+            // Stores past the caches are in no order with those that will say that this is done.
+            past_stores_are_seen();
+        }
         // SAFETY: the context is private memory of this thread, and the code that wrote to it has returned.
-        unsafe { context.add(context::ENDED as usize / 8).read() == 0 }
+        !ended && unsafe { context.add(context::ENDED as usize / 8).read() == 0 }
+    }
+}
+
+/// What this thread has stored past the caches is seen by whoever sees what it stores from here on.
+fn past_stores_are_seen() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this architecture has the instruction, which only waits.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
     }
 }

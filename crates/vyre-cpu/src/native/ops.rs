@@ -123,6 +123,7 @@ ops! {
     VMOVAPD = op(1, 1, 0x28, 1);
     VMOVUPD = op(1, 1, 0x10, 1);
     VMOVUPD_STORE = op(1, 1, 0x11, 1);
+    VMOVNTPS_STORE = op(0, 1, 0x2b, 0);
     VMOVSS = part(2, 1, 0x10, 0);
     VMOVSS_STORE = part(2, 1, 0x11, 0);
     VMOVSD = part(3, 1, 0x10, 1);

@@ -23,6 +23,9 @@ pub(crate) trait Work: Default + Send + Sync + 'static {
     /// Runs a part; false when it was left because of `stop`.
     fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool;
 
+    /// Every part of it ends soon, whatever is in its buffers.
+    fn is_brief(&self) -> bool;
+
     /// Threads that should be called for it before it has shown that it takes long.
     fn threads_at_first(&self) -> usize;
 
@@ -68,6 +71,7 @@ pub(super) struct Job<W> {
     broken: AtomicBool,
     failure: Mutex<Option<BackendError>>,
     timed: AtomicBool,
+    brief: AtomicBool,
     /// Threads that may be called for it.
     most: AtomicUsize,
     /// Nanoseconds since the pool began: when the first part began, when the last one ended.
@@ -90,6 +94,7 @@ impl<W: Work> Job<W> {
             broken: AtomicBool::new(false),
             failure: Mutex::default(),
             timed: AtomicBool::new(false),
+            brief: AtomicBool::new(false),
             most: AtomicUsize::new(usize::MAX),
             began: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -109,6 +114,7 @@ impl<W: Work> Job<W> {
             cursor.0.store(0, Relaxed);
         }
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
+        self.brief.store(work.is_brief(), Relaxed);
         let few = work.threads_at_first();
         self.most.store(if few < self.cursors.len() { few } else { usize::MAX }, Relaxed);
         self.enter(&work, 0);
@@ -171,6 +177,11 @@ impl<W: Work> Job<W> {
         self.finished.load(Acquire) >= serial
     }
 
+    /// Every part of it ends soon.
+    pub(super) fn is_brief(&self) -> bool {
+        self.brief.load(Relaxed)
+    }
+
     /// All parts of all phases are done.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Acquire)
@@ -187,9 +198,16 @@ impl<W: Work> Job<W> {
         parts.min(self.most.load(Relaxed).saturating_sub(active))
     }
 
-    /// Takes parts and runs them until there are none, those of one place first. Calls `more` when there are parts for others who were not
+    /// Takes parts and runs them until there are none or the time is over, those of one place first. Calls `more` when there are parts for others who were not
     /// called so far: of a new phase, or of work that takes longer than was expected.
-    pub(super) fn help(&self, place: usize, scratch: &mut Scratch, epoch: Instant, more: impl Fn()) {
+    pub(super) fn help(
+        &self,
+        place: usize,
+        scratch: &mut Scratch,
+        epoch: Instant,
+        until: Option<Instant>,
+        more: impl Fn(),
+    ) {
         let timed = self.timed.load(Relaxed);
         let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if timed {
@@ -198,7 +216,7 @@ impl<W: Work> Job<W> {
         let mut few = (self.most.load(Relaxed) < usize::MAX).then(Instant::now);
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
         let (mut share, mut without) = (place % self.cursors.len(), 0);
-        while without < self.cursors.len() {
+        while without < self.cursors.len() && until.is_none_or(|until| Instant::now() < until) {
             let Some((phase, part)) = self.take(&work, share) else {
                 (share, without) = ((share + 1) % self.cursors.len(), without + 1);
                 continue;

@@ -2,8 +2,8 @@
 //!
 //! A lane runs its work in order, and each piece of work has parts that threads take one after another. Threads are started when
 //! there is work for them. At most as many work at once as the pool is wide, but for one rule: work that is at the head of a lane
-//! and has nobody gets a thread, so that an endless launch on one queue keeps no other queue from going on. Callers that wait without
-//! a limit take parts themselves, and never of anything that they don't wait for.
+//! and has nobody gets a thread, so that an endless launch on one queue keeps no other queue from going on. Callers that wait take
+//! parts themselves, and never of anything that they don't wait for; those with a limit only such as end soon, until the time is over.
 
 mod job;
 mod state;
@@ -100,6 +100,11 @@ fn timed_out(what: &str) -> BackendError {
     BackendError::with_code(&codes::backend::TIMEOUT, format!("the time was over before {what}"))
 }
 
+/// There is time left.
+fn is_to_come(deadline: Option<Instant>) -> bool {
+    deadline.is_none_or(|deadline| Instant::now() < deadline)
+}
+
 fn no_thread(error: &std::io::Error) -> BackendError {
     BackendError::new(format!("the system gives no thread: {error}"))
 }
@@ -173,7 +178,7 @@ impl<W: Work> Shared<W> {
             if state.has_scratch()
                 && let Some(lane) = state.pick(&self.ledger)
             {
-                state = self.join(state, lane, place);
+                state = self.join(state, lane, place, None);
                 continue;
             }
             if state.settle(&self.ledger) {
@@ -192,12 +197,13 @@ impl<W: Work> Shared<W> {
         state.leave_place(place);
     }
 
-    /// Works on the head of a lane until it has no more parts. The caller found that it may.
+    /// Works on the head of a lane until it has no more parts or the time is over. The caller found that it may.
     fn join<'a>(
         self: &'a Arc<Self>,
         mut state: MutexGuard<'a, State<W>>,
         lane: usize,
         place: usize,
+        until: Option<Instant>,
     ) -> MutexGuard<'a, State<W>> {
         if state.lanes[lane].entries.is_empty() {
             return state;
@@ -211,7 +217,7 @@ impl<W: Work> Shared<W> {
         state.active += 1;
         // There may be parts for others.
         self.leave(state);
-        job.help(place, &mut scratch, self.epoch, || self.leave(self.lock()));
+        job.help(place, &mut scratch, self.epoch, until, || self.leave(self.lock()));
         let last = job.go();
         // All threads end at about the same time. Whoever ends the launch should not have to wait until each of the others had the lock,
         // so these let it go first.
@@ -266,18 +272,28 @@ impl<W: Work> Shared<W> {
         goes_on: impl Fn(&State<W>) -> bool,
     ) -> (MutexGuard<'a, State<W>>, bool) {
         while goes_on(&state) {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if !is_to_come(deadline) {
                 return (state, false);
             }
-            state.waiters += 1;
-            state = match left {
-                Some(left) => self.over.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.over.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
-            state.waiters -= 1;
+            state = self.wait_once(state, deadline);
         }
         (state, true)
+    }
+
+    /// Sleeps until something is over or the time is.
+    fn wait_once<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<W>>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, State<W>> {
+        state.waiters += 1;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        state = match left {
+            Some(left) => self.over.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            None => self.over.wait(state).unwrap_or_else(PoisonError::into_inner),
+        };
+        state.waiters -= 1;
+        state
     }
 }
 
@@ -412,11 +428,14 @@ impl<W: Work> Pool<W> {
         entry.job.reset(false);
         (entry.ticket, entry.stoppable) = (None, true);
         state.lanes[lane].entries.push_back(entry);
-        if deadline.is_none() {
-            while state.lanes[lane].outcome.is_none() && state.has_scratch() && state.wants_thread(lane, &shared.ledger)
-            {
-                state = shared.join(state, lane, CALLER);
-            }
+        let brief = deadline.is_none() || state.is_brief(lane);
+        while brief
+            && is_to_come(deadline)
+            && state.lanes[lane].outcome.is_none()
+            && state.has_scratch()
+            && state.wants_thread(lane, &shared.ledger)
+        {
+            state = shared.join(state, lane, CALLER, deadline);
         }
         shared.leave(state);
         state = shared.lock();
@@ -456,14 +475,16 @@ impl<W: Work> Pool<W> {
             return true;
         }
         let mut state = shared.lock();
-        if deadline.is_some() {
-            return shared.wait_while(state, deadline, |_| !shared.ledger.is_over(ticket)).1;
-        }
         let mut looked = false;
         while !shared.ledger.is_over(ticket) {
-            if let Some(lane) = shared.helpable(&state, ticket) {
+            if !is_to_come(deadline) {
+                shared.leave(state);
+                return shared.ledger.is_over(ticket);
+            }
+            let lane = shared.helpable(&state, ticket);
+            if let Some(lane) = lane.filter(|&lane| deadline.is_none() || state.is_brief(lane)) {
                 state.guests += 1;
-                state = shared.join(state, lane, CALLER);
+                state = shared.join(state, lane, CALLER, deadline);
                 state.guests -= 1;
                 continue;
             }
@@ -471,7 +492,8 @@ impl<W: Work> Pool<W> {
                 looked = true;
                 // What was ended here may have let other work begin, which is for others to do.
                 shared.leave(state);
-                let until = Instant::now() + LOOK;
+                let look = Instant::now() + LOOK;
+                let until = deadline.map_or(look, |deadline| deadline.min(look));
                 while !shared.ledger.is_over(ticket) && Instant::now() < until {
                     std::hint::spin_loop();
                 }
@@ -491,9 +513,7 @@ impl<W: Work> Pool<W> {
             if shared.ledger.is_over(ticket) {
                 break;
             }
-            state.waiters += 1;
-            state = shared.over.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiters -= 1;
+            state = shared.wait_once(state, deadline);
         }
         shared.leave(state);
         true

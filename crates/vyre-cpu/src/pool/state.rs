@@ -251,6 +251,11 @@ impl<W: Work> State<W> {
         entry.job.wanted(entry.active).min(room).saturating_sub(self.calls)
     }
 
+    /// Every part of the work at the head of a lane ends soon.
+    pub(super) fn is_brief(&self, lane: usize) -> bool {
+        self.lanes[lane].entries.front().is_some_and(|entry| entry.job.is_brief())
+    }
+
     fn nobody_works_on(&self, lane: usize) -> bool {
         self.lanes[lane].entries.front().is_some_and(|entry| entry.active == 0)
     }

@@ -12,6 +12,7 @@ struct Closure {
     body: Option<Body>,
     /// Threads at first, if not all.
     few: Option<usize>,
+    brief: bool,
 }
 
 impl Work for Closure {
@@ -25,6 +26,10 @@ impl Work for Closure {
 
     fn run(&self, phase: usize, part: u64, _: &mut Scratch, stop: &Stop) -> bool {
         self.body.as_ref().is_none_or(|body| body(phase, part, stop))
+    }
+
+    fn is_brief(&self) -> bool {
+        self.brief
     }
 
     fn threads_at_first(&self) -> usize {
@@ -243,4 +248,78 @@ fn work_that_takes_longer_than_expected_gets_more_threads() {
     let short = (0..50).filter(|_| threads_of(4, Duration::ZERO) == 1).count();
     assert!(short > 5, "{short} of 50");
     assert!(threads_of(100, Duration::from_millis(1)) > 1);
+}
+
+/// Who waits with a limit does what ends soon himself, and nothing else: he would be late, or not see that he is to stop.
+#[test]
+fn who_waits_with_a_limit_helps_with_what_ends_soon() {
+    let here = std::thread::current().id();
+    let own_parts = |pool: &Pool<Closure>, brief: bool| {
+        let own = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&own);
+        let body: Body = Arc::new(move |_, _, _| {
+            counted.fetch_add(u64::from(std::thread::current().id() == here), SeqCst);
+            std::thread::sleep(Duration::from_micros(500));
+            true
+        });
+        let fill = |work: &mut Closure| (work.phases, work.body, work.brief) = (vec![40], Some(body), brief);
+        let ticket = pool.submit(&on(0), false, true, fill).unwrap();
+        assert_eq!(pool.wait(ticket, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
+        own.load(SeqCst)
+    };
+    let pool = pool(2);
+    assert!(own_parts(&pool, true) > 0);
+    assert_eq!(own_parts(&pool, false), 0);
+    // The same for work that is in no queue.
+    let own = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&own);
+    let body: Body = Arc::new(move |_, _, _| {
+        counted.fetch_add(u64::from(std::thread::current().id() == here), SeqCst);
+        std::thread::sleep(Duration::from_micros(500));
+        true
+    });
+    let done = pool.run(Some(Instant::now() + Duration::from_secs(60)), |work| {
+        (work.phases, work.body, work.brief) = (vec![40], Some(body), true);
+    });
+    assert!(matches!(done, Ok(Ok(None))) && own.load(SeqCst) > 0);
+}
+
+/// The parts that are left when the time is over are for others, also where there is nobody at work any more.
+#[test]
+fn who_helps_leaves_at_his_limit_and_others_go_on() {
+    for width in [1, 4] {
+        let pool = pool(width);
+        let done = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&done);
+        let body: Body = Arc::new(move |_, _, _| {
+            std::thread::sleep(Duration::from_millis(2));
+            counted.fetch_add(1, SeqCst);
+            true
+        });
+        let fill = |work: &mut Closure| (work.phases, work.body, work.brief) = (vec![60, 60], Some(body), true);
+        let ticket = pool.submit(&on(0), false, true, fill).unwrap();
+        let began = Instant::now();
+        let (mut waits, mut longest) = (0, Duration::ZERO);
+        loop {
+            let before = Instant::now();
+            let outcome = pool.wait(ticket, Some(Duration::from_millis(5))).unwrap();
+            longest = longest.max(before.elapsed());
+            if outcome.is_some() {
+                break;
+            }
+            waits += 1;
+            assert!(began.elapsed() < Duration::from_secs(60), "{} of 120 parts", done.load(SeqCst));
+            if waits % 2 == 0 {
+                // Nobody waits here: the others go on by themselves.
+                let before = done.load(SeqCst);
+                let patience = Instant::now() + Duration::from_secs(30);
+                while done.load(SeqCst) == before && pool.ledger().outcome(ticket).unwrap().is_none() {
+                    assert!(Instant::now() < patience, "nobody goes on with {before} of 120 parts done");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        assert_eq!(done.load(SeqCst), 120);
+        assert!(waits > 0 && longest < Duration::from_secs(5), "{waits} waits, the longest took {longest:?}");
+    }
 }

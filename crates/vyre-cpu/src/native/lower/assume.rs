@@ -5,7 +5,7 @@
 //! of those, and its code takes the comparisons as settled; where the test fails, other code does the work lane by lane.
 
 use vyre_foundation::ir::Builtin;
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Memory, Op, Scalar, Unary, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory, Op, Scalar, Unary, Value};
 
 use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
@@ -40,11 +40,38 @@ pub(super) struct Plan<'k> {
     steps: usize,
     /// The same, those in loops counting as their comparisons do.
     work: u32,
+    /// Stores of whole vectors that may go past the caches, where the block was tested.
+    pub(super) streams: Vec<Stream<'k>>,
+}
+
+/// A store of which the lanes lie side by side, at a place that is known at the start of a block.
+pub(super) struct Stream<'k> {
+    pub(super) address: &'k Address,
+    /// From one lane to the next.
+    pub(super) step: u32,
 }
 
 impl Plan<'_> {
     pub(super) fn is_empty(&self) -> bool {
         self.tests.is_empty() && self.bounds.is_empty()
+    }
+
+    /// Buffers that are written past the caches, and bytes of each invocation.
+    pub(super) fn written(&self) -> Vec<(u32, u32)> {
+        let mut written: Vec<(u32, u32)> = Vec::new();
+        for Stream { address, step } in &self.streams {
+            let Memory::Buffer(buffer) = address.memory else { continue };
+            match written.iter_mut().find(|(other, _)| *other == buffer) {
+                Some((_, bytes)) => *bytes += step,
+                None => written.push((buffer, *step)),
+            }
+        }
+        written
+    }
+
+    /// Some comparisons are settled that another does not settle.
+    pub(super) fn settles_more(&self, other: &Plan<'_>) -> bool {
+        self.tests.len() > other.tests.len()
     }
 
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
@@ -63,13 +90,19 @@ struct Test {
     op: Binary,
     a: Value,
     b: Value,
+    /// `b` may be less than nothing.
+    signed: bool,
     /// The bool that says so, or the contrary.
     value: Value,
     holds: bool,
 }
 
+/// How a range of lanes is compared, and whether with a limit that may be less than nothing.
+type Compared = (Binary, bool);
+
 /// What is found on the way through a kernel.
 struct Search<'k> {
+    kernel: &'k Kernel,
     ops: Vec<Option<&'k Op>>,
     /// Bools, what they should be, and how often they are needed: nothing where most of the kernel is behind them.
     wanted: Vec<(Value, bool, u32)>,
@@ -80,15 +113,36 @@ struct Search<'k> {
     weight: u32,
     /// No condition has been passed: one may be why a load needs no guard, and then it can't come before.
     unconditional: bool,
+    /// A branch with something to do on both ways is taken as settled, too, where one is much more.
+    both_ways: bool,
+    /// Stores on the way.
+    stores: Vec<&'k Inst>,
 }
 
 impl<'k> Lower<'k> {
     /// Finds the comparisons that guard accesses, or most of the kernel, and that can be made at the start of a block.
     pub(super) fn plan(&self) -> Plan<'k> {
+        self.plan_of(&|_| false)
+    }
+
+    /// The same with the stores to some buffers that lie side by side. More is taken as settled then: where it is not, the block is done as if
+    /// there were no such stores.
+    pub(super) fn plan_of(&self, streams: &dyn Fn(Memory) -> bool) -> Plan<'k> {
         let kernel = self.kernel;
+        let both_ways = (0..kernel.buffers.len()).any(|index| streams(Memory::Buffer(index as u32)));
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
         let accesses = accesses(&kernel.body);
-        let mut search = Search { ops, wanted: Vec::new(), steps, accesses, weight: 2, unconditional: true };
+        let mut search = Search {
+            kernel,
+            ops,
+            wanted: Vec::new(),
+            steps,
+            accesses,
+            weight: 2,
+            unconditional: true,
+            both_ways,
+            stores: Vec::new(),
+        };
         search.block(&kernel.body);
         let mut plan = Plan { steps, work: work(&kernel.body, 2), ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
@@ -141,7 +195,17 @@ impl<'k> Lower<'k> {
             }
         }
         if !apart || plan.tests.len() + plan.bounds.len() > MOST_TESTS {
-            return Plan::default();
+            plan = Plan::default();
+            needed.fill(false);
+        }
+        for inst in &search.stores {
+            let Inst::Store { address, element, value, .. } = inst else { continue };
+            let step = element.bits() / 8 * u32::from(self.width_of(*value));
+            let known = |&(index, _): &(Value, u32)| self.evaluable(&search.ops, index, 0);
+            if streams(address.memory) && self.step_of(address) == Some(step) && address.terms.iter().all(known) {
+                address.terms.iter().for_each(|&(index, _)| search.need(index, &mut needed));
+                plan.streams.push(Stream { address, step });
+            }
         }
         // Values are numbered as they are made, or later than what they are made of.
         let mut order: Vec<Value> = Vec::new();
@@ -158,10 +222,11 @@ impl<'k> Lower<'k> {
         let small = |max: u32| max < 1 << 31;
         let fits = match self.scalar_of(a) {
             Scalar::U32 => true,
-            // As numbers without a sign.
-            Scalar::I32 => small(left.max) && small(right.max),
+            Scalar::I32 => small(left.max),
             _ => false,
         };
+        // Whatever the sign of the limit, lanes that have none don't wrap.
+        let signed = self.scalar_of(a) == Scalar::I32 && !small(right.max);
         let op = match op {
             // More than nothing.
             Binary::Ne if right.max == 0 => Binary::Gt,
@@ -174,7 +239,7 @@ impl<'k> Lower<'k> {
             _ => false,
         };
         let fits = fits && goes && left.lane != Lane::Vary && right.is_uniform();
-        fits.then_some(Test { op, a, b, value, holds })
+        fits.then_some(Test { op, a, b, signed, value, holds })
     }
 
     /// The value can be made at the start of a block.
@@ -207,16 +272,9 @@ impl<'k> Lower<'k> {
     /// are settled.
     pub(super) fn assume(&mut self, plan: &Plan<'k>, otherwise: Label) {
         let comps: Vec<usize> = (0..self.components.len()).collect();
-        self.current.clone_from(&comps);
-        for &(value, op) in &plan.slice {
-            let shared = &self.shared[usize::from(self.shape_of(value).axes)];
-            for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
-                self.define(value, op, c);
-            }
-            self.ready[value.index()] = true;
-        }
+        self.define_slice(plan, &comps);
         // Ranges of lanes that are compared with the same limit are one range.
-        let mut ranges: Vec<(Binary, Lin, R, i64, i64)> = Vec::new();
+        let mut ranges: Vec<(Compared, Lin, R, i64, i64)> = Vec::new();
         for test in &plan.tests {
             let limit = self.lin(test.b, 0);
             let reach = match self.shape_of(test.a).lane {
@@ -226,15 +284,17 @@ impl<'k> Lower<'k> {
             for &c in &comps {
                 let lin = self.lin(test.a, c);
                 let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
-                let same =
-                    |range: &&mut (Binary, Lin, R, i64, i64)| (range.0, range.1, range.2) == (test.op, limit, lin.reg);
+                let compared = (test.op, test.signed);
+                let same = |range: &&mut (Compared, Lin, R, i64, i64)| {
+                    (range.0, range.1, range.2) == (compared, limit, lin.reg)
+                };
                 match ranges.iter_mut().find(same) {
                     Some(range) => (range.3, range.4) = (range.3.min(low), range.4.max(high)),
-                    None => ranges.push((test.op, limit, lin.reg, low, high)),
+                    None => ranges.push((compared, limit, lin.reg, low, high)),
                 }
             }
         }
-        for (op, limit, r, low, high) in ranges {
+        for ((op, signed), limit, r, low, high) in ranges {
             let (Ok(first), Ok(span)) = (i32::try_from(low), i32::try_from(high - low)) else {
                 self.push(M::Jump(otherwise));
                 continue;
@@ -242,14 +302,22 @@ impl<'k> Lower<'k> {
             let first = self.materialise(Lin { reg: r, add: first });
             let limit = match limit.constant() {
                 Some(constant) if constant >= 0 => GSrc::Imm(constant),
+                _ if signed => {
+                    let limit = self.materialise(limit);
+                    GSrc::R(self.extended(limit))
+                }
                 _ => GSrc::R(self.materialise(limit)),
             };
             // Below: the last lane, as a sum that can't wrap. Above: the first.
-            let (of, fails) = match op {
-                Binary::Lt => (self.beyond(first, span), Cond::AboveEqual),
-                Binary::Le => (self.beyond(first, span), Cond::Above),
-                Binary::Gt => (first, Cond::BelowEqual),
-                _ => (first, Cond::Below),
+            let (of, fails) = match (op, signed) {
+                (Binary::Lt, false) => (self.beyond(first, span), Cond::AboveEqual),
+                (Binary::Lt, true) => (self.beyond(first, span), Cond::GreaterEqual),
+                (Binary::Le, false) => (self.beyond(first, span), Cond::Above),
+                (Binary::Le, true) => (self.beyond(first, span), Cond::Greater),
+                (Binary::Gt, false) => (first, Cond::BelowEqual),
+                (Binary::Gt, true) => (first, Cond::LessEqual),
+                (_, false) => (first, Cond::Below),
+                (_, true) => (first, Cond::Less),
             };
             self.push(M::Cmp { wide: true, a: of, b: limit });
             self.push(M::JumpIf(fails, otherwise));
@@ -281,10 +349,23 @@ impl<'k> Lower<'k> {
         r
     }
 
+    /// Makes what the places of stores are made of.
+    pub(super) fn define_slice(&mut self, plan: &Plan<'k>, comps: &[usize]) {
+        self.current = comps.to_vec();
+        for &(value, op) in &plan.slice {
+            let shared = &self.shared[usize::from(self.shape_of(value).axes)];
+            for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
+                self.define(value, op, c);
+            }
+            self.ready[value.index()] = true;
+        }
+    }
+
     /// Nothing is settled any more.
     pub(super) fn assume_nothing(&mut self) {
         self.ready.fill(false);
         self.settled.fill(None);
+        self.aligned.clear();
     }
 
     /// What a settled bool is.
@@ -320,12 +401,24 @@ impl<'k> Search<'k> {
         }
     }
 
+    /// A load of what is inside by the declared size of its buffer, whatever the conditions before it say.
+    fn is_always_inside(&self, value: Value, op: &Op) -> bool {
+        let Op::Load { address, element, guard: None, .. } = op else { return false };
+        let Memory::Buffer(index) = address.memory else { return false };
+        let buffer = &self.kernel.buffers[index as usize];
+        let bytes = element.bits() / 8 * u32::from(self.kernel.values[value.index()].ty.width);
+        let end = u64::from(address.offset) + u64::from(bytes);
+        let declared =
+            buffer.count.filter(|_| buffer.header == 0).map(|count| u64::from(count) * u64::from(buffer.stride));
+        element.bits() >= 8 && address.terms.is_empty() && declared.is_some_and(|declared| end <= declared)
+    }
+
     /// A block that every invocation goes through, or the settled way of a branch.
     fn block(&mut self, block: &'k Block) {
         for inst in &block.insts {
             match inst {
                 Inst::Let(value, op) => {
-                    if self.unconditional || !matches!(op, Op::Load { .. }) {
+                    if self.unconditional || !matches!(op, Op::Load { .. }) || self.is_always_inside(*value, op) {
                         self.ops[value.index()] = Some(op);
                     }
                     self.guard(inst);
@@ -350,8 +443,14 @@ impl<'k> Search<'k> {
                         self.guards(then);
                     }
                 }
+                Inst::If { cond, then, otherwise, .. } if self.both_ways && steps(then) >= 2 * steps(otherwise) => {
+                    self.unconditional = false;
+                    self.wanted.push((*cond, true, 0));
+                    self.block(then);
+                }
                 inst => {
                     self.unconditional &= !matches!(inst, Inst::If { .. } | Inst::Loop(_));
+                    self.stores.extend(Some(inst).filter(|inst| matches!(inst, Inst::Store { .. })));
                     self.inner(inst);
                 }
             }

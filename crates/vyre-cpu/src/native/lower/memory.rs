@@ -711,6 +711,7 @@ impl<'k> Lower<'k> {
                         (_, _, false) => ops::VMOVUPS_STORE,
                         (_, _, true) => ops::VMOVUPD_STORE,
                     };
+                    let op = self.store_op(op, at, mask);
                     self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
                     if mask.is_none() && Self::is_cell(scalar) {
                         self.keep_cell(address.memory, at, self.lanes(), src);

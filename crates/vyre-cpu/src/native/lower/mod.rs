@@ -19,6 +19,7 @@ mod rare;
 mod records;
 mod regions;
 mod scalar;
+mod stream;
 mod subgroup;
 mod totals;
 mod value;
@@ -68,6 +69,8 @@ pub(super) struct Lowered {
     pub(super) frame_bytes: u32,
     /// Where buffers begin.
     pub(super) buffers: Vec<R>,
+    /// Buffers that are written past the caches where the launch says so, and bytes of each invocation.
+    pub(super) streamed: Vec<(u32, u32)>,
 }
 
 /// What makes a scalar, for finding it again.
@@ -194,6 +197,9 @@ pub(super) struct Lower<'k> {
     settled: Vec<Option<bool>>,
     /// Values that were made before the block.
     ready: Vec<bool>,
+    /// Places that are known to be aligned, for stores that go past the caches.
+    aligned: Vec<stream::Aligned>,
+    streamed: Vec<(u32, u32)>,
     /// Components of the current run.
     current: Vec<usize>,
     /// First invocation of the block along x, or first of the workgroup.
@@ -292,6 +298,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         compare_under: R::NONE,
         settled: vec![None; kernel.values.len()],
         ready: vec![false; kernel.values.len()],
+        aligned: Vec::new(),
+        streamed: Vec::new(),
         current: Vec::new(),
         origin_x: Lin::imm(0),
         origin_y: Lin::imm(0),
@@ -312,9 +320,9 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     };
     lower.function();
     lower.drop_writes();
-    let Lower { code, counts, labels, asm, frame_bytes, buffers, .. } = lower;
+    let Lower { code, counts, labels, asm, frame_bytes, buffers, streamed, .. } = lower;
     let buffers = buffers.into_iter().flatten().collect();
-    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers };
+    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers, streamed };
     (!lower.failed).then_some(done)
 }
 
@@ -598,7 +606,6 @@ impl<'k> Lower<'k> {
     fn rows(&mut self) {
         let size = self.kernel.workgroup_size;
         let Tiling { vectors, rows, .. } = self.tiling;
-        let lanes = self.lanes();
         let end = self.general();
         let first = self.general();
         self.push(M::Load { bytes: 4, signed: false, dst: first, at: At::new(R::STACK, ARG_X) });
@@ -626,21 +633,45 @@ impl<'k> Lower<'k> {
         self.push(M::Mov { dst: x, src: first });
         self.origin_x = Lin::reg(x);
         let (main, tail, done) = (self.label(), self.label(), self.label());
-        let plan = if vectors > 1 { self.plan() } else { Plan::default() };
+        let (mut plan, mut streams) = (Plan::default(), Plan::default());
         if vectors > 1 {
-            let step = (vectors * lanes) as i32;
+            (plan, streams) = (self.plan(), self.plan_streams());
+        }
+        self.streamed = streams.written();
+        // Where a vector that is done alone ends at the latest, and where blocks begin that write past the caches.
+        let apart = (!streams.streams.is_empty()).then(|| (self.general(), self.label()));
+        // A block that is not inside of what the kernel sets as limits goes vector by vector; one where more was taken as settled, as any.
+        let more = streams.settles_more(&plan);
+        if let Some((until, stream)) = apart {
+            self.push(M::Mov { dst: until, src: end });
+            self.jump_if_streaming(Cond::Equal, main);
+            if self.may_begin_anywhere() {
+                self.first_aligned(&streams, rows, (x, until, end));
+                self.push(M::Cmp { wide: false, a: until, b: GSrc::R(x) });
+                self.push(M::JumpIf(Cond::NotEqual, tail));
+                self.push(M::Mov { dst: until, src: end });
+            }
+            self.bind(stream);
+            let again = self.label();
+            self.bind(again);
+            let inner = self.enter_scope();
+            self.begin_block(x, end, tail);
+            self.assume(&streams, if more { main } else { tail });
+            self.assume_aligned(&streams, main);
+            self.end_block(x);
+            self.push(M::Jump(again));
+            self.leave_scope(inner);
+        }
+        if vectors > 1 {
             self.bind(main);
             let inner = self.enter_scope();
-            let next = self.general();
-            self.push(M::Lea { wide: false, dst: next, at: At::new(x, step) });
-            self.push(M::Cmp { wide: false, a: next, b: GSrc::R(end) });
-            self.push(M::JumpIf(Cond::Above, tail));
-            self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+            self.begin_block(x, end, tail);
             // A block at the edge goes vector by vector.
             self.assume(&plan, tail);
-            self.body();
-            self.assume_nothing();
-            self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(step) });
+            self.end_block(x);
+            if let Some((_, stream)) = apart.filter(|_| more) {
+                self.jump_if_streaming(Cond::NotEqual, stream);
+            }
             self.push(M::Jump(main));
             self.leave_scope(inner);
         }
@@ -648,14 +679,16 @@ impl<'k> Lower<'k> {
         let inner = self.enter_scope();
         self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
         self.push(M::JumpIf(Cond::AboveEqual, done));
-        self.set_components((0..rows).map(|y| Component { x: 0, y, z: 0 }).collect());
-        let left = self.general();
-        self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: end, b: GSrc::R(x) });
-        let mask = self.mask_below(left);
-        self.exec = vec![Some(mask); rows as usize];
-        self.body();
-        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(lanes as i32) });
-        self.push(M::Jump(if plan.is_empty() { tail } else { main }));
+        self.vector_alone(x, apart.map_or(end, |(until, _)| until));
+        if let Some((until, stream)) = apart {
+            self.push(M::Cmp { wide: false, a: x, b: GSrc::R(until) });
+            self.push(M::Cmov { cond: Cond::Above, dst: x, src: until });
+            self.push(M::Mov { dst: until, src: end });
+            self.jump_if_streaming(Cond::Equal, if plan.is_empty() { tail } else { main });
+            self.push(M::Jump(stream));
+        } else {
+            self.push(M::Jump(if plan.is_empty() { tail } else { main }));
+        }
         self.leave_scope(inner);
         self.bind(done);
         self.leave_scope(mark);
@@ -664,6 +697,40 @@ impl<'k> Lower<'k> {
             self.push(M::Cmp { wide: false, a: row, b: GSrc::Imm(size[1] as i32) });
             self.push(M::JumpIf(Cond::Below, label));
         }
+    }
+
+    /// Invocations of a block along x.
+    fn block_step(&self) -> i32 {
+        (self.tiling.vectors * self.lanes()) as i32
+    }
+
+    /// Goes to `tail` where the row has no whole block any more.
+    fn begin_block(&mut self, x: R, end: R, tail: Label) {
+        let Tiling { vectors, rows, .. } = self.tiling;
+        let next = self.general();
+        self.push(M::Lea { wide: false, dst: next, at: At::new(x, self.block_step()) });
+        self.push(M::Cmp { wide: false, a: next, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::Above, tail));
+        self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+    }
+
+    /// The kernel for the block from `x` on, which is then the next one's.
+    fn end_block(&mut self, x: R) {
+        self.body();
+        self.assume_nothing();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.block_step()) });
+    }
+
+    /// The kernel for one vector of each row, which ends at `limit` at the latest.
+    fn vector_alone(&mut self, x: R, limit: R) {
+        let rows = self.tiling.rows;
+        self.set_components((0..rows).map(|y| Component { x: 0, y, z: 0 }).collect());
+        let left = self.general();
+        self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: limit, b: GSrc::R(x) });
+        let mask = self.mask_below(left);
+        self.exec = vec![Some(mask); rows as usize];
+        self.body();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.lanes() as i32) });
     }
 
     /// One workgroup after the other, each as one block or in pieces.

@@ -187,6 +187,7 @@ impl<'k> Lower<'k> {
         for (part, (src, mask)) in parts.into_iter().zip(masks).enumerate() {
             let at = super::At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
             let op = if avx2 && mask.is_some() { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
+            let op = self.store_op(op, at, mask);
             self.push(M::VStore { op, len: self.len(), src, at, mask: mask.unwrap_or(R::NONE) });
             self.note_write(memory);
         }
