@@ -130,7 +130,7 @@ impl CpuBackend {
 
     fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
         if let Some(variant) = &options.variant {
-            return CpuPipeline::of_variant(program, options, variant);
+            return CpuPipeline::of_variant(program, options, variant, self.pool.crew());
         }
         CpuPipeline::new(program, options, self.path, |kernel| Ok(self.capabilities.check(kernel)?))
     }
