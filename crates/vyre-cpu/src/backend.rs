@@ -135,7 +135,7 @@ impl CpuBackend {
 
     fn build(&self, program: &ValidProgram, options: &CompileOptions) -> Result<CpuPipeline, BackendError> {
         if let Some(variant) = &options.variant {
-            return CpuPipeline::of_variant(program, options, variant);
+            return CpuPipeline::of_variant(program, options, variant, self.pool.crew());
         }
         let check = |kernel: &Kernel| Ok(self.capabilities.check(kernel)?);
         let pipeline = CpuPipeline::new(program, options, self.path, check)?;

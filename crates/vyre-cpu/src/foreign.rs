@@ -1,13 +1,55 @@
 //! Launches of a Rust function in the place of a program.
 
-use vyre_driver::variant::{HostFunction, HostSlice};
+use vyre_driver::variant::{HostFunction, HostSlice, Workers};
 
+use crate::launch::Stop;
 use crate::memory::Span;
+use crate::pool::{Crew, Failure, PANICKED};
+use crate::work::CpuWork;
+
+/// The threads of the backend, for a function that runs on one of them until it is told to stop.
+pub(crate) struct Helpers<'a> {
+    pub(crate) crew: &'a Crew<CpuWork>,
+    pub(crate) stop: &'a Stop,
+}
+
+impl Workers for Helpers<'_> {
+    fn threads(&self) -> usize {
+        self.crew.width()
+    }
+
+    fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) -> bool {
+        let one = |at: usize| {
+            if !self.stop.is_set() {
+                part(at);
+            }
+        };
+        let outcome = match parts > 1 && self.crew.width() > 1 {
+            // SAFETY: the function lives here, and work is cleared before it is over, which `help` waits for.
+            true => self.crew.help(|work| unsafe { work.call(parts, &one) }),
+            false => Ok(Ok(None)).inspect(|_| (0..parts).for_each(one)),
+        };
+        match outcome {
+            Ok(Ok(_)) => !self.stop.is_set(),
+            Ok(Err(Failure::Stopped)) => false,
+            // The launch fails as if this thread had panicked.
+            Ok(Err(Failure::Broke(error))) => {
+                let message = error.message().trim_start_matches(PANICKED).to_owned();
+                std::panic::resume_unwind(Box::new(message))
+            }
+            // There is no memory for helpers, and nothing was begun.
+            Err(_) => {
+                (0..parts).for_each(one);
+                !self.stop.is_set()
+            }
+        }
+    }
+}
 
 /// Calls a function on the buffers of a launch.
-pub(crate) fn call(function: &HostFunction, buffers: &[Span], written: &[bool]) {
+pub(crate) fn call(function: &HostFunction, buffers: &[Span], written: &[bool], workers: &Helpers<'_>) {
     if !are_apart(buffers, written) {
-        return call_on_copies(function, buffers, written);
+        return call_on_copies(function, buffers, written, workers);
     }
     let mut slices: Vec<HostSlice<'_>> = buffers
         .iter()
@@ -19,7 +61,7 @@ pub(crate) fn call(function: &HostFunction, buffers: &[Span], written: &[bool]) 
             false => HostSlice::Read(unsafe { std::slice::from_raw_parts(span.start(), span.bytes()) }),
         })
         .collect();
-    function(&mut slices);
+    function(&mut slices, workers);
 }
 
 /// No buffer that is written shares bytes with another.
@@ -33,7 +75,7 @@ fn are_apart(buffers: &[Span], written: &[bool]) -> bool {
 }
 
 /// Buffers that share bytes can't be slices; the function works on copies, and what it wrote is copied back.
-fn call_on_copies(function: &HostFunction, buffers: &[Span], written: &[bool]) {
+fn call_on_copies(function: &HostFunction, buffers: &[Span], written: &[bool], workers: &Helpers<'_>) {
     // Words, so that the copies are aligned as the buffers are.
     let mut copies: Vec<Vec<u64>> = buffers.iter().map(|span| vec![0; span.bytes().div_ceil(8)]).collect();
     for (copy, span) in copies.iter_mut().zip(buffers) {
@@ -49,7 +91,7 @@ fn call_on_copies(function: &HostFunction, buffers: &[Span], written: &[bool]) {
             if written { HostSlice::Write(bytes) } else { HostSlice::Read(bytes) }
         })
         .collect();
-    function(&mut slices);
+    function(&mut slices, workers);
     drop(slices);
     for ((copy, span), _) in copies.iter().zip(buffers).zip(written).filter(|(_, written)| **written) {
         // SAFETY: as above, in the other direction.
@@ -64,18 +106,21 @@ mod tests {
     use vyre_driver::backend::HostMemory;
 
     use super::*;
+    use crate::pool::Pool;
 
     #[test]
     fn buffers_that_share_bytes_are_copied() {
         let memory = HostMemory::new(64).expect("there is memory");
         memory.fill(0, &[1; 32]);
-        let function: HostFunction = Arc::new(|slices| {
+        let function: HostFunction = Arc::new(|slices, _| {
             let first = slices[0].bytes().to_vec();
             slices[1].bytes_mut().iter_mut().zip(first).for_each(|(to, from)| *to += from);
         });
         let shared = [Span::of(&memory, 0, 32), Span::of(&memory, 16, 32)];
         assert!(!are_apart(&shared, &[false, true]) && are_apart(&shared, &[false, false]));
-        call(&function, &shared, &[false, true]);
+        let pool = Pool::new(1, 1);
+        let workers = Helpers { crew: &pool.crew(), stop: &Stop::default() };
+        call(&function, &shared, &[false, true], &workers);
         let mut bytes = [0; 64];
         memory.copy_to(0, &mut bytes);
         assert_eq!((&bytes[..16], &bytes[16..32], &bytes[32..48]), (&[1; 16][..], &[2; 16][..], &[1; 16][..]));

@@ -12,13 +12,15 @@ use vyre_foundation::kernel::{self, Kernel, Options, Passes};
 use vyre_spec::codes;
 
 use crate::effort::Effort;
-use crate::foreign;
+use crate::foreign::{self, Helpers};
 use crate::interp::Interpreted;
 use crate::launch::{Grid, SMALL_LAUNCH, Stop, Stretch, workgroups};
 use crate::memory::{Scratch, Span};
 use crate::native::{self, Native};
 use crate::pace::Pace;
 use crate::path::CpuPath;
+use crate::pool::Crew;
+use crate::work::CpuWork;
 
 /// Starts every artifact.
 const MAGIC: &[u8; 8] = b"vyre cpu";
@@ -63,11 +65,12 @@ pub(crate) enum Way {
     Foreign,
 }
 
-/// A Rust function and which buffers it may write.
+/// A Rust function, which buffers it may write, and who helps it.
 struct Foreign {
     variant: Variant,
     function: HostFunction,
     written: Vec<bool>,
+    crew: Crew<CpuWork>,
 }
 
 impl fmt::Debug for Foreign {
@@ -200,6 +203,7 @@ impl CpuPipeline {
         program: &ValidProgram,
         options: &CompileOptions,
         variant: &Variant,
+        crew: Crew<CpuWork>,
     ) -> Result<CpuPipeline, BackendError> {
         let Code::Host(function) = variant.code() else {
             let message = format!("the processor can't run {variant}");
@@ -222,7 +226,7 @@ impl CpuPipeline {
             refusal: None,
             interpreted: OnceLock::new(),
             native: None,
-            foreign: Some(Foreign { variant: variant.clone(), function: function.clone(), written }),
+            foreign: Some(Foreign { variant: variant.clone(), function: function.clone(), written, crew }),
         })
     }
 
@@ -358,13 +362,13 @@ impl CpuPipeline {
         mut stretches: impl Iterator<Item = Stretch>,
         scratch: &mut Scratch,
     ) -> bool {
-        if let Some(Foreign { function, written, .. }) = &self.foreign {
-            let goes_on = !stop.is_set();
+        if let Some(Foreign { function, written, crew, .. }) = &self.foreign {
             // The grid is one workgroup, so this is all of it.
-            if goes_on && stretches.next().is_some() {
-                foreign::call(function, buffers, written);
+            if !stop.is_set() && stretches.next().is_some() {
+                foreign::call(function, buffers, written, &Helpers { crew, stop });
             }
-            return goes_on;
+            // It may have left out parts since.
+            return !stop.is_set();
         }
         match (way, &self.native, self.interpreted.get()) {
             (Way::Native, Some(native), _) => native.run(scratch, buffers, grid, stop, stretches),

@@ -264,6 +264,18 @@ pub(crate) struct CpuWork {
     kind: Kind,
 }
 
+/// A function of the number of a part.
+#[derive(Debug)]
+struct PartsOf {
+    parts: u64,
+    function: *const (dyn Fn(usize) + Sync),
+}
+
+// SAFETY: the function may be called from several threads at once, and whoever made this waits until nobody does.
+unsafe impl Send for PartsOf {}
+// SAFETY: as above.
+unsafe impl Sync for PartsOf {}
+
 #[derive(Debug, Default)]
 enum Kind {
     #[default]
@@ -273,6 +285,7 @@ enum Kind {
     Indirect(GridPlace, OnceLock<Plan>),
     Move(Move),
     Replay(Steps),
+    Function(PartsOf),
 }
 
 impl CpuWork {
@@ -307,6 +320,17 @@ impl CpuWork {
     pub(crate) fn replay(&mut self, steps: Steps) {
         self.kind = Kind::Replay(steps);
     }
+
+    /// Calls of a function, one for each part.
+    ///
+    /// # Safety
+    /// The function lives until this is cleared.
+    pub(crate) unsafe fn call(&mut self, parts: usize, function: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only the lifetime is another, which the caller sees to.
+        let function =
+            unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(function) };
+        self.kind = Kind::Function(PartsOf { parts: parts as u64, function });
+    }
 }
 
 impl Work for CpuWork {
@@ -328,6 +352,7 @@ impl Work for CpuWork {
             },
             Kind::Move(bytes) => bytes.parts(),
             Kind::Replay(steps) => steps.all[phase].parts(),
+            Kind::Function(function) => function.parts,
         }
     }
 
@@ -338,6 +363,8 @@ impl Work for CpuWork {
             // Its grid is not known yet.
             Kind::Indirect(..) => false,
             Kind::Replay(steps) => steps.are_brief,
+            // Nobody knows what it does.
+            Kind::Function(_) => false,
         }
     }
 
@@ -369,6 +396,12 @@ impl Work for CpuWork {
                 true
             }
             Kind::Replay(steps) => steps.all[phase].run(part, scratch, stop),
+            Kind::Function(PartsOf { function, .. }) => {
+                // SAFETY: it lives until this is cleared, and nobody clears what runs.
+                let function = unsafe { &**function };
+                function(part as usize);
+                true
+            }
         }
     }
 

@@ -23,6 +23,8 @@ struct Inner {
     code: Code,
     tolerance: Tolerance,
     vouched: bool,
+    /// A function that gives its work to [`Workers`] in short parts.
+    in_parts: bool,
     digest: [u8; 32],
 }
 
@@ -39,7 +41,17 @@ pub enum Code {
 }
 
 /// Works on the bytes of all buffers, in binding order, while the launch has them for itself.
-pub type HostFunction = Arc<dyn Fn(&mut [HostSlice<'_>]) + Send + Sync>;
+pub type HostFunction = Arc<dyn Fn(&mut [HostSlice<'_>], &dyn Workers) + Send + Sync>;
+
+/// The threads of the backend that runs a function, to which it gives parts of its work.
+pub trait Workers: Sync {
+    /// How many work at once, at most.
+    fn threads(&self) -> usize;
+
+    /// Calls `part` once for each number below `parts`, in any order and on several threads at once, of which the caller's is one, and
+    /// returns when all calls have. A launch that is to end begins no more of them: false then, and nobody looks at its results.
+    fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) -> bool;
+}
 
 /// The bytes of one buffer; they start at a multiple of 8.
 #[derive(Debug)]
@@ -160,7 +172,22 @@ impl Variant {
         revision: u64,
         function: impl Fn(&mut [HostSlice<'_>]) + Send + Sync + 'static,
     ) -> Variant {
+        let function = move |buffers: &mut [HostSlice<'_>], _: &dyn Workers| function(buffers);
         Variant::new(name.into(), Code::Host(Arc::new(function)), digest(&format!("host {revision}")))
+    }
+
+    /// A Rust function that leaves its work to the threads of the backend, in parts of a few milliseconds at most: none begins after the
+    /// launch was told to end, so that a function which is [vouched](Variant::vouched) for also runs where launches may be stopped.
+    pub fn host_in_parts(
+        name: impl Into<String>,
+        revision: u64,
+        function: impl Fn(&mut [HostSlice<'_>], &dyn Workers) + Send + Sync + 'static,
+    ) -> Variant {
+        let code = Code::Host(Arc::new(function));
+        Variant::of(Inner {
+            in_parts: true,
+            ..Inner::new(name.into(), code, digest(&format!("host in parts {revision}")))
+        })
     }
 
     /// Another program that binds the same buffers in the same order.
@@ -170,15 +197,18 @@ impl Variant {
     }
 
     fn new(name: String, code: Code, digest: [u8; 32]) -> Variant {
-        Variant(Arc::new(Inner { name, code, tolerance: Tolerance::default(), vouched: false, digest }))
+        Variant::of(Inner::new(name, code, digest))
+    }
+
+    fn of(inner: Inner) -> Variant {
+        Variant(Arc::new(inner))
     }
 
     /// The same with results that may be a little off.
     #[must_use]
     pub fn within(self, tolerance: Tolerance) -> Variant {
         let digest = digest(&format!("{} {tolerance:?}", hex_encode(&self.0.digest)));
-        let (name, code, vouched) = (self.0.name.clone(), self.0.code.clone(), self.0.vouched);
-        Variant(Arc::new(Inner { name, code, tolerance, vouched, digest }))
+        Variant::of(Inner { tolerance, digest, ..self.0.copied() })
     }
 
     /// The same with its author's word that it gives the results of the program that it stands beside at every size. It is compared where
@@ -189,13 +219,17 @@ impl Variant {
     pub fn vouched(self) -> Variant {
         let vouched = !matches!(self.0.code, Code::Ptx(_));
         let digest = digest(&format!("{} vouched", hex_encode(&self.0.digest)));
-        let (name, code, tolerance) = (self.0.name.clone(), self.0.code.clone(), self.0.tolerance);
-        Variant(Arc::new(Inner { name, code, tolerance, vouched, digest }))
+        Variant::of(Inner { vouched, digest, ..self.0.copied() })
     }
 
     /// Its author answers for its results at every size.
     pub fn is_vouched(&self) -> bool {
         self.0.vouched
+    }
+
+    /// It may run where launches may be stopped: it need not be compared first, and ends soon after it was told to.
+    pub fn is_stoppable(&self) -> bool {
+        self.0.vouched && (self.0.in_parts || matches!(self.0.code, Code::Program(..)))
     }
 
     /// Its name, for people.
@@ -250,6 +284,17 @@ impl Variant {
                 u32::try_from(invocations.div_ceil(u64::from(each[axis].max(1)))).unwrap_or(u32::MAX)
             }),
         }
+    }
+}
+
+impl Inner {
+    fn new(name: String, code: Code, digest: [u8; 32]) -> Inner {
+        Inner { name, code, tolerance: Tolerance::default(), vouched: false, in_parts: false, digest }
+    }
+
+    fn copied(&self) -> Inner {
+        let (name, code) = (self.name.clone(), self.code.clone());
+        Inner { name, code, ..*self }
     }
 }
 

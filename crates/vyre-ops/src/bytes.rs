@@ -165,8 +165,8 @@ impl Patterns {
         if blocks > 0 {
             let kernel = self.engine.kernel_from_with(&format!("count matches {:?}", self.form), || {
                 let variant = match self.form {
-                    Form::Pair => variant(&self.engine, "memchr", 1, host::count_pair),
-                    Form::Tree => variant(&self.engine, "aho-corasick", 1, host::count_tree),
+                    Form::Pair => variant("memchr", 1, host::count_pair),
+                    Form::Tree => variant("aho-corasick", 1, host::count_tree),
                 };
                 Ok((parsed(&self.form.count_source())?, with_variants(runnable(&self.engine, vec![variant]))))
             })?;

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use vyre::expression::Term;
-use vyre::variant::HostSlice;
+use vyre::variant::{HostSlice, Workers};
 use vyre::{Array, DataType, Error};
 
-use crate::host::{self, Threads, variant};
+use crate::host::{self, variant};
 use crate::launch::{GROUP, MOST, engine, extents, grid, misfit, mistyped, room, runnable, with_variants};
 use crate::output::Output;
 
@@ -56,7 +56,7 @@ pub(crate) fn digest(term: &Term, kind: Digest) -> Result<Output, Error> {
         };
         let kernel = engine.kernel_from_with(&format!("{kind:?} {of_bytes}"), || {
             let (text, variants) = match kind {
-                Digest::Crc32 => (crc32(of_bytes), vec![variant(&engine, "crc32fast", 1, crc32_of_slices(of_bytes))]),
+                Digest::Crc32 => (crc32(of_bytes), vec![variant("crc32fast", 1, crc32_of_slices(of_bytes))]),
                 Digest::Sha256 => (sha256(of_bytes), Vec::new()),
             };
             Ok((crate::launch::parsed(&text)?, with_variants(runnable(&engine, variants))))
@@ -130,13 +130,13 @@ fn crc32(of_bytes: bool) -> String {
 }
 
 /// The same on the processor, which multiplies polynomials.
-fn crc32_of_slices(of_bytes: bool) -> impl Fn(&mut [HostSlice<'_>], Threads) + Send + Sync + 'static {
-    move |buffers, threads| {
+fn crc32_of_slices(of_bytes: bool) -> impl Fn(&mut [HostSlice<'_>], &dyn Workers) + Send + Sync + 'static {
+    move |buffers, workers| {
         let [x, sizes, out] = buffers else { return };
         let (x, mut sizes) = (x.bytes(), host::words(sizes.bytes()).map(|size| size as usize));
         let (Some(length), Some(messages)) = (sizes.next(), sizes.next()) else { return };
         let length = if of_bytes { length } else { length * 4 };
-        host::fill(out, x.len(), threads, |first, words| {
+        host::fill(out, x.len(), workers, |first, words| {
             for (message, word) in (first..messages).zip(words) {
                 *word = crc32fast::hash(&x[message * length..(message + 1) * length]).to_le_bytes();
             }
@@ -272,7 +272,7 @@ mod tests {
             let sizes: Vec<u8> = [length as u32, messages as u32].into_iter().flat_map(u32::to_le_bytes).collect();
             let mut out = vec![0; 4 * messages];
             let slices = [HostSlice::Read(&x), HostSlice::Read(&sizes), HostSlice::Write(&mut out)];
-            crc32_of_slices(true)(&mut { slices }, Threads::some(2));
+            crc32_of_slices(true)(&mut { slices }, &crate::host::Several(2));
             let expected: Vec<u32> = (0..messages).map(|at| plain(&x[at * length..(at + 1) * length])).collect();
             assert_eq!(host::words(&out).collect::<Vec<_>>(), expected, "{messages} of {length}");
         }

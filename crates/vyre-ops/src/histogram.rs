@@ -1,13 +1,14 @@
 //! How often each number occurs.
 
 mod bytes;
+mod host;
 
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, grid, kernel_of_forms, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, grid, is_plain, kernel_of_forms_or, misfit, mistyped, room};
 use crate::output::Output;
 use crate::tuning::Axis;
 
@@ -54,9 +55,8 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     let local = (bins <= LOCAL_BINS).then_some(bins);
     let (lines, values) = fused.lines("i", "");
     let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
-    let kernel = kernel_of_forms(&engine, &key, || {
-        CUTS.iter().map(|cut| (format!("{} x {}", cut.0, cut.1), source(&fused, local, *cut))).collect()
-    })?;
+    let forms = || CUTS.iter().map(|cut| (format!("{} x {}", cut.0, cut.1), source(&fused, local, *cut))).collect();
+    let kernel = kernel_of_forms_or(&engine, &key, forms, || is_plain(term, &fused).then(host::counted))?;
     for part in fused.parts(1)? {
         let rounds = part.len().div_ceil(ROUND * MOST_GROUPS).max(ROUNDS);
         let groups = part.len().div_ceil(ROUND * rounds);

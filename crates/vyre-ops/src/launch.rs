@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use vyre::expression::Term;
+use vyre::expression::{Fused, Term};
 use vyre::variant::{Blocks, Variant};
 use vyre::{Buffer, DataType, Diagnostic, DispatchConfig, Engine, Error, Kernel, Program, Shape, ValidProgram, codes};
 
@@ -38,6 +38,16 @@ pub(crate) fn kernel_of_forms(
     key: &str,
     forms: impl FnOnce() -> Vec<(String, String)>,
 ) -> Result<Kernel, Error> {
+    kernel_of_forms_or(engine, key, forms, || None)
+}
+
+/// As [`kernel_of_forms`], with a function for processors. An engine that has nothing else is not kept busy with other forms of the kernel.
+pub(crate) fn kernel_of_forms_or(
+    engine: &Engine,
+    key: &str,
+    forms: impl FnOnce() -> Vec<(String, String)>,
+    function: impl FnOnce() -> Option<Variant>,
+) -> Result<Kernel, Error> {
     engine.kernel_from_with(key, || {
         let mut forms = forms();
         if let Some(only) = only_form() {
@@ -45,6 +55,10 @@ pub(crate) fn kernel_of_forms(
             return Ok((parsed(&only.1)?, DispatchConfig::default()));
         }
         let mut config = DispatchConfig::default();
+        config.variants = with_function(engine, function()).variants;
+        if !config.variants.is_empty() && !Traits::of(engine).is_gpu {
+            forms.truncate(1);
+        }
         for (name, text) in &forms[1..] {
             let program = valid(&parsed(text)?)?;
             config.variants.push(Variant::program(name.as_str(), &program, Blocks::AsPlanned).vouched());
@@ -53,13 +67,18 @@ pub(crate) fn kernel_of_forms(
     })
 }
 
-/// The number of the one form that `VYRE_OPS_FORM=form2` asks for; the last where there are fewer.
+/// The number of the one form that `VYRE_OPS_FORM=form2` asks for; the last where there are fewer. No function stands beside it.
 fn only_form() -> Option<usize> {
     static ONLY: OnceLock<Option<usize>> = OnceLock::new();
     *ONLY.get_or_init(|| {
         let told = std::env::var("VYRE_OPS_FORM").ok()?;
         told.split(',').find_map(|word| word.strip_prefix("form")?.parse().ok())
     })
+}
+
+/// A term is an array as it is stored, so that a function can read its bytes, which are the first buffer of a kernel with its lines.
+pub(crate) fn is_plain(term: &Term, fused: &Fused) -> bool {
+    fused.bindings() == 1 && term.stored().is_some_and(|(_, stored)| stored == term.data_type())
 }
 
 /// Bytes of an element.
@@ -98,6 +117,12 @@ pub(crate) fn split(extents: &[usize], axis: usize) -> Result<[usize; 3], Error>
 pub(crate) fn runnable(engine: &Engine, variants: Vec<Variant>) -> Vec<Variant> {
     let backends: Vec<_> = engine.backend_ids().iter().filter_map(|id| engine.backend(id.as_str()).ok()).collect();
     variants.into_iter().filter(|variant| backends.iter().any(|backend| backend.takes(variant).is_ok())).collect()
+}
+
+/// With a function beside the kernel, unless one form of it alone is asked for.
+pub(crate) fn with_function(engine: &Engine, function: Option<Variant>) -> DispatchConfig {
+    let function = function.filter(|_| only_form().is_none());
+    with_variants(runnable(engine, function.into_iter().collect()))
 }
 
 pub(crate) fn with_variants(variants: Vec<Variant>) -> DispatchConfig {

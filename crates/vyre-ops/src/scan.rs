@@ -11,6 +11,7 @@
 //! nearest that knows everything before it, and all in order, so that floats are added as everywhere. So what is before a chunk is known as
 //! soon as the chunks before it have been read, of which 1024 may be under way. Elsewhere it takes three passes.
 
+mod host;
 mod parts;
 
 use std::fmt::Write;
@@ -19,7 +20,7 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Engine, Error, Kernel};
 
 use crate::fold::Fold;
-use crate::launch::{GROUP, MOST, Traits, grid, misfit, room, size_of};
+use crate::launch::{GROUP, MOST, Traits, grid, is_plain, misfit, room, size_of, with_function};
 
 const ITEMS: usize = 8;
 const LANES: usize = 256;
@@ -144,6 +145,11 @@ impl Scan<'_> {
         Ok(outputs)
     }
 
+    /// Processors have a function for it.
+    fn has_function(&self, fused: &Fused) -> bool {
+        host::takes(self) && is_plain(self.terms[0], fused)
+    }
+
     /// Values that fit into a word, beside which another says what it is.
     fn is_word(&self) -> bool {
         matches!(self.fold.ty, DataType::U32 | DataType::I32 | DataType::F32)
@@ -207,7 +213,7 @@ impl Scan<'_> {
     }
 
     fn totals_kernel(&self, fused: &Fused, form: &Form, engine: &Engine) -> Result<Kernel, Error> {
-        engine.kernel_from(&self.key("totals", fused, form), || {
+        engine.kernel_from_with(&self.key("totals", fused, form), || {
             let at = fused.bindings();
             let mut text = fused.declarations(0, None);
             let _ = write!(
@@ -220,12 +226,13 @@ impl Scan<'_> {
             let _ = write!(text, "entry scan_totals {{\n{GROUP}{}", self.begin(fused, form));
             self.chunk(&mut text, fused, form);
             text.push_str("if l == 0 {\ntotals[group] = chunk_value;\n}\n}\n}\n");
-            crate::launch::parsed(&text)
+            let function = self.has_function(fused).then(|| host::totals(&self.fold.ty, form.cut));
+            Ok((crate::launch::parsed(&text)?, with_function(engine, function)))
         })
     }
 
     fn kernel(&self, fused: &Fused, form: &Form, engine: &Engine, before: Before) -> Result<Kernel, Error> {
-        engine.kernel_from(&self.key(&format!("{before:?}"), fused, form), || {
+        engine.kernel_from_with(&self.key(&format!("{before:?}"), fused, form), || {
             let ty = &self.fold.ty;
             let mut at = fused.bindings();
             let mut text = fused.declarations(0, None);
@@ -280,7 +287,8 @@ impl Scan<'_> {
                 let _ = writeln!(text, "if (l == 0) & (chunk + 1 == sizes[1]) {{\n{end}\n}}");
             }
             text.push_str("}\n}\n");
-            crate::launch::parsed(&text)
+            let function = self.has_function(fused).then(|| host::scanned(self, form.cut, before));
+            Ok((crate::launch::parsed(&text)?, with_function(engine, function.flatten())))
         })
     }
 }

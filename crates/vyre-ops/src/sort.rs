@@ -4,13 +4,15 @@
 //! digit by digit, and each block puts its keys where they belong, those of one digit side by side. Where workgroups may wait for each other,
 //! [`onesweep`](crate::onesweep) does it in one pass a digit. Floats are ordered by their bits: −NaN, −∞ … −0, 0 … ∞, NaN.
 
+mod host;
+
 use std::fmt::Write;
 
 use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, room, size_of};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms_or, misfit, room, size_of};
 use crate::onesweep::{self, Sweep};
 use crate::output::Output;
 use crate::scan::Scan;
@@ -28,11 +30,11 @@ struct Cut {
 /// Many invocations with small digits, for devices that run them at once.
 const WIDE: Cut = Cut { lanes: 128, bits: 4, items: 12 };
 /// Few with large digits, for processors.
-const DEEP: Cut = Cut { lanes: 16, bits: 8, items: 128 };
+const DEEP: Cut = Cut { lanes: 16, bits: 8, items: 512 };
 
 /// What may be tuned: the same blocks with more or fewer invocations.
 pub(crate) const SPACE: &[Axis] = &[
-    Axis { name: "invocations x keys of a block", on: "processors", values: &["16 x 128", "8 x 256", "32 x 64"] },
+    Axis { name: "invocations x keys of a block", on: "processors", values: &["16 x 512", "8 x 1024"] },
     Axis {
         name: "invocations x keys of a block",
         on: "GPUs that have no subgroups of 32 or don't let workgroups wait",
@@ -43,14 +45,19 @@ pub(crate) const SPACE: &[Axis] = &[
 impl Cut {
     /// It, and others of the same blocks.
     fn all(self) -> Vec<Cut> {
-        let others: &[usize] = if self.bits == DEEP.bits { &[8, 32] } else { &[64] };
-        let block = self.lanes * self.items;
+        let others: &[usize] = if self.bits == DEEP.bits { &[8] } else { &[64] };
+        let block = self.block();
         let other = |lanes: &usize| Cut { lanes: *lanes, items: block / lanes, ..self };
         [self].into_iter().chain(others.iter().map(other)).collect()
     }
 
     fn name(self) -> String {
         format!("{} x {}", self.lanes, self.items)
+    }
+
+    /// Keys of a block.
+    fn block(self) -> usize {
+        self.lanes * self.items
     }
 }
 
@@ -191,13 +198,13 @@ impl Sorter<'_> {
     /// Sorts by one digit.
     fn pass(&self, shift: usize, keys: Buffer, values: Option<Buffer>) -> Result<(Buffer, Option<Buffer>), Error> {
         let Cut { lanes, bits, items } = self.cut;
-        let block = lanes * items;
-        let blocks = self.length.div_ceil(block);
+        let blocks = self.length.div_ceil(self.cut.block());
         let sizes = [self.length as u32, blocks as u32, shift as u32];
         let mut counts = room(self.engine, &DataType::U32, blocks << bits);
         let key = format!("sort count {} {lanes} {bits} {items}", self.ty);
         let count = |cut: Cut| (cut.name(), Sorter { cut, ..self.clone() }.count_source());
-        kernel_of_forms(self.engine, &key, || self.cut.all().into_iter().map(count).collect())?
+        let function = || host::count_variant(&self.ty, self.cut);
+        kernel_of_forms_or(self.engine, &key, || self.cut.all().into_iter().map(count).collect(), function)?
             .bind("keys", &keys)
             .value("sizes", &sizes)
             .bind("counts", &mut counts)
@@ -220,7 +227,9 @@ impl Sorter<'_> {
         let mut moved = self.value_type.as_ref().map(|ty| room(self.engine, ty, self.length));
         let key = format!("sort move {} {lanes} {bits} {items} {:?}", self.ty, self.value_type);
         let shift = |cut: Cut| (cut.name(), Sorter { cut, ..self.clone() }.move_source());
-        let kernel = kernel_of_forms(self.engine, &key, || self.cut.all().into_iter().map(shift).collect())?;
+        let function = || host::move_variant(&self.ty, self.value_type.as_ref(), self.cut);
+        let forms = || self.cut.all().into_iter().map(shift).collect();
+        let kernel = kernel_of_forms_or(self.engine, &key, forms, function)?;
         let mut call =
             kernel.bind("keys", &keys).value("sizes", &sizes).bind("starts", &starts).bind("out", &mut sorted);
         if let (Some(values), Some(moved)) = (&values, &mut moved) {

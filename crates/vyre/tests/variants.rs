@@ -1,10 +1,12 @@
 //! Implementations that only one backend can run: candidates like any other, behind a gate.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use vyre::tuner::Mode;
-use vyre::variant::{Blocks, HostSlice, Tolerance, Variant};
+use vyre::variant::{Blocks, HostSlice, Tolerance, Variant, Workers};
 use vyre::{DispatchConfig, Engine, Kernel, Program};
 
 /// Sums of whole numbers, one addition at a time.
@@ -259,4 +261,67 @@ fn another_program_can_be_a_variant() {
     let explanation = kernel.explain();
     assert!(explanation.to_string().contains("variant closed (another program): in use"), "{explanation}");
     assert_eq!((explanation.grid, explanation.workgroup_size), (Some([33, 1, 1]), Some([128, 1, 1])));
+}
+
+/// The closed form in parts of 64 elements, with something done in each before.
+fn in_parts(name: &str, each: impl Fn(usize) + Send + Sync + 'static) -> (Variant, Arc<AtomicU32>) {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let function = move |buffers: &mut [HostSlice<'_>], workers: &dyn Workers| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let [x, y] = buffers else { panic!("two buffers") };
+        let x = x.bytes();
+        let parts: Vec<Mutex<&mut [u8]>> = y.bytes_mut().chunks_mut(256).map(Mutex::new).collect();
+        workers.run(parts.len(), &|part| {
+            each(part);
+            let mut y = parts[part].lock().unwrap();
+            for (y, x) in y.chunks_exact_mut(4).zip(x[256 * part..].chunks_exact(4)) {
+                let x = u32::from_le_bytes(x.try_into().unwrap());
+                y.copy_from_slice(&(x * (x + 1) / 2).to_le_bytes());
+            }
+        });
+    };
+    (Variant::host_in_parts(name, 1, function).vouched(), calls)
+}
+
+#[test]
+fn a_function_in_parts_has_the_threads_of_the_backend_and_ends_when_it_has_to() {
+    let engine = engine(Mode::NaturalGradient);
+    let threads = engine.backend("cpu").unwrap().capabilities().threads as usize;
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let met = Arc::clone(&seen);
+    let (variant, calls) = in_parts("meeting", move |_| {
+        met.lock().unwrap().insert(std::thread::current().id());
+        // Another thread gets time to come.
+        let until = Instant::now() + Duration::from_millis(100);
+        while met.lock().unwrap().len() < threads.min(2) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    });
+    let mut config = DispatchConfig::default();
+    config.variants = vec![variant];
+    // It runs also where a launch has a timeout.
+    config.timeout = Some(Duration::from_secs(60));
+    launch(&engine, &engine.kernel_with(&program(), &config).unwrap(), 4096, 5);
+    assert_eq!(calls.load(Ordering::Relaxed), 5);
+    assert!(seen.lock().unwrap().len() >= threads.min(2));
+    // No part begins after its time.
+    let (endless, calls) = in_parts("asleep", |_| std::thread::sleep(Duration::from_millis(20)));
+    config.variants = vec![endless];
+    config.timeout = Some(Duration::from_secs(3));
+    let kernel = engine.kernel_with(&program(), &config).unwrap().on("cpu").unwrap();
+    let (x, began) = (engine.array(&input(1 << 20)).unwrap(), Instant::now());
+    let mut y = engine.zeros::<u32>(1 << 20).unwrap();
+    let error = kernel.bind("x", &x).bind("y", &mut y).launch().and_then(|launch| launch.wait()).unwrap_err();
+    assert_eq!(error.code(), vyre::codes::backend::TIMEOUT.id, "{error}");
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert!(began.elapsed() < Duration::from_secs(60), "16384 parts would take minutes");
+    // A panic in a part is the launch's.
+    let (broken, _) = in_parts("broken", |part| assert!(part != 5, "on purpose"));
+    config.variants = vec![broken];
+    config.timeout = None;
+    let kernel = engine.kernel_with(&program(), &config).unwrap().on("cpu").unwrap();
+    let (x, mut y) = (engine.array(&input(4096)).unwrap(), engine.zeros::<u32>(4096).unwrap());
+    let error = kernel.bind("x", &x).bind("y", &mut y).launch().and_then(|launch| launch.wait()).unwrap_err();
+    assert!(error.to_string().contains("the launch panicked: on purpose"), "{error}");
 }

@@ -283,8 +283,11 @@ pub(crate) enum Failure {
     Broke(BackendError),
 }
 
+/// What the error of work that panicked begins with.
+pub(crate) const PANICKED: &str = "the launch panicked: ";
+
 /// The error of work that panicked.
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> BackendError {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    BackendError::new(format!("the launch panicked: {}", text.unwrap_or("no message")))
+    BackendError::new(format!("{PANICKED}{}", text.unwrap_or("no message")))
 }

@@ -20,7 +20,7 @@ use vyre_driver::backend::{Completion, Ledger, Order, Ticket};
 use vyre_spec::codes;
 
 use job::panicked;
-pub(crate) use job::{Failure, Work};
+pub(crate) use job::{Failure, PANICKED, Work};
 use state::{Entry, Lane, State, Worker};
 
 use crate::memory::Scratch;
@@ -58,6 +58,9 @@ struct Shared<W> {
 
 /// The queues of one backend and its threads.
 pub(crate) struct Pool<W: Work>(Arc<Shared<W>>);
+
+/// The threads of a pool, for work that others are to help with from within.
+pub(crate) struct Crew<W: Work>(Arc<Shared<W>>);
 
 /// Threads that were called and are to be woken.
 #[must_use]
@@ -295,6 +298,78 @@ impl<W: Work> Shared<W> {
         state.waiters -= 1;
         state
     }
+
+    /// Runs work that is in no queue to its end. At the deadline it is told to stop. The caller takes part where there is none. A caller
+    /// that is `within` other work leaves that as long.
+    fn run(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+        within: bool,
+        fill: impl FnOnce(&mut W),
+    ) -> Result<Result<Option<u64>, Failure>, BackendError> {
+        let mut state = self.lock();
+        if state.threads() == 0 && deadline.is_some() {
+            self.start_thread(&mut state).map_err(|error| no_thread(&error))?;
+        }
+        // One more at work needs one more private memory.
+        let wanted = self.kept_threads() + GUESTS + state.callers + 1;
+        if !state.reserve(0, wanted) {
+            return Err(BackendError::with_code(
+                &codes::backend::OUT_OF_MEMORY,
+                "there is no memory for one more thread",
+            ));
+        }
+        state.callers += 1;
+        state.active -= usize::from(within);
+        let lane = state.free_lanes.pop().unwrap_or_else(|| {
+            state.lanes.push(Lane::default());
+            state.lanes.len() - 1
+        });
+        let mut entry = state.entry();
+        fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
+        entry.job.reset(false);
+        (entry.ticket, entry.stoppable) = (None, true);
+        state.lanes[lane].entries.push_back(entry);
+        let brief = deadline.is_none() || state.is_brief(lane);
+        while brief
+            && is_to_come(deadline)
+            && state.lanes[lane].outcome.is_none()
+            && state.has_scratch()
+            && state.wants_thread(lane, &self.ledger)
+        {
+            state = self.join(state, lane, CALLER, deadline);
+        }
+        self.leave(state);
+        state = self.lock();
+        let goes_on = |state: &State<W>| state.lanes[lane].outcome.is_none();
+        let in_time;
+        (state, in_time) = self.wait_while(state, deadline, goes_on);
+        if !in_time {
+            state.cancel(lane, None);
+            self.leave(state);
+            state = self.lock();
+            // Its memory is the caller's, so nobody leaves before it is over.
+            state = self.wait_while(state, None, goes_on).0;
+        }
+        state.callers -= 1;
+        state.active += usize::from(within);
+        let outcome = state.lanes[lane].outcome.take();
+        state.free_lanes.push(lane);
+        self.leave(state);
+        outcome.ok_or_else(|| BackendError::new("a launch has no end"))
+    }
+}
+
+impl<W: Work> Crew<W> {
+    /// Threads that may work at once.
+    pub(crate) fn width(&self) -> usize {
+        self.0.width
+    }
+
+    /// Runs work to its end for a thread that is at work for the pool already.
+    pub(crate) fn help(&self, fill: impl FnOnce(&mut W)) -> Result<Result<Option<u64>, Failure>, BackendError> {
+        self.0.run(None, true, fill)
+    }
 }
 
 impl<W: Work> Pool<W> {
@@ -314,6 +389,11 @@ impl<W: Work> Pool<W> {
     /// Threads that may work at once.
     pub(crate) fn width(&self) -> usize {
         self.0.width
+    }
+
+    /// Its threads, who work as long as somebody has this, also when the pool is gone.
+    pub(crate) fn crew(&self) -> Crew<W> {
+        Crew(Arc::clone(&self.0))
     }
 
     /// What became of the work.
@@ -405,55 +485,7 @@ impl<W: Work> Pool<W> {
         deadline: Option<Instant>,
         fill: impl FnOnce(&mut W),
     ) -> Result<Result<Option<u64>, Failure>, BackendError> {
-        let shared = &self.0;
-        let mut state = shared.lock();
-        if state.threads() == 0 && deadline.is_some() {
-            shared.start_thread(&mut state).map_err(|error| no_thread(&error))?;
-        }
-        // One more at work needs one more private memory.
-        let wanted = shared.kept_threads() + GUESTS + state.callers + 1;
-        if !state.reserve(0, wanted) {
-            return Err(BackendError::with_code(
-                &codes::backend::OUT_OF_MEMORY,
-                "there is no memory for one more thread",
-            ));
-        }
-        state.callers += 1;
-        let lane = state.free_lanes.pop().unwrap_or_else(|| {
-            state.lanes.push(Lane::default());
-            state.lanes.len() - 1
-        });
-        let mut entry = state.entry();
-        fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
-        entry.job.reset(false);
-        (entry.ticket, entry.stoppable) = (None, true);
-        state.lanes[lane].entries.push_back(entry);
-        let brief = deadline.is_none() || state.is_brief(lane);
-        while brief
-            && is_to_come(deadline)
-            && state.lanes[lane].outcome.is_none()
-            && state.has_scratch()
-            && state.wants_thread(lane, &shared.ledger)
-        {
-            state = shared.join(state, lane, CALLER, deadline);
-        }
-        shared.leave(state);
-        state = shared.lock();
-        let goes_on = |state: &State<W>| state.lanes[lane].outcome.is_none();
-        let in_time;
-        (state, in_time) = shared.wait_while(state, deadline, goes_on);
-        if !in_time {
-            state.cancel(lane, None);
-            shared.leave(state);
-            state = shared.lock();
-            // Its memory is the caller's, so nobody leaves before it is over.
-            state = shared.wait_while(state, None, goes_on).0;
-        }
-        state.callers -= 1;
-        let outcome = state.lanes[lane].outcome.take();
-        state.free_lanes.push(lane);
-        shared.leave(state);
-        outcome.ok_or_else(|| BackendError::new("a launch has no end"))
+        self.0.run(deadline, false, fill)
     }
 
     /// What became of work, when it is over or the time is.

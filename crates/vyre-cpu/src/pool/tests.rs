@@ -323,3 +323,60 @@ fn who_helps_leaves_at_his_limit_and_others_go_on() {
         assert!(waits > 0 && longest < Duration::from_secs(5), "{waits} waits, the longest took {longest:?}");
     }
 }
+
+/// Work that others help with from within counts once, so that as many threads work on its parts as the pool is wide, and no more.
+#[test]
+fn work_within_work_has_all_threads() {
+    for width in [1, 2, 5] {
+        let pool = pool(width);
+        let crew = Arc::new(pool.crew());
+        let [inside, most, sum] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+        let (now, high, all) = (Arc::clone(&inside), Arc::clone(&most), Arc::clone(&sum));
+        let part: Body = Arc::new(move |_, part, _| {
+            let here = now.fetch_add(1, SeqCst) + 1;
+            high.fetch_max(here, SeqCst);
+            // The others get time to come.
+            let until = Instant::now() + Duration::from_millis(200);
+            while now.load(SeqCst) < width as u64 && high.load(SeqCst) < width as u64 && Instant::now() < until {
+                std::thread::yield_now();
+            }
+            all.fetch_add(part, SeqCst);
+            now.fetch_sub(1, SeqCst);
+            true
+        });
+        let outer = |crew: Arc<Crew<Closure>>, part: Body| {
+            move |_: usize, _: u64, _: &Stop| {
+                for _ in 0..3 {
+                    let done = crew.help(|work| (work.phases, work.body) = (vec![20], Some(Arc::clone(&part))));
+                    assert!(matches!(done, Ok(Ok(None))), "{done:?}");
+                }
+                true
+            }
+        };
+        let ticket = submit(&pool, &on(0), &[1], outer(Arc::clone(&crew), Arc::clone(&part)));
+        assert_eq!(pool.wait(ticket, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
+        assert_eq!((most.load(SeqCst), sum.load(SeqCst)), (width as u64, 3 * 190));
+        // Two at once on two queues don't wait for each other for ever.
+        let two = [0, 1].map(|queue| submit(&pool, &on(queue), &[1], outer(Arc::clone(&crew), Arc::clone(&part))));
+        for ticket in two {
+            assert_eq!(pool.wait(ticket, None), Ok(Some(Completion::default())));
+        }
+        assert_eq!(sum.load(SeqCst), 9 * 190);
+        // What panics within is a failure there.
+        let broken: Body = Arc::new(|_, part, _| {
+            assert!(part != 7, "as planned");
+            true
+        });
+        let told = Arc::new(AtomicU64::new(0));
+        let (again, seen) = (Arc::clone(&crew), Arc::clone(&told));
+        let ticket = submit(&pool, &on(0), &[1], move |_, _, _| {
+            let done = again.help(|work| (work.phases, work.body) = (vec![20], Some(Arc::clone(&broken))));
+            seen.store(u64::from(matches!(done, Ok(Err(Failure::Broke(_))))), SeqCst);
+            true
+        });
+        assert_eq!(pool.wait(ticket, None), Ok(Some(Completion::default())));
+        assert_eq!(told.load(SeqCst), 1);
+        let after = submit(&pool, &on(1), &[width as u64], |_, _, _| true);
+        assert_eq!(pool.wait(after, None), Ok(Some(Completion::default())));
+    }
+}

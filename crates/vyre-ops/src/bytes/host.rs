@@ -2,22 +2,22 @@
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use memchr::memmem::Finder;
-use vyre::variant::HostSlice;
+use vyre::variant::{HostSlice, Workers};
 
 use super::{BLOCK, PAIRS};
-use crate::host::{Threads, fill, words};
+use crate::host::{fill, words};
 
 /// States of a tree whose patterns are looked for by a library. It makes an automaton of them each time, and they are what is told of
 /// them here; of more states the tree is walked as it is.
 const MOST_STATES: usize = 1 << 12;
 
 /// One pattern.
-pub(super) fn count_pair(buffers: &mut [HostSlice<'_>], threads: Threads) {
+pub(super) fn count_pair(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let [x, pattern, sizes, counts] = buffers else { return };
     let pattern = pattern.bytes();
     let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { return };
     let finder = Finder::new(pattern);
-    fill(counts, text.len(), threads, |first, counts| {
+    fill(counts, text.len(), workers, |first, counts| {
         for (block, count) in (first..).zip(counts) {
             let (begin, end) = (starts.min(block * BLOCK), starts.min((block + 1) * BLOCK));
             let found = match *pattern {
@@ -34,7 +34,7 @@ pub(super) fn count_pair(buffers: &mut [HostSlice<'_>], threads: Threads) {
 }
 
 /// Patterns that are the ends of a tree.
-pub(super) fn count_tree(buffers: &mut [HostSlice<'_>], threads: Threads) {
+pub(super) fn count_tree(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let [x, data, sizes, counts] = buffers else { return };
     let told: Vec<usize> = words(sizes.bytes()).map(|size| size as usize).collect();
     let tree = Tree { words: words(data.bytes()).collect(), states: told[4], classes: told[5] };
@@ -42,7 +42,7 @@ pub(super) fn count_tree(buffers: &mut [HostSlice<'_>], threads: Threads) {
     let automaton = (tree.states <= MOST_STATES)
         .then(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(tree.patterns()).ok());
     let automaton = automaton.flatten();
-    fill(counts, text.len(), threads, |first, counts| {
+    fill(counts, text.len(), workers, |first, counts| {
         let (begin, end) = (starts.min(first * BLOCK), starts.min((first + counts.len()) * BLOCK));
         let mut found = vec![0u32; counts.len()];
         let mut count = |at: usize| found[at / BLOCK - first] += 1;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn counted(
-        count: fn(&mut [HostSlice<'_>], Threads),
+        count: fn(&mut [HostSlice<'_>], &dyn Workers),
         text: &[u8],
         data: &[u8],
         [starts, states, classes]: [usize; 3],
@@ -155,7 +155,7 @@ mod tests {
         let longer = [text, b"abababab"].concat();
         let slices =
             [HostSlice::Read(&longer), HostSlice::Read(data), HostSlice::Read(&sizes), HostSlice::Write(&mut out)];
-        count(&mut { slices }, Threads::some(3));
+        count(&mut { slices }, &crate::host::Several(3));
         words(&out).collect()
     }
 

@@ -33,6 +33,8 @@ fn every_form_gives_the_same() {
     for form in ["wide", "wide,passes,alone"] {
         run(form, &TESTS);
     }
+    // The kernels that functions of the processor stand beside.
+    run("form0", &TESTS);
     for form in ["form1", "form2,wide", "form3", "form4", "form5", "form6,wide"] {
         run(form, &TUNED);
     }

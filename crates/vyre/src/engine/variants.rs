@@ -47,13 +47,12 @@ fn key(asked: &Asked<'_>, variant: &Variant) -> Key {
     (digests, asked.plan.buffer_bytes.iter().copied().chain(asked.plan.domain).collect())
 }
 
-/// The variants that a caller leaves open and that a backend takes. A launch that may be stopped has only programs that need not be compared
-/// first: the compiler lets them look whether they have to end, and in other code nothing does.
+/// The variants that a caller leaves open and that a backend takes. A launch that may be stopped has only those that need not be compared
+/// first and look whether they have to end: programs, where the compiler sees to it, and functions in short parts.
 pub(super) fn open<'a>(asked: &Asked<'a>, interruptible: bool) -> impl Iterator<Item = &'a Variant> {
     let (backend, config) = (asked.backend, asked.config);
     let is_open = config.workgroup_override.is_none() && config.variant.is_none();
-    let is_stoppable = |variant: &Variant| variant.is_vouched() && matches!(variant.code(), Code::Program(..));
-    let may_run = move |variant: &Variant| !interruptible || is_stoppable(variant);
+    let may_run = move |variant: &Variant| !interruptible || variant.is_stoppable();
     config.variants.iter().filter(move |variant| is_open && may_run(variant) && takes(&**backend, variant).is_ok())
 }
 
