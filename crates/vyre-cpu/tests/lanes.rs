@@ -302,3 +302,47 @@ fn words_across_vectors() {
         agree(&format!("{size} invocations, {step} apart"), &case);
     }
 }
+
+/// A neighbour in workgroup memory that the first invocations don't have, taken or left by a condition that says so, or another.
+#[test]
+fn words_before_the_first() {
+    let lid = || Expr::local_id(0);
+    for (size, step) in [(64u32, 1u32), (64, 3), (64, 7), (32, 8), (64, 15), (128, 16), (48, 5)] {
+        for ty in [DataType::U32, DataType::F32] {
+            let number = |value: u32| Expr::u32(value).cast(ty.clone());
+            let near = || Expr::load("tile", lid() - step);
+            let chosen = [
+                Expr::select(lid().ge(step), near(), number(0)),
+                Expr::select(lid().lt(step), number(0), near()),
+                Expr::select(lid().lt(step), number(7), near()),
+                Expr::select(lid().ge(step + 1), near(), number(0)),
+                Expr::select(lid().ge(step - 1), near(), number(0)),
+                Expr::select(lid().lt(step + 2), number(0), near() + number(1)),
+                near() * number(3) + number(1),
+            ];
+            let mut body = vec![
+                Node::store("tile", lid(), Expr::load("a", Expr::global_id(0)).cast(ty.clone())),
+                Node::barrier(),
+                Node::var("sum", ty.clone(), number(0)),
+            ];
+            for (at, chosen) in chosen.into_iter().enumerate() {
+                let by = number(at as u32 * 2 + 1);
+                body.push(Node::assign("sum", Expr::var("sum") * number(3) + chosen * by));
+                body.extend([Node::barrier(), Node::store("tile", lid(), Expr::var("sum")), Node::barrier()]);
+            }
+            body.push(Node::store("out", Expr::global_id(0), Expr::load("tile", lid())));
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32),
+                    BufferDecl::output("out", 1, ty.clone()).with_count(2 * size),
+                    BufferDecl::workgroup("tile", 0, ty.clone()).with_count(size),
+                ],
+                [size, 1, 1],
+                body,
+            );
+            let numbers = (0..2 * size).flat_map(|i| (i * 37 % 101).to_le_bytes()).collect();
+            let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![numbers]) };
+            agree(&format!("{size} invocations of {ty:?}, {step} apart"), &case);
+        }
+    }
+}

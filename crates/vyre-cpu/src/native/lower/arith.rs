@@ -814,6 +814,14 @@ impl<'k> Lower<'k> {
                 _ => self.copy_rep(taken, c),
             };
         }
+        if let Some(bits) = self.known_mask(cond, c) {
+            let others = !bits & self.all_lanes();
+            for (taken, left, lanes) in [(yes, no, others), (no, yes, bits)] {
+                if self.is_zero(left, c) && self.is_zero_in(taken, lanes, c) {
+                    return self.copy_rep(taken, c);
+                }
+            }
+        }
         let mask = self.mask_of(cond, c);
         if scalar == Scalar::Bool {
             let (yes, no) = (self.mask_of(yes, c), self.mask_of(no, c));
@@ -827,6 +835,17 @@ impl<'k> Lower<'k> {
             let mask = this.part_mask(mask, scalar, part);
             this.blend(scalar, mask, yes, broadcast, no)
         })
+    }
+
+    /// All bits of a constant are zero.
+    fn is_zero(&self, value: Value, c: usize) -> bool {
+        self.constant_of(value, c) == Some(0) || matches!(self.rep(value, 0, c), Rep::Float(0))
+    }
+
+    /// All bits of a value are zero in some lanes.
+    fn is_zero_in(&self, value: Value, lanes: u32, c: usize) -> bool {
+        let Rep::Vector(r, _) = self.rep(value, 0, c) else { return false };
+        self.zero_below.get(&r).is_some_and(|&below| lanes >> below == 0)
     }
 
     fn cast(&mut self, value: Value, a: Value, c: usize) -> Rep {

@@ -234,6 +234,17 @@ impl<'k> Lower<'k> {
         (by < lanes).then(|| self.last_and_first(before, behind.r, by as u8))
     }
 
+    /// What lies at a place but for its first words, which are zero; `None` where it is not in a register from the next one on.
+    pub(super) fn shifted_cell(&mut self, memory: Memory, at: At, words: u32) -> Option<R> {
+        if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) || self.isa == Isa::Simd128 {
+            return None;
+        }
+        let (first, end) = (at.disp + 4 * words as i32, at.disp + self.len().bytes());
+        let cell = *self.cells.iter().find(|cell| cell.first == first && end <= cell.end)?;
+        let zero = self.constant(0);
+        Some(self.last_and_first(zero, cell.r, words as u8))
+    }
+
     /// So many of the last words of one register, and the first of another.
     fn last_and_first(&mut self, before: R, behind: R, words: u8) -> R {
         if self.isa == Isa::Avx512 {

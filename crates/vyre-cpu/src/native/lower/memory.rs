@@ -289,6 +289,9 @@ impl<'k> Lower<'k> {
         let Some(place) = self.place(address, c) else {
             return self.load_by_helper(value, address, element, guard, c);
         };
+        if let Some(rep) = self.load_shifted_cell(value, address.memory, &place, element, guard, c) {
+            return rep;
+        }
         // Only active lanes are known to be inside: a guard checks what the way here does not say already.
         let by_lanes = guard.filter(|&guard| !(self.is_scalar(guard) && matches!(place, Place::Same(_))));
         let mask = self.lanes_inside(value, by_lanes, c);
@@ -395,6 +398,32 @@ impl<'k> Lower<'k> {
             }
             _ => return None,
         };
+        // The register goes by another name already.
+        self.uses[value.index()] += 1;
+        Some(Rep::Vector(r, R::NONE))
+    }
+
+    /// What was stored, and zeros in the first lanes, for which there is nothing: as in a scan, where they have no neighbour so far before them.
+    fn load_shifted_cell(
+        &mut self,
+        value: Value,
+        memory: Memory,
+        place: &Place,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> Option<Rep> {
+        let (Place::Affine(at, 4), Some(bits)) = (place, self.known_mask(guard?, c)) else { return None };
+        let below = bits.trailing_zeros();
+        let all_active = self.current.iter().all(|&c| self.exec[c].is_none());
+        if !(all_active && is_plain(element) && Self::is_cell(element.scalar()))
+            || !(1..self.lanes()).contains(&below)
+            || bits != self.all_lanes() & (u32::MAX << below)
+        {
+            return None;
+        }
+        let r = self.shifted_cell(memory, *at, below)?;
+        self.zero_below.insert(r, below);
         // The register goes by another name already.
         self.uses[value.index()] += 1;
         Some(Rep::Vector(r, R::NONE))

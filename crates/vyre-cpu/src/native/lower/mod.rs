@@ -174,6 +174,8 @@ pub(super) struct Lower<'k> {
     touches: Vec<(usize, cells::Touch)>,
     /// Workgroup memories that are read where they lie.
     shared_read: Vec<bool>,
+    /// Registers with zeros in the first so many lanes.
+    zero_below: Map<R, u32>,
     /// Masks of the first so many lanes.
     prefixes: Map<R, u32>,
     /// Something came out otherwise than it was foreseen, and the code is of no use.
@@ -283,6 +285,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         shared_writes: Vec::new(),
         touches: Vec::new(),
         shared_read: vec![false; kernel.shared.len()],
+        zero_below: Map::default(),
         prefixes: Map::default(),
         failed: false,
         exec: Vec::new(),
