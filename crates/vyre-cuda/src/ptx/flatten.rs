@@ -1,17 +1,22 @@
 //! Branches around a few loads and stores become their guards, so that a short kernel such as `if i < n { out[i] = … }` has no
 //! branch at all, and what one branch loads is under way while the next one loads too.
 
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo};
+use vyre_foundation::ir::BufferKind;
+use vyre_foundation::kernel::{
+    Address, Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo, each_use, end_values,
+};
 
 /// Steps of a branch among others that are taken whether they are needed or not.
 const MOST_STEPS: usize = 24;
+/// The same where what a branch loads is used at once, and so often in a loop.
+const MOST_STEPS_USED: usize = 8;
 
 /// The kernel without branches; `None` where it has none, or does more in them than compute, load and store.
 pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
     if !kernel.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. })) {
         return None;
     }
-    let mut flat = Flat { values: kernel.values.clone(), insts: Vec::new() };
+    let mut flat = Flat { kernel, values: kernel.values.clone(), insts: Vec::new() };
     flat.block(&kernel.body, None)?;
     let body = Block { insts: flat.insts, end: End::Return };
     Some(Kernel { values: flat.values, body, ..kernel.clone() })
@@ -20,7 +25,7 @@ pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
 /// The kernel with guards instead of its short branches that keep what they load; `None` where it has none. A branch would wait for what it
 /// loads before anything behind it begins.
 pub(super) fn soften(kernel: &Kernel) -> Option<Kernel> {
-    let mut flat = Flat { values: kernel.values.clone(), insts: Vec::new() };
+    let mut flat = Flat { kernel, values: kernel.values.clone(), insts: Vec::new() };
     let body = flat.softened(&kernel.body)?;
     Some(Kernel { values: flat.values, body, ..kernel.clone() })
 }
@@ -47,12 +52,32 @@ fn waits(then: &Block, otherwise: &Block) -> bool {
     count(then, &mut steps, &mut loads) && count(otherwise, &mut steps, &mut loads) && loads > 0 && steps <= MOST_STEPS
 }
 
-struct Flat {
+/// A branch of few steps that computes with what it loads from buffers, such as `if i < n { sum += data[i]; }`. One that only loads is written
+/// otherwise, see `optional.rs`.
+fn waits_for_results(then: &Block, otherwise: &Block) -> bool {
+    let (End::Yield(new), End::Yield(old)) = (&then.end, &otherwise.end) else { return false };
+    let (mut loads, mut uses_one, mut plain) = (Vec::new(), false, true);
+    for inst in then.insts.iter().chain(&otherwise.insts) {
+        each_use(inst, &mut |value| uses_one |= loads.contains(&value));
+        match inst {
+            Inst::Let(value, Op::Load { address, element, .. }) if matches!(address.memory, Memory::Buffer(_)) => {
+                plain &= element.bits() != 4;
+                loads.push(*value);
+            }
+            Inst::Let(_, op) => plain &= !op.is_across_subgroup() && !matches!(op, Op::Load { .. }),
+            _ => plain = false,
+        }
+    }
+    plain && uses_one && new.len() == old.len() && then.insts.len() + otherwise.insts.len() <= MOST_STEPS_USED
+}
+
+struct Flat<'k> {
+    kernel: &'k Kernel,
     values: Vec<ValueInfo>,
     insts: Vec<Inst>,
 }
 
-impl Flat {
+impl Flat<'_> {
     /// A block with guards instead of some branches; `None` where it stays as it is.
     fn softened(&mut self, block: &Block) -> Option<Block> {
         let mut changed = false;
@@ -66,6 +91,20 @@ impl Flat {
                         let not = self.define(Op::Unary(Unary::Not, *cond));
                         self.block(otherwise, Some(not));
                     }
+                }
+                Inst::If { cond, then, otherwise, results }
+                    if waits_for_results(then, otherwise) && results.iter().all(|value| self.is_word(*value)) =>
+                {
+                    changed = true;
+                    self.block(then, Some(*cond));
+                    if !otherwise.insts.is_empty() {
+                        let not = self.define(Op::Unary(Unary::Not, *cond));
+                        self.block(otherwise, Some(not));
+                    }
+                    let ways = end_values(&then.end).iter().zip(end_values(&otherwise.end));
+                    let selected = results.iter().zip(ways);
+                    self.insts
+                        .extend(selected.map(|(result, (yes, no))| Inst::Let(*result, Op::Select(*cond, *yes, *no))));
                 }
                 Inst::If { cond, then, otherwise, results } => {
                     let mut part = |block: &Block| {
@@ -96,6 +135,10 @@ impl Flat {
         let mut now = guard;
         for inst in &block.insts {
             match inst {
+                // What is there for everybody may as well be read by those who go another way.
+                Inst::Let(_, Op::Load { address, guard: None, .. }) if self.is_uniform(address) => {
+                    self.insts.push(inst.clone());
+                }
                 Inst::Let(value, Op::Load { address, element, guard }) => {
                     let guard = self.both(now, *guard);
                     let load = Op::Load { address: address.clone(), element: *element, guard };
@@ -124,6 +167,19 @@ impl Flat {
             }
         }
         Some(now)
+    }
+
+    /// A fixed place of a uniform that has one size.
+    fn is_uniform(&self, address: &Address) -> bool {
+        let Memory::Buffer(index) = address.memory else { return false };
+        let buffer = &self.kernel.buffers[index as usize];
+        let bytes = buffer.count.map_or(0, |count| u64::from(count) * u64::from(buffer.stride));
+        buffer.kind == BufferKind::Uniform && address.terms.is_empty() && u64::from(address.offset) < bytes
+    }
+
+    fn is_word(&self, value: Value) -> bool {
+        let ty = self.values[value.index()].ty;
+        ty.width == 1 && matches!(ty.scalar, Scalar::F32 | Scalar::U32 | Scalar::I32)
     }
 
     fn both(&mut self, a: Option<Value>, b: Option<Value>) -> Option<Value> {
@@ -157,7 +213,7 @@ fn goes_on(block: &Block) -> Option<bool> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use vyre_conform::{Case, Expectation, GenOptions, Rules, generate, run_reference, tests};
     use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
     use vyre_foundation::kernel::{Approximations, Interpret, Options, interpret, lower, verify};
@@ -171,17 +227,31 @@ mod tests {
     fn check(name: &str, case: &Case) -> bool {
         let early = |kernel: &Kernel| early(kernel).map(|(kernel, _)| kernel);
         let readied = |kernel: &Kernel| readied(kernel).map(|(kernel, _)| kernel);
-        let [flat, ..] = [flatten, soften, early, readied].map(|change| check_with(change, name, case));
+        let [flat, ..] = [flatten, soften, early, readied].map(|change| check_with(change, name, case, 1));
         flat
     }
 
-    fn check_with(change: fn(&Kernel) -> Option<Kernel>, name: &str, case: &Case) -> bool {
+    /// Runs what becomes of the kernel, whose invocations do the work of so many along x, and compares with the reference.
+    pub(in crate::ptx) fn check_with(
+        change: fn(&Kernel) -> Option<Kernel>,
+        name: &str,
+        case: &Case,
+        neighbours: u32,
+    ) -> bool {
         let program = case.program.validate().expect("valid");
         let lowering = crate::ptx::lowering(Options::default());
         // The interpreter has no rough instructions.
         let approximations = Approximations::Polynomials;
-        let options = Options { specialization: case.specialization.clone(), approximations, ..lowering };
-        let Some(flat) = change(&lower(&program, &options).expect("lowers")) else { return false };
+        let mut options = Options { specialization: case.specialization.clone(), approximations, ..lowering };
+        let [x, y, z] = lower(&program, &options).expect("lowers").workgroup_size;
+        if neighbours > 1 {
+            options.workgroup_size = Some([x / neighbours, y, z]);
+            if !x.is_multiple_of(neighbours) {
+                return false;
+            }
+        }
+        let Ok(kernel) = lower(&program, &options) else { return false };
+        let Some(flat) = change(&kernel) else { return false };
         verify(&flat).unwrap_or_else(|problem| panic!("{name}: {problem}\n{flat}"));
         let input_bytes: Vec<u64> = case.inputs.iter().map(|input| input.len() as u64).collect();
         let request = LaunchRequest {

@@ -7,13 +7,16 @@ mod bytes;
 mod early;
 mod flatten;
 mod floats;
+mod forms;
 mod latency;
+mod meetings;
 mod memory;
 mod narrow;
 mod neighbours;
 mod ops;
 mod optional;
 pub(crate) mod parameters;
+mod quads;
 mod subgroup;
 
 use std::collections::{HashMap, HashSet};
@@ -111,8 +114,16 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let single = std::mem::take(&mut emitter.out);
     let mut text = emitter.header();
     let together = gains_together(kernel);
+    // What asks whether it has to end would ask before it loads.
+    let quads = if together && !target.interruptible { quads::quads(kernel) } else { None };
     let mut several = None;
-    if together {
+    if let Some(quads) = &quads {
+        let mut emitter = Emitter::new(quads, target, 1);
+        emitter.is_merged = true;
+        emitter.prologue();
+        emitter.block(&quads.body, &Exit::Entry)?;
+        several = Some(emitter);
+    } else if together {
         let mut emitter = Emitter::new(kernel, target, TOGETHER);
         emitter.prologue();
         // Step by step, so that the loads of all workgroups are under way before the first is needed.
@@ -186,6 +197,7 @@ impl<'k> Emitter<'k> {
             target,
             copies,
             copy: 0,
+            is_merged: false,
             out: String::with_capacity(4096),
             next_register: kernel.values.len() as u32 * copies,
             next_label: 0,
@@ -194,12 +206,16 @@ impl<'k> Emitter<'k> {
             constants: HashMap::new(),
             float_constants: HashMap::new(),
             powers: neighbours::powers(kernel),
+            indices: neighbours::Indices::of(kernel),
             dots: bytes::dots(kernel),
             never_small: floats::never_small(kernel),
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
             early: None,
+            // Where invocations may leave before others, a warp is not whole.
+            of_a_warp: if target.interruptible { HashSet::new() } else { meetings::of_a_warp(kernel) },
+            barriers: 0,
             stop: None,
         }
     }
@@ -278,6 +294,8 @@ struct Emitter<'k> {
     /// Workgroups that a block runs, and which of them the text is being written for.
     copies: u32,
     copy: u32,
+    /// The kernel itself does the work of [`TOGETHER`] workgroups along x.
+    is_merged: bool,
     out: String,
     next_register: u32,
     next_label: u32,
@@ -289,6 +307,7 @@ struct Emitter<'k> {
     float_constants: HashMap<Value, f32>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
+    indices: Option<neighbours::Indices>,
     /// Sums of products of bytes.
     dots: HashMap<Value, bytes::Dot>,
     /// Floats that are never subnormal.
@@ -299,6 +318,9 @@ struct Emitter<'k> {
     uses_nf4: bool,
     /// Loads that stand before a barrier and stay there.
     early: Option<&'k HashSet<Value>>,
+    /// Barriers that are only for the first warp, and how many of all are written.
+    of_a_warp: HashSet<usize>,
+    barriers: usize,
     /// What was asked when the kernel began, until it is heeded.
     stop: Option<StopWord>,
 }
@@ -468,6 +490,9 @@ impl<'k> Emitter<'k> {
             }
             match neighbours.remove(&i) {
                 Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
+                Some(Step::Last(values, address, ty)) => self.store_neighbours(&values, &address, ty),
+                Some(Step::Four(values, address, bound)) => self.load_four(values, &address, bound),
+                Some(Step::StoreFour(values, address, bound)) => self.store_four(values, &address, bound),
                 Some(Step::Done) => {}
                 None => self.inst(inst)?,
             }
@@ -541,7 +566,12 @@ impl<'k> Emitter<'k> {
                 self.atomic(*op, address, *element, *value, *compare, *result, *guard)
             }
             Inst::Barrier(_) => {
-                line!(self, "bar.sync 0");
+                if self.of_a_warp.contains(&self.barriers) {
+                    line!(self, "bar.warp.sync 0xffffffff");
+                } else {
+                    line!(self, "bar.sync 0");
+                }
+                self.barriers += 1;
                 Ok(())
             }
             Inst::If { cond, then, otherwise, results } => {
@@ -743,6 +773,9 @@ impl<'k> Emitter<'k> {
         let base = self.temp("%r");
         line!(self, "ld.param.u32 {base}, [base_{axis}]");
         line!(self, "mov.u32 {into}, %ctaid.{axis}");
+        if axis == "x" && self.is_merged {
+            line!(self, "shr.u32 {base}, {base}, {}", TOGETHER.ilog2());
+        }
         if axis == "x" && self.copies > 1 {
             line!(self, "mad.lo.u32 {into}, {into}, {}, {}", self.copies, self.copy);
         }

@@ -161,7 +161,7 @@ pub(super) fn each_operand_mut(op: &mut Op, visit: &mut impl FnMut(&mut Value)) 
 }
 
 /// Every operand of a step itself, to be changed.
-pub(super) fn each_use_mut(inst: &mut Inst, visit: &mut impl FnMut(&mut Value)) {
+pub fn each_use_mut(inst: &mut Inst, visit: &mut impl FnMut(&mut Value)) {
     match inst {
         Inst::Let(_, op) => each_operand_mut(op, visit),
         Inst::Store { address, value, guard, .. } => {
