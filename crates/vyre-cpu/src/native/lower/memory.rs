@@ -416,10 +416,9 @@ impl<'k> Lower<'k> {
         let (Place::Affine(at, 4), Some(bits)) = (place, self.known_mask(guard?, c)) else { return None };
         let below = bits.trailing_zeros();
         let all_active = self.current.iter().all(|&c| self.exec[c].is_none());
-        if !(all_active && is_plain(element) && Self::is_cell(element.scalar()))
-            || !(1..self.lanes()).contains(&below)
-            || bits != self.all_lanes() & (u32::MAX << below)
-        {
+        let words = is_plain(element) && Self::is_cell(element.scalar());
+        let first = (1..self.lanes()).contains(&below) && bits == self.all_lanes() & (u32::MAX << below);
+        if !(all_active && words && first) {
             return None;
         }
         let r = self.shifted_cell(memory, *at, below)?;
