@@ -202,7 +202,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool = False) -> Array:
 
 def fft(x: Any) -> Array:
     """The Fourier transform of complex numbers, float32 of ``(..., n, 2)``, along ``n``: a product of 2, 3, 5 and 7 of up to 4096, or
-    of two such. NumPy has complex numbers in this form by ``x.astype(np.complex64)[..., None].view(np.float32)``."""
+    of two or three such. NumPy has complex numbers in this form by ``x.astype(np.complex64)[..., None].view(np.float32)``."""
     return _vyre.op("fft", [_term(x, "fft")])[0]
 
 

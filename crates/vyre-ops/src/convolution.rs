@@ -1,20 +1,47 @@
-//! Convolutions of images: the windows of an image become columns, which a product of matrices weighs.
+//! Convolutions of images: the windows of an image are the columns of a matrix, which a product of matrices weighs. On devices with many
+//! invocations f32 is multiplied without writing that matrix to memory.
 //!
 //! **Order.** That of products of matrices: `fma` over channels, then rows, then columns of the window, from 0.
 
+mod tiles;
+
 use std::fmt::Write;
 
-use vyre::Error;
 use vyre::expression::{Fused, Term};
 use vyre::ir::Literal;
+use vyre::{Buffer, DataType, Error};
 
-use crate::launch::{MOST, extents, is_float, misfit, misfit_with, mistyped, room};
+use crate::launch::{MOST, Traits, extents, grid, is_float, misfit, misfit_with, mistyped, room};
 use crate::layout::permute;
 use crate::matrix::{Transposed, matmul};
 use crate::output::Output;
 
 /// The most zeros around an image.
 const MOST_PADDING: usize = 1 << 20;
+
+/// What is convolved with what.
+#[derive(Debug)]
+struct Sizes {
+    images: usize,
+    channels: usize,
+    /// Rows and columns of an image, of a window, and of a result.
+    image: [usize; 2],
+    kernel: [usize; 2],
+    result: [usize; 2],
+    outputs: usize,
+    stride: usize,
+    padding: usize,
+}
+
+impl Sizes {
+    fn window(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    fn places(&self) -> usize {
+        self.images * self.result[0] * self.result[1]
+    }
+}
 
 /// `x` is `[n, channels, h, w]` or `[h, w]`, weights are `[outputs, channels, kh, kw]` or `[kh, kw]`. Windows step by `stride`, with so many zeros
 /// around the image; they are not mirrored, as everywhere in this field.
@@ -64,6 +91,20 @@ pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) 
     if columns == 0 || o == 0 || fused.elements() == 0 {
         return Ok(Output { buffer: room(&engine, &ty, shape.iter().product()), ty, shape });
     }
+    let sizes = Sizes {
+        images: n,
+        channels: c,
+        image: [h, w],
+        kernel: [kh, kw],
+        result: [down, across],
+        outputs: o,
+        stride,
+        padding,
+    };
+    let traits = Traits::of(&engine);
+    if ty == DataType::F32 && traits.is_gpu && o * places <= MOST && tiles::suits(&sizes, traits.memory) {
+        return Ok(Output { buffer: in_tiles(&fused, weights, &sizes)?, ty, shape });
+    }
     let mut made = room(&engine, &ty, columns);
     let (lines, values) = fused.lines("place", "");
     // Numbers that everything is divided by are part of the kernel.
@@ -101,4 +142,17 @@ pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) 
     }
     let apart = Term::array(product.buffer, ty.clone(), (&[o, n, down * across][..]).into());
     Ok(Output { buffer: permute(&apart, &[1, 0, 2])?.buffer, ty, shape })
+}
+
+/// The product without its right factor in memory.
+fn in_tiles(fused: &Fused, weights: &Term, sizes: &Sizes) -> Result<Buffer, Error> {
+    let (engine, weights) = (fused.engine(), weights.evaluate()?);
+    let mut out = room(engine, &DataType::F32, sizes.outputs * sizes.places());
+    let (lines, values) = fused.lines("place", "");
+    let key =
+        format!("convolution {sizes:?}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
+    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&tiles::source(sizes, fused)))?;
+    let call = fused.bind(kernel.call(), 0..fused.elements()).bind("weights", &weights).bind("out", &mut out);
+    call.grid(grid(tiles::groups(sizes))).overwrites().launch()?;
+    Ok(out)
 }

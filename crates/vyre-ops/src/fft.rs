@@ -1,8 +1,9 @@
 //! The discrete Fourier transform of complex numbers, for lengths whose prime factors are 2, 3, 5 and 7.
 //!
-//! A workgroup takes one transform, or several short ones, and keeps it in workgroup memory between stages of radices 8, 4, 2, 7, 5 and 3
+//! A workgroup takes one transform, or several short ones, and keeps it in workgroup memory between stages of radices 16, 8, 4, 2, 7, 5 and 3
 //! (Stockham's order, which needs no reversal of bits). The first stage reads from the buffer, the last one writes to it. Longer transforms are
-//! tables: columns are transformed, turned by their place, and then rows (Bailey's four steps), in two passes.
+//! tables: columns are transformed, turned by their place, and then rows (Bailey's four steps), in two passes. Where columns would be too long
+//! for several of them to be in workgroup memory at once, rows are tables themselves, in three passes.
 
 mod butterflies;
 mod stages;
@@ -23,6 +24,8 @@ const LONG: (usize, u64) = (4096, 35 << 10);
 const SHORT: usize = 1024;
 /// Points of several columns, with memory of this many bytes: three such workgroups are on a multiprocessor.
 const COLUMNS: (usize, u64) = (8192, 3 * (64 << 10));
+/// The longest columns of which enough are in workgroup memory at once for neighbours to fill what memory gives.
+const LONG_COLUMN: usize = 2048;
 /// Tables of angles that are remembered.
 const MOST_TABLES: usize = 32;
 /// Angles of the second pass are put together of two: the first of so many neighbours.
@@ -56,67 +59,99 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
         _ => SHORT,
     };
     let source = term.evaluate()?;
+    let transform = Transform { engine: &engine, traits, inverse, n, batches, room };
     if let (true, Some(radices)) = (n <= most, radices(n)) {
-        let row = Layout { transform: n, index: 1, by_index: true };
-        let pass = Pass {
-            radices,
-            per_batch: 1,
-            batch: n,
-            from: row,
-            to: row,
-            turned: None,
-            swapped: inverse,
-            scale: inverse.then_some(n),
-            room,
-        };
-        let out = pass.run(&engine, &traits, &source, &table(&engine, &[n])?, batches)?;
+        let pass = transform.pass(radices, [1, n], [Layout::rows(n); 2]);
+        let scaled = Pass { scale: inverse.then_some(n), ..pass };
+        let out = scaled.run(&engine, &traits, &source, &table(&engine, &[n])?, batches)?;
         return Ok(Output { buffer: out, ty, shape });
     }
-    let Some([long, short]) = split(n, most) else {
-        let message = format!(
-            "no Fourier transform of {n} points: it takes products of 2, 3, 5 and 7 of up to {most}, and products of two of these"
-        );
-        let takes = |next: &usize| (*next <= most && radices(*next).is_some()) || split(*next, most).is_some();
-        let fix = match (n + 1..=most * most).find(takes) {
-            Some(next) => format!("Put zeros behind the points; the next length that it takes is {next}."),
-            None => format!("Cut the points into transforms of up to {} each.", most * most),
-        };
-        return Err(misfit_with(message, fix));
+    let out = match factors(n, most) {
+        Some(Factors::Two(both)) => transform.two(&source, both)?,
+        Some(Factors::Three(all)) => transform.three(&source, all)?,
+        None => return Err(no_transform(n, most)),
     };
-    let (Some(a), Some(b)) = (radices(long), radices(short)) else { return Err(misfit(format!("no radices of {n}"))) };
-    // Columns of a table with `long` rows of `short`, then its rows.
-    let column = Layout { transform: 1, index: short, by_index: false };
-    let pass = Pass {
-        radices: a,
-        per_batch: short,
-        batch: n,
-        from: column,
-        to: column,
-        turned: Some(n),
-        swapped: inverse,
-        scale: None,
-        room,
-    };
-    let turned = pass.run(&engine, &traits, &source, &table(&engine, &[long, n])?, batches * short)?;
-    let (from, to) =
-        (Layout { transform: short, index: 1, by_index: true }, Layout { transform: 1, index: long, by_index: false });
-    let pass = Pass {
-        radices: b,
-        per_batch: long,
-        batch: n,
-        from,
-        to,
-        turned: None,
-        swapped: inverse,
-        scale: inverse.then_some(n),
-        room,
-    };
-    let out = pass.run(&engine, &traits, &turned, &table(&engine, &[short])?, batches * long)?;
     Ok(Output { buffer: out, ty, shape })
 }
 
-/// The radices of the stages, where there are some.
+fn no_transform(n: usize, most: usize) -> Error {
+    let message = format!(
+        "no Fourier transform of {n} points: it takes products of 2, 3, 5 and 7 of up to {most}, and products of two or three of these"
+    );
+    let takes = |next: &usize| radices(*next).is_some() && (*next <= most || factors(*next, most).is_some());
+    let fix = match (n + 1..=MOST / 2).find(takes) {
+        Some(next) => format!("Put zeros behind the points; the next length that it takes is {next}."),
+        None => format!("Cut the points into transforms of up to {} each.", MOST / 2),
+    };
+    misfit_with(message, fix)
+}
+
+/// A long transform and what runs it.
+struct Transform<'a> {
+    engine: &'a Engine,
+    traits: Traits,
+    inverse: bool,
+    n: usize,
+    batches: usize,
+    room: usize,
+}
+
+impl Transform<'_> {
+    /// A pass with so many transforms in a batch of so many points, from one layout to another.
+    fn pass(&self, radices: Vec<usize>, [per_batch, batch]: [usize; 2], [from, to]: [Layout; 2]) -> Pass {
+        let (swapped, room) = (self.inverse, self.room);
+        Pass { radices, per_batch, batch, from, to, turned: None, swapped, scale: None, room }
+    }
+
+    /// Columns of tables with `long` rows of `short`, turned by their place.
+    fn columns(&self, source: &Buffer, long: usize, short: usize, tables: usize) -> Result<Buffer, Error> {
+        let n = long * short;
+        let column = Layout { transform: 1, index: short, by_index: false, runs: None };
+        let pass = Pass { turned: Some(n), ..self.pass(self.radices(long)?, [short, n], [column; 2]) };
+        pass.run(self.engine, &self.traits, source, &table(self.engine, &[long, n])?, tables * short)
+    }
+
+    /// The last pass: rows of so many points, whose results lie apart.
+    fn rows(&self, source: &Buffer, points: usize, from: Layout) -> Result<Buffer, Error> {
+        let all = self.n / points;
+        let to = Layout { transform: 1, index: all, by_index: false, runs: None };
+        let pass = self.pass(self.radices(points)?, [all, self.n], [from, to]);
+        let pass = Pass { scale: self.inverse.then_some(self.n), ..pass };
+        pass.run(self.engine, &self.traits, source, &table(self.engine, &[points])?, self.batches * all)
+    }
+
+    fn two(&self, source: &Buffer, [long, short]: [usize; 2]) -> Result<Buffer, Error> {
+        let turned = self.columns(source, long, short, self.batches)?;
+        self.rows(&turned, short, Layout::rows(short))
+    }
+
+    /// Rows of the first table are tables themselves. Rows of those that have the same number lie beside each other in the result.
+    fn three(&self, source: &Buffer, [first, long, short]: [usize; 3]) -> Result<Buffer, Error> {
+        let turned = self.columns(source, first, long * short, self.batches)?;
+        let again = self.columns(&turned, long, short, self.batches * first)?;
+        let from = Layout { transform: long * short, index: 1, by_index: true, runs: Some((first, short)) };
+        self.rows(&again, short, from)
+    }
+
+    fn radices(&self, points: usize) -> Result<Vec<usize>, Error> {
+        radices(points).ok_or_else(|| misfit(format!("no radices of {points}")))
+    }
+}
+
+impl Layout {
+    /// Transforms of so many points, one behind the other.
+    fn rows(points: usize) -> Layout {
+        Layout { transform: points, index: 1, by_index: true, runs: None }
+    }
+}
+
+/// The radices of the stages, where there are some. Long transforms have fewer stages, of 16 points.
 fn radices(n: usize) -> Option<Vec<usize>> {
+    match n {
+        2048 => return Some(vec![8, 16, 16]),
+        4096 => return Some(vec![16, 16, 16]),
+        _ => {}
+    }
     let (mut rest, mut all) = (n, Vec::new());
     for prime in [7, 5, 3] {
         while rest.is_multiple_of(prime) {
@@ -143,11 +178,32 @@ fn radices(n: usize) -> Option<Vec<usize>> {
     Some(all)
 }
 
+/// Of a length that is too long for one pass.
+enum Factors {
+    Two([usize; 2]),
+    Three([usize; 3]),
+}
+
+/// Two factors, or three where columns would be too long or two would be too large.
+fn factors(n: usize, most: usize) -> Option<Factors> {
+    let two = split(n, most);
+    match two {
+        Some(two) if two[0] <= LONG_COLUMN => Some(Factors::Two(two)),
+        _ => three(n, LONG_COLUMN.min(most)).map(Factors::Three).or(two.map(Factors::Two)),
+    }
+}
+
 /// Two factors of about the same size that have radices.
 fn split(n: usize, most: usize) -> Option<[usize; 2]> {
     let first = (1..=most).rfind(|one| n.is_multiple_of(*one) && one * one <= n)?;
     let both = [n / first, first];
     (both[0] <= most && both.iter().all(|one| radices(*one).is_some())).then_some(both)
+}
+
+/// Three factors of about the same size that have radices.
+fn three(n: usize, most: usize) -> Option<[usize; 3]> {
+    let fits = |one: &usize| n.is_multiple_of(*one) && one * one * one <= n && radices(*one).is_some();
+    (1..=most).rev().filter(fits).find_map(|one| split(n / one, most).map(|[long, short]| [one, long, short]))
 }
 
 /// Angles `exp(-2πi·m/n)`: all of the first length; of the second one so many neighbours, and then steps over these.

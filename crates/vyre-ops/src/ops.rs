@@ -276,7 +276,7 @@ pub trait Ops<T: Number> {
     }
 
     /// The Fourier transform of complex f32 numbers, `[.., n, 2]` with real and imaginary parts side by side, along `n`: a product of 2, 3, 5 and
-    /// 7 of up to 4096, or a product of two such.
+    /// 7 of up to 4096, or a product of two or three such.
     ///
     /// ```
     /// # fn main() -> Result<(), vyre::Error> {

@@ -24,6 +24,20 @@ pub(super) struct Layout {
     pub(super) index: usize,
     /// Neighbouring invocations have neighbouring points, not transforms.
     pub(super) by_index: bool,
+    /// Transforms are in runs of so many, and so far from one run to the next.
+    pub(super) runs: Option<(usize, usize)>,
+}
+
+impl Layout {
+    /// Where a transform of a batch begins.
+    fn start(&self, transform: &str) -> String {
+        match self.runs {
+            None => format!("{transform} * {}", self.transform),
+            Some((count, step)) => {
+                format!("{transform} % {count} * {} + {transform} / {count} * {step}", self.transform)
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -77,8 +91,8 @@ impl Pass {
     /// Invocations of a workgroup.
     fn lanes(&self, pairs: bool) -> usize {
         let all = self.points() * self.together();
-        let points = if self.joins(pairs) { MANY_POINTS } else { POINTS };
-        let most = if pairs && all > LANES * MANY_POINTS { MANY_LANES } else { LANES };
+        let points = if self.joins(pairs) || self.radices.contains(&MANY_POINTS) { MANY_POINTS } else { POINTS };
+        let most = if pairs && all > LANES * points { MANY_LANES } else { LANES };
         (all / points).next_power_of_two().clamp(32, most)
     }
 
@@ -219,11 +233,13 @@ impl Pass {
 
     /// So many points from the buffer, with steps of so many between them.
     fn given(&self, text: &mut String, own: &str, count: usize, step: usize) -> Vec<Complex> {
-        let Layout { transform, index, .. } = self.from;
+        let Layout { index, .. } = self.from;
         let _ = write!(
             text,
-            "let which{own} = first + t{own};\nlet from{own} = which{own} / {0} * {1} + which{own} % {0} * {transform};\n",
-            self.per_batch, self.batch
+            "let which{own} = first + t{own};\nlet in_batch{own} = which{own} % {0};\nlet from{own} = which{own} / {0} * {1} + {2};\n",
+            self.per_batch,
+            self.batch,
+            self.from.start(&format!("in_batch{own}"))
         );
         let mut points = Vec::new();
         for i in 0..count {

@@ -157,8 +157,10 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             match random.below(2) {
                 0 => vec![numbers(random, ty, vec![side, side + 2], None), numbers(random, ty, vec![kh, kw], None)],
                 _ => {
-                    let images = vec![size.min(2), 3, side, side + 1];
-                    vec![numbers(random, ty, images, None), numbers(random, ty, vec![4, 3, kh, kw], None)]
+                    let (channels, outputs) = (1 + random.below(9), [4, 16, 70][random.below(3)]);
+                    let images = vec![size.min(2), channels, side, side + 1];
+                    let windows = vec![outputs, channels, kh, kw];
+                    vec![numbers(random, ty, images, None), numbers(random, ty, windows, None)]
                 }
             }
         }

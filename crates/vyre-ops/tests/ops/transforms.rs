@@ -50,7 +50,8 @@ fn waves_are_found_and_made() {
 fn what_goes_there_comes_back() {
     let (_, engine) = &engines()[0];
     let mut random = Random(51);
-    for (batches, points) in [(3, 1 << 14), (3, 1 << 16), (1, 1 << 20)] {
+    // The last ones in three passes, on devices with many invocations and everywhere.
+    for (batches, points) in [(3, 1 << 14), (3, 1 << 16), (1, 1 << 20), (1, 1 << 23), (1, 3 << 23)] {
         let values = random.units(2 * batches * points);
         let x = engine.from_shape([batches, points, 2], &values).expect("an array");
         let back = read(x.fft().and_then(|waves| waves.inverse_fft())).expect("f32");
@@ -83,6 +84,84 @@ fn stencils_of_arrays_and_of_expressions_are_the_same() {
                     assert_eq!(own, other, "{name} {shape:?} {sides:?} {boundary:?}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_wave_has_one_frequency() {
+    let (_, engine) = &engines()[0];
+    for (points, frequency) in [(1 << 14, 5), (1 << 20, 777_777), (1 << 23, 1_234_567), (3 << 23, 20_000_001)] {
+        let turn = |t: usize| std::f64::consts::TAU * (frequency * t % points) as f64 / points as f64;
+        let wave: Vec<f32> = (0..points).flat_map(|t| [turn(t).cos() as f32, turn(t).sin() as f32]).collect();
+        let x = engine.from_shape([1, points, 2], &wave).expect("an array");
+        let found = read(x.fft()).expect("f32");
+        for (at, found) in found.chunks(2).enumerate() {
+            let wanted = if at == frequency { points as f32 } else { 0.0 };
+            let far = (found[0] - wanted).hypot(found[1]);
+            assert!(far < 2e-6 * points as f32, "{points}: {found:?} at {at}, not {wanted}");
+        }
+    }
+}
+
+/// Chains of `fma` over channels, rows and columns of the window, from 0.
+fn convolved(
+    x: &[f32],
+    [n, c, h, w]: [usize; 4],
+    by: &[f32],
+    [o, _, kh, kw]: [usize; 4],
+    stride: usize,
+    padding: usize,
+) -> Vec<f32> {
+    let (down, across) = ((h + 2 * padding - kh) / stride + 1, (w + 2 * padding - kw) / stride + 1);
+    let mut all = Vec::with_capacity(n * o * down * across);
+    for at in 0..n * o * down * across {
+        let (image, output) = (at / (o * down * across), at / (down * across) % o);
+        let terms = (0..c * kh * kw).map(|k| {
+            let (channel, ky, kx) = (k / (kh * kw), k / kw % kh, k % kw);
+            let y = (at / across % down * stride + ky).wrapping_sub(padding);
+            let column = (at % across * stride + kx).wrapping_sub(padding);
+            let inside = y < h && column < w;
+            (by[output * c * kh * kw + k], if inside { x[((image * c + channel) * h + y) * w + column] } else { 0.0 })
+        });
+        all.push(terms.fold(0.0f32, |sum, (weight, x)| weight.mul_add(x, sum)));
+    }
+    all
+}
+
+#[test]
+fn images_are_convolved_in_the_stated_order() {
+    let mut random = Random(53);
+    // Few and many outputs, channels that fill no tile, odd numbers of them, windows of one element and large ones, results that are no multiples
+    // of four.
+    let cases = [
+        ([2, 3, 9, 10], [4, 3, 3, 3], 1, 1),
+        ([2, 3, 9, 10], [16, 3, 3, 3], 1, 1),
+        ([3, 5, 13, 11], [70, 5, 3, 3], 2, 1),
+        ([1, 16, 8, 8], [64, 16, 1, 1], 1, 0),
+        ([1, 11, 9, 8], [33, 11, 1, 1], 1, 0),
+        ([2, 7, 12, 12], [20, 7, 5, 5], 1, 2),
+        ([2, 3, 12, 12], [130, 3, 2, 2], 2, 0),
+        ([1, 4, 3, 17], [16, 4, 3, 1], 1, 3),
+        ([1, 2, 12, 12], [16, 2, 7, 7], 3, 2),
+    ];
+    for (image, window, stride, padding) in cases {
+        let x = random.units(image.iter().product());
+        let weights = random.units(window.iter().product());
+        let twice: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
+        for (name, engine) in engines() {
+            let [own, by] = [(&x, image), (&weights, window)];
+            let own = engine.from_shape(own.1, own.0).expect("an array");
+            let by = engine.from_shape(by.1, by.0).expect("an array");
+            let found = read(own.convolution(&by, stride, padding)).expect("f32 is everywhere");
+            assert_eq!(found, convolved(&x, image, &weights, window, stride, padding), "{name} {image:?} {window:?}");
+            // Of an expression; what is around the image is zero all the same.
+            let found = read((&own * 2.0 + 1.0).convolution(&by, stride, padding)).expect("f32 is everywhere");
+            assert_eq!(
+                found,
+                convolved(&twice, image, &weights, window, stride, padding),
+                "{name} {image:?} {window:?}"
+            );
         }
     }
 }
