@@ -34,6 +34,12 @@ impl Emitter<'_> {
         lane
     }
 
+    /// All lanes have the same value, so that none has to be fetched. ptxas must not be left to find that out of a constant: it does so after it
+    /// has put a difference and a maximum into one instruction, and then turns `1 - x` into `x - 1` on sm_90.
+    fn is_alike(&self, value: Value) -> bool {
+        self.kernel.values[value.index()].uniform
+    }
+
     /// The value of another lane, whatever the type.
     fn shuffle(&mut self, scalar: Scalar, into: &str, from: &str, lane: &str, mask: &str) {
         let word = |emitter: &mut Self, into: &str, from: &str| {
@@ -95,7 +101,10 @@ impl Emitter<'_> {
             }
             SubgroupOp::BroadcastFirst => {
                 let into = self.reg(value);
-                self.shuffle(scalar, &into, &from, "0", &mask);
+                match self.is_alike(operand) {
+                    true => line!(self, "mov.{} {into}, {from}", bits_suffix(scalar)),
+                    false => self.shuffle(scalar, &into, &from, "0", &mask),
+                }
             }
             SubgroupOp::Broadcast
             | SubgroupOp::Shuffle
@@ -104,9 +113,13 @@ impl Emitter<'_> {
             | SubgroupOp::ShuffleDown => {
                 let argument = argument.ok_or_else(|| malformed("a shuffle lacks its lane"))?;
                 let source = self.lane_of_shuffle(op, argument);
-                let (inside, moved) = (self.temp("%p"), self.temp_of(scalar));
+                let inside = self.temp("%p");
                 line!(self, "setp.lt.u32 {inside}, {source}, {count}");
-                self.shuffle(scalar, &moved, &from, &source, &mask);
+                let mut moved = from;
+                if !self.is_alike(operand) {
+                    let from = std::mem::replace(&mut moved, self.temp_of(scalar));
+                    self.shuffle(scalar, &moved, &from, &source, &mask);
+                }
                 let into = self.reg(value);
                 self.select_or_zero(scalar, &into, &inside, &moved);
             }
@@ -156,13 +169,13 @@ impl Emitter<'_> {
         };
         let own = self.lane();
         let running = if scalar.is_float() {
-            self.scan_in_order(binary, scalar, from, &own, &mask)?
+            self.scan_in_order(binary, scalar, from, &own, &mask, self.is_alike(operand))?
         } else if let Some(name) = self.reduce_instruction(op, scalar) {
             let into = self.reg(value);
             line!(self, "redux.sync.{name} {into}, {from}, {mask}");
             return Ok(());
         } else {
-            self.scan_by_doubling(binary, scalar, from, &own, &mask)?
+            self.scan_by_doubling(binary, scalar, from, &own, &mask, self.is_alike(operand))?
         };
         let into = self.reg(value);
         match op {
@@ -246,14 +259,20 @@ impl Emitter<'_> {
         from: String,
         own: &str,
         mask: &str,
+        is_alike: bool,
     ) -> Result<String, Diagnostic> {
         let mut running = from;
         for distance in [1, 2, 4, 8, 16] {
-            let (source, has, moved, sum) =
-                (self.temp("%r"), self.temp("%p"), self.temp_of(scalar), self.temp_of(scalar));
-            line!(self, "sub.u32 {source}, {own}, {distance}");
+            let (has, sum) = (self.temp("%p"), self.temp_of(scalar));
             line!(self, "setp.ge.u32 {has}, {own}, {distance}");
-            self.shuffle(scalar, &moved, &running, &source, mask);
+            let mut moved = running.clone();
+            // From the second round on lanes have the sums of different numbers of lanes.
+            if !is_alike || distance > 1 {
+                let source = self.temp("%r");
+                moved = self.temp_of(scalar);
+                line!(self, "sub.u32 {source}, {own}, {distance}");
+                self.shuffle(scalar, &moved, &running, &source, mask);
+            }
             self.binary(binary, scalar, &sum, &moved, &running)?;
             let next = self.temp_of(scalar);
             self.select(scalar, &next, &has, &sum, &running);
@@ -270,13 +289,20 @@ impl Emitter<'_> {
         from: String,
         own: &str,
         mask: &str,
+        is_alike: bool,
     ) -> Result<String, Diagnostic> {
-        let mut running = self.temp_of(scalar);
-        self.shuffle(scalar, &running, &from, "0", mask);
+        let fetch = |emitter: &mut Self, lane: &str| {
+            if is_alike {
+                return from.clone();
+            }
+            let moved = emitter.temp_of(scalar);
+            emitter.shuffle(scalar, &moved, &from, lane, mask);
+            moved
+        };
+        let mut running = fetch(self, "0");
         for lane in 1..self.invocations().min(32) {
-            let (moved, sum, next, has) =
-                (self.temp_of(scalar), self.temp_of(scalar), self.temp_of(scalar), self.temp("%p"));
-            self.shuffle(scalar, &moved, &from, &lane.to_string(), mask);
+            let moved = fetch(self, &lane.to_string());
+            let (sum, next, has) = (self.temp_of(scalar), self.temp_of(scalar), self.temp("%p"));
             self.binary(binary, scalar, &sum, &running, &moved)?;
             line!(self, "setp.ge.u32 {has}, {own}, {lane}");
             self.select(scalar, &next, &has, &sum, &running);
