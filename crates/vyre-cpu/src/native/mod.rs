@@ -93,6 +93,8 @@ const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 const MOST_SPILLED: f32 = 0.05;
 /// The same for a block of two vectors in a loop: with one alone every instruction waits for the one before.
 const MOST_SPILLED_OF_TWO: f32 = 0.2;
+/// Steps of a kernel between barriers that has enough instructions which don't wait for each other in one vector.
+const LONG_STEPS: usize = 96;
 
 /// The part of a whole workgroup's work that may be for values on the stack, before another order of instructions is tried.
 const MUCH_SPILLED: f32 = 0.3;
@@ -322,6 +324,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         }
     };
     let last = candidates.len() - 1;
+    let long_group = layout != Layout::Rows && survey.steps >= LONG_STEPS;
     for (position, tiling) in candidates.into_iter().enumerate() {
         let whole = tiling.layout != Layout::Rows && tiling.vectors == 0;
         let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
@@ -335,7 +338,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             }
         }
         // The largest block whose values fit into registers, but for a few that are rarely used.
-        let alone = tiling.vectors * tiling.rows == 2 && survey.loops;
+        let alone = tiling.vectors * tiling.rows == 2 && survey.loops && !(isa == Isa::Avx2 && long_group);
         let most = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };
         // Gathers of two vectors keep the processor busy while lanes leave a loop; in arithmetic each vector more hides the time of another.
         let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));

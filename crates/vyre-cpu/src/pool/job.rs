@@ -59,6 +59,8 @@ pub(super) struct Job<W> {
     pub(super) work: RwLock<W>,
     pub(super) stop: Stop,
     cursors: Box<[Cursor]>,
+    /// Threads at work at once.
+    threads: usize,
     /// Parts of the phase that are not done.
     left: AtomicU64,
     /// Threads that take parts.
@@ -86,6 +88,7 @@ impl<W: Work> Job<W> {
             work: RwLock::default(),
             stop: Stop::default(),
             cursors: (0..threads.clamp(1, MOST_SHARES)).map(|_| Cursor(AtomicU64::new(0))).collect(),
+            threads: threads.max(1),
             left: AtomicU64::new(0),
             inside: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
@@ -116,7 +119,8 @@ impl<W: Work> Job<W> {
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
         self.brief.store(work.is_brief(), Relaxed);
         let few = work.threads_at_first();
-        self.most.store(if few < self.cursors.len() { few } else { usize::MAX }, Relaxed);
+        // Whoever waits for it works on it, too: with as many others as there are cores, one of them would push another from his.
+        self.most.store(few.min(self.threads - 1).max(1), Relaxed);
         self.enter(&work, 0);
     }
 
@@ -151,9 +155,13 @@ impl<W: Work> Job<W> {
         part(cursor.fetch_add(1, AcqRel))
     }
 
-    /// A thread begins to take parts; under the lock, and while there are parts to take.
-    pub(super) fn come(&self) {
+    /// A thread begins to take parts, which may be one that waits for them; under the lock, and while there are parts to take.
+    pub(super) fn come(&self, waits: bool) {
         self.inside.fetch_add(1, Relaxed);
+        if waits {
+            // It was not called. Where few were, or all by now, nothing changes.
+            let _ = self.most.compare_exchange(self.threads - 1, self.threads, Relaxed, Relaxed);
+        }
     }
 
     /// A thread has found no more parts. True for the one that has to end the work: all parts are done, and nobody is left who works
@@ -213,7 +221,7 @@ impl<W: Work> Job<W> {
         if timed {
             self.began.fetch_min(now(), Relaxed);
         }
-        let mut few = (self.most.load(Relaxed) < usize::MAX).then(Instant::now);
+        let mut few = Some(Instant::now());
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
         let (mut share, mut without) = (place % self.cursors.len(), 0);
         while without < self.cursors.len() && until.is_none_or(|until| Instant::now() < until) {

@@ -216,7 +216,7 @@ impl<W: Work> Shared<W> {
         entry.begun = true;
         entry.active += 1;
         let (job, serial) = (Arc::clone(&entry.job), entry.serial);
-        job.come();
+        job.come(place == CALLER);
         state.active += 1;
         // There may be parts for others.
         self.leave(state);

@@ -226,7 +226,7 @@ fn work_that_cannot_be_stopped_is_done_as_a_whole_or_not_at_all() {
 #[test]
 fn work_that_takes_longer_than_expected_gets_more_threads() {
     let pool = pool(4);
-    let threads_of = |parts: u64, time: Duration| {
+    let threads_of = |parts: u64, time: Duration, few: Option<usize>| {
         let threads = Arc::new(Mutex::new(std::collections::HashSet::new()));
         let seen = Arc::clone(&threads);
         let body: Body = Arc::new(move |_, _, _| {
@@ -235,7 +235,7 @@ fn work_that_takes_longer_than_expected_gets_more_threads() {
             true
         });
         let ticket = pool.submit(&on(0), false, true, |work| {
-            (work.phases, work.body, work.few) = (vec![parts], Some(body), Some(1));
+            (work.phases, work.body, work.few) = (vec![parts], Some(body), few);
         });
         let ticket = ticket.unwrap();
         // Who waits would help.
@@ -245,9 +245,11 @@ fn work_that_takes_longer_than_expected_gets_more_threads() {
         threads.lock().unwrap().len()
     };
     // Threads that are on their way to rest take what they find, and a busy machine makes short work long: not every piece is done by one.
-    let short = (0..50).filter(|_| threads_of(4, Duration::ZERO) == 1).count();
+    let short = (0..50).filter(|_| threads_of(4, Duration::ZERO, Some(1)) == 1).count();
     assert!(short > 5, "{short} of 50");
-    assert!(threads_of(100, Duration::from_millis(1)) > 1);
+    assert!(threads_of(100, Duration::from_millis(1), Some(1)) > 1);
+    // One thread is kept for who waits, but not from work that takes long and that nobody waits for.
+    assert!(threads_of(400, Duration::from_millis(1), None) >= 4);
 }
 
 /// Who waits with a limit does what ends soon himself, and nothing else: he would be late, or not see that he is to stop.
