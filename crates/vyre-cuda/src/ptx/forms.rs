@@ -15,7 +15,7 @@ pub(super) struct Form {
 
 impl Form {
     /// With another so many times.
-    fn plus(&self, other: &Form, times: u32) -> Form {
+    pub(super) fn plus(&self, other: &Form, times: u32) -> Form {
         let mut terms = self.terms.clone();
         for &(value, by) in &other.terms {
             let by = by.wrapping_mul(times);

@@ -50,7 +50,7 @@ fn loops_over_workgroup_memory(block: &Block) -> bool {
 }
 
 /// About how many words of 32 bits are in use at the same time, in the order that the kernel has; nothing for a long one.
-fn most_words(kernel: &Kernel) -> Option<u32> {
+pub(super) fn most_words(kernel: &Kernel) -> Option<u32> {
     let count = kernel.values.len();
     let mut lives = Lives { at: 0, from: vec![None; count], to: vec![0; count], loops: Vec::new() };
     lives.block(&kernel.body);

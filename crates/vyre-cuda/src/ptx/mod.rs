@@ -207,6 +207,7 @@ impl<'k> Emitter<'k> {
             float_constants: HashMap::new(),
             powers: neighbours::powers(kernel),
             indices: neighbours::Indices::of(kernel),
+            forms: forms::forms(kernel),
             dots: bytes::dots(kernel),
             never_small: floats::never_small(kernel),
             shared_base: Vec::new(),
@@ -308,6 +309,7 @@ struct Emitter<'k> {
     /// Powers of two that divide the values.
     powers: Vec<u8>,
     indices: Option<neighbours::Indices>,
+    forms: Vec<forms::Form>,
     /// Sums of products of bytes.
     dots: HashMap<Value, bytes::Dot>,
     /// Floats that are never subnormal.
@@ -491,8 +493,8 @@ impl<'k> Emitter<'k> {
             match neighbours.remove(&i) {
                 Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
                 Some(Step::Last(values, address, ty)) => self.store_neighbours(&values, &address, ty),
-                Some(Step::Four(values, address, bound)) => self.load_four(values, &address, bound),
-                Some(Step::StoreFour(values, address, bound)) => self.store_four(values, &address, bound),
+                Some(Step::Four(values, address, guard)) => self.load_four(values, &address, guard),
+                Some(Step::StoreFour(values, address, guard)) => self.store_four(values, &address, guard),
                 Some(Step::Done) => {}
                 None => self.inst(inst)?,
             }

@@ -8,7 +8,8 @@ use vyre_foundation::ir::{BufferKind, Literal};
 use vyre_foundation::kernel::{Address, Binary, Block, Element, Inst, Kernel, Memory, Op, Scalar, Value};
 
 use super::early::is_constant;
-use super::forms::{Form, forms};
+use super::forms::Form;
+use super::latency::most_words;
 use super::{Emitter, line};
 
 /// What becomes of a step of a block.
@@ -17,24 +18,41 @@ pub(super) enum Step {
     First(Vec<Value>, Address, &'static str),
     /// Stores these neighbours.
     Last(Vec<Value>, Address, &'static str),
-    /// Loads four neighbours from a buffer, of which the first is here, below a bound, if it is a multiple of four.
-    Four([Value; 4], Address, Option<Value>),
+    /// Loads four neighbours from a buffer, of which the first is here, if that begins at a multiple of their size.
+    Four([Value; 4], Address, Guard),
     /// The same, stores them.
-    StoreFour([Value; 4], Address, Option<Value>),
+    StoreFour([Value; 4], Address, Guard),
     /// Is done by another step.
     Done,
 }
 
 /// Neighbours that one instruction loads from a buffer.
 const FOUR: usize = 4;
+/// Words in use at the same time. What is stored at once has to be in registers side by side; where there are many values, as sums of a tile, the
+/// assembler takes more registers for that than it leaves to other workgroups.
+const MOST_WORDS: u32 = 64;
 
 /// What is known of the indices of loads from buffers.
 pub(super) struct Indices {
-    forms: Vec<Form>,
     /// Powers of two that divide the values, if they divide the sizes that a launch is given.
     hoped: Vec<u8>,
-    /// What is compared with what, for less.
-    below: HashMap<Value, (Value, Value)>,
+    below: HashMap<Value, Below>,
+    few_words: bool,
+}
+
+/// A condition: an index is below a bound, and something else holds.
+#[derive(Clone, Copy)]
+struct Below {
+    index: Value,
+    bound: Value,
+    also: Option<Value>,
+}
+
+/// What has to hold for each of some neighbours besides.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) struct Guard {
+    bound: Option<Value>,
+    also: Option<Value>,
 }
 
 impl Indices {
@@ -47,12 +65,13 @@ impl Indices {
         note(kernel, &kernel.body, &mut hoped, &mut HashMap::new(), true);
         let mut below = HashMap::new();
         note_below(kernel, &kernel.body, &mut below);
-        Some(Indices { forms: forms(kernel), hoped, below })
+        let few_words = most_words(kernel).is_some_and(|words| words <= MOST_WORDS);
+        Some(Indices { hoped, below, few_words })
     }
 
     /// The terms of an index that is hoped to be a multiple of four but for a constant, and that constant.
-    fn split(&self, index: Value) -> Option<(&[(Value, u32)], i32)> {
-        let Form { terms, constant } = &self.forms[index.index()];
+    fn split<'f>(&self, forms: &'f [Form], index: Value) -> Option<(&'f [(Value, u32)], i32)> {
+        let Form { terms, constant } = &forms[index.index()];
         let is_four = |(term, by): &(Value, u32)| u32::from(self.hoped[term.index()]) + by.trailing_zeros() >= 2;
         terms.iter().all(is_four).then_some((terms, *constant as i32))
     }
@@ -82,11 +101,20 @@ fn has_many(kernel: &Kernel, block: &Block) -> bool {
         })
 }
 
-fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, (Value, Value)>) {
+fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, Below>) {
     for inst in &block.insts {
         match inst {
-            Inst::Let(value, Op::Binary(Binary::Lt, a, b)) if kernel.values[a.index()].ty.scalar == Scalar::U32 => {
-                below.insert(*value, (*a, *b));
+            Inst::Let(value, Op::Binary(Binary::Lt, index, bound))
+                if kernel.values[index.index()].ty.scalar == Scalar::U32 =>
+            {
+                below.insert(*value, Below { index: *index, bound: *bound, also: None });
+            }
+            Inst::Let(value, Op::Binary(Binary::And, a, b)) => {
+                let of = |one: &Value, other: Value| {
+                    below.get(one).filter(|own| own.also.is_none()).map(|own| Below { also: Some(other), ..*own })
+                };
+                let both = of(b, *a).or_else(|| of(a, *b));
+                below.extend(both.map(|both| (*value, both)));
             }
             Inst::If { then, otherwise, .. } => {
                 note_below(kernel, then, below);
@@ -145,7 +173,7 @@ fn note(kernel: &Kernel, block: &Block, powers: &mut [u8], constants: &mut HashM
 struct Four<'k> {
     address: &'k Address,
     terms: &'k [(Value, u32)],
-    bound: Option<Value>,
+    guard: Guard,
     early: bool,
     stores: bool,
     at: i32,
@@ -154,15 +182,20 @@ struct Four<'k> {
 
 impl Four<'_> {
     fn goes_on_with(&self, other: &Four<'_>) -> bool {
-        let of = |four: &Four<'_>| (four.address.memory, four.bound, four.early, four.stores);
+        let of = |four: &Four<'_>| (four.address.memory, four.guard, four.early, four.stores);
         of(self) == of(other) && self.terms == other.terms && self.at + self.all.len() as i32 == other.at
     }
 }
 
-/// Predicates and addresses: of all four at once, and of each by itself.
-struct FourPlaces {
+/// Four words: predicates for all at once and for one by one, the address and the index of the first, what the index has to be below, and the
+/// buffer.
+struct FourAtOnce {
     all: String,
-    each: Vec<(String, String)>,
+    others: String,
+    at: String,
+    first: String,
+    bound: Option<String>,
+    buffer: String,
 }
 
 /// A number that the launch is given, such as how long rows are.
@@ -171,31 +204,47 @@ fn is_size(kernel: &Kernel, address: &Address) -> bool {
     address.terms.is_empty() && kernel.buffers[index as usize].kind == BufferKind::Uniform
 }
 
-/// Loads from or stores to workgroup memory at one index: their offsets, values and positions in the block.
+/// Loads from or stores to workgroup memory that are a constant apart.
 struct Near<'k> {
-    address: &'k Address,
+    memory: Memory,
     element: Element,
     stores: bool,
-    all: Vec<(u32, Value, usize)>,
+    /// The place of the first, but for its constant part.
+    terms: Vec<(Value, u32)>,
+    all: Vec<NearOne<'k>>,
+}
+
+/// One of them: its constant part, value and position in the block.
+#[derive(Clone, Copy)]
+struct NearOne<'k> {
+    place: u32,
+    value: Value,
+    i: usize,
+    address: &'k Address,
 }
 
 impl Near<'_> {
     /// Another access is one of these. What is stored twice is stored in its order.
-    fn takes(&self, address: &Address, stores: bool) -> bool {
-        let is_there = || self.all.iter().any(|(offset, _, _)| *offset == address.offset);
-        let same = self.address.memory == address.memory && self.address.terms == address.terms;
+    fn takes(&self, address: &Address, place: &Form, stores: bool) -> bool {
+        let is_there = || self.all.iter().any(|one| one.place == place.constant);
+        let same = self.memory == address.memory && self.terms == place.terms;
         same && self.stores == stores && !(stores && is_there())
     }
 
     /// A step may change what is loaded, or touch what is stored.
     fn ends_at(&self, inst: &Inst) -> bool {
         match inst {
-            Inst::Let(_, Op::Load { address, .. }) => self.stores && address.memory == self.address.memory,
+            Inst::Let(_, Op::Load { address, .. }) => self.stores && address.memory == self.memory,
             Inst::Let(..) => false,
-            Inst::Store { address, .. } | Inst::Atomic { address, .. } => address.memory == self.address.memory,
+            Inst::Store { address, .. } | Inst::Atomic { address, .. } => address.memory == self.memory,
             _ => true,
         }
     }
+}
+
+/// The address of the lowest is known where the first of them is loaded.
+fn is_known(lowest: &NearOne<'_>, all: &[NearOne<'_>]) -> bool {
+    all.iter().min_by_key(|one| one.i).is_some_and(|first| first.address.terms == lowest.address.terms)
 }
 
 /// An access to a word of workgroup memory that is in bounds: where, what, whether it stores, and the value.
@@ -222,19 +271,20 @@ impl Emitter<'_> {
         }
         let mut open: Vec<Near<'_>> = Vec::new();
         for (i, inst) in block.insts.iter().enumerate() {
-            let found = near(self.kernel, inst);
+            let found = near(self.kernel, inst).map(|found| (found, self.bytes_from_start(found.0)));
             open.retain(|near| {
-                let goes_on = found.as_ref().is_some_and(|found| near.takes(found.0, found.2));
+                let goes_on = found.as_ref().is_some_and(|(found, place)| near.takes(found.0, place, found.2));
                 let done = !goes_on && near.ends_at(inst);
                 if done {
                     self.join(near, &mut steps);
                 }
                 !done
             });
-            let Some((address, element, stores, value)) = found else { continue };
-            match open.iter_mut().find(|near| near.takes(address, stores)) {
-                Some(near) => near.all.push((address.offset, value, i)),
-                None => open.push(Near { address, element, stores, all: vec![(address.offset, value, i)] }),
+            let Some(((address, element, stores, value), place)) = found else { continue };
+            let one = NearOne { place: place.constant, value, i, address };
+            match open.iter_mut().find(|near| near.takes(address, &place, stores)) {
+                Some(near) => near.all.push(one),
+                None => open.push(Near { memory: address.memory, element, stores, terms: place.terms, all: vec![one] }),
             }
         }
         open.iter().for_each(|near| self.join(near, &mut steps));
@@ -252,17 +302,18 @@ impl Emitter<'_> {
                 Inst::Let(..) | Inst::Store { .. } => {}
                 _ => open.clear(),
             }
-            let found = word(self.kernel, inst).and_then(|(address, guard, value, stores)| {
-                let (terms, at) = indices.split(address.terms[0].0)?;
-                let bound = guard.map(|guard| indices.below.get(&guard).filter(|(own, _)| *own == address.terms[0].0));
+            let found = word(self.kernel, inst).filter(|found| indices.few_words || !found.3);
+            let found = found.and_then(|(address, guard, value, stores)| {
+                let (terms, at) = indices.split(&self.forms, address.terms[0].0)?;
                 let early = self.early.is_some_and(|early| early.contains(&value));
-                match bound {
-                    Some(None) => None,
-                    Some(Some((_, bound))) => {
-                        Some((Four { address, terms, bound: Some(*bound), early, stores, at, all: Vec::new() }, value))
+                let guard = match guard {
+                    None => Guard::default(),
+                    Some(guard) => {
+                        let own = indices.below.get(&guard).filter(|own| own.index == address.terms[0].0)?;
+                        Guard { bound: Some(own.bound), also: own.also }
                     }
-                    None => Some((Four { address, terms, bound: None, early, stores, at, all: Vec::new() }, value)),
-                }
+                };
+                Some((Four { address, terms, guard, early, stores, at, all: Vec::new() }, value))
             });
             let next = found.as_ref().and_then(|(own, _)| open.iter().position(|four| four.goes_on_with(own)));
             if let Inst::Store { address, .. } = inst {
@@ -281,111 +332,118 @@ impl Emitter<'_> {
                 None => {}
             }
             if let Some(full) = open.iter().position(|four| four.all.len() == FOUR) {
-                let Four { address, bound, stores, all, .. } = open.swap_remove(full);
+                let Four { address, guard, stores, all, .. } = open.swap_remove(full);
                 let Ok(all) = <[(usize, Value); FOUR]>::try_from(all) else { continue };
                 all.iter().for_each(|(i, _)| _ = steps.insert(*i, Step::Done));
                 let values = all.map(|(_, value)| value);
                 match stores {
-                    true => steps.insert(all[FOUR - 1].0, Step::StoreFour(values, address.clone(), bound)),
-                    false => steps.insert(all[0].0, Step::Four(values, address.clone(), bound)),
+                    true => steps.insert(all[FOUR - 1].0, Step::StoreFour(values, address.clone(), guard)),
+                    false => steps.insert(all[0].0, Step::Four(values, address.clone(), guard)),
                 };
             }
         }
     }
 
     /// Loads four words at once if the first begins at a multiple of their size and all are in bounds, and one by one otherwise.
-    pub(super) fn load_four(&mut self, values: [Value; 4], address: &Address, bound: Option<Value>) {
+    pub(super) fn load_four(&mut self, values: [Value; 4], address: &Address, guard: Guard) {
         let stays = self.early.is_some_and(|early| early.contains(&values[0]));
         let load = if stays { "ld.global" } else { "ld.global.nc" };
         let targets = values.map(|value| self.reg(value));
-        if bound.is_some() {
+        if guard != Guard::default() {
             targets.iter().for_each(|target| line!(self, "mov.b32 {target}, 0"));
         }
-        let places = self.four_places(address, bound);
-        line!(self, "@{} {load}.v4.b32 {{{}}}, [{}]", places.all, targets.join(", "), places.each[0].1);
-        for ((loaded, at), target) in places.each.iter().zip(&targets) {
+        let four = self.four_at_once(address, guard);
+        line!(self, "@{} {load}.v4.b32 {{{}}}, [{}]", four.all, targets.join(", "), four.at);
+        for (one, target) in targets.iter().enumerate() {
+            let (loaded, at) = self.one_of_four(&four, one);
             line!(self, "@{loaded} {load}.b32 {target}, [{at}]");
         }
     }
 
-    /// The same for stores.
-    pub(super) fn store_four(&mut self, values: [Value; 4], address: &Address, bound: Option<Value>) {
+    /// The same for stores. Nothing waits for them, so that those one by one may stand in a branch, where they need no registers.
+    pub(super) fn store_four(&mut self, values: [Value; 4], address: &Address, guard: Guard) {
         let sources = values.map(|value| self.reg(value));
-        let places = self.four_places(address, bound);
-        line!(self, "@{} st.global.v4.b32 [{}], {{{}}}", places.all, places.each[0].1, sources.join(", "));
-        for ((stored, at), source) in places.each.iter().zip(&sources) {
+        let four = self.four_at_once(address, guard);
+        line!(self, "@{} st.global.v4.b32 [{}], {{{}}}", four.all, four.at, sources.join(", "));
+        let end = self.label();
+        line!(self, "@!{} bra L{end}", four.others);
+        for (one, source) in sources.iter().enumerate() {
+            let (stored, at) = self.one_of_four(&four, one);
             line!(self, "@{stored} st.global.b32 [{at}], {source}");
         }
+        self.place(end);
     }
 
-    fn four_places(&mut self, address: &Address, bound: Option<Value>) -> FourPlaces {
-        let (first, bound) = (self.reg(address.terms[0].0), bound.map(|bound| self.reg(bound)));
+    /// Whether four words can be accessed at once, and where.
+    fn four_at_once(&mut self, address: &Address, guard: Guard) -> FourAtOnce {
+        let (first, bound) = (self.reg(address.terms[0].0), guard.bound.map(|bound| self.reg(bound)));
         let (rest, all, others) = (self.temp("%r"), self.temp("%p"), self.temp("%p"));
         line!(self, "and.b32 {rest}, {first}, {}", FOUR - 1);
         line!(self, "setp.eq.u32 {all}, {rest}, 0");
-        let mut indices = vec![first.clone()];
-        for one in 1..FOUR {
-            let index = self.temp("%r");
-            line!(self, "add.u32 {index}, {first}, {one}");
-            indices.push(index);
-        }
         if let Some(bound) = &bound {
             // What begins at a multiple of four does not pass the largest number.
-            line!(self, "setp.lt.and.u32 {all}, {}, {bound}, {all}", indices[FOUR - 1]);
+            let last = self.temp("%r");
+            line!(self, "add.u32 {last}, {first}, {}", FOUR - 1);
+            line!(self, "setp.lt.and.u32 {all}, {last}, {bound}, {all}");
         }
         line!(self, "not.pred {others}, {all}");
-        let buffer = self.address(&Address { terms: Default::default(), ..address.clone() });
-        let mut each = Vec::with_capacity(FOUR);
-        for index in indices {
-            let at = self.temp("%d");
-            line!(self, "mad.wide.u32 {at}, {index}, 4, {buffer}");
-            let mut accessed = others.clone();
-            if let Some(bound) = &bound {
-                accessed = self.temp("%p");
-                line!(self, "setp.lt.and.u32 {accessed}, {index}, {bound}, {others}");
-            }
-            each.push((accessed, at));
+        if let Some(also) = guard.also {
+            let also = self.reg(also);
+            line!(self, "and.pred {others}, {others}, {also}");
+            line!(self, "and.pred {all}, {all}, {also}");
         }
-        FourPlaces { all, each }
+        let (buffer, at) = (self.address(&Address { terms: Default::default(), ..address.clone() }), self.temp("%d"));
+        line!(self, "mad.wide.u32 {at}, {first}, 4, {buffer}");
+        FourAtOnce { all, others, at, first, bound, buffer }
+    }
+
+    /// The predicate and the address of one of four that are accessed one by one.
+    fn one_of_four(&mut self, four: &FourAtOnce, one: usize) -> (String, String) {
+        let (index, at) = (self.temp("%r"), self.temp("%d"));
+        line!(self, "add.u32 {index}, {}, {one}", four.first);
+        line!(self, "mad.wide.u32 {at}, {index}, 4, {}", four.buffer);
+        let Some(bound) = &four.bound else { return (four.others.clone(), at) };
+        let accessed = self.temp("%p");
+        line!(self, "setp.lt.and.u32 {accessed}, {index}, {bound}, {}", four.others);
+        (accessed, at)
+    }
+
+    /// Where an access to workgroup memory is, in bytes.
+    fn bytes_from_start(&self, address: &Address) -> Form {
+        let start = Form { terms: Vec::new(), constant: address.offset };
+        address.terms.iter().fold(start, |sum, (index, stride)| sum.plus(&self.forms[index.index()], *stride))
     }
 
     fn join(&self, near: &Near<'_>, steps: &mut HashMap<usize, Step>) {
-        let Near { address, element, stores, all } = near;
-        if all.len() < 2 {
+        if near.all.len() < 2 {
             return;
         }
         // The array itself starts at a multiple of 16 bytes.
-        let known = |(value, stride): &(Value, u32)| u32::from(self.powers[value.index()]) + stride.trailing_zeros();
-        let aligned = address.terms.iter().map(known).min().unwrap_or(4).min(4);
-        let mut all = all.clone();
-        all.sort_unstable_by_key(|(offset, _, i)| (*offset, *i));
-        all.dedup_by_key(|(offset, _, _)| *offset);
+        let known = |(value, by): &(Value, u32)| u32::from(self.powers[value.index()]) + by.trailing_zeros();
+        let aligned = near.terms.iter().map(known).min().unwrap_or(4).min(4);
+        let mut all = near.all.clone();
+        all.sort_unstable_by_key(|one| (one.place, one.i));
+        all.dedup_by_key(|one| one.place);
         let mut rest = &all[..];
-        while let Some((offset, _, _)) = rest.first() {
+        while let Some(start) = rest.first() {
             let fits = |count: usize| {
                 let bytes = 4 * count as u32;
                 1 << aligned >= bytes
-                    && offset.is_multiple_of(bytes)
+                    && start.place.is_multiple_of(bytes)
                     && rest.len() >= count
-                    && rest[..count].iter().zip(0..).all(|((other, _, _), n)| *other == offset + 4 * n)
+                    && rest[..count].iter().zip(0..).all(|(one, n)| one.place == start.place.wrapping_add(4 * n))
+                    && (near.stores || is_known(start, &rest[..count]))
             };
-            let count = if fits(4) {
-                4
-            } else if fits(2) {
-                2
-            } else {
-                1
-            };
+            let count = [4, 2].into_iter().find(|count| fits(*count)).unwrap_or(1);
             if count > 1 {
-                let places = rest[..count].iter().map(|(_, _, i)| *i);
+                let places = rest[..count].iter().map(|one| one.i);
                 places.clone().for_each(|i| _ = steps.insert(i, Step::Done));
                 let (first, last) = (places.clone().min().unwrap_or_default(), places.max().unwrap_or_default());
-                let values = rest[..count].iter().map(|(_, value, _)| *value).collect();
-                let ty = super::memory::access(*element).0;
-                let address = Address { offset: *offset, ..(*address).clone() };
-                match stores {
-                    true => steps.insert(last, Step::Last(values, address, ty)),
-                    false => steps.insert(first, Step::First(values, address, ty)),
+                let values = rest[..count].iter().map(|one| one.value).collect();
+                let ty = super::memory::access(near.element).0;
+                match near.stores {
+                    true => steps.insert(last, Step::Last(values, start.address.clone(), ty)),
+                    false => steps.insert(first, Step::First(values, start.address.clone(), ty)),
                 };
             }
             rest = &rest[count..];
