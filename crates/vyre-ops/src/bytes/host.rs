@@ -11,24 +11,36 @@ use crate::host::{fill, words};
 /// them here; of more states the tree is walked as it is.
 const MOST_STATES: usize = 1 << 12;
 
+/// Blocks that are looked at together first, as most have nothing in them.
+const STRETCH: usize = 16;
+
 /// One pattern.
 pub(super) fn count_pair(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let [x, pattern, sizes, counts] = buffers else { return };
     let pattern = pattern.bytes();
     let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { return };
     let finder = Finder::new(pattern);
+    // The first that begins in a part of the text.
+    let next = |from: usize, end: usize| match *pattern {
+        [byte] => memchr::memchr(byte, &text[from..end]).map(|at| from + at),
+        _ => finder.find(&text[from..(end + pattern.len() - 1).min(text.len())]).map(|at| from + at),
+    };
     fill(counts, text.len(), workers, |first, counts| {
-        for (block, count) in (first..).zip(counts) {
-            let (begin, end) = (starts.min(block * BLOCK), starts.min((block + 1) * BLOCK));
-            let found = match *pattern {
-                [byte] => memchr::memchr_iter(byte, &text[begin..end]).count(),
-                _ => starts_of(begin, end, |from| {
-                    let part = &text[from..(end + pattern.len() - 1).min(text.len())];
-                    finder.find(part).map(|at| from + at)
-                })
-                .count(),
-            };
-            *count = (found as u32).to_le_bytes();
+        for (stretch, counts) in counts.chunks_mut(STRETCH).enumerate() {
+            let first = first + stretch * STRETCH;
+            let place = |block: usize| starts.min(block * BLOCK);
+            if next(place(first), place(first + counts.len())).is_none() {
+                counts.fill([0; 4]);
+                continue;
+            }
+            for (block, count) in (first..).zip(counts) {
+                let (begin, end) = (place(block), place(block + 1));
+                let found = match *pattern {
+                    [byte] => memchr::memchr_iter(byte, &text[begin..end]).count(),
+                    _ => starts_of(begin, end, |from| next(from, end)).count(),
+                };
+                *count = (found as u32).to_le_bytes();
+            }
         }
     });
 }
