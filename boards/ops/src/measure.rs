@@ -13,6 +13,8 @@ const LONG_ENOUGH: f64 = 8.0;
 /// Runs before a GPU is measured.
 const WARM_RUNS: usize = 200;
 const WARM_TIME: Duration = Duration::from_secs(4);
+/// The same before the processor is, where most works are short and none waits for other devices.
+const WARM_TIME_HERE: Duration = Duration::from_secs(1);
 
 /// Waits for a launch.
 pub(crate) type Wait = Box<dyn FnOnce()>;
@@ -106,9 +108,16 @@ fn timed(run: &mut dyn FnMut(), runs: u32) -> f64 {
     (seconds() - started) * 1e3 / f64::from(runs)
 }
 
+/// Lets the engine meet the work before, as in a program that goes on: it compares variants and learns which to use.
+fn warm(ours: &mut dyn FnMut() -> Wait, most: Duration) {
+    let started = Instant::now();
+    (0..WARM_RUNS).take_while(|_| started.elapsed() < most).for_each(|_| _ = launched(ours, 1));
+}
+
 /// On the processor, beside the libraries for the same.
 pub(crate) fn beside_peers(work: &mut Work<'_>, limits: &Limits) -> Row {
     let Work { name, bytes, operations, ours, peers } = work;
+    warm(&mut **ours, WARM_TIME_HERE);
     let mut own = || ours()();
     let mut sides: Vec<&mut dyn FnMut()> = vec![&mut own];
     sides.extend(peers.iter_mut().map(|(_, run)| &mut **run as &mut dyn FnMut()));
@@ -146,9 +155,7 @@ pub(crate) fn beside_peers(work: &mut Work<'_>, limits: &Limits) -> Row {
 /// the device.
 pub(crate) fn in_batches(work: &mut Work<'_>) -> Row {
     let Work { name, bytes, operations, ours, .. } = work;
-    // The engine has met the work before, as in a program that goes on: it has compared variants and learnt which to use.
-    let started = Instant::now();
-    (0..WARM_RUNS).take_while(|_| started.elapsed() < WARM_TIME).for_each(|_| _ = launched(&mut **ours, 1));
+    warm(&mut **ours, WARM_TIME);
     let runs = (LONG_ENOUGH / launched(&mut **ours, 1)).clamp(1.0, 16.0) as u32;
     let mut times: Vec<f64> = (0..ROUNDS).map(|_| launched(&mut **ours, runs)).collect();
     let ours_ms = quartiles(&mut times)[1];

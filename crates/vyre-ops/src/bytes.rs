@@ -14,7 +14,7 @@ use vyre::{Array, Buffer, DataType, Engine, Error, Shape};
 use crate::fold::{Fold, Kind};
 use crate::host::variant;
 use crate::launch::{
-    GROUP, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable, with_variants,
+    GROUP, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable, with_function, with_variants,
 };
 use crate::output::Output;
 use crate::scan::Scan;
@@ -141,8 +141,10 @@ impl Patterns {
         };
         let mut scanned = scan.run()?;
         let (count, before) = (scanned.swap_remove(1), scanned.swap_remove(0));
-        let kernel =
-            self.engine.kernel_from(&format!("matches {:?}", self.form), || parsed(&self.form.matches_source()))?;
+        let kernel = self.engine.kernel_from_with(&format!("matches {:?}", self.form), || {
+            let function = (self.form == Form::Pair).then(|| variant("memchr", 1, host::find_pair));
+            Ok((parsed(&self.form.matches_source())?, with_function(&self.engine, function)))
+        })?;
         let counts = counts.evaluate()?;
         let sizes = self.sizes(length, starts, most);
         let call = kernel.bind("x", &buffer).bind("data", &self.data).value("sizes", &sizes);

@@ -4,14 +4,17 @@
 //! together from its first element to its last, and the 256 columns by halves: column `c` with `c + 128`, then with `c + 64`, down to one.
 //! The values of the blocks are put together by the same rule. So a result depends on nothing but the elements, on every backend.
 
+mod host;
+
 use std::fmt::Write;
 use std::ops::Range;
 
 use vyre::expression::{Fused, Term};
+use vyre::variant::Variant;
 use vyre::{Buffer, DataType, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, room, split};
+use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, is_plain, kernel_of_forms_or, misfit, room, split};
 use crate::tuning::Axis;
 
 /// Columns of a block.
@@ -195,7 +198,8 @@ impl Job<'_> {
             fused.declarations(0, None),
             fused.uniform_lines()
         );
-        let kernel = kernel_of_forms(&engine, &key, || {
+        let function = || self.function(way, finish, first && is_plain(terms[0], &fused));
+        let forms = || {
             let form = |cut: &Cut| {
                 let (body, lanes) = match way {
                     Way::Few => (self.few(&fused, &pass, first), COLUMNS),
@@ -207,7 +211,8 @@ impl Job<'_> {
             };
             let cuts = if way == Way::AlongRows { &CUTS[..] } else { &CUTS[..1] };
             cuts.iter().map(form).collect()
-        })?;
+        };
+        let kernel = kernel_of_forms_or(&engine, &key, forms, function)?;
         let count = self.count_bits();
         let all = pass.parts(&fused)?;
         let parts = all.len();
@@ -240,6 +245,17 @@ impl Job<'_> {
             .map(|(buffer, ty)| Term::array(buffer, ty.clone(), shape.clone()))
             .collect();
         self.pass(&terms.iter().collect::<Vec<_>>(), &shape, false)
+    }
+
+    /// What processors run instead, where it is of an array.
+    fn function(&self, way: Way, finish: &str, of_array: bool) -> Option<Variant> {
+        let finished = match finish {
+            "#" => false,
+            "# + 0.0" => true,
+            _ => return None,
+        };
+        let is_sum = self.fold.kind == Kind::Sum && self.fold.ty == DataType::F32 && *self.stored == DataType::F32;
+        (of_array && is_sum && way == Way::DownRows).then(|| host::down_rows(finished))
     }
 
     /// The number of elements along the axis, in the type that is computed.

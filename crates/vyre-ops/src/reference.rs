@@ -467,7 +467,7 @@ pub(crate) fn fft(x: &Plain, inverse: bool) -> Plain {
 }
 
 /// Where a place is that may be outside, along an axis of so many.
-fn inside(place: isize, end: usize, boundary: Boundary) -> Option<usize> {
+pub(crate) fn inside(place: isize, end: usize, boundary: Boundary) -> Option<usize> {
     let last = end as isize - 1;
     match boundary {
         Boundary::Zero => usize::try_from(place).ok().filter(|place| *place < end),

@@ -2,13 +2,15 @@
 //!
 //! **Order.** A chain of `fma` over the weights that are not zero, in their order, from 0.
 
+mod host;
+
 use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
 use vyre::ir::Literal;
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, extents, grid, is_plain, misfit, mistyped, room, with_function};
 use crate::output::Output;
 
 /// What is behind the edge of an array.
@@ -125,7 +127,12 @@ pub(crate) fn stencil(term: &Term, weights: &[f64], sides: &[usize], boundary: B
         fused.declarations(0, None),
         fused.uniform_lines()
     );
-    let kernel = engine.kernel_from(&key, || crate::launch::parsed(&source(&fused, &ty, &offsets, boundary, cut)))?;
+    let kernel = engine.kernel_from_with(&key, || {
+        let plain = is_plain(term, &fused) && !cut.is_quads();
+        let function = plain.then(|| host::rows(&ty, &offsets, boundary)).flatten();
+        let program = crate::launch::parsed(&source(&fused, &ty, &offsets, boundary, cut))?;
+        Ok((program, with_function(&engine, function)))
+    })?;
     let planes = elements / (height * width);
     let (across, down) = (width.div_ceil(cut.width()), height.div_ceil(cut.height()));
     let groups = planes * across * down;

@@ -1,15 +1,23 @@
 //! The first pass on the processor, with the libraries that it has for it: how many patterns begin in each block.
 
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use memchr::memmem::Finder;
 use vyre::variant::{HostSlice, Workers};
 
 use super::{BLOCK, PAIRS};
-use crate::host::{fill, words};
+use crate::host::{Cell, fill, words};
 
 /// States of a tree whose patterns are looked for by a library. It makes an automaton of them each time, and they are what is told of
 /// them here; of more states the tree is walked as it is.
 const MOST_STATES: usize = 1 << 12;
+
+/// Blocks of a part of the second pass.
+const BLOCKS: usize = 256;
+/// Blocks that are looked at together first, as most have nothing in them.
+const STRETCH: usize = 16;
 
 /// One pattern.
 pub(super) fn count_pair(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
@@ -17,18 +25,54 @@ pub(super) fn count_pair(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let pattern = pattern.bytes();
     let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { return };
     let finder = Finder::new(pattern);
+    let next = |from: usize, end: usize| first_between(text, pattern, &finder, from..end);
     fill(counts, text.len(), workers, |first, counts| {
-        for (block, count) in (first..).zip(counts) {
+        for (stretch, counts) in counts.chunks_mut(STRETCH).enumerate() {
+            let first = first + stretch * STRETCH;
+            let place = |block: usize| starts.min(block * BLOCK);
+            if next(place(first), place(first + counts.len())).is_none() {
+                counts.fill([0; 4]);
+                continue;
+            }
+            for (block, count) in (first..).zip(counts) {
+                let (begin, end) = (place(block), place(block + 1));
+                let found = match *pattern {
+                    [byte] => memchr::memchr_iter(byte, &text[begin..end]).count(),
+                    _ => starts_of(begin, end, |from| next(from, end)).count(),
+                };
+                *count = (found as u32).to_le_bytes();
+            }
+        }
+    });
+}
+
+/// The first pattern that begins in a part of the text.
+fn first_between(text: &[u8], pattern: &[u8], finder: &Finder<'_>, starts: Range<usize>) -> Option<usize> {
+    let found = match *pattern {
+        [byte] => memchr::memchr(byte, &text[starts.clone()]),
+        _ => finder.find(&text[starts.start..(starts.end + pattern.len() - 1).min(text.len())]),
+    };
+    found.map(|at| starts.start + at)
+}
+
+/// The second pass for one pattern: where it begins, in the blocks that have some.
+pub(super) fn find_pair(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
+    let [x, pattern, sizes, counts, before, out, which] = buffers else { return };
+    let (pattern, most) = (pattern.bytes(), words(sizes.bytes()).nth(3).unwrap_or(0) as usize);
+    let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { return };
+    let finder = Finder::new(pattern);
+    let (counts, before) = (counts.bytes().as_chunks::<4>().0, before.bytes().as_chunks::<4>().0);
+    let (out, which) = (AtomicU32::all(out.bytes_mut()), AtomicU32::all(which.bytes_mut()));
+    let most = most.min(out.len()).min(which.len());
+    workers.run(counts.len().div_ceil(BLOCKS), &|part| {
+        for block in (part * BLOCKS..counts.len().min((part + 1) * BLOCKS)).filter(|block| counts[*block] != [0; 4]) {
             let (begin, end) = (starts.min(block * BLOCK), starts.min((block + 1) * BLOCK));
-            let found = match *pattern {
-                [byte] => memchr::memchr_iter(byte, &text[begin..end]).count(),
-                _ => starts_of(begin, end, |from| {
-                    let part = &text[from..(end + pattern.len() - 1).min(text.len())];
-                    finder.find(part).map(|at| from + at)
-                })
-                .count(),
-            };
-            *count = (found as u32).to_le_bytes();
+            let next = |from: usize| first_between(text, pattern, &finder, from..end);
+            let first = before.get(block).map_or(most, |before| u32::from_le_bytes(*before) as usize);
+            for (place, at) in (first..most).zip(starts_of(begin, end, next)) {
+                out[place].put((at as u32).to_le_bytes());
+                which[place].put([0; 4]);
+            }
         }
     });
 }
@@ -159,6 +203,25 @@ mod tests {
         words(&out).collect()
     }
 
+    /// Where a pattern begins, up to so many places; those that are left are 7.
+    fn found_at(text: &[u8], pattern: &[u8], starts: usize, counts: &[u32], most: usize) -> Vec<u32> {
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let sizes = bytes(&[text.len(), starts, counts.len(), most, 0, 0, 0, 0].map(|size| size as u32));
+        let mut sum = 0;
+        let add = |count: &u32| {
+            sum += count;
+            sum - count
+        };
+        let before = bytes(&counts.iter().map(add).collect::<Vec<_>>());
+        let counts = bytes(counts);
+        let (mut out, mut which) = (bytes(&vec![7; most]), bytes(&vec![7; most]));
+        let read = [text, pattern, &sizes[..], &counts[..], &before[..]].map(HostSlice::Read);
+        let [x, data, sizes, counts, before] = read;
+        let slices = [x, data, sizes, counts, before, HostSlice::Write(&mut out), HostSlice::Write(&mut which)];
+        find_pair(&mut { slices }, &crate::host::Several(3));
+        words(&out).collect()
+    }
+
     /// Few letters, so that patterns are found often, overlap, and cross from block to block and from thread to thread.
     fn text(length: usize, letters: u32) -> Vec<u8> {
         let mut state = 1u32;
@@ -186,6 +249,13 @@ mod tests {
                 let expected = plain(&text, patterns, starts);
                 if let [one] = patterns {
                     assert_eq!(counted(count_pair, &text, one, [starts, 0, 0]), expected, "{length} {patterns:?}");
+                    let places = (0..starts).filter(|&at| text[at..].starts_with(one)).map(|at| at as u32);
+                    let all: Vec<u32> = places.collect();
+                    for most in [0, 3, all.len(), all.len() + 2] {
+                        let mut some = all[..most.min(all.len())].to_vec();
+                        some.resize(most, 7);
+                        assert_eq!(found_at(&text, one, starts, &expected, most), some, "{length} {patterns:?}");
+                    }
                 }
                 let Tables { words, states, classes } = Tables::of(patterns).expect("tables");
                 let data: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -1,12 +1,13 @@
 //! One pass of a transform: its stages in one kernel.
 
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
-use vyre::{Buffer, DataType, DispatchConfig, Engine, Error};
+use vyre::{Buffer, DataType, DispatchConfig, Engine, Error, Kernel};
 
 use super::NEIGHBOURS;
 use super::butterflies::{Complex, Lines};
-use crate::launch::{GROUP, Traits, grid, room};
+use crate::launch::{GROUP, Traits, grid, parsed, room};
 
 /// Points of a workgroup's transforms, where they are shorter.
 const TOGETHER: usize = 1024;
@@ -16,6 +17,13 @@ const MANY_POINTS: usize = 16;
 /// The most invocations of a workgroup, and of one for more points than these have.
 const LANES: usize = 256;
 const MANY_LANES: usize = 512;
+
+/// Invocations of processors that have a transform each, and how long such may be, so that there is workgroup memory for all of them.
+const BESIDE: usize = 16;
+const MOST_BESIDE: RangeInclusive<usize> = 16..=256;
+
+const BUFFERS: &str =
+    "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n";
 
 /// Where points are: steps from one transform of a batch to the next, and from one point to the next.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +113,10 @@ impl Pass {
         transforms: usize,
     ) -> Result<Buffer, Error> {
         let pairs = traits.is_gpu;
+        if !pairs && transforms >= BESIDE && MOST_BESIDE.contains(&self.points()) {
+            let kernel = engine.kernel_from(&format!("fft beside {self:?}"), || parsed(&self.source_beside()))?;
+            return self.launch(&kernel, engine, source, table, [transforms, BESIDE]);
+        }
         let key = format!("fft {self:?} {pairs}");
         let kernel = engine.kernel_from_with(&key, || {
             let mut config = DispatchConfig::default();
@@ -112,9 +124,20 @@ impl Pass {
             if self.lanes(pairs) == MANY_LANES {
                 config.knobs.registers = Some(64);
             }
-            Ok((crate::launch::parsed(&self.source(pairs))?, config))
+            Ok((parsed(&self.source(pairs))?, config))
         })?;
-        let groups = transforms.div_ceil(self.together());
+        self.launch(&kernel, engine, source, table, [transforms, self.together()])
+    }
+
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        engine: &Engine,
+        source: &Buffer,
+        table: &Buffer,
+        [transforms, together]: [usize; 2],
+    ) -> Result<Buffer, Error> {
+        let groups = transforms.div_ceil(together);
         let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
         let sizes = [transforms as u32];
         let call = kernel.bind("x", source).bind("table", table).value("sizes", &sizes).bind("out", &mut out);
@@ -122,13 +145,46 @@ impl Pass {
         Ok(out)
     }
 
+    /// Each invocation has a transform of its own, and points of neighbours lie side by side: they are whole registers, angles are the same
+    /// for all, and nobody waits.
+    fn source_beside(&self) -> String {
+        let n = self.points();
+        let mut text = format!(
+            "{BUFFERS}workgroup real: f32[{0}] @0;\nworkgroup imaginary: f32[{0}] @0;\nworkgroup_size [{BESIDE}, 1, 1];\nentry fft {{\n{GROUP}\
+             let l = local_index;\nlet first = group * {BESIDE};\n",
+            2 * n * BESIDE
+        );
+        let last = self.radices.len() - 1;
+        let mut before = 1;
+        for (stage, &radix) in self.radices.iter().enumerate() {
+            let own = stage.to_string();
+            // A stage reads from one half and writes to the other.
+            let [from, to] = [stage + 1, stage].map(|half| Memory { beside: Some(half % 2), ..Memory::of(n) });
+            let _ =
+                write!(text, "for j{own} in 0..{} {{\nlet t{own} = l;\nlet k{own} = j{own} % {before};\n", n / radix);
+            let points = self.read(&mut text, stage, &own, [n, radix, before], &from);
+            let made = Lines { text: &mut text, prefix: format!("c{own}"), count: 0 }.transform(&points);
+            if stage == last {
+                self.write(&mut text, &own, before, &made);
+            }
+            for (i, point) in made.iter().enumerate().filter(|_| stage < last) {
+                let place = format!("((j{own} - k{own}) * {radix} + k{own} + {})", i * before);
+                let at = format!("to{own}_{i}");
+                let _ = writeln!(text, "let {at} = {};", to.place(&format!("t{own}"), &place));
+                to.store(&mut text, &at, point);
+            }
+            text.push_str("}\n");
+            before *= radix;
+        }
+        text.push_str("}\n");
+        text
+    }
+
     fn source(&self, pairs: bool) -> String {
         let (n, together) = (self.points(), self.together());
         let (joined, lanes) = (self.joins(pairs), self.lanes(pairs));
-        let memory = Memory { pairs, points: n, apart: !self.is_rows() };
-        let mut text =
-            "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n"
-                .to_owned();
+        let memory = Memory { pairs, apart: !self.is_rows(), ..Memory::of(n) };
+        let mut text = BUFFERS.to_owned();
         if self.radices.len() > 1 {
             text.push_str(&memory.declarations(together));
         }
@@ -377,9 +433,15 @@ struct Memory {
     points: usize,
     /// Neighbouring invocations may have neighbouring transforms.
     apart: bool,
+    /// Points of neighbouring transforms lie side by side, in one of two halves.
+    beside: Option<usize>,
 }
 
 impl Memory {
+    fn of(points: usize) -> Memory {
+        Memory { pairs: false, points, apart: false, beside: None }
+    }
+
     fn is_swizzled(&self) -> bool {
         self.pairs && self.points.is_multiple_of(SWIZZLED)
     }
@@ -403,6 +465,9 @@ impl Memory {
     }
 
     fn place(&self, transform: &str, at: &str) -> String {
+        if let Some(half) = self.beside {
+            return format!("{at} * {BESIDE} + {transform} + {}", half * self.points * BESIDE);
+        }
         let pitch = self.pitch();
         if self.is_swizzled() {
             let by = match self.apart {

@@ -258,6 +258,13 @@ fn scan_chunk<const N: usize, T: Number<N>, const INCLUSIVE: bool>(
     }
 }
 
+/// Puts the sum at a distance before each to it.
+fn doubled<const N: usize, T: Number<N>>(from: &[T; 2 * SUBGROUP], to: &mut [T; 2 * SUBGROUP], distance: usize) {
+    for at in SUBGROUP..2 * SUBGROUP {
+        to[at] = from[at - distance].plus(from[at]);
+    }
+}
+
 /// Scans a group behind what is before it, and gives its sum.
 fn scan_group<const N: usize, T: Number<N>, const INCLUSIVE: bool>(
     group: &[[u8; N]; GROUP],
@@ -270,14 +277,13 @@ fn scan_group<const N: usize, T: Number<N>, const INCLUSIVE: bool>(
     for (sum, run) in sums[0][SUBGROUP..].iter_mut().zip(runs) {
         *sum = run_total(run);
     }
-    for distance in [1, 2, 4, 8, 16] {
-        let [from, to] = &mut sums;
-        for at in SUBGROUP..2 * SUBGROUP {
-            to[at] = from[at - distance].plus(from[at]);
-        }
-        sums.swap(0, 1);
+    let [one, other] = &mut sums;
+    for distances in [[1, 2], [4, 8]] {
+        doubled(one, other, distances[0]);
+        doubled(other, one, distances[1]);
     }
-    let sums = &sums[0];
+    doubled(one, other, SUBGROUP / 2);
+    let sums = other;
     for ((run, out), earlier) in runs.iter().zip(out.as_chunks_mut::<ITEMS>().0).zip(&sums[SUBGROUP - 1..]) {
         let before = before.plus(*earlier);
         let mut sum = T::of(run[0]);

@@ -4,6 +4,7 @@
 mod attention;
 mod every_op;
 mod forms;
+mod functions;
 mod hostile;
 mod huge;
 mod matrices;
