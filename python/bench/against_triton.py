@@ -62,9 +62,11 @@ def softmax(a: vyre.f32[:, :], out: vyre.f32[:, :]):
     mine = vyre.local(PER_LANE, vyre.f32)
     lane, row = vyre.local_id(), vyre.workgroup_id()
     top = -math.inf
-    for k in range(PER_LANE):
-        mine[k] = a[row, k * LANES + lane]
-        top = max(top, mine[k])
+    # Four neighbours at a time, which one instruction moves.
+    for k in range(0, PER_LANE, 4):
+        for i in range(4):
+            mine[k + i] = a[row, k * LANES + lane * 4 + i]
+            top = max(top, mine[k + i])
     part[lane] = top
     vyre.barrier()
     width = LANES // 2
@@ -88,8 +90,9 @@ def softmax(a: vyre.f32[:, :], out: vyre.f32[:, :]):
         vyre.barrier()
         width //= 2
     total = 1.0 / part[0]
-    for k in range(PER_LANE):
-        out[row, k * LANES + lane] = mine[k] * total
+    for k in range(0, PER_LANE, 4):
+        for i in range(4):
+            out[row, k * LANES + lane * 4 + i] = mine[k + i] * total
 
 
 @vyre.kernel(workgroup=(8, 32))
@@ -102,24 +105,25 @@ def heat(a: vyre.f32[:, :], out: vyre.f32[:, :]):
             out[i, j] = a[i, j]
 
 
-TILE, DEPTH, PART = 128, 8, 8
+TILE, DEPTH, PART = 128, 16, 8
 
 
-@vyre.kernel(workgroup=(16, 16))
+@vyre.kernel(workgroup=256)
 def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
     # Rows of the left tile are written across; four more elements keep them in different banks. Each invocation's elements of a tile are
-    # in two runs of four, so that four are read at once and neighbours read neighbouring runs.
+    # in two runs of four, so that four are read at once, and 32 invocations lie 8 across and 4 down, so that they read few different ones.
     left_tile = vyre.shared((DEPTH, TILE + 4), vyre.f32)
     right_tile = vyre.shared((DEPTH, TILE), vyre.f32)
     left = vyre.local(PART, vyre.f32)
     right = vyre.local(PART, vyre.f32)
     total = vyre.local((PART, PART), vyre.f32)
-    group_row, group_column = vyre.workgroup_id(2)
-    y, x = vyre.local_id(2)
-    row, column, index = group_row * TILE, group_column * TILE, y * 16 + x
+    tile, index = vyre.workgroup_id(), vyre.local_id()
+    across = out.shape[1] // TILE
+    row, column = tile // across * TILE, tile % across * TILE
+    x, y = index // 32 % 2 * 8 + index % 8, index // 64 * 4 + index % 32 // 8
     for step in range(a.shape[1] // DEPTH):
         k = step * DEPTH
-        for i in range(4):
+        for i in range(TILE * DEPTH // 256):
             at = i * 256 + index
             left_tile[at % DEPTH, at // DEPTH] = a[row + at // DEPTH, k + at % DEPTH]
             right_tile[at // TILE, at % TILE] = b[k + at // TILE, column + at % TILE]
@@ -276,7 +280,7 @@ def numba_kernels():
                 total[i, j] = float32(0)
         for step in range(a.shape[1] // DEPTH):
             k = step * DEPTH
-            for i in range(4):
+            for i in range(TILE * DEPTH // 256):
                 at = i * 256 + index
                 left_tile[at % DEPTH, at // DEPTH] = a[row + at // DEPTH, k + at % DEPTH]
                 right_tile[at // TILE, at % TILE] = b[k + at // TILE, column + at % TILE]
@@ -352,7 +356,7 @@ def main():
         ("softmax, fast", fast_softmax[ROWS].on("cuda"), softmax_of_triton, (rows, torch.empty_like(rows)), torch.softmax(rows, 1)),
         ("stencil", heat.on("cuda"), lambda x, out: triton_heat[(SIDE // 1024, SIDE)](x, out, SIDE, SIDE, block=1024),
          (plane, torch.empty_like(plane)), inner),
-        ("matmul", matmul[tiles, tiles].on("cuda"),
+        ("matmul", matmul[tiles * tiles].on("cuda"),
          lambda x, y, out: triton_matmul[lambda meta: (SIZE // meta["m"], SIZE // meta["n"])](x, y, out, SIZE),
          (a, b, torch.empty_like(a)), product),
     ]  # fmt: skip

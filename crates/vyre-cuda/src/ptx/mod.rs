@@ -120,6 +120,8 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     if let Some(quads) = &quads {
         let mut emitter = Emitter::new(quads, target, 1);
         emitter.is_merged = true;
+        // What moves at once was found; the way for borders is left as it is.
+        emitter.indices = None;
         emitter.prologue();
         emitter.block(&quads.body, &Exit::Entry)?;
         several = Some(emitter);

@@ -302,7 +302,9 @@ impl Emitter<'_> {
                 Inst::Let(..) | Inst::Store { .. } => {}
                 _ => open.clear(),
             }
-            let found = word(self.kernel, inst).filter(|found| indices.few_words || !found.3);
+            // In loops what is loaded ahead has to have its register from the start.
+            let may = |stores: bool| if stores { indices.few_words } else { self.loops.is_empty() };
+            let found = word(self.kernel, inst).filter(|found| may(found.3));
             let found = found.and_then(|(address, guard, value, stores)| {
                 let (terms, at) = indices.split(&self.forms, address.terms[0].0)?;
                 let early = self.early.is_some_and(|early| early.contains(&value));
@@ -349,14 +351,17 @@ impl Emitter<'_> {
         let stays = self.early.is_some_and(|early| early.contains(&values[0]));
         let load = if stays { "ld.global" } else { "ld.global.nc" };
         let targets = values.map(|value| self.reg(value));
-        if guard != Guard::default() {
-            targets.iter().for_each(|target| line!(self, "mov.b32 {target}, 0"));
-        }
         let four = self.four_at_once(address, guard);
-        line!(self, "@{} {load}.v4.b32 {{{}}}, [{}]", four.all, targets.join(", "), four.at);
-        for (one, target) in targets.iter().enumerate() {
+        // Registers of their own: a load into one that another load is on its way to would wait for that.
+        let [at_once, alone] = [(); 2].map(|()| [(); FOUR].map(|()| self.temp("%r")));
+        at_once.iter().chain(&alone).for_each(|register| line!(self, "mov.b32 {register}, 0"));
+        line!(self, "@{} {load}.v4.b32 {{{}}}, [{}]", four.all, at_once.join(", "), four.at);
+        for (one, register) in alone.iter().enumerate() {
             let (loaded, at) = self.one_of_four(&four, one);
-            line!(self, "@{loaded} {load}.b32 {target}, [{at}]");
+            line!(self, "@{loaded} {load}.b32 {register}, [{at}]");
+        }
+        for (target, (at_once, alone)) in targets.iter().zip(at_once.iter().zip(&alone)) {
+            line!(self, "selp.b32 {target}, {at_once}, {alone}, {}", four.all);
         }
     }
 

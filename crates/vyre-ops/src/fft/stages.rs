@@ -11,6 +11,8 @@ use crate::launch::{GROUP, Traits, grid, parsed, room};
 
 /// Points of a workgroup's transforms, where they are shorter.
 const TOGETHER: usize = 1024;
+/// Columns of so many points are taken sixteen together where memory has room for twice as many; shorter ones were not measured.
+const SIXTEEN_OF: usize = 256;
 /// Points for each invocation, and where two stages follow each other in its registers.
 const POINTS: usize = 8;
 const MANY_POINTS: usize = 16;
@@ -87,7 +89,10 @@ impl Pass {
         match self.is_rows() {
             true => (TOGETHER / points).max(1),
             // Neighbours in memory belong to different transforms: four of them fill a sector, and eight what memory gives at once.
-            false => (TOGETHER / points).max(8).min(self.room_beside_padding() / points).max(1),
+            false => (TOGETHER / points)
+                .max(if points == SIXTEEN_OF && self.room >= 32 * SIXTEEN_OF { 16 } else { 8 })
+                .min(self.room_beside_padding() / points)
+                .max(1),
         }
     }
 
@@ -120,6 +125,10 @@ impl Pass {
         let key = format!("fft {self:?} {pairs}");
         let kernel = engine.kernel_from_with(&key, || {
             let mut config = DispatchConfig::default();
+            // Three such workgroups, where the assembler would leave room for two.
+            if pairs && self.radices.contains(&MANY_POINTS) && self.lanes(pairs) <= LANES {
+                config.knobs.registers = Some(80);
+            }
             // Two such workgroups have room on a multiprocessor.
             if self.lanes(pairs) == MANY_LANES {
                 config.knobs.registers = Some(64);
