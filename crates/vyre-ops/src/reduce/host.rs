@@ -32,7 +32,8 @@ fn sum(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, finished: bool) {
         return;
     }
     let widest = (MOST_BYTES / (4 * along.min(BLOCK))).max(NARROWEST);
-    let width = inner.div_ceil(workers.threads()).next_multiple_of(NARROWEST).min(widest / NARROWEST * NARROWEST);
+    // Several parts for each thread, so that those who finish early can take over.
+    let width = inner.div_ceil(4 * workers.threads()).next_multiple_of(NARROWEST).min(widest / NARROWEST * NARROWEST);
     let strips = inner.div_ceil(width);
     workers.run(outer * blocks * strips, &|part| {
         let (strip, block, row) = (part % strips, part / strips % blocks, part / strips / blocks);
