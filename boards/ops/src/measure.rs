@@ -25,13 +25,16 @@ pub(crate) fn under_way<T: Element>(result: Result<Array<T>, Error>) -> Wait {
     Box::new(move || array.wait().expect("it runs"))
 }
 
+/// A run of a library.
+type Run<'a> = Box<dyn FnMut() + 'a>;
+
 /// What is measured: the least that it has to move and compute, the op, and what others have for it.
 pub(crate) struct Work<'a> {
     pub(crate) name: String,
     bytes: f64,
     operations: f64,
     ours: Box<dyn FnMut() -> Wait + 'a>,
-    peers: Vec<(&'static str, Box<dyn FnMut() + 'a>)>,
+    peers: Vec<(&'static str, Run<'a>)>,
 }
 
 impl<'a> Work<'a> {

@@ -48,6 +48,16 @@ pub(crate) fn pieces_of_a_part(pieces: usize, bytes: usize, workers: &dyn Worker
     pieces.div_ceil(workers.threads() * 4).min(PART.div_ceil(bytes.max(1))).max(1)
 }
 
+/// So many of one value. Where there is no memory for them the launch fails, and nothing else.
+pub(crate) fn room_for<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut all = Vec::new();
+    if all.try_reserve_exact(count).is_err() {
+        panic!("there is no memory for {count} numbers");
+    }
+    all.resize(count, value);
+    all
+}
+
 /// The words of a buffer.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))

@@ -29,12 +29,12 @@ struct Cut {
 
 /// Many invocations with small digits, for devices that run them at once.
 const WIDE: Cut = Cut { lanes: 128, bits: 4, items: 12 };
-/// Few with large digits, for processors.
-const DEEP: Cut = Cut { lanes: 16, bits: 8, items: 512 };
+/// Few with large digits, for processors, also those that are Vulkan devices and have 32 KB of workgroup memory.
+const DEEP: Cut = Cut { lanes: 8, bits: 8, items: 512 };
 
 /// What may be tuned: the same blocks with more or fewer invocations.
 pub(crate) const SPACE: &[Axis] = &[
-    Axis { name: "invocations x keys of a block", on: "processors", values: &["16 x 512", "8 x 1024"] },
+    Axis { name: "invocations x keys of a block", on: "processors", values: &["8 x 512", "4 x 1024"] },
     Axis {
         name: "invocations x keys of a block",
         on: "GPUs that have no subgroups of 32 or don't let workgroups wait",
@@ -45,7 +45,7 @@ pub(crate) const SPACE: &[Axis] = &[
 impl Cut {
     /// It, and others of the same blocks.
     fn all(self) -> Vec<Cut> {
-        let others: &[usize] = if self.bits == DEEP.bits { &[8] } else { &[64] };
+        let others: &[usize] = if self.bits == DEEP.bits { &[4] } else { &[64] };
         let block = self.block();
         let other = |lanes: &usize| Cut { lanes: *lanes, items: block / lanes, ..self };
         [self].into_iter().chain(others.iter().map(other)).collect()

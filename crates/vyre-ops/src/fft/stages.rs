@@ -118,7 +118,9 @@ impl Pass {
         transforms: usize,
     ) -> Result<Buffer, Error> {
         let pairs = traits.is_gpu;
-        if !pairs && transforms >= BESIDE && MOST_BESIDE.contains(&self.points()) {
+        // Two halves of real and of imaginary parts.
+        let memory = (4 * size_of::<f32>() * BESIDE * self.points()) as u64;
+        if !pairs && transforms >= BESIDE && MOST_BESIDE.contains(&self.points()) && traits.memory >= memory {
             let kernel = engine.kernel_from(&format!("fft beside {self:?}"), || parsed(&self.source_beside()))?;
             return self.launch(&kernel, engine, source, table, [transforms, BESIDE]);
         }

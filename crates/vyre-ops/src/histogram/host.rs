@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use vyre::variant::{HostSlice, Variant, Workers};
 
-use crate::host::{Cell, PART, variant, words};
+use crate::host::{Cell, PART, room_for, variant, words};
 
 /// Bins up to which a part has several tables, so that equal neighbours don't wait for each other, and up to which it has one.
 const FEW: usize = 2048;
@@ -54,7 +54,7 @@ fn count(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
 
 /// How often each number below `bins` occurs, counted in `N` tables.
 fn tables<const N: usize>(x: &[[u8; 4]], bins: usize) -> Vec<u32> {
-    let mut all = vec![0u32; N * bins];
+    let mut all = room_for(0u32, N * bins);
     let mut tables: Vec<&mut [u32]> = all.chunks_mut(bins).collect();
     let Ok(tables) = <&mut [&mut [u32]; N]>::try_from(&mut tables[..]) else { return Vec::new() };
     let (groups, rest) = x.as_chunks::<N>();

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use vyre::variant::{HostSlice, Variant, Workers};
 
 use super::{BLOCK, COLUMNS};
-use crate::host::{Cell, variant, words};
+use crate::host::{Cell, room_for, variant, words};
 
 /// Results side by side that a part has at least, so that it reads whole lines, and bytes that it reads at most.
 const NARROWEST: usize = 64;
@@ -32,7 +32,8 @@ fn sum(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, finished: bool) {
         return;
     }
     let widest = (MOST_BYTES / (4 * along.min(BLOCK))).max(NARROWEST);
-    let width = inner.div_ceil(workers.threads()).next_multiple_of(NARROWEST).min(widest / NARROWEST * NARROWEST);
+    // Several parts for each thread, so that those who finish early can take over.
+    let width = inner.div_ceil(4 * workers.threads()).next_multiple_of(NARROWEST).min(widest / NARROWEST * NARROWEST);
     let strips = inner.div_ceil(width);
     workers.run(outer * blocks * strips, &|part| {
         let (strip, block, row) = (part % strips, part / strips % blocks, part / strips / blocks);
@@ -51,7 +52,7 @@ fn sum(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, finished: bool) {
 
 /// The sums of each place in lines of so many numbers, in the order that reductions have.
 fn strip_sums<'a>(lines: impl Iterator<Item = &'a [[u8; 4]]>, width: usize) -> Vec<f32> {
-    let mut sums = vec![-0.0f32; COLUMNS * width];
+    let mut sums = room_for(-0.0f32, COLUMNS * width);
     for (at, line) in lines.enumerate() {
         let sums = &mut sums[at % COLUMNS * width..][..width];
         for (sum, x) in sums.iter_mut().zip(line) {

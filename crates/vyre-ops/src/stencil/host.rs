@@ -4,7 +4,7 @@ use vyre::DataType;
 use vyre::variant::{HostSlice, Variant, Workers};
 
 use super::{Boundary, Offset};
-use crate::host::{in_chunks, pieces_of_a_part, variant, words};
+use crate::host::{in_chunks, pieces_of_a_part, room_for, variant, words};
 use crate::reference::inside;
 
 /// Sums at a time, which stay in registers or the first cache.
@@ -40,7 +40,7 @@ fn run(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, offsets: &[Offset],
         return;
     }
     let weights: Vec<f32> = words(weights.bytes()).map(f32::from_bits).collect();
-    let zeros = vec![[0; 4]; width];
+    let zeros = room_for([0; 4], width);
     let each = pieces_of_a_part(x.len() / width, 4 * width, workers);
     in_chunks(out, each * width, workers, |part, out| {
         for (row, out) in (part * each..).zip(out.chunks_mut(width)) {
