@@ -27,7 +27,7 @@ fn meet(numbers: &[f64]) {
     }
 }
 
-/// WGSL bounds the error of a quotient only for such divisors: the inverse of a smaller one may be an infinity, of a larger one zero.
+/// WGSL bounds the error of a quotient, and of the angle that it says, only for such divisors: the inverse of a smaller one may be an infinity, of a larger one zero.
 fn divides_within_bounds(ty: Scalar, y: f64) -> bool {
     match ty {
         Scalar::F16 => y.abs() >= 2f64.powi(-14),
@@ -167,6 +167,11 @@ impl Noise {
                 let own = (3.0 + 2.0 * (y * log).abs()) * ulp(ty, power);
                 own + power.abs() * std::f64::consts::LN_2 * y.abs() * log_error(x, log, ty)
             }
+            // The sign of a zero decides between no angle and half a turn, and fast arithmetic promises none.
+            Binary::Atan2 if !divides_within_bounds(ty, y) => {
+                MET_NONFINITE.set(true);
+                return bits;
+            }
             Binary::Atan2 => 4096.0 * 2f64.powi(-23) * wide(ty, bits).abs() + ulp(ty, wide(ty, bits)),
             _ => return bits,
         };
@@ -201,6 +206,16 @@ mod tests {
                 Noise(0).binary(place, op, Scalar::F32, 0, f32::to_bits(divisor).into());
                 assert_eq!(met_nonfinite(), !promised, "{op:?} by {divisor}");
             }
+        }
+    }
+
+    /// `atan2(0, max(-0, 0))` is half a turn or nothing, whichever zero the maximum is.
+    #[test]
+    fn nothing_is_promised_of_angles_by_zeros() {
+        let place = Place { value: 0, lane: 0, step: 0 };
+        for (x, promised) in [(1.0, true), (-4.0, true), (0.0, false), (-0.0, false), (1e-45, false)] {
+            Noise(0).binary(place, Binary::Atan2, Scalar::F32, 0, f32::to_bits(x).into());
+            assert_eq!(met_nonfinite(), !promised, "atan2(0, {x})");
         }
     }
 
