@@ -27,7 +27,7 @@ fn meet(numbers: &[f64]) {
     }
 }
 
-/// WGSL bounds the error of a quotient, and of the angle that it says, only for such divisors: the inverse of a smaller one may be an infinity, of a larger one zero.
+/// WGSL bounds the error of a quotient only for such divisors: the inverse of a smaller one may be an infinity, of a larger one zero.
 fn divides_within_bounds(ty: Scalar, y: f64) -> bool {
     match ty {
         Scalar::F16 => y.abs() >= 2f64.powi(-14),
@@ -107,6 +107,12 @@ impl Noise {
         if is_subnormal && self.0 % 2 == 1 { bits & 1 << sign } else { bits }
     }
 
+    /// A zero with the other sign in half of the evaluations, which `bit` says.
+    fn either_zero(self, bit: u32, ty: Scalar, bits: u64) -> u64 {
+        let sign = 1 << (ty.bits() - 1);
+        if bits & !sign == 0 && self.0 & bit != 0 { bits ^ sign } else { bits }
+    }
+
     pub(super) fn unary(self, place: Place, op: Unary, ty: Scalar, a: u64) -> u64 {
         let bits = eval::unary(op, ty, self.taken(ty, a));
         if !ty.is_float() {
@@ -138,7 +144,12 @@ impl Noise {
     }
 
     pub(super) fn binary(self, place: Place, op: Binary, ty: Scalar, a: u64, b: u64) -> u64 {
-        let bits = eval::binary(op, ty, self.taken(ty, a), self.taken(ty, b));
+        let (mut taken_a, mut taken_b) = (self.taken(ty, a), self.taken(ty, b));
+        if op == Binary::Atan2 {
+            // The sign of a zero decides between no angle and half a turn, and of `max(-0, 0)` it is not promised.
+            (taken_a, taken_b) = (self.either_zero(2, ty, taken_a), self.either_zero(1, ty, taken_b));
+        }
+        let bits = eval::binary(op, ty, taken_a, taken_b);
         if !ty.is_float() {
             return bits;
         }
@@ -166,11 +177,6 @@ impl Noise {
                 let power = wide(ty, bits);
                 let own = (3.0 + 2.0 * (y * log).abs()) * ulp(ty, power);
                 own + power.abs() * std::f64::consts::LN_2 * y.abs() * log_error(x, log, ty)
-            }
-            // The sign of a zero decides between no angle and half a turn, and fast arithmetic promises none.
-            Binary::Atan2 if !divides_within_bounds(ty, y) => {
-                MET_NONFINITE.set(true);
-                return bits;
             }
             Binary::Atan2 => 4096.0 * 2f64.powi(-23) * wide(ty, bits).abs() + ulp(ty, wide(ty, bits)),
             _ => return bits,
@@ -211,12 +217,16 @@ mod tests {
 
     /// `atan2(0, max(-0, 0))` is half a turn or nothing, whichever zero the maximum is.
     #[test]
-    fn nothing_is_promised_of_angles_by_zeros() {
+    fn evaluations_take_either_zero_for_an_angle() {
         let place = Place { value: 0, lane: 0, step: 0 };
-        for (x, promised) in [(1.0, true), (-4.0, true), (0.0, false), (-0.0, false), (1e-45, false)] {
-            Noise(0).binary(place, Binary::Atan2, Scalar::F32, 0, f32::to_bits(x).into());
-            assert_eq!(met_nonfinite(), !promised, "atan2(0, {x})");
-        }
+        let angles = |y: f32, x: f32| {
+            let one =
+                |run| Noise(run).binary(place, Binary::Atan2, Scalar::F32, y.to_bits().into(), x.to_bits().into());
+            [0, 1, 2, 3].map(|run| f32::from_bits(one(run) as u32).round())
+        };
+        assert_eq!(angles(0.0, 0.0), [0.0, 3.0, 0.0, -3.0]);
+        assert_eq!(angles(-0.0, -1.0), [-3.0, -3.0, 3.0, 3.0]);
+        assert_eq!(angles(0.0, 1.0), [0.0; 4]);
     }
 
     /// Found on an H200: the square root of the smallest number was zero.
