@@ -87,27 +87,33 @@ fn a_faster_variant_is_compared_then_learnt_then_used_and_explained() {
 /// As ops launch: with a grid of their own, and results that are written whole.
 #[test]
 fn a_decided_variant_runs_every_time_where_the_caller_gives_the_grid() {
-    let engine = engine(Mode::NaturalGradient);
-    let (variant, calls) = closed("closed form", 0, 0);
-    let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
     let given = input(4096);
-    let x = engine.array(&given).unwrap();
-    let launch = |times: u32| {
-        for _ in 0..times {
-            let mut y = engine.zeros::<u32>(4096).unwrap();
-            kernel.bind("x", &x).bind("y", &mut y).grid([64, 1, 1]).overwrites().launch().unwrap().wait().unwrap();
-            assert_eq!(y.to_vec().unwrap(), expected(&given));
-        }
-    };
-    for _ in 0..100 {
-        launch(10);
-        if kernel.explain().variants.iter().any(|line| line.contains("in use")) {
-            break;
+    // Two stalls in a row can make the function look slow, and the program's own launch is kept then.
+    for _ in 0..5 {
+        let engine = engine(Mode::NaturalGradient);
+        let (variant, calls) = closed("closed form", 0, 0);
+        let kernel = engine.kernel(&program()).unwrap().variant(variant).unwrap().on("cpu").unwrap();
+        let x = engine.array(&given).unwrap();
+        let launch = |times: u32| {
+            for _ in 0..times {
+                let mut y = engine.zeros::<u32>(4096).unwrap();
+                let call = kernel.bind("x", &x).bind("y", &mut y).grid([64, 1, 1]).overwrites();
+                call.launch().unwrap().wait().unwrap();
+                assert_eq!(y.to_vec().unwrap(), expected(&given));
+            }
+        };
+        let is_decided = || kernel.explain().variants.iter().any(|line| line.contains("in use"));
+        if (0..100).any(|_| {
+            launch(10);
+            is_decided()
+        }) {
+            let before = calls.load(Ordering::Relaxed);
+            launch(200);
+            assert_eq!(calls.load(Ordering::Relaxed) - before, 200, "{}", kernel.explain());
+            return;
         }
     }
-    let before = calls.load(Ordering::Relaxed);
-    launch(200);
-    assert_eq!(calls.load(Ordering::Relaxed) - before, 200, "{}", kernel.explain());
+    panic!("a function that takes a fraction of the time was decided for by none of five engines");
 }
 
 /// Somebody answers for it: no launch waits for the slow program to find out that it is the slower one.
