@@ -256,7 +256,8 @@ fn work_that_takes_longer_than_expected_gets_more_threads() {
 #[test]
 fn who_waits_with_a_limit_helps_with_what_ends_soon() {
     let here = std::thread::current().id();
-    let own_parts = |pool: &Pool<Closure>, brief: bool| {
+    // A body, and how many of its parts this thread has run.
+    let counting = || {
         let own = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&own);
         let body: Body = Arc::new(move |_, _, _| {
@@ -264,6 +265,10 @@ fn who_waits_with_a_limit_helps_with_what_ends_soon() {
             std::thread::sleep(Duration::from_micros(500));
             true
         });
+        (body, own)
+    };
+    let own_parts = |pool: &Pool<Closure>, brief: bool| {
+        let (body, own) = counting();
         let fill = |work: &mut Closure| (work.phases, work.body, work.brief) = (vec![40], Some(body), brief);
         let ticket = pool.submit(&on(0), false, true, fill).unwrap();
         assert_eq!(pool.wait(ticket, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
@@ -273,13 +278,7 @@ fn who_waits_with_a_limit_helps_with_what_ends_soon() {
     assert!(own_parts(&pool, true) > 0);
     assert_eq!(own_parts(&pool, false), 0);
     // The same for work that is in no queue.
-    let own = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&own);
-    let body: Body = Arc::new(move |_, _, _| {
-        counted.fetch_add(u64::from(std::thread::current().id() == here), SeqCst);
-        std::thread::sleep(Duration::from_micros(500));
-        true
-    });
+    let (body, own) = counting();
     let done = pool.run(Some(Instant::now() + Duration::from_secs(60)), |work| {
         (work.phases, work.body, work.brief) = (vec![40], Some(body), true);
     });

@@ -691,7 +691,12 @@ impl Inner {
             }
         }
         values.iter().for_each(|value| value.launched(&job, &(0..value.bytes), false));
-        self.note_timing(core, ready, &job, submitted, &Deps::default());
+        self.goes_on(core, ready, job, submitted, &Deps::default())
+    }
+
+    /// A launch that may go on after the call was noted on its arrays.
+    fn goes_on(&self, core: &Core, ready: &Arc<Ready>, job: Arc<Job>, submitted: &Submitted, deps: &Deps) -> Attempt {
+        self.note_timing(core, ready, &job, submitted, deps);
         ready.device.throttle(submitted.ticket);
         core.launched(ready);
         Attempt::Launched(Some(job))
@@ -755,10 +760,7 @@ impl Inner {
         if let Some(alarm) = alarm {
             alarm.end(&job);
         }
-        self.note_timing(core, ready, &job, &submitted, &deps);
-        device.throttle(ticket);
-        core.launched(ready);
-        Ok(Some(Attempt::Launched(Some(job))))
+        Ok(Some(self.goes_on(core, ready, job, &submitted, &deps)))
     }
 
     /// Gives a launch to its device, as the tuner wants it; now and then, or where it `is_timed`, with its time.
