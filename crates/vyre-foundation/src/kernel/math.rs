@@ -1498,6 +1498,9 @@ mod tests {
             (MathOp::Tanh, |x, _| x.tanh(), -12.0, 12.0, Box::new(move |x, _| 2.0 * exp(x, 1.0))),
             (MathOp::Asinh, asinh, -30.0, 30.0, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
             (MathOp::Acosh, acosh, 1.0, 30.0, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
+            // Where the square of the argument is infinite.
+            (MathOp::Asinh, asinh, -3e38, 3e38, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
+            (MathOp::Acosh, acosh, 1.0, 3e38, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
             (MathOp::Atanh, |x, _| x.atanh(), -0.99, 0.99, Box::new(move |_, y| 2f64.powi(-12) + 4.0 * unit(y))),
             (MathOp::Pow, pow, 0.1, 9.0, Box::new(move |x, y| (60.0 + x) * unit(y))),
         ];

@@ -266,7 +266,12 @@ impl Expand {
         let square = self.emit(Scalar::F32, Op::Fma(x, x, more));
         let root = self.fast_unary(Unary::Sqrt, square).unwrap_or_else(|| self.un(Unary::Sqrt, square));
         let sum = self.add(x, root);
+        // Where the square may be infinite, the root is `x`: the logarithm of twice that.
+        let small = self.lt_c(x, 2f64.powi(40));
+        let sum = self.select(small, sum, x);
+        let (zero, twice) = (self.c(x, 0.0), self.c(x, LN_2));
+        let more = self.select(small, zero, twice);
         let log = self.fast_log2(sum);
-        self.mul_c(log, LN_2)
+        self.fma_c(log, LN_2, more)
     }
 }
