@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libloading::Library;
-use vyre::ir::{Count, DataType, Math};
+use vyre::ir::{Count, Math, layout_of};
 use vyre::{Engine, Prepared, kernel};
 
 use crate::report::{Row, Times};
@@ -38,13 +38,6 @@ fn bytes(words: &[u32]) -> Vec<u8> {
 
 fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
-}
-
-/// Words of an element of a result: a number, or a vector of two or four.
-fn words_of(ty: &DataType) -> u64 {
-    let (element, count) = ty.as_vector().unwrap_or((ty.clone(), 1));
-    let bytes = if element == DataType::F16 { 2 } else { 4 };
-    (u64::from(count) * bytes).div_ceil(4)
 }
 
 fn size(work: &Work, asked: &Asked) -> usize {
@@ -230,7 +223,8 @@ fn prepared(
     // A result need not be as long as what is read.
     for buffer in buffers.iter().filter(|buffer| !is_input(buffer.name)) {
         if let Some(decl) = program.buffer(buffer.name).filter(|decl| decl.count == Count::Runtime) {
-            config.output_elements.insert(buffer.name.to_owned(), buffer.words as u64 / words_of(&decl.ty));
+            let layout = layout_of(&decl.ty, program.types()).ok_or("a result has elements of no known size")?;
+            config.output_elements.insert(buffer.name.to_owned(), 4 * buffer.words as u64 / u64::from(layout.stride));
         }
     }
     let prepared = engine.prepare_on("cpu", &program, &config)?;

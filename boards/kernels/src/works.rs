@@ -467,6 +467,105 @@ pub(crate) fn works() -> Vec<Work> {
             line,
             |n| 20 * n as u64
         ),
+        work!(
+            "lbm",
+            [10, 12],
+            Some("N"),
+            |n| vec![input("before", 9 * n * n, Unit), result("after", 9 * n * n, Floats)],
+            |n| square(n, 32, 8),
+            |n| 72 * (n * n) as u64
+        ),
+        work!("clouds", [10, 13], Some("N"), |n| vec![result("image", n * n, Mostly)], |n| square(n, 16, 16), |n| 4
+            * (n * n) as u64),
+        work!(
+            "aes",
+            [19, 24],
+            None,
+            |n| vec![
+                input("blocks", 4 * n, Below(0)),
+                input("lookup", 256, Below(0)),
+                input("keys", 44, Below(0)),
+                result("encrypted", 4 * n, Bits),
+            ],
+            line,
+            |n| 32 * n as u64
+        ),
+        work!(
+            "neighbours",
+            [15, 20],
+            None,
+            |n| vec![input("points", 2 * n, Unit), input("places", 2048, Unit), result("nearest", 8 * n, Floats)],
+            line,
+            |n| 40 * n as u64
+        ),
+        work!(
+            "edit_distance",
+            [15, 20],
+            None,
+            |n| vec![input("left", 8 * n, Below(0)), input("right", 8 * n, Below(0)), result("distances", n, Bits)],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 68 * n as u64
+        ),
+        work!(
+            "argmax",
+            [23, 27],
+            None,
+            |n| vec![input("input", n, Unit), result("places", n / 4096, Bits)],
+            |n| [(n / 4096) as u32, 1, 1],
+            |n| 4 * n as u64
+        ),
+        work!(
+            "small_products",
+            [13, 17],
+            None,
+            |n| vec![input("a", 256 * n, Unit), input("b", 256 * n, Unit), result("c", 256 * n, Floats)],
+            |n| [n as u32, 1, 1],
+            |n| 3072 * n as u64
+        ),
+        work!(
+            "blend",
+            [22, 26],
+            None,
+            |n| vec![input("over", n, Below(0)), input("under", n, Below(0)), result("blended", n, Most)],
+            line,
+            |n| 12 * n as u64
+        ),
+        work!(
+            "split_sort",
+            [20, 25],
+            None,
+            |n| vec![input("input", n, Below(0)), result("output", n, Bits)],
+            line,
+            |n| 8 * n as u64
+        ),
+        work!(
+            "spheres",
+            [10, 12],
+            Some("N"),
+            |n| vec![input("spheres", 64, Unit), result("image", n * n, Mostly)],
+            |n| square(n, 16, 16),
+            |n| 4 * (n * n) as u64
+        ),
+        work!(
+            "relax",
+            [22, 26],
+            None,
+            |n| vec![
+                input("edges", 2 * n, Below(1 << 18)),
+                input("lengths", 1 << 18, Below(1 << 20)),
+                result("longest", 1 << 18, Bits),
+            ],
+            line,
+            |n| 8 * n as u64
+        ),
+        work!(
+            "particles",
+            [19, 24],
+            None,
+            |n| vec![input("before", 8 * n, Unit), result("after", 8 * n, Floats)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 64 * n as u64
+        ),
     ]
 }
 

@@ -203,6 +203,45 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// The lanes whose minimum, maximum or bits change words of a buffer that lie apart, by a look at what is there; `None` where there
+    /// is no such look. An atomic that changes nothing is as good as a load, and most of these change nothing.
+    pub(super) fn lanes_that_change(
+        &mut self,
+        op: AtomicOp,
+        address: &'k Address,
+        element: Element,
+        value: Value,
+        mask: Option<R>,
+        c: usize,
+    ) -> Option<R> {
+        let code = match (op, element) {
+            (AtomicOp::Min, Element::U32) => ops::VPMINUD,
+            (AtomicOp::Min, Element::I32) => ops::VPMINSD,
+            (AtomicOp::Max, Element::U32) => ops::VPMAXUD,
+            (AtomicOp::Max, Element::I32) => ops::VPMAXSD,
+            (AtomicOp::And, Element::U32 | Element::I32) => ops::VPANDD,
+            (AtomicOp::Or, Element::U32 | Element::I32) => ops::VPORD,
+            _ => return None,
+        };
+        let apart = address.terms.iter().any(|&(index, _)| self.shape_of(index).lane != Lane::Same);
+        if !apart || !matches!(address.memory, Memory::Buffer(_)) {
+            return None;
+        }
+        let old = match self.place(address, c)? {
+            Place::Affine(at, 4) => self.load_contiguous(element.scalar(), at, mask),
+            Place::Vary(at, index) => match self.gather(element.scalar(), at, index, mask) {
+                Rep::Vector(old, _) => old,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let by = self.vector_of(value, c);
+        let new = self.vec(code, old, Src::R(by));
+        let differs = self.vec(ops::VPXORD, old, Src::R(new));
+        let changing = self.mask_not_zero(differs);
+        Some(mask.map_or(changing, |mask| self.mask_and(mask, changing)))
+    }
+
     /// An atomic on words of a buffer that lie apart, where nobody needs the old values; false where it is none.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn buffer_atomic(

@@ -933,6 +933,31 @@ impl<'k> Lower<'k> {
         }
         let guard = self.guard_of(guard, c);
         let mask = self.active(guard, c);
+        if let (Some(value), None) = (value, result)
+            && let Some(changing) = self.lanes_that_change(op, address, element, value, mask, c)
+        {
+            let done = self.label();
+            self.jump_if_none(&[changing], done);
+            let (mark, cells) = (self.enter_scope(), self.cells.clone());
+            self.atomic_of(op, address, element, (Some(value), compare, result), Some(changing), c);
+            self.leave_scope(mark);
+            self.bind(done);
+            self.cells = cells;
+            return;
+        }
+        self.atomic_of(op, address, element, (value, compare, result), mask, c);
+    }
+
+    /// An atomic of the lanes of a mask, with its value, what it compares with, and where the old value goes.
+    fn atomic_of(
+        &mut self,
+        op: AtomicOp,
+        address: &'k Address,
+        element: Element,
+        (value, compare, result): (Option<Value>, Option<Value>, Option<Value>),
+        mask: Option<R>,
+        c: usize,
+    ) {
         if self.buffer_atomic(op, address, element, value, result, mask, c) {
             return;
         }
