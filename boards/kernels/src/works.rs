@@ -566,6 +566,22 @@ pub(crate) fn works() -> Vec<Work> {
             |n| [n.div_ceil(64) as u32, 1, 1],
             |n| 64 * n as u64
         ),
+        work!(
+            "append",
+            [22, 26],
+            None,
+            |n| vec![input("input", n, Below(0)), input("count", 1, Zero), result("list", n, Most)],
+            line,
+            |n| 5 * n as u64
+        ),
+        work!(
+            "float_add",
+            [20, 25],
+            None,
+            |n| vec![input("places", n, Below(1 << 18)), input("values", n, Unit), result("sums", 1 << 18, Mostly),],
+            line,
+            |n| 8 * n as u64
+        ),
     ]
 }
 

@@ -5,7 +5,8 @@ use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
 use vyre_cpu::{CpuBackend, CpuPath};
 use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 
-const OPS: [AtomicOp; 10] = [
+const OPS: [AtomicOp; 11] = [
+    AtomicOp::Load,
     AtomicOp::Store,
     AtomicOp::Add,
     AtomicOp::Sub,
@@ -48,14 +49,14 @@ fn case(
         _ => input(),
     };
     let memory = if shared { "cells" } else { "out" };
-    let result = (old && op != AtomicOp::Store).then(|| "old".into());
+    let result = (op == AtomicOp::Load || old && op != AtomicOp::Store).then(|| "old".into());
     let keeps = result.is_some();
     let atomic = Node::Atomic {
         op,
         buffer: memory.into(),
         index,
         path: Vec::new(),
-        value: Some(value),
+        value: (op != AtomicOp::Load).then_some(value),
         compare: (op == AtomicOp::CompareExchange).then(|| literal(ty, 9)),
         result,
     };

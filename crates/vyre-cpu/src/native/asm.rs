@@ -313,6 +313,23 @@ impl Asm {
         self.simple(false, &[op as u8 - 2], src, Rm::Mem(dst), 0);
     }
 
+    /// Puts a register into a word of memory, or adds it there, and the old word into the register, in one step.
+    pub(super) fn fetch(&mut self, adds: bool, dst: Mem, src: u8) {
+        if adds {
+            self.lock();
+            self.simple(false, &[0x0f, 0xc1], src, Rm::Mem(dst), 0);
+        } else {
+            // Locked by itself.
+            self.simple(false, &[0x87], src, Rm::Mem(dst), 0);
+        }
+    }
+
+    /// Puts a register into a word of memory where EAX is the old one; EAX becomes that.
+    pub(super) fn compare_exchange(&mut self, dst: Mem, src: u8) {
+        self.lock();
+        self.simple(false, &[0x0f, 0xb1], src, Rm::Mem(dst), 0);
+    }
+
     pub(super) fn update_imm(&mut self, op: Alu, dst: Mem, imm: i32) {
         let ext = op as u8 >> 3;
         match i8::try_from(imm) {
@@ -653,6 +670,9 @@ mod tests {
             asm.update_imm(Alu::Sub, at, 1000);
         });
         assert_eq!(whole, "lock sub dword ptr [r12+r9*4+5],3E8h");
+        assert_eq!(one(|asm| asm.fetch(true, at, 2)), "lock xadd [r12+r9*4+5],edx");
+        assert_eq!(one(|asm| asm.fetch(false, at, 10)), "xchg r10d,[r12+r9*4+5]");
+        assert_eq!(one(|asm| asm.compare_exchange(at, 10)), "lock cmpxchg [r12+r9*4+5],r10d");
         assert_eq!(one(|asm| asm.mov(true, 15, Rm::Mem(at))), "mov r15,[r12+r9*4+5]");
         assert_eq!(one(|asm| asm.store(1, at, 6)), "mov [r12+r9*4+5],sil");
         assert_eq!(one(|asm| asm.store(2, at, 6)), "mov [r12+r9*4+5],si");

@@ -350,6 +350,27 @@ impl Emitter<'_> {
                     Err(imm) => self.asm.update_imm(op, at, imm),
                 }
             }
+            M::Fetch { adds, dst, at, b } => {
+                let at = self.at(at, 0);
+                let b = self.use_of(b, 2);
+                self.move_general(false, RDX, b);
+                self.asm.fetch(adds, at, RDX);
+                let to = self.def_of(dst, 2);
+                self.move_general(false, to, RDX);
+                self.finish(dst, to);
+            }
+            M::CompareExchange { dst, at, compare, b } => {
+                // The instruction has the old value in RAX, so that the address has to do with one register.
+                let at = self.at(at, 1);
+                self.asm.lea(true, RCX, at);
+                let compare = self.use_of(compare, 0);
+                self.move_general(false, RAX, compare);
+                let b = self.use_of(b, 2);
+                self.asm.compare_exchange(Mem::At { base: RCX, index: None, disp: 0 }, b);
+                let to = self.def_of(dst, 0);
+                self.move_general(false, to, RAX);
+                self.finish(dst, to);
+            }
             M::Prefetch { at } => {
                 let at = self.at(at, 0);
                 self.asm.prefetch(at);

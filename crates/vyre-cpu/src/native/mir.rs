@@ -213,6 +213,20 @@ pub(super) enum M {
         b: GSrc,
         whole: bool,
     },
+    /// `dst = memory`, and in the same step `memory = b`, or `memory + b` where it adds; on a word.
+    Fetch {
+        adds: bool,
+        dst: R,
+        at: At,
+        b: R,
+    },
+    /// `dst = memory`, and in the same step `memory = b` where that was `compare`; on a word.
+    CompareExchange {
+        dst: R,
+        at: At,
+        compare: R,
+        b: R,
+    },
     /// Asks for the cache line there, which may be anywhere.
     Prefetch {
         at: At,
@@ -454,6 +468,17 @@ impl M {
             M::Update { at: place, b, .. } => {
                 place.visit(&mut go);
                 gsrc(b, &mut go);
+            }
+            M::Fetch { dst, at: place, b, .. } => {
+                place.visit(&mut go);
+                go(b, Role::Use);
+                go(dst, Role::Def);
+            }
+            M::CompareExchange { dst, at: place, compare, b } => {
+                place.visit(&mut go);
+                go(compare, Role::Use);
+                go(b, Role::Use);
+                go(dst, Role::Def);
             }
             M::Alu { dst, a, b, .. } | M::Mul { dst, a, b, .. } | M::Shift { dst, a, count: b, .. } => {
                 go(a, Role::Use);

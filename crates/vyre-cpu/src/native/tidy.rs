@@ -197,6 +197,8 @@ impl Late {
                 | M::Scatter { .. }
                 | M::Store { .. }
                 | M::Update { .. }
+                | M::Fetch { .. }
+                | M::CompareExchange { .. }
                 | M::Label(_)
                 | M::Jump(_)
                 | M::JumpIf(..)

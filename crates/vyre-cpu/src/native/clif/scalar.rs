@@ -148,6 +148,21 @@ impl Emitter<'_> {
                 let new = self.combined(op, old, b);
                 self.builder.ins().store(access(), new, address, at.disp);
             }
+            M::Fetch { adds, dst, at, b } => {
+                let address = self.address(at)?;
+                let address = self.builder.ins().iadd_imm_s(address, i64::from(at.disp));
+                let b = self.scalar_of(b, false)?;
+                let op = if adds { AtomicRmwOp::Add } else { AtomicRmwOp::Xchg };
+                let old = self.builder.ins().atomic_rmw(types::I32, access(), op, address, b);
+                self.set(dst, old)?;
+            }
+            M::CompareExchange { dst, at, compare, b } => {
+                let address = self.address(at)?;
+                let address = self.builder.ins().iadd_imm_s(address, i64::from(at.disp));
+                let (compare, b) = (self.scalar_of(compare, false)?, self.scalar_of(b, false)?);
+                let old = self.builder.ins().atomic_cas(access(), address, compare, b);
+                self.set(dst, old)?;
+            }
             // Cranelift has no such instruction, and nothing depends on it.
             M::Prefetch { .. } => {}
             M::Lea { wide, dst, at } => {

@@ -37,6 +37,10 @@ fn plain(op: AtomicOp) -> Option<Alu> {
     }
 }
 
+fn is_word_of_buffer(address: &Address, element: Element) -> bool {
+    matches!(address.memory, Memory::Buffer(_)) && matches!(element, Element::U32 | Element::I32)
+}
+
 impl<'k> Lower<'k> {
     /// It can be done with instructions, in the order of the lanes.
     pub(super) fn is_own_atomic(&self, op: AtomicOp, address: &Address, element: Element) -> bool {
@@ -243,19 +247,18 @@ impl<'k> Lower<'k> {
     }
 
     /// An atomic on words of a buffer that lie apart, where nobody needs the old values; false where it is none.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn buffer_atomic(
         &mut self,
         op: AtomicOp,
         address: &'k Address,
         element: Element,
         value: Option<Value>,
-        result: Option<Value>,
         mask: Option<R>,
         c: usize,
     ) -> bool {
-        let here = matches!(address.memory, Memory::Buffer(_)) && matches!(element, Element::U32 | Element::I32);
-        let (true, None, Some(op), Some(value)) = (here, result, plain(op), value) else { return false };
+        let (true, Some(op), Some(value)) = (is_word_of_buffer(address, element), plain(op), value) else {
+            return false;
+        };
         // Where all lanes meet at one word, their values are put together first.
         if address.terms.iter().all(|&(index, _)| self.shape_of(index).lane == Lane::Same) {
             return false;
@@ -266,6 +269,130 @@ impl<'k> Lower<'k> {
             self.put_scratch(scratch, 0, index);
         }
         let value = self.atomic_operand(scratch, 1, value, c);
+        self.each_lane(mask, |this, lane| {
+            let at = this.place_of_lane(scratch, place, lane);
+            let b = this.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
+            this.push(M::Update { op, at, b, whole: true });
+        });
+        true
+    }
+
+    /// An atomic on words of a buffer whose old values somebody needs; false where it is none.
+    pub(super) fn fetching_atomic(
+        &mut self,
+        op: AtomicOp,
+        address: &'k Address,
+        element: Element,
+        (value, compare, result): (Option<Value>, Option<Value>, Value),
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        use AtomicOp::{Add, CompareExchange, Exchange, Load, Sub};
+        if !is_word_of_buffer(address, element) || !matches!(op, Add | Sub | Exchange | CompareExchange | Load) {
+            return false;
+        }
+        let Some(place) = self.place(address, c) else { return false };
+        let rep = match (op, value, place) {
+            // Only this form of a load stays where it is among others.
+            (Load, _, Place::Vary(at, index)) => self.gather(element.scalar(), at, index, mask),
+            (Add | Sub, Some(value), Place::Same(at)) => self.count_on(op, at, value, mask, c),
+            (Add | Sub | Exchange | CompareExchange, Some(value), _) => {
+                self.fetch_lanes(op, place, (value, compare), mask, c)
+            }
+            _ => return false,
+        };
+        self.set_rep(result, 0, c, rep);
+        true
+    }
+
+    /// The lanes of a mask add to the same word, in one step; each has what was there and what those before it have added.
+    fn count_on(&mut self, op: AtomicOp, at: At, value: Value, mask: Option<R>, c: usize) -> Rep {
+        let scratch = self.scratch();
+        let mut by = self.vector_of(value, c);
+        let zero = self.constant(0);
+        if op == AtomicOp::Sub {
+            by = self.vec(ops::VPSUBD, zero, Src::R(by));
+        }
+        if let Some(mask) = mask {
+            by = self.masked_zero(by, mask);
+            self.put_scratch(scratch, context::RESULT, zero);
+        }
+        self.put_scratch(scratch, COLUMN, by);
+        let done = self.label();
+        if let Some(mask) = mask {
+            self.jump_if_none(&[mask], done);
+        }
+        let (mark, cells) = (self.enter_scope(), self.cells.clone());
+        let mut sum = self.general();
+        self.push(M::Imm { dst: sum, value: 0 });
+        for lane in 0..self.lanes() as i32 {
+            self.push(M::Store { bytes: 4, src: sum, at: At::new(scratch, context::RESULT + 4 * lane) });
+            let (own, more) = (self.general(), self.general());
+            self.push(M::Load { bytes: 4, signed: false, dst: own, at: At::new(scratch, COLUMN + 4 * lane) });
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: more, a: sum, b: GSrc::R(own) });
+            sum = more;
+        }
+        let (old, first) = (self.general(), self.vector());
+        self.push(M::Fetch { adds: true, dst: old, at, b: sum });
+        self.push(M::Broadcast { len: self.len(), wide: false, dst: first, src: old });
+        let rep = self.take_scratch(scratch, Scalar::U32);
+        let Rep::Vector(before, _) = rep else { return rep };
+        let old = self.vec(ops::VPADDD, first, Src::R(before));
+        let Some(mask) = mask else { return Rep::Vector(old, R::NONE) };
+        let old = self.masked_zero(old, mask);
+        self.put_scratch(scratch, context::RESULT, old);
+        self.leave_scope(mark);
+        self.bind(done);
+        self.cells = cells;
+        self.take_scratch(scratch, Scalar::U32)
+    }
+
+    /// One step for each lane of a mask.
+    fn fetch_lanes(
+        &mut self,
+        op: AtomicOp,
+        place: Place,
+        (value, compare): (Value, Option<Value>),
+        mask: Option<R>,
+        c: usize,
+    ) -> Rep {
+        let scratch = self.scratch();
+        if let Place::Vary(_, index) = place {
+            self.put_scratch(scratch, 0, index);
+        }
+        let value = self.atomic_operand(scratch, 1, value, c);
+        let compare = compare.map(|compare| self.atomic_operand(scratch, 2, compare, c));
+        if mask.is_some() {
+            let zero = self.constant(0);
+            self.put_scratch(scratch, context::RESULT, zero);
+        }
+        self.each_lane(mask, |this, lane| {
+            let at = this.place_of_lane(scratch, place, lane);
+            let value = this.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
+            let mut b = this.in_register(value);
+            let dst = this.general();
+            match (op, compare) {
+                (AtomicOp::CompareExchange, Some(compare)) => {
+                    let compare = this.of_lane(compare, At::new(scratch, 2 * COLUMN + 4 * lane));
+                    let compare = this.in_register(compare);
+                    this.push(M::CompareExchange { dst, at, compare, b });
+                }
+                _ => {
+                    if op == AtomicOp::Sub {
+                        let negative = this.general();
+                        this.push(M::Neg { wide: false, dst: negative, a: b });
+                        b = negative;
+                    }
+                    this.push(M::Fetch { adds: op != AtomicOp::Exchange, dst, at, b });
+                }
+            }
+            this.push(M::Store { bytes: 4, src: dst, at: At::new(scratch, context::RESULT + 4 * lane) });
+        });
+        self.take_scratch(scratch, Scalar::U32)
+    }
+
+    /// Code for every lane of a mask, one after another.
+    fn each_lane(&mut self, mask: Option<R>, mut make: impl FnMut(&mut Self, i32)) {
         let bits = mask.map(|mask| self.mask_bits(mask));
         for lane in 0..self.lanes() as i32 {
             let next = self.label();
@@ -274,23 +401,25 @@ impl<'k> Lower<'k> {
                 self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
                 self.push(M::JumpIf(Cond::Equal, next));
             }
-            let at = match place {
-                Place::Same(at) => at,
-                Place::Affine(at, step) => At { disp: at.disp + lane * step, ..at },
-                Place::Vary(at, _) => {
-                    let (offset, index) = (self.general(), self.general());
-                    self.push(M::Load { bytes: 4, signed: false, dst: offset, at: At::new(scratch, 4 * lane) });
-                    self.push(M::Extend { dst: index, src: offset });
-                    At { index, ..at }
-                }
-            };
-            let b = self.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
-            self.push(M::Update { op, at, b, whole: true });
+            make(self, lane);
             if bits.is_some() {
                 self.push(M::Label(next));
             }
         }
-        true
+    }
+
+    /// Where a lane works; what varies is in the first column of the scratch memory.
+    fn place_of_lane(&mut self, scratch: R, place: Place, lane: i32) -> At {
+        match place {
+            Place::Same(at) => at,
+            Place::Affine(at, step) => At { disp: at.disp + lane * step, ..at },
+            Place::Vary(at, _) => {
+                let (offset, index) = (self.general(), self.general());
+                self.push(M::Load { bytes: 4, signed: false, dst: offset, at: At::new(scratch, 4 * lane) });
+                self.push(M::Extend { dst: index, src: offset });
+                At { index, ..at }
+            }
+        }
     }
 
     /// An operand that is the same for all lanes, or `None` when each has its own in a column of the scratch memory.

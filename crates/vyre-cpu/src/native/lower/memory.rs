@@ -14,6 +14,7 @@ use super::rare::{self, Access};
 use super::value::{Lin, Rep};
 
 /// Where the lanes of a vector find their elements.
+#[derive(Clone, Copy)]
 pub(super) enum Place {
     /// All at one place.
     Same(At),
@@ -958,7 +959,11 @@ impl<'k> Lower<'k> {
         mask: Option<R>,
         c: usize,
     ) {
-        if self.buffer_atomic(op, address, element, value, result, mask, c) {
+        if let Some(result) = result {
+            if self.fetching_atomic(op, address, element, (value, compare, result), mask, c) {
+                return;
+            }
+        } else if self.buffer_atomic(op, address, element, value, mask, c) {
             return;
         }
         let scratch = self.scratch();
