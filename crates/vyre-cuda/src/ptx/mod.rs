@@ -11,6 +11,7 @@ mod forms;
 mod latency;
 mod meetings;
 mod memory;
+mod minima;
 mod narrow;
 mod neighbours;
 mod ops;
@@ -48,6 +49,7 @@ pub fn lowering(options: Options) -> Options {
         unrolling: Unrolling::FAR,
         rounds_together: ROUNDS_TOGETHER,
         round_ahead: true,
+        long_roots: true,
         fused: true,
         ..options
     }
@@ -206,12 +208,12 @@ impl<'k> Emitter<'k> {
             wide: vec![[0; 4]; kernel.values.len() * copies as usize],
             loops: Vec::new(),
             constants: HashMap::new(),
-            float_constants: HashMap::new(),
             powers: neighbours::powers(kernel),
             indices: neighbours::Indices::of(kernel),
             forms: forms::forms(kernel),
             dots: bytes::dots(kernel),
             never_small: floats::never_small(kernel),
+            minima: minima::minima(kernel),
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
@@ -307,7 +309,6 @@ struct Emitter<'k> {
     loops: Vec<LoopLabels<'k>>,
     /// 32-bit integer constants by value.
     constants: HashMap<Value, i64>,
-    float_constants: HashMap<Value, f32>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
     indices: Option<neighbours::Indices>,
@@ -316,6 +317,7 @@ struct Emitter<'k> {
     dots: HashMap<Value, bytes::Dot>,
     /// Floats that are never subnormal.
     never_small: Vec<bool>,
+    minima: HashMap<Value, minima::Minimum>,
     /// How to address each shared memory.
     shared_base: Vec<String>,
     dynamic_shared: u32,
@@ -801,7 +803,6 @@ impl<'k> Emitter<'k> {
         match op {
             Op::Const(Literal::U32(number)) => _ = self.constants.insert(value, i64::from(*number)),
             Op::Const(Literal::I32(number)) => _ = self.constants.insert(value, i64::from(*number)),
-            Op::Const(Literal::F32(number)) => _ = self.float_constants.insert(value, *number),
             _ => {}
         }
         match op {

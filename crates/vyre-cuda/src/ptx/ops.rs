@@ -7,6 +7,7 @@ use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 use vyre_spec::Diagnostic;
 
 use super::bytes::Dot;
+use super::minima::Minimum;
 use super::{Emitter, bits_suffix, line, malformed, not_expanded, suffix};
 
 /// The oldest compute capability with minima that keep NaN.
@@ -48,7 +49,7 @@ impl Emitter<'_> {
                     let more = more.map_or("0".to_owned(), |more| self.reg(more));
                     let ty = if dot.signed { "s32" } else { "u32" };
                     line!(self, "dp4a.{ty}.{ty} {into}, {}, {}, {more}", words[0], words[1]);
-                } else if let Some(minimum) = self.one_minimum(*op, *left, *right) {
+                } else if let Some(minimum) = self.one_minimum(*op, value, *left) {
                     line!(self, "{minimum} {into}, {a}, {b}");
                 } else if *op == Binary::Sub && self.constants.get(left) == Some(&0) {
                     self.negate(&into, &b);
@@ -129,9 +130,8 @@ impl Emitter<'_> {
     /// The instruction for a minimum or maximum of f32 that gives what the IR's choice gives: the second operand where it is less
     /// (or more), else the first.
     ///
-    /// One operand is a number other than zero, so that no zeros of different signs meet. Where the first is, a NaN gives way to it, as
-    /// the plain instruction has it; where the second is, a NaN stays. Fast arithmetic does not tell zeros apart and has no NaN.
-    fn one_minimum(&self, op: Binary, left: Value, right: Value) -> Option<String> {
+    /// Fast arithmetic does not tell zeros apart and has no NaN.
+    fn one_minimum(&self, op: Binary, value: Value, left: Value) -> Option<String> {
         let name = match op {
             Binary::Min => "min",
             Binary::Max => "max",
@@ -140,11 +140,12 @@ impl Emitter<'_> {
         if self.scalar(left) != Scalar::F32 {
             return None;
         }
-        let settles = |value: Value| self.float_constants.get(&value).is_some_and(|c| !c.is_nan() && *c != 0.0);
-        if self.kernel.math == Math::Fast || settles(left) {
-            return Some(format!("{name}.f32"));
+        match self.minima.get(&value) {
+            _ if self.kernel.math == Math::Fast => Some(format!("{name}.f32")),
+            Some(Minimum::Plain) => Some(format!("{name}.f32")),
+            Some(Minimum::KeepsNan) if self.target.sm >= NAN_MINIMUM => Some(format!("{name}.NaN.f32")),
+            _ => None,
         }
-        (settles(right) && self.target.sm >= NAN_MINIMUM).then(|| format!("{name}.NaN.f32"))
     }
 
     /// Computes an f16 operation in f32; exact for all that round once more to the same result.

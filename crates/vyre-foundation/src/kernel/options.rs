@@ -34,6 +34,8 @@ pub struct Options {
     pub merged: [u32; 3],
     /// Loops whose invocations start side by side count once for the workgroup, for devices whose lanes share a counter.
     pub strides_together: bool,
+    /// Square roots and quotients take many instructions, so that branches around them stay.
+    pub long_roots: bool,
     /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
     pub fused: bool,
     /// Loops look whether the launch has to end, counted ones too.
@@ -56,6 +58,7 @@ impl Default for Options {
             round_ahead: false,
             merged: [1; 3],
             strides_together: false,
+            long_roots: false,
             fused: false,
             interruptible: false,
         }

@@ -4,9 +4,9 @@
 //! rounds, what does not depend on carried values (addresses, loads, most arithmetic) comes first, step by step for all four; then, in
 //! order, what does.
 //!
-//! Where a loop may be left from within, so that the rounds can't be mixed, they follow each other in one body: there is one test of the
-//! counter for all of them, and their addresses are one with offsets. Only loops with a known number of rounds that leaves no rest, because
-//! a rest must not run where the loop was left.
+//! Where a loop has branches or may be left from within, so that the rounds can't be mixed, they follow each other in one body: there is one
+//! test of the counter for all of them, and their addresses are one with offsets. Only loops with a known number of rounds that leaves no
+//! rest, because a rest must not run where the loop was left.
 
 use hashbrown::HashMap;
 
@@ -117,7 +117,7 @@ impl Batch {
         self.together = few;
     }
 
-    /// Puts several rounds of a loop that may be left from within into one, one after the other.
+    /// Puts several rounds of a loop with branches, which may leave it, into one, one after the other.
     fn follow(&mut self, inner: &mut Loop, counter: Counter) {
         let (Some(from), Some(to)) = (self.number(counter.from), self.number(counter.to)) else { return };
         let (step, together) = (i128::from(counter.step), i128::from(self.together));
@@ -125,7 +125,8 @@ impl Batch {
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
         let goes_on_at_end = matches!(inner.body.end, End::Continue(_)) && continues.len() == 1;
-        if breaks.is_empty() || !goes_on_at_end || rounds % together != 0 || rounds <= 2 * together {
+        let has_branches = inner.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. }));
+        if !has_branches && breaks.is_empty() || !goes_on_at_end || rounds % together != 0 || rounds <= 2 * together {
             return;
         }
         if steps_in_turn(&inner.body).is_none_or(|steps| steps > MOST_STEPS_IN_TURN) {
@@ -422,8 +423,14 @@ mod tests {
         }
     }
 
-    /// Looks for the first element that is at most the bound among so many; `seen` says how far it came.
-    fn searching(from: u32, to: u32, step: u32) -> Program {
+    /// Looks for the first element that is at most the bound among so many, or for the last one; `seen` says how far it came.
+    fn searching([from, to, step]: [u32; 3], leaves: bool) -> Program {
+        // What a branch that goes on does is too much to be chosen instead.
+        let bits = Expr::load("seen", Expr::var("i") & Expr::u32(63));
+        let found_one = match leaves {
+            true => Node::Break,
+            false => Node::store("seen", Expr::var("i") & Expr::u32(63), bits + Expr::var("sum")),
+        };
         let element = Expr::load("data", Expr::var("i") * Expr::u32(3));
         let found = Expr::var("element").le(Expr::load("bounds", Expr::u32(0)));
         Program::wrapped(
@@ -431,7 +438,7 @@ mod tests {
                 BufferDecl::read("bounds", 0, DataType::U32),
                 BufferDecl::read("data", 1, DataType::U32),
                 BufferDecl::output("out", 2, DataType::U32).with_count(2),
-                BufferDecl::output("seen", 3, DataType::U32).with_count(64),
+                BufferDecl::read_write("seen", 3, DataType::U32).with_count(64),
             ],
             [1, 1, 1],
             vec![
@@ -444,7 +451,7 @@ mod tests {
                     step,
                     body: vec![
                         Node::let_bind("element", element),
-                        Node::if_then(found, vec![Node::assign("at", Expr::var("i")), Node::Break]),
+                        Node::if_then(found, vec![Node::assign("at", Expr::var("i")), found_one]),
                         Node::assign("sum", Expr::var("sum") * Expr::u32(3) + Expr::var("element")),
                         Node::store("seen", Expr::var("i") & Expr::u32(63), Expr::var("sum")),
                     ],
@@ -475,8 +482,9 @@ mod tests {
             });
             steps
         };
-        for (from, to, step, taken) in [(0, 64, 1, 4), (3, 51, 1, 4), (0, 63, 1, 1), (2, 62, 3, 12), (0, 8, 1, 1)] {
-            let program = searching(from, to, step);
+        let loops = [(0, 64, 1, 4), (3, 51, 1, 4), (0, 63, 1, 1), (2, 62, 3, 12), (0, 8, 1, 1)];
+        for ((from, to, step, taken), leaves) in loops.into_iter().flat_map(|case| [(case, true), (case, false)]) {
+            let program = searching([from, to, step], leaves);
             let (one, four) = (kernel(&program, 1), kernel(&program, 4));
             assert_eq!(steps(&four), [taken], "{from}..{to} by {step}");
             for bound in (0..64).map(|i| i * 10).chain([u32::MAX]) {

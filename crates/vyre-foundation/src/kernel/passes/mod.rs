@@ -38,7 +38,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         }
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
-        rewrite::run(kernel, round, unrolled, options.unrolling, false);
+        rewrite::run(kernel, round, unrolled, options, false);
         if arrays {
             arrays::promote(kernel, array_values);
         }
@@ -66,7 +66,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     if passes.contains(Passes::AHEAD) && options.round_ahead {
         ahead::run(kernel);
     }
-    rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options.unrolling, true);
+    rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {
         contract::run(kernel);
     }

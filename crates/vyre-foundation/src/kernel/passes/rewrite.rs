@@ -11,8 +11,8 @@ use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
 use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits};
 use crate::kernel::{
-    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Passes, Scalar, Type, Unary, Unrolling, Value,
-    ValueInfo, fold,
+    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Passes, Scalar, Type, Unary, Unrolling,
+    Value, ValueInfo, fold,
 };
 
 /// An `if` of up to so many steps becomes a selection.
@@ -20,7 +20,7 @@ const SELECT_STEPS: usize = 10;
 
 /// Rewrites a kernel. Loops whose counters are marked in `unrolled` are unrolled whatever their length. In the last walk,
 /// comparisons take the form that costs least.
-pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, unrolling: Unrolling, last: bool) {
+pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, options: &Options, last: bool) {
     let wanted = Passes::FOLD
         .with(Passes::COMMON)
         .with(Passes::STRENGTH)
@@ -66,9 +66,10 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, unro
         new_constants: Vec::new(),
         renaming: 0,
         unrolled,
-        unrolling,
+        unrolling: options.unrolling,
+        long_roots: options.long_roots,
         workgroup_size: kernel.workgroup_size,
-        budget: unrolling.growth as usize,
+        budget: options.unrolling.growth as usize,
     };
     let left = rewriter.insts(&kernel.body.insts);
     let end = left.unwrap_or_else(|| rewriter.end(&kernel.body.end));
@@ -195,6 +196,8 @@ pub(super) struct Rewriter {
     /// Counters of loops that must be unrolled.
     unrolled: Vec<bool>,
     unrolling: Unrolling,
+    /// Branches around square roots and quotients stay.
+    long_roots: bool,
     workgroup_size: [u32; 3],
     /// Steps that unrolling may still add.
     budget: usize,
@@ -558,8 +561,21 @@ impl Rewriter {
         }
     }
 
+    /// A square root or a quotient, but for one of integers by a constant.
+    fn is_root(&self, inst: &Inst) -> bool {
+        match inst {
+            Inst::Let(_, Op::Unary(Unary::Sqrt, _)) => true,
+            Inst::Let(value, Op::Binary(Binary::Div | Binary::Rem, _, by)) => {
+                let is_constant = matches!(self.defs[by.index()], Some(Op::Const(_)));
+                self.values[value.index()].ty.scalar.is_float() || !is_constant
+            }
+            _ => false,
+        }
+    }
+
     fn join(&mut self, cond: Value, yes: Block, no: Block, (a, b): (Vec<Value>, Vec<Value>), results: &[Value]) {
-        let cheap = |block: &Block| block.insts.iter().all(is_cheap);
+        let cheap =
+            |block: &Block| block.insts.iter().all(|inst| is_cheap(inst) && !(self.long_roots && self.is_root(inst)));
         let small = yes.insts.len() + no.insts.len() <= SELECT_STEPS;
         if small && cheap(&yes) && cheap(&no) {
             self.splice(yes.insts);
