@@ -579,7 +579,9 @@ impl<'k> Emitter<'k> {
                 Ok(())
             }
             Inst::If { cond, then, otherwise, results } => {
-                if self.optional_loads(*cond, then, otherwise, results)? {
+                if self.optional_loads(*cond, then, otherwise, results)?
+                    || self.leaves(*cond, then, otherwise, results)?
+                {
                     return Ok(());
                 }
                 let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
@@ -599,6 +601,34 @@ impl<'k> Emitter<'k> {
             }
             Inst::Loop(body) => self.repeat(body),
         }
+    }
+
+    /// Writes an `if` of which one way does nothing but leave the loop with a branch out of it, and the other way behind it; says whether it did. All
+    /// such branches of a loop go to the same place, so that invocations that leave in different rounds take no steps of their own on the
+    /// way there. Nobody reads the loop's results before it is over, so that they may be set in vain.
+    fn leaves(
+        &mut self,
+        cond: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+        results: &[Value],
+    ) -> Result<bool, Diagnostic> {
+        const MOST_SET: usize = 2;
+        let out = |block: &'k Block| match &block.end {
+            End::Break(values) if block.insts.is_empty() && values.len() <= MOST_SET => Some(values),
+            _ => None,
+        };
+        let (not, values, rest) = match (out(then), out(otherwise)) {
+            (Some(values), _) => ("", values, otherwise),
+            (None, Some(values)) => ("!", values, then),
+            (None, None) => return Ok(false),
+        };
+        let (set, exit) = self.innermost().map(|labels| (labels.results, labels.exit))?;
+        self.copy(values, set);
+        let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
+        line!(self, "@{not}{} bra{uniform} L{exit}", self.reg(cond));
+        self.block(rest, &Exit::If { results, label: None })?;
+        Ok(true)
     }
 
     fn repeat(&mut self, body: &'k Loop) -> Result<(), Diagnostic> {
@@ -889,5 +919,30 @@ mod tests {
             together.rfind("ld.global.").expect("loads") < at("exit") && at("exit") < at("st.global"),
             "{together}"
         );
+    }
+
+    #[test]
+    fn a_search_leaves_its_loop_with_one_branch() {
+        let found = Node::if_then(
+            Expr::load("data", Expr::var("i") * Expr::u32(64) + Expr::global_id(0)).eq(7u32),
+            vec![Node::assign("at", Expr::var("i")), Node::Break],
+        );
+        let body = vec![
+            Node::var("at", DataType::U32, Expr::u32(100)),
+            Node::for_range("i", Expr::u32(0), Expr::len("data") / Expr::u32(64), vec![found]),
+            Node::store("out", Expr::global_id(0), Expr::var("at")),
+        ];
+        let buffers = vec![BufferDecl::read("data", 0, DataType::U32), BufferDecl::output("out", 1, DataType::U32)];
+        let program = Program::wrapped(buffers, [64, 1, 1], body).validate().expect("valid");
+        let kernel = lower(&program, &lowering(Options::default())).expect("lowers");
+        let text = emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text;
+        let lines: Vec<&str> = text.lines().collect();
+        let compared = |line: &&str| line.contains("setp.eq.u32") && !line.contains(", 0;");
+        let ways: Vec<&str> = (0..lines.len())
+            .filter(|i| compared(&lines[*i]))
+            .map(|i| lines[i + 1..].iter().find(|line| line.contains("bra")).copied().unwrap_or_default())
+            .collect();
+        // Not a branch around another that leaves.
+        assert!(!ways.is_empty() && ways.iter().all(|way| way.starts_with("\t@%p")), "{ways:?}\n{text}");
     }
 }

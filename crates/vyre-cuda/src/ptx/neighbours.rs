@@ -1,5 +1,5 @@
-//! Neighbours in memory that one instruction loads or stores: in workgroup memory where they are known to begin at a multiple of their size, and in buffers
-//! where they do if the sizes that a launch is given are multiples of four, which is tested when it runs.
+//! Neighbours in memory that one instruction loads or stores: in workgroup memory, and at fixed places of buffers, where they are known to begin at a multiple
+//! of their size, and elsewhere in buffers where they do if the sizes that a launch is given are multiples of four, which is tested when it runs.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -204,7 +204,7 @@ fn is_size(kernel: &Kernel, address: &Address) -> bool {
     address.terms.is_empty() && kernel.buffers[index as usize].kind == BufferKind::Uniform
 }
 
-/// Loads from or stores to workgroup memory that are a constant apart.
+/// Loads from or stores to the same memory that are a constant apart.
 struct Near<'k> {
     memory: Memory,
     element: Element,
@@ -247,7 +247,8 @@ fn is_known(lowest: &NearOne<'_>, all: &[NearOne<'_>]) -> bool {
     all.iter().min_by_key(|one| one.i).is_some_and(|first| first.address.terms == lowest.address.terms)
 }
 
-/// An access to a word of workgroup memory that is in bounds: where, what, whether it stores, and the value.
+/// An access to a word of workgroup memory that is in bounds, or to a fixed place of a buffer that nobody writes: where, what, whether it stores,
+/// and the value.
 fn near<'i>(kernel: &Kernel, inst: &'i Inst) -> Option<(&'i Address, Element, bool, Value)> {
     let (address, element, value, stores) = match inst {
         Inst::Let(value, Op::Load { address, element, guard: None }) => (address, element, value, false),
@@ -255,8 +256,11 @@ fn near<'i>(kernel: &Kernel, inst: &'i Inst) -> Option<(&'i Address, Element, bo
         _ => return None,
     };
     let is_word = matches!(element, Element::U32 | Element::I32 | Element::F32);
-    let is_near = is_word && matches!(address.memory, Memory::Shared(_)) && kernel.values[value.index()].ty.width == 1;
-    is_near.then_some((address, *element, stores, *value))
+    let counts = match address.memory {
+        Memory::Shared(_) => true,
+        memory => address.terms.is_empty() && is_constant(kernel, memory),
+    };
+    (is_word && counts && kernel.values[value.index()].ty.width == 1).then_some((address, *element, stores, *value))
 }
 
 impl Emitter<'_> {
@@ -266,12 +270,11 @@ impl Emitter<'_> {
         if let Some(indices) = &self.indices {
             self.fours(indices, block, &mut steps);
         }
-        if self.kernel.shared.is_empty() {
-            return steps;
-        }
+        let stays = |value: Value| self.early.is_some_and(|early| early.contains(&value));
         let mut open: Vec<Near<'_>> = Vec::new();
         for (i, inst) in block.insts.iter().enumerate() {
-            let found = near(self.kernel, inst).map(|found| (found, self.bytes_from_start(found.0)));
+            let found = near(self.kernel, inst).filter(|found| !stays(found.3));
+            let found = found.map(|found| (found, self.bytes_from_start(found.0)));
             open.retain(|near| {
                 let goes_on = found.as_ref().is_some_and(|(found, place)| near.takes(found.0, place, found.2));
                 let done = !goes_on && near.ends_at(inst);
@@ -423,7 +426,7 @@ impl Emitter<'_> {
         if near.all.len() < 2 {
             return;
         }
-        // The array itself starts at a multiple of 16 bytes.
+        // Arrays and buffers start at multiples of 16 bytes.
         let known = |(value, by): &(Value, u32)| u32::from(self.powers[value.index()]) + by.trailing_zeros();
         let aligned = near.terms.iter().map(known).min().unwrap_or(4).min(4);
         let mut all = near.all.clone();
@@ -463,8 +466,8 @@ impl Emitter<'_> {
 
     pub(super) fn load_neighbours(&mut self, values: &[Value], address: &Address, ty: &str) {
         let targets: Vec<String> = values.iter().map(|value| self.component(*value, 0)).collect();
-        let at = self.address(address);
-        line!(self, "ld.shared.v{}.{ty} {{{}}}, [{at}]", values.len(), targets.join(", "));
+        let (path, at) = (self.path(address.memory), self.address(address));
+        line!(self, "ld.{path}.v{}.{ty} {{{}}}, [{at}]", values.len(), targets.join(", "));
     }
 }
 
@@ -548,5 +551,39 @@ mod tests {
         let looks = Node::store("out", Expr::u32(0), Expr::load("tile", Expr::local_id(0) ^ Expr::u32(1)));
         assert_eq!(stored(4, 4, Some(looks)), 0);
         assert_eq!(stored(4, 4, Some(Node::store("tile", Expr::u32(3), Expr::f32(1.0)))), 0);
+    }
+
+    /// What is added up of a table of so many places, if the bits of a number say so.
+    fn chosen(table: BufferDecl, places: u32) -> String {
+        let bit = |i: u32| (Expr::global_id(0) & Expr::u32(1 << i)).ne(0u32);
+        let sum = || Expr::var("sum");
+        let step = |i| Node::if_then(bit(i), vec![Node::assign("sum", sum() ^ Expr::load("table", Expr::u32(i)))]);
+        let mut body = vec![Node::var("sum", DataType::U32, Expr::u32(0))];
+        body.extend((0..places).map(step));
+        body.push(Node::store("out", Expr::global_id(0), sum()));
+        let program = Program::wrapped(vec![table, BufferDecl::read_write("out", 1, DataType::U32)], [64, 1, 1], body);
+        let kernel = lower(&program.validate().expect("valid"), &lowering(Options::default())).expect("lowers");
+        let text = emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text;
+        text.split("vyre_kernel_together").next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn fixed_places_that_nobody_writes_are_loaded_at_once_and_by_everybody() {
+        let table = || BufferDecl::read("table", 0, DataType::U32);
+        let fixed = chosen(table().with_count(11), 11);
+        let count = |text: &str, what: &str| text.matches(what).count();
+        assert_eq!(
+            [
+                count(&fixed, "\tld.global.nc.v4.u32"),
+                count(&fixed, "\tld.global.nc.v2.u32"),
+                count(&fixed, "ld.global")
+            ],
+            [2, 1, 4],
+            "{fixed}"
+        );
+        // One without a size may be too short, and what is written is read where the program says so.
+        assert_eq!(count(&chosen(table(), 11), "\tld.global"), 0);
+        let written = chosen(BufferDecl::read_write("table", 0, DataType::U32).with_count(11), 11);
+        assert_eq!([count(&written, ".v4"), count(&written, "\tld.global.u32")], [0, 0], "{written}");
     }
 }
