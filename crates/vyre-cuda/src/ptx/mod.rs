@@ -95,6 +95,9 @@ const MOST_STEPS_TOGETHER_LOADING: usize = 64;
 /// Steps for each load of one that loads much.
 const STEPS_FOR_A_LOAD: usize = 8;
 
+/// Longer kernels have one way only.
+const MOST_VALUES_TWICE: usize = 1 << 13;
+
 /// Shared memory that needs no opt-in.
 const STATIC_SHARED: u32 = 48 * 1024;
 
@@ -110,7 +113,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let mut emitter = Emitter::new(kernel, target, 1);
     emitter.early = readied.as_ref().map(|(_, early)| early);
     emitter.prologue();
-    emitter.block(&kernel.body, &Exit::Entry)?;
+    emitter.body()?;
     let single = std::mem::take(&mut emitter.out);
     let mut text = emitter.header();
     let together = gains_together(kernel);
@@ -187,6 +190,7 @@ fn gains_together(kernel: &Kernel) -> bool {
 }
 
 /// Registers with the address of the stop word and what was there.
+#[derive(Clone)]
 struct StopWord {
     place: String,
     word: String,
@@ -209,6 +213,7 @@ impl<'k> Emitter<'k> {
             float_constants: HashMap::new(),
             powers: neighbours::powers(kernel),
             indices: neighbours::Indices::of(kernel),
+            hope: None,
             forms: forms::forms(kernel),
             dots: bytes::dots(kernel),
             never_small: floats::never_small(kernel),
@@ -311,6 +316,8 @@ struct Emitter<'k> {
     /// Powers of two that divide the values.
     powers: Vec<u8>,
     indices: Option<neighbours::Indices>,
+    /// What the way that is being written takes for granted.
+    hope: Option<neighbours::Hope>,
     forms: Vec<forms::Form>,
     /// Sums of products of bytes.
     dots: HashMap<Value, bytes::Dot>,
@@ -340,6 +347,31 @@ macro_rules! line {
 use line;
 
 impl<'k> Emitter<'k> {
+    /// Writes the kernel: where it accesses four neighbours at once if some sizes are multiples of four, one way for such sizes and one for others.
+    fn body(&mut self) -> Result<(), Diagnostic> {
+        let kernel = self.kernel;
+        if self.indices.is_none() || kernel.values.len() > MOST_VALUES_TWICE {
+            return self.block(&kernel.body, &Exit::Entry);
+        }
+        let (before, stop) = (std::mem::take(&mut self.out), self.stop.clone());
+        self.hope = Some(neighbours::Hope::default());
+        self.block(&kernel.body, &Exit::Entry)?;
+        let hoping = std::mem::replace(&mut self.out, before);
+        let hope = self.hope.take().filter(|hope| hope.any);
+        if hope.as_ref().is_some_and(neighbours::Hope::is_sure) {
+            self.out.push_str(&hoping);
+            return Ok(());
+        }
+        (self.barriers, self.stop) = (0, stop);
+        if let Some(hope) = hope {
+            let elsewhere = self.label();
+            self.test_hope(&hope, elsewhere);
+            self.out.push_str(&hoping);
+            self.place(elsewhere);
+        }
+        self.block(&kernel.body, &Exit::Entry)
+    }
+
     fn header(&self) -> String {
         let mut text = String::with_capacity(4096);
         // The oldest version that knows the device, so that drivers as old as the device take the text.
@@ -495,8 +527,8 @@ impl<'k> Emitter<'k> {
             match neighbours.remove(&i) {
                 Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
                 Some(Step::Last(values, address, ty)) => self.store_neighbours(&values, &address, ty),
-                Some(Step::Four(values, address, guard)) => self.load_four(values, &address, guard),
-                Some(Step::StoreFour(values, address, guard)) => self.store_four(values, &address, guard),
+                Some(Step::Four(four)) => self.load_four(&four),
+                Some(Step::StoreFour(four)) => self.store_four(&four),
                 Some(Step::Done) => {}
                 None => self.inst(inst)?,
             }
@@ -579,9 +611,7 @@ impl<'k> Emitter<'k> {
                 Ok(())
             }
             Inst::If { cond, then, otherwise, results } => {
-                if self.optional_loads(*cond, then, otherwise, results)?
-                    || self.leaves(*cond, then, otherwise, results)?
-                {
+                if self.optional_loads(*cond, then, otherwise, results)? {
                     return Ok(());
                 }
                 let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
@@ -601,34 +631,6 @@ impl<'k> Emitter<'k> {
             }
             Inst::Loop(body) => self.repeat(body),
         }
-    }
-
-    /// Writes an `if` of which one way does nothing but leave the loop with a branch out of it, and the other way behind it; says whether it did. All
-    /// such branches of a loop go to the same place, so that invocations that leave in different rounds take no steps of their own on the
-    /// way there. Nobody reads the loop's results before it is over, so that they may be set in vain.
-    fn leaves(
-        &mut self,
-        cond: Value,
-        then: &'k Block,
-        otherwise: &'k Block,
-        results: &[Value],
-    ) -> Result<bool, Diagnostic> {
-        const MOST_SET: usize = 2;
-        let out = |block: &'k Block| match &block.end {
-            End::Break(values) if block.insts.is_empty() && values.len() <= MOST_SET => Some(values),
-            _ => None,
-        };
-        let (not, values, rest) = match (out(then), out(otherwise)) {
-            (Some(values), _) => ("", values, otherwise),
-            (None, Some(values)) => ("!", values, then),
-            (None, None) => return Ok(false),
-        };
-        let (set, exit) = self.innermost().map(|labels| (labels.results, labels.exit))?;
-        self.copy(values, set);
-        let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
-        line!(self, "@{not}{} bra{uniform} L{exit}", self.reg(cond));
-        self.block(rest, &Exit::If { results, label: None })?;
-        Ok(true)
     }
 
     fn repeat(&mut self, body: &'k Loop) -> Result<(), Diagnostic> {
@@ -919,30 +921,5 @@ mod tests {
             together.rfind("ld.global.").expect("loads") < at("exit") && at("exit") < at("st.global"),
             "{together}"
         );
-    }
-
-    #[test]
-    fn a_search_leaves_its_loop_with_one_branch() {
-        let found = Node::if_then(
-            Expr::load("data", Expr::var("i") * Expr::u32(64) + Expr::global_id(0)).eq(7u32),
-            vec![Node::assign("at", Expr::var("i")), Node::Break],
-        );
-        let body = vec![
-            Node::var("at", DataType::U32, Expr::u32(100)),
-            Node::for_range("i", Expr::u32(0), Expr::len("data") / Expr::u32(64), vec![found]),
-            Node::store("out", Expr::global_id(0), Expr::var("at")),
-        ];
-        let buffers = vec![BufferDecl::read("data", 0, DataType::U32), BufferDecl::output("out", 1, DataType::U32)];
-        let program = Program::wrapped(buffers, [64, 1, 1], body).validate().expect("valid");
-        let kernel = lower(&program, &lowering(Options::default())).expect("lowers");
-        let text = emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text;
-        let lines: Vec<&str> = text.lines().collect();
-        let compared = |line: &&str| line.contains("setp.eq.u32") && !line.contains(", 0;");
-        let ways: Vec<&str> = (0..lines.len())
-            .filter(|i| compared(&lines[*i]))
-            .map(|i| lines[i + 1..].iter().find(|line| line.contains("bra")).copied().unwrap_or_default())
-            .collect();
-        // Not a branch around another that leaves.
-        assert!(!ways.is_empty() && ways.iter().all(|way| way.starts_with("\t@%p")), "{ways:?}\n{text}");
     }
 }
