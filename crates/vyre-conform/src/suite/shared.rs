@@ -9,6 +9,7 @@ use crate::generate::Case;
 
 pub(super) fn add(tests: &mut Vec<Test>) {
     workgroup_memory(tests);
+    tiles_of_rows(tests);
     reduction(tests);
     storage_barrier(tests);
     for scalar in [Scalar::U32, Scalar::I32, Scalar::U64, Scalar::I64] {
@@ -117,6 +118,45 @@ fn workgroup_memory(tests: &mut Vec<Test>) {
 }
 
 /// A tree of sums with barriers in a uniform loop.
+/// Each invocation takes four neighbours of a row to a tile in every round. Rows begin at multiples of four or not, rounds go over their ends, and the last
+/// ones over the end of the table.
+fn tiles_of_rows(tests: &mut Vec<Test>) {
+    let (lanes, rows) = (16u32, 3u32);
+    let wide = lanes * 4;
+    for (columns, missing) in [(64u32, 0u32), (68, 0), (66, 0), (65, 0), (68, 1), (68, 2), (128, 4), (4, 0), (7, 0)] {
+        let (l, step, columns_given) = (local_index, || Expr::var("step"), || Expr::load("columns", Expr::u32(0)));
+        let at = |i: u32| {
+            Expr::workgroup_id(0) * columns_given() + step() * Expr::u32(wide) + l() * Expr::u32(4) + Expr::u32(i)
+        };
+        let mut round: Vec<Node> =
+            (0..4).map(|i| Node::store("tile", l() * Expr::u32(4) + Expr::u32(i), Expr::load("data", at(i)))).collect();
+        round.push(Node::barrier());
+        let other = |i: u32| Expr::load("tile", Expr::u32(wide - 1 - i * lanes) - l());
+        let sum = (0..4).fold(Expr::var("sum") * Expr::u32(5), |sum, i| sum * Expr::u32(3) + other(i));
+        round.extend([Node::assign("sum", sum), Node::barrier()]);
+        let rounds = columns_given() / Expr::u32(wide) + Expr::u32(2);
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("data", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(rows * lanes),
+                BufferDecl::uniform("columns", 2, DataType::U32).with_count(1),
+                BufferDecl::workgroup("tile", 0, DataType::U32).with_count(wide),
+            ],
+            [lanes, 1, 1],
+            vec![
+                Node::var("sum", DataType::U32, Expr::u32(1)),
+                Node::for_range("step", Expr::u32(0), rounds, round),
+                Node::store("out", Expr::global_id(0), Expr::var("sum")),
+            ],
+        );
+        let data = u32s((0..rows * columns - missing).map(|i| i.wrapping_mul(2_654_435_761)));
+        let inputs = vec![data, u32s([columns].into_iter())];
+        let mut case = Case::new(program, inputs);
+        case.grid = Some([rows, 1, 1]);
+        tests.push(Test::new(format!("workgroup/rows/{columns}less{missing}"), case));
+    }
+}
+
 fn reduction(tests: &mut Vec<Test>) {
     let size = 64u32;
     let program = Program::wrapped(

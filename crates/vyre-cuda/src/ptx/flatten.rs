@@ -1,10 +1,11 @@
 //! Branches around a few loads and stores become their guards, so that a short kernel such as `if i < n { out[i] = … }` has no
 //! branch at all, and what one branch loads is under way while the next one loads too.
 
-use vyre_foundation::ir::BufferKind;
 use vyre_foundation::kernel::{
-    Address, Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo, each_use, end_values,
+    Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo, each_use, end_values,
 };
+
+use super::early::is_constant;
 
 /// Steps of a branch among others that are taken whether they are needed or not.
 const MOST_STEPS: usize = 24;
@@ -52,9 +53,9 @@ fn waits(then: &Block, otherwise: &Block) -> bool {
     count(then, &mut steps, &mut loads) && count(otherwise, &mut steps, &mut loads) && loads > 0 && steps <= MOST_STEPS
 }
 
-/// A branch of few steps that computes with what it loads from buffers, such as `if i < n { sum += data[i]; }`. One that only loads is written
-/// otherwise, see `optional.rs`.
-fn waits_for_results(then: &Block, otherwise: &Block) -> bool {
+/// A branch of few steps that computes with what it loads from buffers, such as `if i < n { sum += data[i]; }`, or loads what is there for
+/// everybody. Another one that only loads is written otherwise, see `optional.rs`.
+fn waits_for_results(kernel: &Kernel, then: &Block, otherwise: &Block) -> bool {
     let (End::Yield(new), End::Yield(old)) = (&then.end, &otherwise.end) else { return false };
     let (mut loads, mut uses_one, mut plain) = (Vec::new(), false, true);
     for inst in then.insts.iter().chain(&otherwise.insts) {
@@ -62,6 +63,7 @@ fn waits_for_results(then: &Block, otherwise: &Block) -> bool {
         match inst {
             Inst::Let(value, Op::Load { address, element, .. }) if matches!(address.memory, Memory::Buffer(_)) => {
                 plain &= element.bits() != 4;
+                uses_one |= is_fixed(kernel, inst);
                 loads.push(*value);
             }
             Inst::Let(_, op) => plain &= !op.is_across_subgroup() && !matches!(op, Op::Load { .. }),
@@ -69,6 +71,17 @@ fn waits_for_results(then: &Block, otherwise: &Block) -> bool {
         }
     }
     plain && uses_one && new.len() == old.len() && then.insts.len() + otherwise.insts.len() <= MOST_STEPS_USED
+}
+
+/// A load from a fixed place of a buffer that has one size and that nobody writes.
+fn is_fixed(kernel: &Kernel, inst: &Inst) -> bool {
+    let Inst::Let(value, Op::Load { address, element, guard: None }) = inst else { return false };
+    let Memory::Buffer(index) = address.memory else { return false };
+    let buffer = &kernel.buffers[index as usize];
+    let bytes = buffer.count.map_or(0, |count| u64::from(count) * u64::from(buffer.stride));
+    let bits = u64::from(element.bits()) * u64::from(kernel.values[value.index()].ty.width);
+    let end = u64::from(address.offset) + bits.div_ceil(8);
+    is_constant(kernel, address.memory) && address.terms.is_empty() && end <= bytes
 }
 
 struct Flat<'k> {
@@ -93,7 +106,8 @@ impl Flat<'_> {
                     }
                 }
                 Inst::If { cond, then, otherwise, results }
-                    if waits_for_results(then, otherwise) && results.iter().all(|value| self.is_word(*value)) =>
+                    if waits_for_results(self.kernel, then, otherwise)
+                        && results.iter().all(|value| self.is_word(*value)) =>
                 {
                     changed = true;
                     self.block(then, Some(*cond));
@@ -136,9 +150,7 @@ impl Flat<'_> {
         for inst in &block.insts {
             match inst {
                 // What is there for everybody may as well be read by those who go another way.
-                Inst::Let(_, Op::Load { address, guard: None, .. }) if self.is_uniform(address) => {
-                    self.insts.push(inst.clone());
-                }
+                Inst::Let(..) if is_fixed(self.kernel, inst) => self.insts.push(inst.clone()),
                 Inst::Let(value, Op::Load { address, element, guard }) => {
                     let guard = self.both(now, *guard);
                     let load = Op::Load { address: address.clone(), element: *element, guard };
@@ -167,14 +179,6 @@ impl Flat<'_> {
             }
         }
         Some(now)
-    }
-
-    /// A fixed place of a uniform that has one size.
-    fn is_uniform(&self, address: &Address) -> bool {
-        let Memory::Buffer(index) = address.memory else { return false };
-        let buffer = &self.kernel.buffers[index as usize];
-        let bytes = buffer.count.map_or(0, |count| u64::from(count) * u64::from(buffer.stride));
-        buffer.kind == BufferKind::Uniform && address.terms.is_empty() && u64::from(address.offset) < bytes
     }
 
     fn is_word(&self, value: Value) -> bool {

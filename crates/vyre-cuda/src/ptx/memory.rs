@@ -99,7 +99,7 @@ impl Emitter<'_> {
     }
 
     /// The way of loads: what nobody writes may come through the cache for constants.
-    fn path(&self, memory: Memory) -> &'static str {
+    pub(super) fn path(&self, memory: Memory) -> &'static str {
         match memory {
             Memory::Buffer(_) if is_constant(self.kernel, memory) => "global.nc",
             other => space(other),

@@ -97,6 +97,9 @@ const MOST_STEPS_TOGETHER_LOADING: usize = 64;
 /// Steps for each load of one that loads much.
 const STEPS_FOR_A_LOAD: usize = 8;
 
+/// Longer kernels have one way only.
+const MOST_VALUES_TWICE: usize = 1 << 13;
+
 /// Shared memory that needs no opt-in.
 const STATIC_SHARED: u32 = 48 * 1024;
 
@@ -112,7 +115,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let mut emitter = Emitter::new(kernel, target, 1);
     emitter.early = readied.as_ref().map(|(_, early)| early);
     emitter.prologue();
-    emitter.block(&kernel.body, &Exit::Entry)?;
+    emitter.body()?;
     let single = std::mem::take(&mut emitter.out);
     let mut text = emitter.header();
     let together = gains_together(kernel);
@@ -189,6 +192,7 @@ fn gains_together(kernel: &Kernel) -> bool {
 }
 
 /// Registers with the address of the stop word and what was there.
+#[derive(Clone)]
 struct StopWord {
     place: String,
     word: String,
@@ -210,6 +214,7 @@ impl<'k> Emitter<'k> {
             constants: HashMap::new(),
             powers: neighbours::powers(kernel),
             indices: neighbours::Indices::of(kernel),
+            hope: None,
             forms: forms::forms(kernel),
             dots: bytes::dots(kernel),
             never_small: floats::never_small(kernel),
@@ -312,6 +317,8 @@ struct Emitter<'k> {
     /// Powers of two that divide the values.
     powers: Vec<u8>,
     indices: Option<neighbours::Indices>,
+    /// What the way that is being written takes for granted.
+    hope: Option<neighbours::Hope>,
     forms: Vec<forms::Form>,
     /// Sums of products of bytes.
     dots: HashMap<Value, bytes::Dot>,
@@ -342,6 +349,31 @@ macro_rules! line {
 use line;
 
 impl<'k> Emitter<'k> {
+    /// Writes the kernel: where it accesses four neighbours at once if some sizes are multiples of four, one way for such sizes and one for others.
+    fn body(&mut self) -> Result<(), Diagnostic> {
+        let kernel = self.kernel;
+        if self.indices.is_none() || kernel.values.len() > MOST_VALUES_TWICE {
+            return self.block(&kernel.body, &Exit::Entry);
+        }
+        let (before, stop) = (std::mem::take(&mut self.out), self.stop.clone());
+        self.hope = Some(neighbours::Hope::default());
+        self.block(&kernel.body, &Exit::Entry)?;
+        let hoping = std::mem::replace(&mut self.out, before);
+        let hope = self.hope.take().filter(|hope| hope.any);
+        if hope.as_ref().is_some_and(neighbours::Hope::is_sure) {
+            self.out.push_str(&hoping);
+            return Ok(());
+        }
+        (self.barriers, self.stop) = (0, stop);
+        if let Some(hope) = hope {
+            let elsewhere = self.label();
+            self.test_hope(&hope, elsewhere);
+            self.out.push_str(&hoping);
+            self.place(elsewhere);
+        }
+        self.block(&kernel.body, &Exit::Entry)
+    }
+
     fn header(&self) -> String {
         let mut text = String::with_capacity(4096);
         // The oldest version that knows the device, so that drivers as old as the device take the text.
@@ -497,8 +529,8 @@ impl<'k> Emitter<'k> {
             match neighbours.remove(&i) {
                 Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
                 Some(Step::Last(values, address, ty)) => self.store_neighbours(&values, &address, ty),
-                Some(Step::Four(values, address, guard)) => self.load_four(values, &address, guard),
-                Some(Step::StoreFour(values, address, guard)) => self.store_four(values, &address, guard),
+                Some(Step::Four(four)) => self.load_four(&four),
+                Some(Step::StoreFour(four)) => self.store_four(&four),
                 Some(Step::Done) => {}
                 None => self.inst(inst)?,
             }

@@ -1,7 +1,8 @@
-//! Neighbours in memory that one instruction loads or stores: in workgroup memory where they are known to begin at a multiple of their size, and in buffers
-//! where they do if the sizes that a launch is given are multiples of four, which is tested when it runs.
+//! Neighbours in memory that one instruction loads or stores: in workgroup memory, and at fixed places of buffers, where they are known to begin at a multiple
+//! of their size, and elsewhere in buffers where they do if the sizes that a launch is given are multiples of four. That is tested once, when the kernel
+//! begins, and it has two ways: where it is tested at each access, what is loaded one by one and at once takes twice the registers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
 use vyre_foundation::ir::{BufferKind, Literal};
@@ -18,12 +19,36 @@ pub(super) enum Step {
     First(Vec<Value>, Address, &'static str),
     /// Stores these neighbours.
     Last(Vec<Value>, Address, &'static str),
-    /// Loads four neighbours from a buffer, of which the first is here, if that begins at a multiple of their size.
-    Four([Value; 4], Address, Guard),
+    /// Loads four neighbours from a buffer, of which the first is here.
+    Four(FourOf),
     /// The same, stores them.
-    StoreFour([Value; 4], Address, Guard),
+    StoreFour(FourOf),
     /// Is done by another step.
     Done,
+}
+
+/// Four neighbours: their values, the address of the first and its guard, and what has to hold for each.
+pub(super) struct FourOf {
+    values: [Value; FOUR],
+    address: Address,
+    first: Option<Value>,
+    guard: Guard,
+}
+
+/// What a way of the kernel takes for granted: that these sizes, as bits of [`Indices::sizes`], and the lengths of these buffers are multiples of four.
+#[derive(Default)]
+pub(super) struct Hope {
+    sizes: u64,
+    lengths: BTreeSet<u32>,
+    /// Four neighbours are accessed at once.
+    pub(super) any: bool,
+}
+
+impl Hope {
+    /// Nothing has to be hoped for.
+    pub(super) fn is_sure(&self) -> bool {
+        self.sizes == 0 && self.lengths.is_empty()
+    }
 }
 
 /// Neighbours that one instruction loads from a buffer.
@@ -36,6 +61,11 @@ const MOST_WORDS: u32 = 64;
 pub(super) struct Indices {
     /// Powers of two that divide the values, if they divide the sizes that a launch is given.
     hoped: Vec<u8>,
+    /// Places of these sizes, and which of them that is true of each value for, as bits.
+    sizes: Vec<(Memory, u32)>,
+    rests_on: Vec<u64>,
+    /// The buffers that values are the lengths of.
+    lengths: HashMap<Value, u32>,
     below: HashMap<Value, Below>,
     few_words: bool,
 }
@@ -61,12 +91,13 @@ impl Indices {
         if !has_many(kernel, &kernel.body) {
             return None;
         }
-        let mut hoped = vec![0; kernel.values.len()];
-        note(kernel, &kernel.body, &mut hoped, &mut HashMap::new(), true);
-        let mut below = HashMap::new();
-        note_below(kernel, &kernel.body, &mut below);
+        let mut powers = Powers::of(kernel, true);
+        powers.note(&kernel.body);
+        let (mut below, mut lengths) = (HashMap::new(), HashMap::new());
+        note_below(kernel, &kernel.body, &mut below, &mut lengths);
         let few_words = most_words(kernel).is_some_and(|words| words <= MOST_WORDS);
-        Some(Indices { hoped, below, few_words })
+        let Powers { powers: hoped, sizes, rests_on, .. } = powers;
+        Some(Indices { hoped, sizes, rests_on, lengths, below, few_words })
     }
 
     /// The terms of an index that is hoped to be a multiple of four but for a constant, and that constant.
@@ -101,9 +132,10 @@ fn has_many(kernel: &Kernel, block: &Block) -> bool {
         })
 }
 
-fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, Below>) {
+fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, Below>, lengths: &mut HashMap<Value, u32>) {
     for inst in &block.insts {
         match inst {
+            Inst::Let(value, Op::Length(buffer)) => _ = lengths.insert(*value, *buffer),
             Inst::Let(value, Op::Binary(Binary::Lt, index, bound))
                 if kernel.values[index.index()].ty.scalar == Scalar::U32 =>
             {
@@ -117,10 +149,10 @@ fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, Below>)
                 below.extend(both.map(|both| (*value, both)));
             }
             Inst::If { then, otherwise, .. } => {
-                note_below(kernel, then, below);
-                note_below(kernel, otherwise, below);
+                note_below(kernel, then, below, lengths);
+                note_below(kernel, otherwise, below, lengths);
             }
-            Inst::Loop(inner) => note_below(kernel, &inner.body, below),
+            Inst::Loop(inner) => note_below(kernel, &inner.body, below, lengths),
             _ => {}
         }
     }
@@ -128,43 +160,79 @@ fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, Below>)
 
 /// Powers of two that divide the values, as their exponents: as far as shifts, products and sums show it.
 pub(super) fn powers(kernel: &Kernel) -> Vec<u8> {
-    let mut powers = vec![0; kernel.values.len()];
+    let mut powers = Powers::of(kernel, false);
     if !kernel.shared.is_empty() {
-        note(kernel, &kernel.body, &mut powers, &mut HashMap::new(), false);
+        powers.note(&kernel.body);
     }
-    powers
+    powers.powers
 }
 
-fn note(kernel: &Kernel, block: &Block, powers: &mut [u8], constants: &mut HashMap<Value, u32>, hoping: bool) {
-    for inst in &block.insts {
-        match inst {
-            Inst::Let(value, op) => {
-                let of = |value: &Value| powers[value.index()];
-                powers[value.index()] = match op {
-                    Op::Const(Literal::U32(known)) => {
-                        constants.insert(*value, *known);
-                        known.trailing_zeros() as u8
-                    }
-                    Op::Const(Literal::I32(known)) => {
-                        constants.insert(*value, *known as u32);
-                        known.trailing_zeros() as u8
-                    }
-                    Op::Binary(Binary::Shl, a, by) => of(a) + constants.get(by).map_or(0, |by| (by % 32) as u8),
-                    Op::Binary(Binary::Mul, a, b) => of(a) + of(b),
-                    Op::Binary(Binary::Add | Binary::Sub | Binary::Or, a, b) => of(a).min(of(b)),
-                    Op::Binary(Binary::And, a, b) => of(a).max(of(b)),
-                    Op::BitCast(a) => of(a),
-                    Op::Load { address, .. } if hoping && is_size(kernel, address) => 2,
-                    _ => 0,
+struct Powers<'k> {
+    kernel: &'k Kernel,
+    /// Sizes are taken for multiples of four.
+    hoping: bool,
+    powers: Vec<u8>,
+    sizes: Vec<(Memory, u32)>,
+    rests_on: Vec<u64>,
+    constants: HashMap<Value, u32>,
+}
+
+impl<'k> Powers<'k> {
+    fn of(kernel: &'k Kernel, hoping: bool) -> Powers<'k> {
+        let (powers, rests_on) = (vec![0; kernel.values.len()], vec![0; kernel.values.len()]);
+        Powers { kernel, hoping, powers, sizes: Vec::new(), rests_on, constants: HashMap::new() }
+    }
+
+    fn note(&mut self, block: &Block) {
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => {
+                    let (power, rests_on) = self.power(*value, op);
+                    (self.powers[value.index()], self.rests_on[value.index()]) = (power.min(32), rests_on);
                 }
-                .min(32);
+                Inst::If { then, otherwise, .. } => {
+                    self.note(then);
+                    self.note(otherwise);
+                }
+                Inst::Loop(inner) => self.note(&inner.body),
+                _ => {}
             }
-            Inst::If { then, otherwise, .. } => {
-                note(kernel, then, powers, constants, hoping);
-                note(kernel, otherwise, powers, constants, hoping);
+        }
+    }
+
+    /// The power of a value, and the sizes that it rests on.
+    fn power(&mut self, value: Value, op: &Op) -> (u8, u64) {
+        let of = |value: &Value| self.powers[value.index()];
+        let rests_on = |a: &Value, b: &Value| self.rests_on[a.index()] | self.rests_on[b.index()];
+        match op {
+            Op::Const(Literal::U32(known)) => {
+                self.constants.insert(value, *known);
+                (known.trailing_zeros() as u8, 0)
             }
-            Inst::Loop(inner) => note(kernel, &inner.body, powers, constants, hoping),
-            _ => {}
+            Op::Const(Literal::I32(known)) => {
+                self.constants.insert(value, *known as u32);
+                (known.trailing_zeros() as u8, 0)
+            }
+            Op::Binary(Binary::Shl, a, by) => {
+                (of(a) + self.constants.get(by).map_or(0, |by| (by % 32) as u8), rests_on(a, a))
+            }
+            Op::Binary(Binary::Mul, a, b) => (of(a) + of(b), rests_on(a, b)),
+            Op::Binary(Binary::Add | Binary::Sub | Binary::Or, a, b) => (of(a).min(of(b)), rests_on(a, b)),
+            Op::Binary(Binary::And, a, b) => (of(a).max(of(b)), rests_on(a, b)),
+            Op::BitCast(a) => (of(a), rests_on(a, a)),
+            Op::Load { address, element: Element::U32 | Element::I32, guard: None }
+                if self.hoping && is_size(self.kernel, address) =>
+            {
+                let place = (address.memory, address.offset);
+                let known = self.sizes.iter().position(|size| *size == place);
+                let index = known.unwrap_or_else(|| {
+                    self.sizes.push(place);
+                    self.sizes.len() - 1
+                });
+                // More sizes than there are bits are left alone.
+                if index < 64 { (2, 1 << index) } else { (0, 0) }
+            }
+            _ => (0, 0),
         }
     }
 }
@@ -173,6 +241,7 @@ fn note(kernel: &Kernel, block: &Block, powers: &mut [u8], constants: &mut HashM
 struct Four<'k> {
     address: &'k Address,
     terms: &'k [(Value, u32)],
+    first: Option<Value>,
     guard: Guard,
     early: bool,
     stores: bool,
@@ -187,24 +256,13 @@ impl Four<'_> {
     }
 }
 
-/// Four words: predicates for all at once and for one by one, the address and the index of the first, what the index has to be below, and the
-/// buffer.
-struct FourAtOnce {
-    all: String,
-    others: String,
-    at: String,
-    first: String,
-    bound: Option<String>,
-    buffer: String,
-}
-
 /// A number that the launch is given, such as how long rows are.
 fn is_size(kernel: &Kernel, address: &Address) -> bool {
     let Memory::Buffer(index) = address.memory else { return false };
     address.terms.is_empty() && kernel.buffers[index as usize].kind == BufferKind::Uniform
 }
 
-/// Loads from or stores to workgroup memory that are a constant apart.
+/// Loads from or stores to the same memory that are a constant apart.
 struct Near<'k> {
     memory: Memory,
     element: Element,
@@ -247,7 +305,8 @@ fn is_known(lowest: &NearOne<'_>, all: &[NearOne<'_>]) -> bool {
     all.iter().min_by_key(|one| one.i).is_some_and(|first| first.address.terms == lowest.address.terms)
 }
 
-/// An access to a word of workgroup memory that is in bounds: where, what, whether it stores, and the value.
+/// An access to a word of workgroup memory that is in bounds, or to a fixed place of a buffer that nobody writes: where, what, whether it stores,
+/// and the value.
 fn near<'i>(kernel: &Kernel, inst: &'i Inst) -> Option<(&'i Address, Element, bool, Value)> {
     let (address, element, value, stores) = match inst {
         Inst::Let(value, Op::Load { address, element, guard: None }) => (address, element, value, false),
@@ -255,23 +314,25 @@ fn near<'i>(kernel: &Kernel, inst: &'i Inst) -> Option<(&'i Address, Element, bo
         _ => return None,
     };
     let is_word = matches!(element, Element::U32 | Element::I32 | Element::F32);
-    let is_near = is_word && matches!(address.memory, Memory::Shared(_)) && kernel.values[value.index()].ty.width == 1;
-    is_near.then_some((address, *element, stores, *value))
+    let counts = match address.memory {
+        Memory::Shared(_) => true,
+        memory => address.terms.is_empty() && is_constant(kernel, memory),
+    };
+    (is_word && counts && kernel.values[value.index()].ty.width == 1).then_some((address, *element, stores, *value))
 }
 
 impl Emitter<'_> {
     /// The steps of a block that load neighbours at once. Nothing writes the array between the first of them and the last.
     pub(super) fn neighbours(&self, block: &Block) -> HashMap<usize, Step> {
         let mut steps = HashMap::new();
-        if let Some(indices) = &self.indices {
+        if let (Some(indices), Some(_)) = (&self.indices, &self.hope) {
             self.fours(indices, block, &mut steps);
         }
-        if self.kernel.shared.is_empty() {
-            return steps;
-        }
+        let stays = |value: Value| self.early.is_some_and(|early| early.contains(&value));
         let mut open: Vec<Near<'_>> = Vec::new();
         for (i, inst) in block.insts.iter().enumerate() {
-            let found = near(self.kernel, inst).map(|found| (found, self.bytes_from_start(found.0)));
+            let found = near(self.kernel, inst).filter(|found| !stays(found.3));
+            let found = found.map(|found| (found, self.bytes_from_start(found.0)));
             open.retain(|near| {
                 let goes_on = found.as_ref().is_some_and(|(found, place)| near.takes(found.0, place, found.2));
                 let done = !goes_on && near.ends_at(inst);
@@ -302,20 +363,22 @@ impl Emitter<'_> {
                 Inst::Let(..) | Inst::Store { .. } => {}
                 _ => open.clear(),
             }
-            // In loops what is loaded ahead has to have its register from the start.
-            let may = |stores: bool| if stores { indices.few_words } else { self.loops.is_empty() };
-            let found = word(self.kernel, inst).filter(|found| may(found.3));
-            let found = found.and_then(|(address, guard, value, stores)| {
+            let found = word(self.kernel, inst).filter(|found| !found.3 || indices.few_words);
+            let found = found.and_then(|(address, first, value, stores)| {
                 let (terms, at) = indices.split(&self.forms, address.terms[0].0)?;
                 let early = self.early.is_some_and(|early| early.contains(&value));
-                let guard = match guard {
+                let guard = match first {
                     None => Guard::default(),
                     Some(guard) => {
                         let own = indices.below.get(&guard).filter(|own| own.index == address.terms[0].0)?;
                         Guard { bound: Some(own.bound), also: own.also }
                     }
                 };
-                Some((Four { address, terms, guard, early, stores, at, all: Vec::new() }, value))
+                let is_four = |bound: Value| indices.lengths.contains_key(&bound) || indices.hoped[bound.index()] >= 2;
+                if !guard.bound.is_none_or(is_four) {
+                    return None;
+                }
+                Some((Four { address, terms, first, guard, early, stores, at, all: Vec::new() }, value))
             });
             let next = found.as_ref().and_then(|(own, _)| open.iter().position(|four| four.goes_on_with(own)));
             if let Inst::Store { address, .. } = inst {
@@ -334,83 +397,72 @@ impl Emitter<'_> {
                 None => {}
             }
             if let Some(full) = open.iter().position(|four| four.all.len() == FOUR) {
-                let Four { address, guard, stores, all, .. } = open.swap_remove(full);
+                let Four { address, first, guard, stores, all, .. } = open.swap_remove(full);
                 let Ok(all) = <[(usize, Value); FOUR]>::try_from(all) else { continue };
                 all.iter().for_each(|(i, _)| _ = steps.insert(*i, Step::Done));
                 let values = all.map(|(_, value)| value);
+                let four = FourOf { values, address: address.clone(), first, guard };
                 match stores {
-                    true => steps.insert(all[FOUR - 1].0, Step::StoreFour(values, address.clone(), guard)),
-                    false => steps.insert(all[0].0, Step::Four(values, address.clone(), guard)),
+                    true => steps.insert(all[FOUR - 1].0, Step::StoreFour(four)),
+                    false => steps.insert(all[0].0, Step::Four(four)),
                 };
             }
         }
     }
 
-    /// Loads four words at once if the first begins at a multiple of their size and all are in bounds, and one by one otherwise.
-    pub(super) fn load_four(&mut self, values: [Value; 4], address: &Address, guard: Guard) {
-        let stays = self.early.is_some_and(|early| early.contains(&values[0]));
+    pub(super) fn load_four(&mut self, four: &FourOf) {
+        let stays = self.early.is_some_and(|early| early.contains(&four.values[0]));
         let load = if stays { "ld.global" } else { "ld.global.nc" };
-        let targets = values.map(|value| self.reg(value));
-        let four = self.four_at_once(address, guard);
-        // Registers of their own: a load into one that another load is on its way to would wait for that.
-        let [at_once, alone] = [(); 2].map(|()| [(); FOUR].map(|()| self.temp("%r")));
-        at_once.iter().chain(&alone).for_each(|register| line!(self, "mov.b32 {register}, 0"));
-        line!(self, "@{} {load}.v4.b32 {{{}}}, [{}]", four.all, at_once.join(", "), four.at);
-        for (one, register) in alone.iter().enumerate() {
-            let (loaded, at) = self.one_of_four(&four, one);
-            line!(self, "@{loaded} {load}.b32 {register}, [{at}]");
+        let targets = four.values.map(|value| self.reg(value));
+        self.rest_on(four);
+        if four.first.is_some() {
+            targets.iter().for_each(|target| line!(self, "mov.b32 {target}, 0"));
         }
-        for (target, (at_once, alone)) in targets.iter().zip(at_once.iter().zip(&alone)) {
-            line!(self, "selp.b32 {target}, {at_once}, {alone}, {}", four.all);
+        let (guard, at) = (self.guard(four.first), self.address(&four.address));
+        line!(self, "{guard}{load}.v4.b32 {{{}}}, [{at}]", targets.join(", "));
+    }
+
+    pub(super) fn store_four(&mut self, four: &FourOf) {
+        let sources = four.values.map(|value| self.reg(value));
+        self.rest_on(four);
+        let (guard, at) = (self.guard(four.first), self.address(&four.address));
+        line!(self, "{guard}st.global.v4.b32 [{at}], {{{}}}", sources.join(", "));
+    }
+
+    /// Four words begin at a multiple of their size, and all are in bounds if the first is, as long as some sizes are multiples of four.
+    fn rest_on(&mut self, four: &FourOf) {
+        let (Some(hope), Some(indices)) = (&mut self.hope, &self.indices) else { return };
+        hope.any = true;
+        for (term, _) in &self.forms[four.address.terms[0].0.index()].terms {
+            hope.sizes |= indices.rests_on[term.index()];
+        }
+        match four.guard.bound.map(|bound| (bound, indices.lengths.get(&bound))) {
+            Some((_, Some(buffer))) => _ = hope.lengths.insert(*buffer),
+            Some((bound, None)) => hope.sizes |= indices.rests_on[bound.index()],
+            None => {}
         }
     }
 
-    /// The same for stores. Nothing waits for them, so that those one by one may stand in a branch, where they need no registers.
-    pub(super) fn store_four(&mut self, values: [Value; 4], address: &Address, guard: Guard) {
-        let sources = values.map(|value| self.reg(value));
-        let four = self.four_at_once(address, guard);
-        line!(self, "@{} st.global.v4.b32 [{}], {{{}}}", four.all, four.at, sources.join(", "));
-        let end = self.label();
-        line!(self, "@!{} bra L{end}", four.others);
-        for (one, source) in sources.iter().enumerate() {
-            let (stored, at) = self.one_of_four(&four, one);
-            line!(self, "@{stored} st.global.b32 [{at}], {source}");
+    /// Goes elsewhere unless what is hoped for holds.
+    pub(super) fn test_hope(&mut self, hope: &Hope, elsewhere: u32) {
+        let (all, one) = (self.temp("%r"), self.temp("%r"));
+        line!(self, "mov.u32 {all}, 0");
+        let sizes = self.indices.as_ref().map(|indices| indices.sizes.clone()).unwrap_or_default();
+        for (index, (memory, offset)) in sizes.into_iter().take(64).enumerate() {
+            if hope.sizes & 1 << index != 0 {
+                let at = self.address(&Address { memory, terms: Default::default(), offset });
+                line!(self, "ld.global.nc.u32 {one}, [{at}]");
+                line!(self, "or.b32 {all}, {all}, {one}");
+            }
         }
-        self.place(end);
-    }
-
-    /// Whether four words can be accessed at once, and where.
-    fn four_at_once(&mut self, address: &Address, guard: Guard) -> FourAtOnce {
-        let (first, bound) = (self.reg(address.terms[0].0), guard.bound.map(|bound| self.reg(bound)));
-        let (rest, all, others) = (self.temp("%r"), self.temp("%p"), self.temp("%p"));
-        line!(self, "and.b32 {rest}, {first}, {}", FOUR - 1);
-        line!(self, "setp.eq.u32 {all}, {rest}, 0");
-        if let Some(bound) = &bound {
-            // What begins at a multiple of four does not pass the largest number.
-            let last = self.temp("%r");
-            line!(self, "add.u32 {last}, {first}, {}", FOUR - 1);
-            line!(self, "setp.lt.and.u32 {all}, {last}, {bound}, {all}");
+        for buffer in &hope.lengths {
+            line!(self, "ld.param.u32 {one}, [count{buffer}]");
+            line!(self, "or.b32 {all}, {all}, {one}");
         }
-        line!(self, "not.pred {others}, {all}");
-        if let Some(also) = guard.also {
-            let also = self.reg(also);
-            line!(self, "and.pred {others}, {others}, {also}");
-            line!(self, "and.pred {all}, {all}, {also}");
-        }
-        let (buffer, at) = (self.address(&Address { terms: Default::default(), ..address.clone() }), self.temp("%d"));
-        line!(self, "mad.wide.u32 {at}, {first}, 4, {buffer}");
-        FourAtOnce { all, others, at, first, bound, buffer }
-    }
-
-    /// The predicate and the address of one of four that are accessed one by one.
-    fn one_of_four(&mut self, four: &FourAtOnce, one: usize) -> (String, String) {
-        let (index, at) = (self.temp("%r"), self.temp("%d"));
-        line!(self, "add.u32 {index}, {}, {one}", four.first);
-        line!(self, "mad.wide.u32 {at}, {index}, 4, {}", four.buffer);
-        let Some(bound) = &four.bound else { return (four.others.clone(), at) };
-        let accessed = self.temp("%p");
-        line!(self, "setp.lt.and.u32 {accessed}, {index}, {bound}, {}", four.others);
-        (accessed, at)
+        let other = self.temp("%p");
+        line!(self, "and.b32 {all}, {all}, {}", FOUR - 1);
+        line!(self, "setp.ne.u32 {other}, {all}, 0");
+        line!(self, "@{other} bra.uni L{elsewhere}");
     }
 
     /// Where an access to workgroup memory is, in bytes.
@@ -423,7 +475,7 @@ impl Emitter<'_> {
         if near.all.len() < 2 {
             return;
         }
-        // The array itself starts at a multiple of 16 bytes.
+        // Arrays and buffers start at multiples of 16 bytes.
         let known = |(value, by): &(Value, u32)| u32::from(self.powers[value.index()]) + by.trailing_zeros();
         let aligned = near.terms.iter().map(known).min().unwrap_or(4).min(4);
         let mut all = near.all.clone();
@@ -463,8 +515,8 @@ impl Emitter<'_> {
 
     pub(super) fn load_neighbours(&mut self, values: &[Value], address: &Address, ty: &str) {
         let targets: Vec<String> = values.iter().map(|value| self.component(*value, 0)).collect();
-        let at = self.address(address);
-        line!(self, "ld.shared.v{}.{ty} {{{}}}, [{at}]", values.len(), targets.join(", "));
+        let (path, at) = (self.path(address.memory), self.address(address));
+        line!(self, "ld.{path}.v{}.{ty} {{{}}}, [{at}]", values.len(), targets.join(", "));
     }
 }
 
@@ -548,5 +600,87 @@ mod tests {
         let looks = Node::store("out", Expr::u32(0), Expr::load("tile", Expr::local_id(0) ^ Expr::u32(1)));
         assert_eq!(stored(4, 4, Some(looks)), 0);
         assert_eq!(stored(4, 4, Some(Node::store("tile", Expr::u32(3), Expr::f32(1.0)))), 0);
+    }
+
+    /// What is added up of a table of so many places, if the bits of a number say so.
+    fn chosen(table: BufferDecl, places: u32) -> String {
+        let bit = |i: u32| (Expr::global_id(0) & Expr::u32(1 << i)).ne(0u32);
+        let sum = || Expr::var("sum");
+        let step = |i| Node::if_then(bit(i), vec![Node::assign("sum", sum() ^ Expr::load("table", Expr::u32(i)))]);
+        let mut body = vec![Node::var("sum", DataType::U32, Expr::u32(0))];
+        body.extend((0..places).map(step));
+        body.push(Node::store("out", Expr::global_id(0), sum()));
+        let program = Program::wrapped(vec![table, BufferDecl::read_write("out", 1, DataType::U32)], [64, 1, 1], body);
+        let kernel = lower(&program.validate().expect("valid"), &lowering(Options::default())).expect("lowers");
+        let text = emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text;
+        text.split("vyre_kernel_together").next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn fixed_places_that_nobody_writes_are_loaded_at_once_and_by_everybody() {
+        let table = || BufferDecl::read("table", 0, DataType::U32);
+        let fixed = chosen(table().with_count(11), 11);
+        let count = |text: &str, what: &str| text.matches(what).count();
+        assert_eq!(
+            [
+                count(&fixed, "\tld.global.nc.v4.u32"),
+                count(&fixed, "\tld.global.nc.v2.u32"),
+                count(&fixed, "ld.global")
+            ],
+            [2, 1, 4],
+            "{fixed}"
+        );
+        // One without a size may be too short, and what is written is read where the program says so.
+        assert_eq!(count(&chosen(table(), 11), "\tld.global"), 0);
+        let written = chosen(BufferDecl::read_write("table", 0, DataType::U32).with_count(11), 11);
+        assert_eq!([count(&written, ".v4"), count(&written, "\tld.global.u32")], [0, 0], "{written}");
+    }
+
+    /// Rounds in which each invocation takes four neighbours of a row to a tile, so far from those of the next.
+    fn rounds(step: u32, interruptible: bool) -> String {
+        let (l, size) = (|| Expr::local_id(0), || Expr::load("size", Expr::u32(0)));
+        let at = |i: u32| {
+            Expr::workgroup_id(0) * size() + Expr::var("k") * Expr::u32(256) + l() * Expr::u32(step) + Expr::u32(i)
+        };
+        let tile = |i: u32| l() * Expr::u32(4) + Expr::u32(i);
+        let mut round: Vec<Node> = (0..4).map(|i| Node::store("tile", tile(i), Expr::load("data", at(i)))).collect();
+        let sum = Expr::var("sum") + Expr::load("tile", l() ^ Expr::u32(21));
+        round.extend([Node::barrier(), Node::assign("sum", sum), Node::barrier()]);
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("data", 0, DataType::F32),
+                BufferDecl::read_write("out", 1, DataType::F32),
+                BufferDecl::uniform("size", 2, DataType::U32).with_count(1),
+                BufferDecl::workgroup("tile", 0, DataType::F32).with_count(256),
+            ],
+            [64, 1, 1],
+            vec![
+                Node::var("sum", DataType::F32, Expr::f32(0.0)),
+                Node::for_range("k", Expr::u32(0), size() / Expr::u32(256), round),
+                Node::store("out", Expr::global_id(0), Expr::var("sum")),
+            ],
+        );
+        let options = lowering(Options { interruptible, ..Options::default() });
+        let kernel = lower(&program.validate().expect("valid"), &options).expect("lowers");
+        emit(&kernel, Target { sm: 90, interruptible }).expect("text").text
+    }
+
+    #[test]
+    fn rounds_load_four_neighbours_where_all_sizes_are_multiples_of_four() {
+        let text = rounds(4, false);
+        let (hoping, other) = text.split_once("\tret;\n").expect("two ways");
+        let test = &hoping[hoping.find(", 3;\n\tsetp.ne.u32").expect("a test")..];
+        // The row's length and the buffer's are tested, once.
+        assert!(hoping.contains("[count0]") && test.contains("bra.uni"), "{text}");
+        assert!(test.contains("ld.global.v4.b32") || test.contains("ld.global.nc.v4.b32"), "{text}");
+        assert!(!test.contains("selp.b32") && !test.contains("ld.global.f32"), "{text}");
+        assert!(!other.contains("v4.b32") && other.contains(".f32"), "{text}");
+        // Neighbours of which most begin elsewhere.
+        assert!(!rounds(3, false).contains(".v4.b32"));
+        // What may be told to end asks so on both ways.
+        let told = rounds(4, true);
+        let (hoping, other) = told.split_once("\tret;\n").expect("two ways");
+        assert!(hoping.contains(".v4.b32") && !other.contains(".v4.b32"), "{told}");
+        assert!([hoping, other].iter().all(|way| way.contains(" exit;")), "{told}");
     }
 }

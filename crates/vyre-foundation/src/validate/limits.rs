@@ -30,8 +30,8 @@ pub const MAX_INLINED_DEPTH: u32 = MAX_DEPTH;
 pub const MAX_INLINED_STATEMENTS: u64 = MAX_ITEMS as u64;
 /// The most variables (not `let`s) in scope at once.
 pub const MAX_VARIABLES: usize = 4096;
-/// The most bytes of workgroup memory.
-pub const MAX_WORKGROUP_BYTES: u64 = 64 << 10;
+/// The most bytes of workgroup memory. Devices have less, each as much as its capabilities say; no GPU has as much.
+pub const MAX_WORKGROUP_BYTES: u64 = 1 << 20;
 /// The most bytes of a uniform buffer.
 pub const MAX_UNIFORM_BYTES: u64 = 64 << 10;
 /// The most bytes of one struct or array value, and of all struct and array variables of an invocation.

@@ -86,11 +86,12 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
             };
         }
     }
-    // The lanes of a subgroup lie 8 across and 4 down, so that they read few different elements.
+    // A subgroup is 8 across and 4 down, so that it reads few different elements. One bit of both places is among the lowest two of `l`: NVIDIA's workgroup memory
+    // gives 16 bytes each to 16 lanes at once where every second one, or every second pair, wants the same, and otherwise to 8.
     let _ = write!(
         text,
         "workgroup_size [{LANES}, 1, 1];\nentry matmul {{\n{}let row = tile / tiles_across * {tile};\nlet column = tile % tiles_across * {tile};\n\
-         let across = l / 32 % 2 * 8 + l % 8;\nlet down = l / 64 * 4 + l % 32 / 8;\n",
+         let across = l / 32 % 2 * 8 + l / 4 % 4 * 2 + l % 2;\nlet down = l / 64 * 4 + l / 16 % 2 * 2 + l / 2 % 2;\n",
         begin(tile, tile)
     );
     let side = cut.parts() * SIDE;

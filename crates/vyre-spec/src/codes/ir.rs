@@ -48,7 +48,7 @@ codes! {
         "Move it out of the branch, or make the branch depend only on values that are the same for the whole workgroup; for a subgroup operation for the whole subgroup, such as `subgroup_id`.";
     IR_WORKGROUP = "V0116", Error,
         "The workgroup size or its memory is not usable.",
-        "Use 1 to 1024 invocations and at most 64 KiB of workgroup memory.";
+        "Use 1 to 1024 invocations and at most 1 MiB of workgroup memory; GPUs have 16 to 227 KiB.";
     IR_CONSTANT = "V0117", Error,
         "A size is not a u32 expression of literals and specialization constants.",
         "Use u32 literals, specialization constants, casts to u32 and the operators + - * / % << >>.";
