@@ -112,6 +112,8 @@ struct Survey {
     place: bool,
     /// The place in the workgroup as one number.
     line: bool,
+    /// What a workgroup of several rows works on lies together: its place along x is multiplied by as many as it has invocations, or more.
+    apart: bool,
     /// A loop counts from the workgroup's place, which is only one number where a block is one workgroup.
     strides: bool,
     /// Invocations meet in a tree: there are loops with barriers, and each goes on by halves or doubles and has no loop inside.
@@ -123,9 +125,26 @@ impl Survey {
         let mut survey = Survey::default();
         // Values that the workgroup's place along x decides.
         let mut of_group = vec![false; kernel.values.len()];
+        let mut constants = vec![None; kernel.values.len()];
+        let mut places = vec![false; kernel.values.len()];
+        let [size_x, size_y, _] = kernel.workgroup_size;
         visit(&kernel.body, &mut |inst| {
             survey.steps += 1;
             if let Inst::Let(value, op) = inst {
+                places[value.index()] = *op == Op::Builtin(Builtin::WorkgroupId(0));
+                constants[value.index()] = match op {
+                    Op::Const(literal) => u32::try_from(literal.bits()).ok(),
+                    _ => None,
+                };
+                let times = match op {
+                    Op::Binary(Binary::Mul, a, b) if places[a.index()] => constants[b.index()],
+                    Op::Binary(Binary::Mul, a, b) if places[b.index()] => constants[a.index()],
+                    Op::Binary(Binary::Shl, a, b) if places[a.index()] => {
+                        constants[b.index()].and_then(|by| 1u32.checked_shl(by))
+                    }
+                    _ => None,
+                };
+                survey.apart |= size_y > 1 && times.is_some_and(|times| times >= size_x * size_y);
                 of_group[value.index()] = match op {
                     Op::Builtin(builtin) => *builtin == Builtin::WorkgroupId(0),
                     Op::Binary(_, a, b) => of_group[a.index()] || of_group[b.index()],
@@ -229,8 +248,9 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     let size = kernel.workgroup_size;
     let whole_rows = size[0].is_multiple_of(isa.lanes());
     let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && !survey.strides && size[2] == 1;
+    let together = !(survey.apart && whole_rows);
     let simple = !survey.place || (whole_rows && size[0].is_power_of_two());
-    if free && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
+    if free && together && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
         return Layout::Rows;
     }
     if whole_rows { Layout::Group } else { Layout::Line }
