@@ -524,8 +524,16 @@ mod tests {
 
     #[test]
     fn vector_instructions_decode_as_what_they_are_called() {
-        let only_vex =
-            ["VMASKMOVPS", "VMASKMOVPD", "VBLENDVPS", "VMOVMSKPS", "VEXTRACTI128", "VINSERTI128", "VPERM2F128"];
+        let only_vex = [
+            "VMASKMOVPS",
+            "VMASKMOVPD",
+            "VPBLENDD",
+            "VBLENDVPS",
+            "VMOVMSKPS",
+            "VEXTRACTI128",
+            "VINSERTI128",
+            "VPERM2F128",
+        ];
         for &(name, op) in ops::ALL.iter().filter(|(name, _)| !name.starts_with('K')) {
             let is_vex_only = only_vex.iter().any(|only| name.starts_with(only));
             for evex in [true, false] {

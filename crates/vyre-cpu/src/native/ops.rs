@@ -156,6 +156,7 @@ ops! {
     VPSCATTERDQ = evex_part(1, 2, 0xa0, 1);
     VPBLENDMD = evex(1, 2, 0x64, 0);
     VPBLENDMQ = evex(1, 2, 0x64, 1);
+    VPBLENDD = op(1, 3, 0x02, 0);
     VBLENDVPS = op(1, 3, 0x4a, 0);
     VEXTRACTI64X4 = evex_part(1, 3, 0x3b, 1);
     VINSERTI64X4 = evex_part(1, 3, 0x3a, 1);

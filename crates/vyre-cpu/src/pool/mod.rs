@@ -4,6 +4,11 @@
 //! there is work for them. At most as many work at once as the pool is wide, but for one rule: work that is at the head of a lane
 //! and has nobody gets a thread, so that an endless launch on one queue keeps no other queue from going on. Callers that wait take
 //! parts themselves, and never of anything that they don't wait for; those with a limit only such as end soon, until the time is over.
+//!
+//! What is queued is under one lock, but a thread needs it neither to begin nor to end: it is called with the job that it is called
+//! for, and counted there, and the last one that leaves a job that is done ends the launch. One that was called too late finds its job
+//! over, or filled again with another number, and goes. Whoever rests looks for a call for a while before he sleeps, and looks under
+//! the lock first where there was work for more threads than rested when it came (`unmet`).
 
 mod job;
 mod state;
@@ -98,8 +103,7 @@ fn no_thread(error: &std::io::Error) -> BackendError {
 }
 
 impl<W: Work> Shared<W> {
-    /// Whoever has it gives it back within microseconds, but all threads want it when a launch begins and when it ends: one that slept
-    /// for it would be woken long after.
+    /// Whoever has it gives it back within microseconds: one that slept for it would be woken long after.
     fn lock(&self) -> MutexGuard<'_, State<W>> {
         for _ in 0..LOCK_TRIES {
             match self.state.try_lock() {

@@ -924,6 +924,10 @@ impl<'k> Lower<'k> {
                 let v = self.vector_of(a, c);
                 single(self.vec(ops::VCVTUDQ2PS, R::NONE, Src::R(v)))
             }
+            (U32, F32) if self.shape_of(a).max < 1 << 31 => {
+                let v = self.vector_of(a, c);
+                single(self.vec(ops::VCVTDQ2PS, R::NONE, Src::R(v)))
+            }
             (U32, F32) => {
                 // Both halves are exact, so the sum is rounded once.
                 let v = self.vector_of(a, c);

@@ -45,12 +45,28 @@ impl<'k> Lower<'k> {
     /// The words of lanes that are a few words apart, all of them; nothing where a gather is better.
     pub(super) fn load_apart(&mut self, at: At, step: i32) -> Option<R> {
         let apart = u32::try_from(step).ok().filter(|step| step % 4 == 0)? / 4;
-        if self.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
-            return None;
-        }
         let load = |lower: &mut Self, start: u32| {
             lower.load_contiguous(Element::U32.scalar(), At { disp: at.disp + 4 * start as i32, ..at }, None)
         };
+        if self.isa == Isa::Avx2 && apart == 2 {
+            // The second begins with the last word of the first, so that it ends with the last that is wanted.
+            let (first, second) = (load(self, 0), load(self, 7));
+            let mixed = self.vec_imm(ops::VSHUFPS, first, Src::R(second), 0xd8);
+            return Some(self.vec_imm(ops::VPERMQ, R::NONE, Src::R(mixed), 0xd8));
+        }
+        if self.isa == Isa::Avx2 && apart == 3 {
+            let [first, second, third] = [0, 8, 14].map(|start| load(self, start));
+            // The words of six lanes are at different places in two registers, those of two in the third.
+            let six = self.vec_imm(ops::VPBLENDD, first, Src::R(second), 0b1001_0010);
+            let (six_at, two_at) =
+                (self.lanes_constant(&[0, 3, 6, 1, 4, 7, 0, 0]), self.lanes_constant(&[0, 0, 0, 0, 0, 0, 4, 7]));
+            let six = self.vec(ops::VPERMD, six_at, Src::R(six));
+            let two = self.vec(ops::VPERMD, two_at, Src::R(third));
+            return Some(self.vec_imm(ops::VPBLENDD, six, Src::R(two), 0b1100_0000));
+        }
+        if self.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+            return None;
+        }
         let mut all = load(self, 0);
         for (part, &start) in starts(apart).iter().enumerate().skip(1) {
             let more = load(self, start);
