@@ -346,3 +346,127 @@ fn words_before_the_first() {
         }
     }
 }
+
+/// Words that are a few words apart, in buffers that end with the last of them, by all lanes and at the edge of a block.
+#[test]
+fn words_a_few_apart() {
+    for apart in 2..=8u32 {
+        for (count, first) in [(16u32, 0u32), (64, 1), (128, apart - 1), (100, 0), (5, 1)] {
+            let i = || Expr::global_id(0);
+            let length = (count - 1) * apart + first + 1;
+            let at = || i() * apart + first;
+            let body = vec![Node::if_then(
+                i().lt(count),
+                vec![Node::store("out", at(), Expr::load("a", at()) * 3u32 + Expr::load("a", i() * apart))],
+            )];
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32).with_count(length),
+                    BufferDecl::read_write("out", 1, DataType::U32).with_count(length),
+                ],
+                [64, 1, 1],
+                body,
+            );
+            let inputs = vec![words(length), words(length)];
+            let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+            agree(&format!("{count} words, each {apart} from {first} on"), &case);
+        }
+    }
+}
+
+/// Vectors of four that are as long as what is between them, or longer: the parts of a structure.
+#[test]
+fn vectors_of_four_apart() {
+    let ty = || DataType::vector(DataType::U32, 4);
+    for apart in 2..=5u32 {
+        for (count, first) in [(16u32, 0u32), (64, 1), (128, apart - 1), (100, 0), (5, 1)] {
+            let i = || Expr::global_id(0);
+            let length = (count - 1) * apart + first + 1;
+            let at = || i() * apart + first;
+            let body = vec![Node::if_then(
+                i().lt(count),
+                vec![Node::store("out", at(), Expr::load("a", at()) + Expr::load("a", i() * apart))],
+            )];
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, ty()).with_count(length),
+                    BufferDecl::read_write("out", 1, ty()).with_count(length),
+                ],
+                [64, 1, 1],
+                body,
+            );
+            let inputs = vec![words(4 * length), words(4 * length)];
+            let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+            agree(&format!("{count} vectors, each {apart} from {first} on"), &case);
+        }
+    }
+}
+
+/// Bytes divided by constants, for which a product may take the place of a division, and by others for which none can.
+#[test]
+fn whole_numbers_divided() {
+    let tiny = f32::from_bits(5);
+    let by = [255.0f32, 127.0, -3.0, 10.0, 0.1, 1023.0, 1e-20, 1e30, tiny, f32::MAX, 7.0, 1.0 / 3.0];
+    for (most, shift) in [(255u32, 0u32), (255, 8), (1023, 22), (4095, 20)] {
+        for by in by {
+            let i = || Expr::global_id(0);
+            let whole = (Expr::load("a", i()) >> shift) & most;
+            let quotient = whole.cast(DataType::F32) / by;
+            let mixed = Expr::select(
+                Expr::load("a", i()).lt(1u32 << 31),
+                (Expr::load("a", i()) & 7u32).cast(DataType::F32),
+                Expr::f32(tiny),
+            );
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32),
+                    BufferDecl::output("out", 1, DataType::F32).with_count(2048),
+                    BufferDecl::output("mixed", 2, DataType::F32).with_count(2048),
+                ],
+                [64, 1, 1],
+                vec![Node::store("out", i(), quotient), Node::store("mixed", i(), mixed / by)],
+            );
+            let numbers = (0..2048u32).flat_map(|i| (i | i << 8 | i << 20).to_le_bytes());
+            let case = Case { grid: Some([32, 1, 1]), ..Case::new(program, vec![numbers.collect()]) };
+            agree(&format!("up to {most} by {by}"), &case);
+        }
+    }
+}
+
+/// Workgroups of several rows that each have a stretch of memory to themselves, as for many small matrices.
+#[test]
+fn a_matrix_for_each_workgroup() {
+    for size in [[16u32, 16u32], [16, 4], [32, 2], [8, 8], [4, 3]] {
+        let [x, y] = size;
+        let (row, column) = (|| Expr::local_id(1), || Expr::local_id(0));
+        let first = || Expr::workgroup_id(0) * (x * y);
+        let body = vec![
+            Node::var("sum", DataType::U32, Expr::u32(0)),
+            Node::for_range(
+                "k",
+                0u32,
+                y,
+                vec![Node::assign(
+                    "sum",
+                    Expr::var("sum")
+                        + Expr::load("a", first() + row() * x + Expr::var("k"))
+                            * Expr::load("a", first() + Expr::var("k") * x + column()),
+                )],
+            ),
+            Node::store("out", first() + row() * x + column(), Expr::var("sum")),
+        ];
+        for (groups, missing) in [(1u32, 0u32), (5, 0), (40, 7)] {
+            let length = groups * x * y;
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32).with_count(length - missing),
+                    BufferDecl::output("out", 1, DataType::U32).with_count(length),
+                ],
+                [x, y, 1],
+                body.clone(),
+            );
+            let case = Case { grid: Some([groups, 1, 1]), ..Case::new(program, vec![words(length - missing)]) };
+            agree(&format!("{groups} of {x} x {y}, {missing} missing"), &case);
+        }
+    }
+}

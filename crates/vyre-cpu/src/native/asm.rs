@@ -541,8 +541,16 @@ mod tests {
 
     #[test]
     fn vector_instructions_decode_as_what_they_are_called() {
-        let only_vex =
-            ["VMASKMOVPS", "VMASKMOVPD", "VBLENDVPS", "VMOVMSKPS", "VEXTRACTI128", "VINSERTI128", "VPERM2F128"];
+        let only_vex = [
+            "VMASKMOVPS",
+            "VMASKMOVPD",
+            "VPBLENDD",
+            "VBLENDVPS",
+            "VMOVMSKPS",
+            "VEXTRACTI128",
+            "VINSERTI128",
+            "VPERM2F128",
+        ];
         for &(name, op) in ops::ALL.iter().filter(|(name, _)| !name.starts_with('K')) {
             let is_vex_only = only_vex.iter().any(|only| name.starts_with(only));
             for evex in [true, false] {
@@ -557,7 +565,8 @@ mod tests {
                 };
                 let op = if !evex && name == "VPBROADCASTQ" { VOp { w: 0, ..op } } else { op };
                 let vsib = name.contains("GATHER") || name.contains("SCATTER");
-                let three = !matches!(op.op, 0x10 | 0x11 | 0x28 | 0x2b | 0x50 | 0x51 | 0x6e | 0x7e | 0x18)
+                let three = (name.starts_with("VINSERT")
+                    || !matches!(op.op, 0x10 | 0x11 | 0x28 | 0x2b | 0x50 | 0x51 | 0x6e | 0x7e | 0x18))
                     && !name.starts_with("VCVT")
                     && !name.starts_with("VPMOV")
                     && !name.starts_with("VPBROADCAST")

@@ -243,6 +243,13 @@ impl Emitter<'_> {
                 self.asm.vector(ops::VBLENDVPS, len, false, to, a, b, extra);
                 self.finish(dst, to);
             }
+            M::StoreFour { src, at, which } => {
+                let evex = self.evex();
+                let src = self.use_of(src, 0);
+                let at = Rm::Mem(self.at(at, 0));
+                let (op, len) = if evex { (ops::VEXTRACTF32X4, Len::L512) } else { (ops::VEXTRACTI128, Len::L256) };
+                self.asm.vector(op, len, evex, src, 0, at, Extra { imm: Some(which), ..Extra::default() });
+            }
             M::VStore { op, len, src, at, mask } => {
                 let evex = self.evex();
                 let src = self.use_of(src, 0);

@@ -124,6 +124,12 @@ pub(super) enum M {
         mask: R,
     },
     /// Under AVX2 the mask is a vector and the instruction a masked move.
+    /// Stores four words of a vector: the first, the second four, and so on.
+    StoreFour {
+        src: R,
+        at: At,
+        which: u8,
+    },
     VStore {
         op: VOp,
         len: Len,
@@ -413,6 +419,10 @@ impl M {
                 b.visit(Role::Fold, &mut go);
                 go(mask, Role::Use);
                 go(dst, Role::Def);
+            }
+            M::StoreFour { src, at: place, .. } => {
+                go(src, Role::Use);
+                place.visit(&mut go);
             }
             M::VStore { src, at: place, mask, .. } => {
                 go(src, Role::Use);

@@ -29,7 +29,7 @@ mod shape;
 mod tidy;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};
-use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Op, Value};
+use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Memory, Op, Value};
 
 pub(crate) use isa::Isa;
 pub(crate) use shape::MAX_INDEX;
@@ -89,6 +89,10 @@ const MOST_BLOCK_STEPS: usize = 1 << 11;
 /// The same for Cranelift, which takes ten times as long for a step.
 const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 
+/// Most rows that lanes of a block read side by side, and steps for each element below which reading is most of the work.
+const MOST_ROWS: u32 = 16;
+const STEPS_OF_A_ROW: usize = 16;
+
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
 /// The same for a block of two vectors in a loop: with one alone every instruction waits for the one before.
@@ -112,6 +116,8 @@ struct Survey {
     place: bool,
     /// The place in the workgroup as one number.
     line: bool,
+    /// What a workgroup of several rows works on lies together: its place along x is multiplied by as many as it has invocations, or more.
+    apart: bool,
     /// A loop counts from the workgroup's place, which is only one number where a block is one workgroup.
     strides: bool,
     /// Invocations meet in a tree: there are loops with barriers, and each goes on by halves or doubles and has no loop inside.
@@ -123,9 +129,26 @@ impl Survey {
         let mut survey = Survey::default();
         // Values that the workgroup's place along x decides.
         let mut of_group = vec![false; kernel.values.len()];
+        let mut constants = vec![None; kernel.values.len()];
+        let mut places = vec![false; kernel.values.len()];
+        let [size_x, size_y, _] = kernel.workgroup_size;
         visit(&kernel.body, &mut |inst| {
             survey.steps += 1;
             if let Inst::Let(value, op) = inst {
+                places[value.index()] = *op == Op::Builtin(Builtin::WorkgroupId(0));
+                constants[value.index()] = match op {
+                    Op::Const(literal) => u32::try_from(literal.bits()).ok(),
+                    _ => None,
+                };
+                let times = match op {
+                    Op::Binary(Binary::Mul, a, b) if places[a.index()] => constants[b.index()],
+                    Op::Binary(Binary::Mul, a, b) if places[b.index()] => constants[a.index()],
+                    Op::Binary(Binary::Shl, a, b) if places[a.index()] => {
+                        constants[b.index()].and_then(|by| 1u32.checked_shl(by))
+                    }
+                    _ => None,
+                };
+                survey.apart |= size_y > 1 && times.is_some_and(|times| times >= size_x * size_y);
                 of_group[value.index()] = match op {
                     Op::Builtin(builtin) => *builtin == Builtin::WorkgroupId(0),
                     Op::Binary(_, a, b) => of_group[a.index()] || of_group[b.index()],
@@ -224,13 +247,25 @@ fn visit(block: &Block, f: &mut dyn FnMut(&Inst)) {
     }
 }
 
+/// The vectors of a workgroup can be one block, with another for where it is not inside all bounds.
+fn is_one_block(kernel: &Kernel, isa: Isa, survey: &Survey) -> bool {
+    let vectors = kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes());
+    let most = match isa {
+        Isa::Avx512 => MOST_VECTORS,
+        Isa::Avx2 => MOST_VECTORS_256,
+        Isa::Simd128 => MOST_VECTORS_128,
+    };
+    vectors <= most && vectors as usize * survey.steps <= MOST_GROUP_STEPS / 2
+}
+
 /// How a kernel is laid over vectors.
 fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     let size = kernel.workgroup_size;
     let whole_rows = size[0].is_multiple_of(isa.lanes());
     let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && !survey.strides && size[2] == 1;
+    let together = !(survey.apart && whole_rows && is_one_block(kernel, isa, survey));
     let simple = !survey.place || (whole_rows && size[0].is_power_of_two());
-    if free && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
+    if free && together && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
         return Layout::Rows;
     }
     if whole_rows { Layout::Group } else { Layout::Line }
@@ -275,9 +310,34 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
     all
 }
 
-/// Rows of a block along rows. They share what does not depend on them, when a loop makes that worth it.
+/// Rows of a block along rows. They share what does not depend on them, when a loop makes that worth it, or what they have in common lies
+/// apart from what others have.
 fn block_rows(kernel: &Kernel, survey: &Survey) -> u32 {
-    if kernel.workgroup_size[1].is_multiple_of(4) && survey.loops { 4 } else { 1 }
+    if kernel.workgroup_size[1].is_multiple_of(4) && (survey.loops || survey.apart) { 4 } else { 1 }
+}
+
+/// There is a loop in which each lane reads a row of its own, and little else is done: of many rows that are read side by side, the
+/// processor foresees none.
+fn reads_rows(kernel: &Kernel, shapes: &shape::Shapes) -> bool {
+    let is_far = |inst: &Inst| {
+        let Inst::Let(_, Op::Load { address, .. }) = inst else { return false };
+        let apart = address.terms.iter().map(|&(index, stride)| match shapes.of(index).lane {
+            shape::Lane::Affine(lane) => i64::from(lane) * i64::from(stride),
+            _ => 0,
+        });
+        matches!(address.memory, Memory::Buffer(_)) && apart.sum::<i64>().abs() >= 64
+    };
+    let mut any = false;
+    visit(&kernel.body, &mut |inst| {
+        let Inst::Loop(inner) = inst else { return };
+        let (mut steps, mut far) = (0, 0);
+        visit(&inner.body, &mut |inst| {
+            steps += 1;
+            far += usize::from(is_far(inst));
+        });
+        any |= far > 0 && steps <= STEPS_OF_A_ROW * far;
+    });
+    any
 }
 
 /// Compiles a kernel; `None` when it needs more stack than a thread should spend, or the system gives no executable memory.
@@ -301,7 +361,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             // Neither is one of a long kernel, which would be much code for little gain.
             let most_steps = if isa == Isa::Simd128 { MOST_BLOCK_STEPS_128 } else { MOST_BLOCK_STEPS };
             let room = (most_steps / survey.steps.max(1)).max(1) as u32;
-            let most = room.min(most);
+            let by_rows = rows == 1 && reads_rows(kernel, &shapes);
+            let most = room.min(if by_rows { MOST_ROWS / isa.lanes() } else { most });
             let mut all: Vec<Tiling> = [8, 4, 2]
                 .iter()
                 .filter(|&&n| n > rows / 2 && n <= most)

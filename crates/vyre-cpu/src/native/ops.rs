@@ -156,9 +156,12 @@ ops! {
     VPSCATTERDQ = evex_part(1, 2, 0xa0, 1);
     VPBLENDMD = evex(1, 2, 0x64, 0);
     VPBLENDMQ = evex(1, 2, 0x64, 1);
+    VPBLENDD = op(1, 3, 0x02, 0);
     VBLENDVPS = op(1, 3, 0x4a, 0);
     VEXTRACTI64X4 = evex_part(1, 3, 0x3b, 1);
     VINSERTI64X4 = evex_part(1, 3, 0x3a, 1);
+    VEXTRACTF32X4 = evex_part(1, 3, 0x19, 0);
+    VINSERTF32X4 = evex_part(1, 3, 0x18, 0);
     VEXTRACTI128 = part(1, 3, 0x39, 0);
     VINSERTI128 = part(1, 3, 0x38, 0);
     VMOVMSKPS = part(0, 1, 0x50, 0);

@@ -29,7 +29,8 @@ pub(super) struct Shape {
     pub(super) lane: Lane,
     /// Axes of the block on which it depends.
     pub(super) axes: u8,
-    /// For 32-bit integers: no value is greater (as unsigned).
+    /// For 32-bit integers: no value is greater (as unsigned). For f32: where it is not the greatest number, all are whole numbers from
+    /// nothing up to this.
     pub(super) max: u32,
 }
 
@@ -291,6 +292,7 @@ impl<'k> Analysis<'k> {
             shape
         };
         match op {
+            Op::Const(literal) if scalar == Scalar::F32 => Shape::same(if literal.bits() == 0 { 0 } else { u32::MAX }),
             Op::Const(literal) => Shape::same(u32::try_from(literal.bits()).unwrap_or(u32::MAX)),
             Op::Builtin(builtin) => self.builtin(*builtin),
             Op::Length(_) => Shape::same(MAX_INDEX),
@@ -310,8 +312,11 @@ impl<'k> Analysis<'k> {
                     return self.get(*a);
                 }
                 let mut shape = all(&[*a]);
+                let whole = matches!(op, Op::Cast(_)) && (from == Scalar::U32 || self.get(*a).max < 1 << 31);
                 if from == Scalar::Bool {
                     shape.max = 1;
+                } else if scalar == Scalar::F32 && matches!(from, Scalar::U32 | Scalar::I32) && whole {
+                    shape.max = self.get(*a).max;
                 }
                 shape
             }

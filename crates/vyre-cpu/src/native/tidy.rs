@@ -194,6 +194,7 @@ impl Late {
         let mut changes = matches!(
             m,
             M::VStore { .. }
+                | M::StoreFour { .. }
                 | M::Scatter { .. }
                 | M::Store { .. }
                 | M::Update { .. }

@@ -45,10 +45,65 @@ const FEWEST_PARTS: u64 = 2;
 /// Work that few threads were called for takes longer than was expected when one of them has worked for so long.
 const LONG: Duration = Duration::from_micros(60);
 
-/// Phase and next part of one share, alone on its cache line.
+/// A number that is alone on its cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Cursor(AtomicU64);
+struct Alone(AtomicU64);
+
+/// Who is at one job, in one word: so that a thread which was called can come, and the last one knows that it is, without a lock.
+/// From below: threads inside, threads that are or were called to be, whether all is done, and the number of the entry. Nobody
+/// comes after all is done, nor with the number of another entry: jobs are filled again while threads may still be on their way.
+#[derive(Debug)]
+struct Gate(Alone);
+
+impl Gate {
+    const INSIDE: u64 = 1;
+    const CALLED: u64 = 1 << 14;
+    const OVER: u64 = 1 << 28;
+    const SERIAL: u64 = 1 << 29;
+    const COUNT: u64 = Self::CALLED - 1;
+
+    fn open(&self, serial: u64) {
+        self.0.0.store(serial.wrapping_mul(Self::SERIAL), Release);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.0.load(Acquire)
+    }
+
+    fn close(&self) {
+        self.0.0.fetch_or(Self::OVER, AcqRel);
+    }
+
+    fn is_over(&self) -> bool {
+        self.now() & Self::OVER != 0
+    }
+
+    fn inside(&self) -> u64 {
+        self.now() & Self::COUNT
+    }
+
+    /// Threads that are inside or were called.
+    fn crew(&self) -> u64 {
+        (self.now() / Self::CALLED) & Self::COUNT
+    }
+
+    fn call(&self, threads: u64) {
+        self.0.0.fetch_add(threads * Self::CALLED, AcqRel);
+    }
+
+    fn come(&self, serial: u64, was_called: bool) -> bool {
+        let more = Self::INSIDE + if was_called { 0 } else { Self::CALLED };
+        let may = |gate: u64| gate / Self::SERIAL == serial % (u64::MAX / Self::SERIAL + 1) && gate & Self::OVER == 0;
+        self.0.0.fetch_update(AcqRel, Acquire, |gate| may(gate).then(|| gate + more)).is_ok()
+    }
+
+    /// True for the last one when all is done.
+    fn go(&self) -> bool {
+        let before = self.0.0.fetch_sub(Self::INSIDE + Self::CALLED, AcqRel);
+        before & Self::OVER != 0 && before & Self::COUNT == Self::INSIDE
+    }
+}
 
 /// Work with its progress. Kept and filled again, so that a launch needs no memory of its own.
 ///
@@ -58,16 +113,13 @@ struct Cursor(AtomicU64);
 pub(super) struct Job<W> {
     pub(super) work: RwLock<W>,
     pub(super) stop: Stop,
-    cursors: Box<[Cursor]>,
+    /// Phase and next part of each share.
+    cursors: Box<[Alone]>,
     /// Threads at work at once.
     threads: usize,
+    gate: Gate,
     /// Parts of the phase that are not done.
-    left: AtomicU64,
-    /// Threads that take parts.
-    inside: AtomicUsize,
-    /// The last entry with this job that was finished.
-    finished: AtomicU64,
-    over: AtomicBool,
+    left: Alone,
     /// Something was left out because of the stop word.
     early: AtomicBool,
     broken: AtomicBool,
@@ -87,12 +139,10 @@ impl<W: Work> Job<W> {
         Job {
             work: RwLock::default(),
             stop: Stop::default(),
-            cursors: (0..threads.clamp(1, MOST_SHARES)).map(|_| Cursor(AtomicU64::new(0))).collect(),
+            cursors: (0..threads.clamp(1, MOST_SHARES)).map(|_| Alone(AtomicU64::new(0))).collect(),
             threads: threads.max(1),
-            left: AtomicU64::new(0),
-            inside: AtomicUsize::new(0),
-            finished: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            gate: Gate(Alone(AtomicU64::new(0))),
+            left: Alone(AtomicU64::new(0)),
             early: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -104,13 +154,13 @@ impl<W: Work> Job<W> {
         }
     }
 
-    /// Makes a job ready whose work was just filled in; nobody else has it.
-    pub(super) fn reset(&self, timed: bool) {
+    /// Makes a job ready whose work was just filled in, as an entry with this number; nobody is at it.
+    pub(super) fn reset(&self, serial: u64, timed: bool) {
         self.stop.reset();
         self.timed.store(timed, Relaxed);
         self.began.store(u64::MAX, Relaxed);
         self.ended.store(0, Relaxed);
-        for flag in [&self.over, &self.early, &self.broken] {
+        for flag in [&self.early, &self.broken] {
             flag.store(false, Relaxed);
         }
         for cursor in &self.cursors {
@@ -121,15 +171,17 @@ impl<W: Work> Job<W> {
         let few = work.threads_at_first();
         // Whoever waits for it works on it, too: with as many others as there are cores, one of them would push another from his.
         self.most.store(few.min(self.threads - 1).max(1), Relaxed);
+        self.gate.open(serial);
         self.enter(&work, 0);
     }
 
     /// Goes to the first phase from `phase` on that has parts.
     fn enter(&self, work: &W, phase: usize) {
         let next = (phase..work.phases()).find(|&phase| work.parts(phase) > 0);
-        self.left.store(next.map_or(0, |phase| work.parts(phase)), Relaxed);
+        self.left.0.store(next.map_or(0, |phase| work.parts(phase)), Relaxed);
         if next.is_none() {
-            self.over.store(true, Release);
+            self.gate.close();
+            return;
         }
         let first = (next.unwrap_or(work.phases()) as u64) << PART_BITS;
         for cursor in &self.cursors {
@@ -155,34 +207,30 @@ impl<W: Work> Job<W> {
         part(cursor.fetch_add(1, AcqRel))
     }
 
-    /// A thread begins to take parts, which may be one that waits for them; under the lock, and while there are parts to take.
-    pub(super) fn come(&self, waits: bool) {
-        self.inside.fetch_add(1, Relaxed);
-        if waits {
-            // It was not called. Where few were, or all by now, nothing changes.
+    /// So many threads are called, which then come by themselves; under the lock, while the job is that of an entry.
+    pub(super) fn call(&self, threads: usize) {
+        self.gate.call(threads as u64);
+    }
+
+    /// A thread that was called for the entry with this number begins to take parts. False when that is over.
+    pub(super) fn come(&self, serial: u64) -> bool {
+        self.gate.come(serial, true)
+    }
+
+    /// A thread that was not called begins to take parts, which may be one that waits for them.
+    pub(super) fn drop_in(&self, serial: u64, waits: bool) -> bool {
+        let comes = self.gate.come(serial, false);
+        if comes && waits {
+            // Where few were called, or all by now, nothing changes.
             let _ = self.most.compare_exchange(self.threads - 1, self.threads, Relaxed, Relaxed);
         }
+        comes
     }
 
     /// A thread has found no more parts. True for the one that has to end the work: all parts are done, and nobody is left who works
     /// or could begin to.
     pub(super) fn go(&self) -> bool {
-        self.inside.fetch_sub(1, AcqRel) == 1 && self.is_over()
-    }
-
-    /// There are parts again that nobody has taken.
-    pub(super) fn goes_on(&self) -> bool {
-        self.untaken(self.inside.load(Relaxed)) > 0
-    }
-
-    /// The entry with this number is over.
-    pub(super) fn finish(&self, serial: u64) {
-        self.finished.store(serial, Release);
-    }
-
-    /// The entry with this number, or a later one with the same job, is over.
-    pub(super) fn is_finished(&self, serial: u64) -> bool {
-        self.finished.load(Acquire) >= serial
+        self.gate.go()
     }
 
     /// Every part of it ends soon.
@@ -192,18 +240,29 @@ impl<W: Work> Job<W> {
 
     /// All parts of all phases are done.
     pub(super) fn is_over(&self) -> bool {
-        self.over.load(Acquire)
+        self.gate.is_over()
     }
 
-    /// Parts of this phase that are there for others when so many threads are at work, each on one.
-    pub(super) fn untaken(&self, active: usize) -> u64 {
-        self.left.load(Acquire).saturating_sub(active as u64)
+    /// Nobody works on it or was called to.
+    pub(super) fn is_alone(&self) -> bool {
+        self.gate.crew() == 0
     }
 
-    /// Threads that are to be called for it when so many are at work.
-    pub(super) fn wanted(&self, active: usize) -> usize {
-        let parts = usize::try_from(self.untaken(active)).unwrap_or(usize::MAX);
-        parts.min(self.most.load(Relaxed).saturating_sub(active))
+    /// Threads that work on it; some more may be on their way.
+    pub(super) fn inside(&self) -> usize {
+        self.gate.inside() as usize
+    }
+
+    /// There are parts for more threads than work on it, each on one.
+    pub(super) fn has_parts(&self) -> bool {
+        self.left.0.load(Acquire) > self.gate.inside()
+    }
+
+    /// Threads that are still to be called for it.
+    pub(super) fn wanted(&self) -> usize {
+        let crew = self.gate.crew();
+        let parts = usize::try_from(self.left.0.load(Acquire).saturating_sub(crew)).unwrap_or(usize::MAX);
+        parts.min(self.most.load(Relaxed).saturating_sub(crew as usize))
     }
 
     /// Takes parts and runs them until there are none or the time is over, those of one place first. Calls `more` when there are parts for others who were not
@@ -224,7 +283,7 @@ impl<W: Work> Job<W> {
         let mut few = Some(Instant::now());
         let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
         let (mut share, mut without) = (place % self.cursors.len(), 0);
-        while without < self.cursors.len() && until.is_none_or(|until| Instant::now() < until) {
+        while without < self.cursors.len() && !self.is_over() && until.is_none_or(|until| Instant::now() < until) {
             let Some((phase, part)) = self.take(&work, share) else {
                 (share, without) = ((share + 1) % self.cursors.len(), without + 1);
                 continue;
@@ -243,14 +302,14 @@ impl<W: Work> Job<W> {
             if timed {
                 self.ended.fetch_max(now(), Relaxed);
             }
-            if self.left.fetch_sub(1, AcqRel) == 1 {
+            if self.left.0.fetch_sub(1, AcqRel) == 1 {
                 self.enter(&work, phase + 1);
-                if self.left.load(Relaxed) > 1 {
+                if self.left.0.load(Relaxed) > 1 {
                     more();
                 }
             } else if few.is_some_and(|began| began.elapsed() > LONG) {
                 few = None;
-                if self.most.swap(usize::MAX, Relaxed) < usize::MAX && self.left.load(Relaxed) > 1 {
+                if self.most.swap(usize::MAX, Relaxed) < usize::MAX && self.left.0.load(Relaxed) > 1 {
                     more();
                 }
             }

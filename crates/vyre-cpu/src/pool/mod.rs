@@ -4,14 +4,21 @@
 //! there is work for them. At most as many work at once as the pool is wide, but for one rule: work that is at the head of a lane
 //! and has nobody gets a thread, so that an endless launch on one queue keeps no other queue from going on. Callers that wait take
 //! parts themselves, and never of anything that they don't wait for; those with a limit only such as end soon, until the time is over.
+//!
+//! What is queued is under one lock, but a thread needs it neither to begin nor to end: it is called with the job that it is called
+//! for, and counted there, and the last one that leaves a job that is done ends the launch. One that was called too late finds its job
+//! over, or filled again with another number, and goes. Whoever rests looks for a call for a while before he sleeps, and looks under
+//! the lock first where there was work for more threads than rested when it came (`unmet`).
 
 mod job;
 mod state;
 #[cfg(test)]
 mod tests;
+mod worker;
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -19,9 +26,10 @@ use vyre_driver::BackendError;
 use vyre_driver::backend::{Completion, Ledger, Order, Ticket};
 use vyre_spec::codes;
 
-use job::panicked;
 pub(crate) use job::{Failure, PANICKED, Work};
-use state::{Entry, Lane, State, Worker};
+use job::{Job, panicked};
+use state::{Lane, State};
+use worker::{Call, Worker};
 
 use crate::memory::Scratch;
 
@@ -31,15 +39,8 @@ const CALLER: usize = 0;
 /// Callers that may run small launches or help at the same time.
 const GUESTS: usize = 4;
 
-/// Threads that are called at a time. A call takes the caller some microseconds, and whoever is called needs a multiple of that to
-/// come; so who has work for others calls them all, and who comes first calls those that are left.
-const CALLS: usize = 4;
-
 /// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
 const LOOK: Duration = Duration::from_micros(100);
-
-/// How often a thread that has found no more parts looks whether the launch is over before it wants the lock, some ten microseconds.
-const REST_TRIES: usize = 200;
 
 /// How often a thread tries to get the lock before it sleeps for it, some tens of microseconds.
 const LOCK_TRIES: usize = 100;
@@ -48,6 +49,15 @@ struct Shared<W> {
     state: Mutex<State<W>>,
     /// For callers: something is over.
     over: Condvar,
+    /// There is work for more threads than were called: those that go to rest look for it under the lock. Written under the lock.
+    unmet: AtomicBool,
+    /// Threads at work, as the state has it.
+    active: Arc<AtomicUsize>,
+    /// Threads that were called in their sleep and are to be woken, by whoever comes by: to wake one takes some microseconds, and the
+    /// one that is woken needs a multiple of that to come.
+    asleep: Mutex<VecDeque<Arc<Worker<W>>>>,
+    /// How many these are.
+    to_wake: AtomicUsize,
     ledger: Ledger,
     queues: usize,
     width: usize,
@@ -61,26 +71,6 @@ pub(crate) struct Pool<W: Work>(Arc<Shared<W>>);
 
 /// The threads of a pool, for work that others are to help with from within.
 pub(crate) struct Crew<W: Work>(Arc<Shared<W>>);
-
-/// Threads that were called and are to be woken.
-#[must_use]
-#[derive(Default)]
-struct Calls([Option<Arc<Worker>>; CALLS]);
-
-impl Calls {
-    fn is_empty(&self) -> bool {
-        self.0[0].is_none()
-    }
-
-    /// There are no more to call.
-    fn are_all(&self) -> bool {
-        self.0[CALLS - 1].is_none()
-    }
-
-    fn wake(self) {
-        self.0.into_iter().flatten().for_each(|worker| worker.call());
-    }
-}
 
 /// Work on its caller's thread, at the head of a queue until this is dropped.
 pub(crate) struct Inline<'a, W: Work> {
@@ -113,8 +103,7 @@ fn no_thread(error: &std::io::Error) -> BackendError {
 }
 
 impl<W: Work> Shared<W> {
-    /// Whoever has it gives it back within microseconds, but all threads want it when a launch begins and when it ends: one that slept
-    /// for it would be woken long after.
+    /// Whoever has it gives it back within microseconds: one that slept for it would be woken long after.
     fn lock(&self) -> MutexGuard<'_, State<W>> {
         for _ in 0..LOCK_TRIES {
             match self.state.try_lock() {
@@ -133,55 +122,93 @@ impl<W: Work> Shared<W> {
 
     fn start_thread(self: &Arc<Self>, state: &mut State<W>) -> std::io::Result<()> {
         let shared = Arc::clone(self);
-        let place = state.take_place();
-        let started = std::thread::Builder::new().name("vyre-cpu".into()).spawn(move || shared.serve(place));
+        let worker = state.add_worker();
+        let served = Arc::clone(&worker);
+        let started = std::thread::Builder::new().name("vyre-cpu".into()).spawn(move || shared.serve(&served));
         if started.is_err() {
-            state.leave_place(place);
+            state.starting -= 1;
+            state.remove_worker(&worker);
         }
         started.map(drop)
     }
 
-    /// Tells whoever should know that something has changed: ends what need not run and calls threads for what there is to do.
-    fn stir(self: &Arc<Self>, state: &mut State<W>) -> Calls {
+    /// Tells whoever should know that something has changed: ends what need not run and calls threads for what there is to do. Those
+    /// that sleep are to be [woken](Shared::wake) then.
+    fn stir(self: &Arc<Self>, state: &mut State<W>) {
         if state.settle(&self.ledger) && state.waiters > 0 {
             self.over.notify_all();
         }
-        let mut calls = Calls::default();
-        let Some(lane) = state.pick(&self.ledger) else { return calls };
-        let wanted = state.wanted(lane);
-        for call in calls.0.iter_mut().take(wanted) {
-            *call = state.next_idle();
+        let kept = self.kept_threads() + state.callers;
+        let surplus = state.threads().saturating_sub(kept);
+        let wanting = |state: &State<W>, lane: usize| state.wanted(lane, &self.ledger)[0] > 0;
+        let any = (0..state.lanes.len()).any(|lane| wanting(state, lane));
+        if !any && surplus == 0 {
+            if self.unmet.load(Relaxed) && !state.closed {
+                self.unmet.store(false, SeqCst);
+            }
+            return;
         }
-        if state.calls == 0 && state.threads() < self.kept_threads() + state.callers {
-            // Where the system gives no more threads, those that are there do it.
-            let _ = self.start_thread(state);
+        // Before it looks for threads: whoever comes to rest after this look sees it, and looks for work.
+        self.unmet.store(true, SeqCst);
+        let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+        state.call_to_look(surplus, &mut asleep);
+        let mut all = surplus == 0;
+        // Where nobody works comes first.
+        for alone in [true, false] {
+            for lane in 0..state.lanes.len() {
+                if state.nobody_works_on(lane) != alone {
+                    continue;
+                }
+                let [wanted, callable] = state.wanted(lane, &self.ledger);
+                let called = state.call(lane, callable, &mut asleep);
+                all &= called == wanted;
+                let missing = callable - called;
+                let most = if alone && called == 0 { kept } else { kept.min(self.width) };
+                if missing > state.starting && state.threads() < most && state.are_all_busy() {
+                    // Where the system gives no more threads, those that are there do it.
+                    let _ = self.start_thread(state);
+                }
+            }
         }
-        calls
+        self.to_wake.store(asleep.len(), Relaxed);
+        if all && !state.closed {
+            self.unmet.store(false, SeqCst);
+        }
+    }
+
+    /// Wakes threads that were called in their sleep.
+    fn wake(&self) {
+        while self.to_wake.load(Relaxed) > 0 {
+            let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = asleep.pop_front();
+            self.to_wake.store(asleep.len(), Relaxed);
+            drop(asleep);
+            if let Some(worker) = next {
+                worker.wake();
+            }
+        }
     }
 
     /// Calls threads for what there is to do, and lets go of the state.
     fn leave<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State<W>>) {
-        loop {
-            let calls = self.stir(&mut state);
-            drop(state);
-            let all = calls.are_all();
-            calls.wake();
-            if all {
-                return;
-            }
-            state = self.lock();
-        }
+        self.stir(&mut state);
+        drop(state);
+        self.wake();
     }
 
     /// A thread of the pool.
-    fn serve(self: Arc<Self>, place: usize) {
-        let worker = Worker::here(place);
+    fn serve(self: Arc<Self>, worker: &Worker<W>) {
+        let mut scratch = None;
         let mut state = self.lock();
+        state.starting -= 1;
         loop {
-            if state.has_scratch()
+            // What it has may be too small by now.
+            scratch = state.exchange_scratch(scratch);
+            worker.has_scratch(scratch.as_ref().map_or(0, Scratch::bytes));
+            if let Some(memory) = &mut scratch
                 && let Some(lane) = state.pick(&self.ledger)
             {
-                state = self.join(state, lane, place, None);
+                state = self.join(state, lane, worker.place, memory, None);
                 continue;
             }
             if state.settle(&self.ledger) {
@@ -191,13 +218,46 @@ impl<W: Work> Shared<W> {
             if state.closed || state.threads() > self.kept_threads() + state.callers {
                 break;
             }
-            state.rest(&worker);
+            self.stir(&mut state);
+            worker.rest();
             drop(state);
-            worker.sleep();
+            self.wake();
+            self.answer_calls(worker, &mut scratch);
             state = self.lock();
-            state.calls -= 1;
         }
-        state.leave_place(place);
+        if let Some(scratch) = scratch {
+            state.return_scratch(scratch);
+        }
+        state.remove_worker(worker);
+        self.leave(state);
+    }
+
+    /// Does what the thread is called for, until there may be work that it was not called for. It can be called now.
+    fn answer_calls(self: &Arc<Self>, worker: &Worker<W>, scratch: &mut Option<Scratch>) {
+        while let Some(Call { job, serial, lane, scratch: larger }) = worker.wait() {
+            // Others sleep that were called with it.
+            self.wake();
+            if larger.is_some() {
+                *scratch = larger;
+            }
+            let last = match scratch {
+                Some(scratch) if job.come(serial) => {
+                    job.help(worker.place, scratch, self.epoch, None, || self.leave(self.lock()));
+                    job.go()
+                }
+                _ => false,
+            };
+            self.active.fetch_sub(1, SeqCst);
+            if last {
+                // What comes after it is best done by who is awake.
+                drop(self.end(&job, lane));
+                return;
+            }
+            worker.rest();
+            if self.unmet.load(SeqCst) && worker.rise() {
+                return;
+            }
+        }
     }
 
     /// Works on the head of a lane until it has no more parts or the time is over. The caller found that it may.
@@ -206,48 +266,35 @@ impl<W: Work> Shared<W> {
         mut state: MutexGuard<'a, State<W>>,
         lane: usize,
         place: usize,
+        scratch: &mut Scratch,
         until: Option<Instant>,
     ) -> MutexGuard<'a, State<W>> {
-        if state.lanes[lane].entries.is_empty() {
+        let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
+        let (job, serial) = (Arc::clone(&entry.job), entry.serial);
+        if !job.drop_in(serial, place == CALLER) {
             return state;
         }
-        let Some(mut scratch) = state.take_scratch() else { return state };
-        let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
         entry.begun = true;
-        entry.active += 1;
-        let (job, serial) = (Arc::clone(&entry.job), entry.serial);
-        job.come(place == CALLER);
-        state.active += 1;
+        self.active.fetch_add(1, SeqCst);
+        state.helping += usize::from(place == CALLER);
         // There may be parts for others.
         self.leave(state);
-        job.help(place, &mut scratch, self.epoch, until, || self.leave(self.lock()));
+        job.help(place, scratch, self.epoch, until, || self.leave(self.lock()));
         let last = job.go();
-        // All threads end at about the same time. Whoever ends the launch should not have to wait until each of the others had the lock,
-        // so these let it go first.
-        for _ in 0..REST_TRIES {
-            if last || job.is_finished(serial) || job.goes_on() {
-                break;
-            }
-            std::hint::spin_loop();
-        }
+        self.active.fetch_sub(1, SeqCst);
+        let mut state = if last { self.end(&job, lane) } else { self.lock() };
+        state.helping -= usize::from(place == CALLER);
+        state
+    }
+
+    /// Ends the work at the head of a lane, all of which is done, by the last thread that was at it.
+    fn end(&self, job: &Job<W>, lane: usize) -> MutexGuard<'_, State<W>> {
+        // Buffers are let go before the work counts as over, and not under the lock.
+        job.work.write().unwrap_or_else(PoisonError::into_inner).clear();
         let mut state = self.lock();
-        state.return_scratch(scratch);
-        state.active -= 1;
-        // The launch may be over, and another one at the head.
-        let own = |entry: &&mut Entry<W>| entry.serial == serial;
-        let Some(entry) = state.lanes[lane].entries.front_mut().filter(own) else { return state };
-        entry.active -= 1;
-        if last && !entry.finishing {
-            entry.finishing = true;
-            // Buffers are let go before the work counts as over, and not under the lock.
-            drop(state);
-            job.work.write().unwrap_or_else(PoisonError::into_inner).clear();
-            state = self.lock();
-            state.finish(lane, &self.ledger);
-            job.finish(serial);
-            if state.waiters > 0 {
-                self.over.notify_all();
-            }
+        state.finish(lane, &self.ledger);
+        if state.waiters > 0 {
+            self.over.notify_all();
         }
         state
     }
@@ -311,8 +358,8 @@ impl<W: Work> Shared<W> {
         if state.threads() == 0 && deadline.is_some() {
             self.start_thread(&mut state).map_err(|error| no_thread(&error))?;
         }
-        // One more at work needs one more private memory.
-        let wanted = self.kept_threads() + GUESTS + state.callers + 1;
+        // One more caller at work, and one more thread in its place, need private memory.
+        let wanted = self.kept_threads() + GUESTS + 2 * (state.callers + 1);
         if !state.reserve(0, wanted) {
             return Err(BackendError::with_code(
                 &codes::backend::OUT_OF_MEMORY,
@@ -320,24 +367,25 @@ impl<W: Work> Shared<W> {
             ));
         }
         state.callers += 1;
-        state.active -= usize::from(within);
+        self.active.fetch_sub(usize::from(within), SeqCst);
         let lane = state.free_lanes.pop().unwrap_or_else(|| {
             state.lanes.push(Lane::default());
             state.lanes.len() - 1
         });
         let mut entry = state.entry();
         fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
-        entry.job.reset(false);
+        entry.job.reset(entry.serial, false);
         (entry.ticket, entry.stoppable) = (None, true);
         state.lanes[lane].entries.push_back(entry);
         let brief = deadline.is_none() || state.is_brief(lane);
         while brief
             && is_to_come(deadline)
             && state.lanes[lane].outcome.is_none()
-            && state.has_scratch()
             && state.wants_thread(lane, &self.ledger)
+            && let Some(mut scratch) = state.take_scratch()
         {
-            state = self.join(state, lane, CALLER, deadline);
+            state = self.join(state, lane, CALLER, &mut scratch, deadline);
+            state.return_scratch(scratch);
         }
         self.leave(state);
         state = self.lock();
@@ -352,7 +400,7 @@ impl<W: Work> Shared<W> {
             state = self.wait_while(state, None, goes_on).0;
         }
         state.callers -= 1;
-        state.active += usize::from(within);
+        self.active.fetch_add(usize::from(within), SeqCst);
         let outcome = state.lanes[lane].outcome.take();
         state.free_lanes.push(lane);
         self.leave(state);
@@ -375,9 +423,14 @@ impl<W: Work> Crew<W> {
 impl<W: Work> Pool<W> {
     /// So many queues and at most so many threads at work; none of them is started yet.
     pub(crate) fn new(queues: usize, width: usize) -> Pool<W> {
+        let state = State::new(queues, width.max(1));
         Pool(Arc::new(Shared {
-            state: Mutex::new(State::new(queues, width.max(1))),
+            active: Arc::clone(&state.active),
+            state: Mutex::new(state),
             over: Condvar::new(),
+            unmet: AtomicBool::new(false),
+            asleep: Mutex::default(),
+            to_wake: AtomicUsize::new(0),
             ledger: Ledger::new(queues as u32),
             queues,
             width: width.max(1),
@@ -471,7 +524,7 @@ impl<W: Work> Pool<W> {
         let ticket = shared.ledger.submit(order.queue)?;
         let mut entry = state.entry();
         fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
-        entry.job.reset(timed);
+        entry.job.reset(entry.serial, timed);
         (entry.ticket, entry.stoppable) = (Some(ticket), stoppable);
         entry.after.extend_from_slice(order.after);
         state.lanes[order.queue as usize].entries.push_back(entry);
@@ -514,9 +567,12 @@ impl<W: Work> Pool<W> {
                 return shared.ledger.is_over(ticket);
             }
             let lane = shared.helpable(&state, ticket);
-            if let Some(lane) = lane.filter(|&lane| deadline.is_none() || state.is_brief(lane)) {
+            if let Some(lane) = lane.filter(|&lane| deadline.is_none() || state.is_brief(lane))
+                && let Some(mut scratch) = state.take_scratch()
+            {
                 state.guests += 1;
-                state = shared.join(state, lane, CALLER, deadline);
+                state = shared.join(state, lane, CALLER, &mut scratch, deadline);
+                state.return_scratch(scratch);
                 state.guests -= 1;
                 continue;
             }
@@ -535,10 +591,10 @@ impl<W: Work> Pool<W> {
                 state = shared.lock();
                 continue;
             }
-            let calls = shared.stir(&mut state);
-            if !calls.is_empty() {
+            shared.stir(&mut state);
+            if shared.to_wake.load(Relaxed) > 0 {
                 drop(state);
-                calls.wake();
+                shared.wake();
                 state = shared.lock();
                 continue;
             }
@@ -613,9 +669,12 @@ impl<W: Work> Drop for Pool<W> {
             entry.job.stop.set();
         }
         state.settle(&self.0.ledger);
-        let idle: Vec<_> = std::iter::from_fn(|| state.next_idle()).collect();
+        // Those at work look when they come to rest.
+        self.0.unmet.store(true, SeqCst);
+        let mut asleep = VecDeque::new();
+        state.call_to_look(usize::MAX, &mut asleep);
         drop(state);
-        idle.iter().for_each(|worker| worker.call());
+        asleep.iter().for_each(|worker| worker.wake());
     }
 }
 

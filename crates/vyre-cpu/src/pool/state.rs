@@ -1,13 +1,13 @@
 //! What is queued, what runs, and which thread may join in; all under one lock.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
-use std::thread::Thread;
 
 use vyre_driver::backend::{Ledger, Ticket};
 
 use super::job::{Failure, Job, Work};
+use super::worker::{Call, Claim, Worker};
 use crate::memory::Scratch;
 
 /// A job in a lane.
@@ -18,10 +18,8 @@ pub(super) struct Entry<W> {
     pub(super) after: Vec<Ticket>,
     /// Tells it from others that have the same job.
     pub(super) serial: u64,
-    /// Threads that were at work on it and have not had the lock since.
-    pub(super) active: usize,
+    /// Threads were called for it, or came. From then on the last of them ends it.
     pub(super) begun: bool,
-    pub(super) finishing: bool,
     pub(super) cancelled: bool,
     /// It can be told to stop after it has begun.
     pub(super) stoppable: bool,
@@ -44,31 +42,10 @@ impl<W> Default for Lane<W> {
     }
 }
 
-/// A thread of the pool.
-pub(super) struct Worker {
-    /// Which of them it is, from 1 on; callers who help are 0.
-    pub(super) place: usize,
-    thread: Thread,
-    called: AtomicBool,
-}
-
-impl Worker {
-    /// This thread.
-    pub(super) fn here(place: usize) -> Arc<Worker> {
-        Arc::new(Worker { place, thread: std::thread::current(), called: AtomicBool::new(false) })
-    }
-
-    /// Sleeps until it is called.
-    pub(super) fn sleep(&self) {
-        while !self.called.swap(false, AcqRel) {
-            std::thread::park();
-        }
-    }
-
-    /// Wakes it. It takes some microseconds, so never under the lock.
-    pub(super) fn call(&self) {
-        self.called.store(true, Release);
-        self.thread.unpark();
+impl<W: Work> Lane<W> {
+    /// Threads that take parts of its head.
+    fn at_work(&self) -> usize {
+        self.entries.front().map_or(0, |entry| entry.job.inside())
     }
 }
 
@@ -87,16 +64,18 @@ pub(super) struct State<W> {
     scratch_bytes: usize,
     /// How many there are of that size, used or not.
     scratch_count: usize,
-    /// Places of threads of the pool, and whether there is one.
-    places: Vec<bool>,
-    /// Those that sleep and are not called, by place: all threads come to rest one after another when a launch ends, and to look at what
-    /// others have touched last takes each of them longer than all else. How many were called and have not come yet.
-    idle: Vec<Option<Arc<Worker>>>,
-    pub(super) calls: usize,
-    /// Threads that work on something.
-    pub(super) active: usize,
+    /// Threads of the pool, by their places: the one with place 1 comes first. None where there is room for one.
+    workers: Vec<Option<Arc<Worker<W>>>>,
+    /// Kept, so that to call some needs no memory: their index, and private memory for those that have too little.
+    claimed: Vec<(usize, Claim, Option<Scratch>)>,
+    /// Those of them that were started and have not looked for work yet.
+    pub(super) starting: usize,
+    /// Threads that work on something or were called to. They say so themselves, without the lock, when they no longer do.
+    pub(super) active: Arc<AtomicUsize>,
     /// Threads of callers that run small launches or help while they wait.
     pub(super) guests: usize,
+    /// Threads of callers that take parts.
+    pub(super) helping: usize,
     /// Callers that wait for a launch in a lane of their own.
     pub(super) callers: usize,
     /// Threads that wait for the end of something.
@@ -118,11 +97,12 @@ impl<W: Work> State<W> {
             scratch: Vec::new(),
             scratch_bytes: 0,
             scratch_count: 0,
-            places: Vec::new(),
-            idle: Vec::new(),
-            calls: 0,
-            active: 0,
+            workers: Vec::new(),
+            claimed: Vec::new(),
+            starting: 0,
+            active: Arc::default(),
             guests: 0,
+            helping: 0,
             callers: 0,
             waiters: 0,
             closed: false,
@@ -131,37 +111,66 @@ impl<W: Work> State<W> {
 
     /// Threads of the pool.
     pub(super) fn threads(&self) -> usize {
-        self.places.iter().filter(|&&taken| taken).count()
+        self.workers.iter().flatten().count()
     }
 
-    /// A place for one more thread.
-    pub(super) fn take_place(&mut self) -> usize {
-        let free = self.places.iter().position(|&taken| !taken).unwrap_or_else(|| {
-            self.places.push(true);
-            self.places.len() - 1
+    /// One more thread of the pool.
+    pub(super) fn add_worker(&mut self) -> Arc<Worker<W>> {
+        let free = self.workers.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.workers.push(None);
+            self.workers.len() - 1
         });
-        self.places[free] = true;
-        free + 1
+        let worker = Arc::new(Worker::new(free + 1));
+        self.workers[free] = Some(Arc::clone(&worker));
+        self.starting += 1;
+        worker
     }
 
-    /// A thread is gone.
-    pub(super) fn leave_place(&mut self, place: usize) {
-        self.places[place - 1] = false;
+    /// A thread is gone, or was never there.
+    pub(super) fn remove_worker(&mut self, worker: &Worker<W>) {
+        self.workers[worker.place - 1] = None;
     }
 
-    /// A thread has nothing to do.
-    pub(super) fn rest(&mut self, worker: &Arc<Worker>) {
-        if self.idle.len() < worker.place {
-            self.idle.resize_with(worker.place, || None);
+    /// Calls threads that rest to the head of a lane, at most so many, and always those with the first places, so that the same ones do
+    /// the same work each time. Those that sleep are added to `asleep`, to be woken without the lock. Gives how many it called.
+    pub(super) fn call(&mut self, lane: usize, most: usize, asleep: &mut VecDeque<Arc<Worker<W>>>) -> usize {
+        let Some(entry) = self.lanes[lane].entries.front_mut() else { return 0 };
+        let mut claimed = std::mem::take(&mut self.claimed);
+        for (at, worker) in self.workers.iter().enumerate().filter_map(|(at, worker)| Some((at, worker.as_ref()?))) {
+            if claimed.len() == most {
+                break;
+            }
+            let too_small = worker.scratch_bytes() < self.scratch_bytes.max(1);
+            if too_small && self.scratch.is_empty() {
+                continue;
+            }
+            let Some(claim) = worker.claim() else { continue };
+            claimed.push((at, claim, if too_small { self.scratch.pop() } else { None }));
         }
-        self.idle[worker.place - 1] = Some(Arc::clone(worker));
+        let called = claimed.len();
+        if called > 0 {
+            // All at once and before the first of them comes: each who comes changes the same words.
+            entry.begun = true;
+            entry.job.call(called);
+            self.active.fetch_add(called, Relaxed);
+        }
+        for (at, claim, scratch) in claimed.drain(..) {
+            let Some(worker) = &self.workers[at] else { continue };
+            let call = Call { job: Arc::clone(&entry.job), serial: entry.serial, lane, scratch };
+            if worker.call(claim, Some(call)) {
+                asleep.push_back(Arc::clone(worker));
+            }
+        }
+        self.claimed = claimed;
+        called
     }
 
-    /// A thread that sleeps, always the one with the first place, so that the same ones do the same work each time.
-    pub(super) fn next_idle(&mut self) -> Option<Arc<Worker>> {
-        let worker = self.idle.iter_mut().find_map(Option::take)?;
-        self.calls += 1;
-        Some(worker)
+    /// Calls threads that rest, at most so many, to look for themselves whether they are needed.
+    pub(super) fn call_to_look(&mut self, most: usize, asleep: &mut VecDeque<Arc<Worker<W>>>) {
+        let resting = self.workers.iter().flatten().filter_map(|worker| Some((worker, worker.claim()?)));
+        asleep.extend(
+            resting.take(most).filter_map(|(worker, claim)| worker.call(claim, None).then(|| Arc::clone(worker))),
+        );
     }
 
     /// An entry whose work can be filled in.
@@ -171,16 +180,14 @@ impl<W: Work> State<W> {
             ticket: None,
             after: Vec::new(),
             serial: 0,
-            active: 0,
             begun: false,
-            finishing: false,
             cancelled: false,
             stoppable: true,
             forgotten: false,
         });
-        (entry.begun, entry.finishing, entry.cancelled, entry.forgotten) = (false, false, false, false);
+        (entry.begun, entry.cancelled, entry.forgotten) = (false, false, false);
         self.serial += 1;
-        (entry.serial, entry.active) = (self.serial, 0);
+        entry.serial = self.serial;
         entry
     }
 
@@ -219,6 +226,11 @@ impl<W: Work> State<W> {
         self.scratch.pop()
     }
 
+    /// What a thread has, or memory of the size that was reserved last in its place, where there is some.
+    pub(super) fn exchange_scratch(&mut self, old: Option<Scratch>) -> Option<Scratch> {
+        old.filter(|old| old.bytes() >= self.scratch_bytes).or_else(|| self.take_scratch())
+    }
+
     pub(super) fn has_scratch(&self) -> bool {
         !self.scratch.is_empty()
     }
@@ -234,21 +246,34 @@ impl<W: Work> State<W> {
         let lane = &self.lanes[lane];
         let Some(entry) = lane.entries.front() else { return false };
         !lane.inline
-            && !entry.finishing
             && (entry.begun || (!entry.cancelled && entry.after.iter().all(|&ticket| ledger.is_over(ticket))))
-            && entry.job.untaken(entry.active) > 0
+            && entry.job.has_parts()
     }
 
-    /// A thread should work on the head of this lane: nobody does, or there is room for one more at work.
+    /// A thread that is awake should work on the head of this lane: nobody has come yet, or there is room for one more. It does not wait for
+    /// those that were called and are still on their way.
     pub(super) fn wants_thread(&self, lane: usize, ledger: &Ledger) -> bool {
-        self.is_joinable(lane, ledger) && (self.nobody_works_on(lane) || self.active < self.width)
+        self.is_joinable(lane, ledger) && (self.lanes[lane].at_work() == 0 || self.at_work() < self.width)
     }
 
-    /// How many more threads should come to the head of a lane than those that were called already.
-    pub(super) fn wanted(&self, lane: usize) -> usize {
-        let Some(entry) = self.lanes[lane].entries.front() else { return 0 };
-        let room = self.width.saturating_sub(self.active).max(usize::from(entry.active == 0));
-        entry.job.wanted(entry.active).min(room).saturating_sub(self.calls)
+    /// Threads that take parts, of the pool and of callers.
+    fn at_work(&self) -> usize {
+        self.lanes.iter().map(Lane::at_work).sum()
+    }
+
+    /// Every thread of the pool is at work, or waits within it. All others are about to look for some.
+    pub(super) fn are_all_busy(&self) -> bool {
+        self.threads() + self.helping <= self.at_work() + self.callers
+    }
+
+    /// How many more threads should come to the head of a lane than those that were called already, and how many of these may.
+    pub(super) fn wanted(&self, lane: usize, ledger: &Ledger) -> [usize; 2] {
+        let Some(entry) = self.lanes[lane].entries.front().filter(|_| self.is_joinable(lane, ledger)) else {
+            return [0; 2];
+        };
+        let wanted = entry.job.wanted();
+        let room = self.width.saturating_sub(self.active.load(SeqCst));
+        [wanted, wanted.min(room.max(usize::from(entry.job.is_alone())))]
     }
 
     /// Every part of the work at the head of a lane ends soon.
@@ -256,8 +281,8 @@ impl<W: Work> State<W> {
         self.lanes[lane].entries.front().is_some_and(|entry| entry.job.is_brief())
     }
 
-    fn nobody_works_on(&self, lane: usize) -> bool {
-        self.lanes[lane].entries.front().is_some_and(|entry| entry.active == 0)
+    pub(super) fn nobody_works_on(&self, lane: usize) -> bool {
+        self.lanes[lane].entries.front().is_some_and(|entry| entry.job.is_alone())
     }
 
     /// The lane that a thread should work on; one where nobody does comes first.
@@ -301,9 +326,8 @@ impl<W: Work> State<W> {
         while lane < self.lanes.len() {
             let ends = !self.lanes[lane].inline
                 && self.lanes[lane].entries.front().is_some_and(|entry| {
-                    let idle = entry.active == 0 && !entry.begun && !entry.finishing;
                     let ready = || entry.after.iter().all(|&ticket| ledger.is_over(ticket));
-                    idle && (entry.cancelled || (entry.job.is_over() && ready()))
+                    !entry.begun && (entry.cancelled || (entry.job.is_over() && ready()))
                 });
             if !ends {
                 lane += 1;

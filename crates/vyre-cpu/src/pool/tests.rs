@@ -381,3 +381,153 @@ fn work_within_work_has_all_threads() {
         assert_eq!(pool.wait(after, None), Ok(Some(Completion::default())));
     }
 }
+
+/// A launch that knows what was done of it: each part at most once, and none after its end.
+struct Watched {
+    done: Vec<Vec<AtomicU32>>,
+    over: AtomicU32,
+}
+
+impl Watched {
+    fn new(phases: &[u64]) -> Arc<Watched> {
+        let done = phases.iter().map(|&parts| (0..parts).map(|_| AtomicU32::new(0)).collect()).collect();
+        Arc::new(Watched { done, over: AtomicU32::new(0) })
+    }
+
+    fn body(self: &Arc<Watched>, spins: u64, breaks: bool) -> Body {
+        let own = Arc::clone(self);
+        Arc::new(move |phase, part, stop| {
+            assert_eq!(own.over.load(SeqCst), 0, "a part runs after the end of its launch");
+            for before in &own.done[..phase] {
+                assert!(before.iter().all(|part| part.load(SeqCst) == 1), "a phase begins before the last is over");
+            }
+            assert!(!(breaks && part == 1), "as planned");
+            for _ in 0..spins {
+                if stop.is_set() {
+                    return false;
+                }
+                std::hint::spin_loop();
+            }
+            own.done[phase][part as usize].fetch_add(1, SeqCst);
+            true
+        })
+    }
+
+    /// It is over. True when all of it was done; nothing was done twice.
+    fn end(&self) -> bool {
+        self.over.store(1, SeqCst);
+        let counts: Vec<u32> = self.done.iter().flatten().map(|part| part.load(SeqCst)).collect();
+        assert!(counts.iter().all(|&count| count <= 1), "a part was done twice: {counts:?}");
+        counts.iter().all(|&count| count == 1)
+    }
+}
+
+/// Launches of several threads on the same queues, and in none, with all that can happen to one: it is waited for or not, too shortly,
+/// cancelled, forgotten, it panics, its time is over, it has others help from within, and threads come late or fall asleep.
+#[test]
+fn launches_meet_everything_that_can_happen_to_them() {
+    for (width, seed) in [(1, 1), (2, 2), (5, 3), (16, 4)] {
+        let pool = pool(width);
+        let crew = Arc::new(pool.crew());
+        std::thread::scope(|scope| {
+            for user in 0..4u64 {
+                let (pool, crew) = (&pool, Arc::clone(&crew));
+                scope.spawn(move || {
+                    let mut random = seed * 1000 + user + 1;
+                    for _ in 0..150 {
+                        one_launch(pool, &crew, &mut random);
+                    }
+                });
+            }
+        });
+        // Everything before it on both queues ends, and nobody is counted twice or forgotten.
+        for queue in [0, 1] {
+            let last = submit(&pool, &on(queue), &[4], |_, _, _| true);
+            assert_eq!(pool.wait(last, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
+        }
+        let patience = Instant::now() + Duration::from_secs(60);
+        while pool.0.active.load(SeqCst) > 0 {
+            assert!(Instant::now() < patience, "{} threads are still counted", pool.0.active.load(SeqCst));
+            std::thread::yield_now();
+        }
+        let endless = submit(&pool, &on(0), &[8], until_stopped);
+        drop(pool);
+        let _ = endless;
+    }
+}
+
+fn one_launch(pool: &Pool<Closure>, crew: &Arc<Crew<Closure>>, random: &mut u64) {
+    let mut below = |limit: u64| {
+        *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (*random >> 33) % limit
+    };
+    let phases: Vec<u64> = (0..1 + below(3)).map(|_| below(40)).collect();
+    let (spins, breaks) = (below(2000), below(12) == 0);
+    let watched = Watched::new(&phases);
+    let mut body = watched.body(spins, breaks);
+    if below(8) == 0 && !breaks {
+        // Its parts are done by others, from within.
+        let (crew, inner) = (Arc::clone(crew), body);
+        body = Arc::new(move |phase, part, _| {
+            let inner = Arc::clone(&inner);
+            let part: Body = Arc::new(move |_, _, stop| inner(phase, part, stop));
+            let done = crew.help(|work| (work.phases, work.body) = (vec![1], Some(part)));
+            assert!(matches!(done, Ok(Ok(_))), "{done:?}");
+            true
+        });
+    }
+    let brief = below(2) == 0;
+    let fill = |work: &mut Closure| (work.phases, work.body, work.brief) = (phases.clone(), Some(body), brief);
+    let may_break = breaks && phases.iter().any(|&parts| parts > 1);
+    if below(5) == 0 {
+        let time = Duration::from_micros(below(400));
+        match pool.run((below(2) == 0).then(|| Instant::now() + time), fill).unwrap() {
+            Ok(_) => assert!(watched.end() && !may_break),
+            Err(Failure::Stopped) => _ = watched.end(),
+            Err(Failure::Broke(error)) => assert!(may_break && !watched.end(), "{error}"),
+        }
+        return;
+    }
+    let order = on(below(2) as u32);
+    let ticket = pool.submit(&order, below(2) == 0, true, fill).unwrap();
+    (0..below(3) * below(3000)).for_each(|_| std::hint::spin_loop());
+    let what = below(6);
+    if what == 0 {
+        pool.cancel(ticket).unwrap();
+    }
+    if what == 1 {
+        let _ = pool.wait(ticket, Some(Duration::from_micros(below(100))));
+    }
+    if what == 2 {
+        // Nobody waits, but what is done after the end would still be seen.
+        pool.forget(ticket);
+        return;
+    }
+    match pool.wait(ticket, None) {
+        Ok(completion) => assert!(completion.is_some() && watched.end() && !may_break),
+        Err(error) if error.code() == codes::backend::STOPPED.id => assert!(what == 0, "{error}"),
+        Err(error) => assert!(may_break && error.message().contains("as planned"), "{error}"),
+    }
+    watched.end();
+    pool.forget(ticket);
+}
+
+/// Threads are called when they look for a call, when they fall asleep and when they sleep.
+#[test]
+fn launches_after_any_pause_are_done() {
+    let pool = pool(4);
+    let sum = Arc::new(AtomicU64::new(0));
+    for round in 0..1500u64 {
+        let counted = Arc::clone(&sum);
+        let ticket = submit(&pool, &on((round % 2) as u32), &[8], move |_, _, _| {
+            counted.fetch_add(1, SeqCst);
+            true
+        });
+        assert_eq!(pool.wait(ticket, Some(Duration::from_secs(60))), Ok(Some(Completion::default())));
+        assert_eq!(sum.load(SeqCst), 8 * (round + 1));
+        let pause = Instant::now() + Duration::from_micros(round % 150);
+        while Instant::now() < pause {
+            std::hint::spin_loop();
+        }
+    }
+}

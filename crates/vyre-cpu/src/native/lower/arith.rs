@@ -21,6 +21,22 @@ fn float_bits(scalar: Scalar, bits: u64) -> u64 {
 
 const TWO_TO_31: f64 = 2_147_483_648.0;
 
+/// Whole numbers up to this are divided by constants without a division, where that is the same for all of them.
+const MOST_DIVIDED: u32 = 1023;
+
+/// A whole number up to a greatest one times the reciprocal of another number, made good by what that is off, is the quotient.
+fn is_quotient_exact(by: f32, max: u32) -> bool {
+    let reciprocal = 1.0 / by;
+    let usual = |x: f32| (1e-9..1e9).contains(&x.abs());
+    usual(by)
+        && (0..=max).all(|whole| {
+            let x = whole as f32;
+            let near = x * reciprocal;
+            let quotient = near.mul_add(-by, x).mul_add(reciprocal, near);
+            quotient.to_bits() == (x / by).to_bits()
+        })
+}
+
 impl<'k> Lower<'k> {
     /// Defines a value for a component.
     pub(super) fn define(&mut self, value: Value, op: &'k Op, c: usize) {
@@ -389,6 +405,28 @@ impl<'k> Lower<'k> {
         dst
     }
 
+    /// Small whole numbers divided by a constant, as an image's bytes are by 255: by its reciprocal and one step that makes good what that
+    /// is off. A division takes many times as long.
+    fn divide_whole(&mut self, a: Value, b: Value, c: usize) -> Option<Rep> {
+        let (max, Rep::Float(bits)) = (self.shape_of(a).max, self.rep(b, 0, c)) else { return None };
+        let single = self.scalar_of(a) == Scalar::F32 && self.isa != Isa::Simd128;
+        if !single || max > MOST_DIVIDED || self.is_scalar(a) {
+            return None;
+        }
+        let by = f32::from_bits(bits as u32);
+        let exact = *self.exact_quotients.entry((bits as u32, max)).or_insert_with(|| is_quotient_exact(by, max));
+        if !exact {
+            return None;
+        }
+        let (x, by, reciprocal) =
+            (self.vector_of(a, c), self.constant(by.to_bits()), self.constant((1.0 / by).to_bits()));
+        let near = self.vec(ops::VMULPS, x, Src::R(reciprocal));
+        let off = self.vector();
+        self.push(M::Mov { dst: off, src: x });
+        self.push(M::Vec(LaneOp { acc: true, ..self.lane_op(ops::VFNMADD231PS, off, near, Src::R(by)) }));
+        Some(Rep::Vector(self.multiply_add(off, reciprocal, near), R::NONE))
+    }
+
     /// The vector form of a value as a rep of its own.
     fn copy_rep(&mut self, a: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(a);
@@ -445,7 +483,10 @@ impl<'k> Lower<'k> {
                 Binary::Add => self.binary_op(pick(ops::VADDPS, ops::VADDPD), true, a, b, c),
                 Binary::Sub => self.binary_op(pick(ops::VSUBPS, ops::VSUBPD), false, a, b, c),
                 Binary::Mul => self.binary_op(pick(ops::VMULPS, ops::VMULPD), true, a, b, c),
-                Binary::Div => self.binary_op(pick(ops::VDIVPS, ops::VDIVPD), false, a, b, c),
+                Binary::Div => match self.divide_whole(a, b, c) {
+                    Some(rep) => rep,
+                    None => self.binary_op(pick(ops::VDIVPS, ops::VDIVPD), false, a, b, c),
+                },
                 // `b < a ? b : a`: the instruction gives its second source unless the comparison holds.
                 Binary::Min => self.binary_op(pick(ops::VMINPS, ops::VMINPD), false, b, a, c),
                 Binary::Max => self.binary_op(pick(ops::VMAXPS, ops::VMAXPD), false, b, a, c),
@@ -882,6 +923,10 @@ impl<'k> Lower<'k> {
             (U32, F32) if rich => {
                 let v = self.vector_of(a, c);
                 single(self.vec(ops::VCVTUDQ2PS, R::NONE, Src::R(v)))
+            }
+            (U32, F32) if self.shape_of(a).max < 1 << 31 => {
+                let v = self.vector_of(a, c);
+                single(self.vec(ops::VCVTDQ2PS, R::NONE, Src::R(v)))
             }
             (U32, F32) => {
                 // Both halves are exact, so the sum is rounded once.

@@ -10,7 +10,7 @@ use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory,
 use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
-use super::super::{MOST_BLOCK_STEPS, visit};
+use super::super::{MOST_GROUP_STEPS, visit};
 use super::arith::swapped;
 use super::bounds::{Makers, Upper};
 use super::flow::falls_through;
@@ -80,7 +80,7 @@ impl Plan<'_> {
         let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
         // A comparison is three instructions where a step is one; where all else is much more, it is not what takes the time.
         let in_rounds = settles(self.weight.0) && self.in_rounds.saturating_mul(12) >= self.work;
-        !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= MOST_BLOCK_STEPS
+        !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= MOST_GROUP_STEPS / 2
     }
 }
 

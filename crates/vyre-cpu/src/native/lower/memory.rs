@@ -263,7 +263,10 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
-        if self.load_records(value, address, element, guard, c) || self.load_lines(value, address, element, guard, c) {
+        if self.load_records(value, address, element, guard, c)
+            || self.load_far_records(value, address, element, guard, c)
+            || self.load_lines(value, address, element, guard, c)
+        {
             return;
         }
         let width = self.width_of(value);
@@ -360,6 +363,13 @@ impl<'k> Lower<'k> {
                 None => self.load_by_helper(value, address, element, guard, c),
             },
             Place::Affine(at, step) => {
+                if mask.is_none()
+                    && bytes == 4
+                    && !matches!(address.memory, Memory::Local(_))
+                    && let Some(words) = self.load_apart(at, step)
+                {
+                    return Rep::Vector(words, R::NONE);
+                }
                 let (at, index) = self.as_gather(at, step);
                 self.gather(scalar, at, index, mask)
             }
@@ -629,6 +639,7 @@ impl<'k> Lower<'k> {
         let mask = self.active(guard, c);
         if self.store_in_words(address, element, value, mask, c)
             || self.store_records(address, element, value, mask, c)
+            || self.store_far_records(address, element, value, mask, c)
             || self.store_lines(address, element, value, mask, c)
         {
             return;
@@ -748,6 +759,14 @@ impl<'k> Lower<'k> {
                         self.note_write(address.memory);
                     }
                 }
+                return;
+            }
+            Place::Affine(at, step)
+                if mask.is_none()
+                    && bytes == 4
+                    && !matches!(address.memory, Memory::Local(_))
+                    && self.store_apart(address.memory, at, step, parts[0]) =>
+            {
                 return;
             }
             place if self.isa == Isa::Avx2 => return self.scatter_by_lanes(address, scalar, place, parts, mask),

@@ -20,6 +20,7 @@ mod records;
 mod regions;
 mod scalar;
 mod stream;
+mod strides;
 mod subgroup;
 mod totals;
 mod value;
@@ -94,6 +95,8 @@ enum Made {
     Constant(u32),
     Constant64(u64),
     Pool(u32),
+    /// A mask of known lanes.
+    Lanes(u32),
 }
 
 /// An enclosing loop.
@@ -176,6 +179,8 @@ pub(super) struct Lower<'k> {
     shared_read: Vec<bool>,
     /// Registers with zeros in the first so many lanes.
     zero_below: Map<R, u32>,
+    /// Numbers by which whole numbers up to some greatest one were to be divided, and whether a product can take the place of that.
+    exact_quotients: Map<(u32, u32), bool>,
     /// Masks of the first so many lanes.
     prefixes: Map<R, u32>,
     /// Something came out otherwise than it was foreseen, and the code is of no use.
@@ -286,6 +291,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         touches: Vec::new(),
         shared_read: vec![false; kernel.shared.len()],
         zero_below: Map::default(),
+        exact_quotients: Map::default(),
         prefixes: Map::default(),
         failed: false,
         exec: Vec::new(),

@@ -104,6 +104,11 @@ impl<'k> Lower<'k> {
                 self.load_contiguous(element.scalar(), at, masks[usize::from(part)])
             })
             .collect();
+        self.words_of(loaded)
+    }
+
+    /// The words of vectors that lie side by side in registers: the first of all lanes, their second, and so on.
+    pub(super) fn words_of(&mut self, loaded: Vec<R>) -> Vec<R> {
         let avx2 = self.isa == Isa::Avx2;
         match loaded[..] {
             [a, b] if avx2 => [0x88, 0xdd]
@@ -154,7 +159,21 @@ impl<'k> Lower<'k> {
     /// Stores vectors of which the words are given by their place in a vector.
     pub(super) fn store_words_of(&mut self, memory: Memory, words: &[R], at: super::At, mask: Option<R>) {
         let avx2 = self.isa == Isa::Avx2;
-        let parts = match *words {
+        let parts = self.vectors_of(words);
+        let masks = self.masks_of_words(mask, words.len() as u8);
+        for (part, (src, mask)) in parts.into_iter().zip(masks).enumerate() {
+            let at = super::At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
+            let op = if avx2 && mask.is_some() { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
+            let op = self.store_op(op, at, mask);
+            self.push(M::VStore { op, len: self.len(), src, at, mask: mask.unwrap_or(R::NONE) });
+            self.note_write(memory);
+        }
+    }
+
+    /// Registers with the vectors of all lanes side by side, of which the words are given by their place in a vector.
+    pub(super) fn vectors_of(&mut self, words: &[R]) -> Vec<R> {
+        let avx2 = self.isa == Isa::Avx2;
+        match *words {
             [x, y] if avx2 => {
                 let (low, high) = (self.vec(ops::VUNPCKLPS, x, Src::R(y)), self.vec(ops::VUNPCKHPS, x, Src::R(y)));
                 [0x20, 0x31].map(|half| self.vec_imm(ops::VPERM2F128, low, Src::R(high), half)).to_vec()
@@ -182,19 +201,11 @@ impl<'k> Lower<'k> {
                 parts
             }
             _ => words.to_vec(),
-        };
-        let masks = self.masks_of_words(mask, words.len() as u8);
-        for (part, (src, mask)) in parts.into_iter().zip(masks).enumerate() {
-            let at = super::At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
-            let op = if avx2 && mask.is_some() { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
-            let op = self.store_op(op, at, mask);
-            self.push(M::VStore { op, len: self.len(), src, at, mask: mask.unwrap_or(R::NONE) });
-            self.note_write(memory);
         }
     }
 
     /// Words of two registers.
-    fn taken(&mut self, first: R, second: R, words: Words) -> R {
+    pub(super) fn taken(&mut self, first: R, second: R, words: Words) -> R {
         let places = self.lanes_constant(&words);
         let dst = self.vector();
         self.push(M::Mov { dst, src: first });

@@ -1,0 +1,222 @@
+//! Words of neighbouring lanes that are a few words apart, and vectors of four that are further apart than they are long: what is
+//! between them is loaded with them, and sorted out in registers; a gather or a scatter would move each word alone.
+
+use vyre_foundation::kernel::{Address, Element, Memory, Value};
+
+use super::super::asm::Len;
+use super::super::isa::Isa;
+use super::super::mir::{At, LaneOp, M, R, Src};
+use super::super::ops;
+use super::memory::Place;
+use super::value::{Lin, Rep};
+use super::{Lower, Made};
+
+/// Lanes of a register.
+const LANES: u32 = 16;
+
+/// Most words from one lane to the next for which whole registers are moved.
+const MOST_APART: u32 = 6;
+
+/// Bytes from one vector of four to the next that a displacement reaches for all lanes.
+const FURTHEST: i32 = 1 << 16;
+
+/// The first words of the registers that together have every so many-th word, and no word behind the last of these.
+fn starts(apart: u32) -> Vec<u32> {
+    let last = (LANES - 1) * apart;
+    (0..=last / LANES).map(|part| (part * LANES).min(last + 1 - LANES)).collect()
+}
+
+/// Where the words of all lanes are that the registers up to one have, in the last result and in that register.
+fn found(apart: u32, part: usize) -> [u32; LANES as usize] {
+    let starts = starts(apart);
+    std::array::from_fn(|lane| {
+        let (lane, word) = (lane as u32, apart * lane as u32);
+        let is_in = |part: usize| (starts[part]..starts[part] + LANES).contains(&word);
+        match (0..=part).find(|&part| is_in(part)) {
+            Some(at) if at == part => LANES + word - starts[part],
+            // The first result is a register as it was loaded.
+            Some(0) if part == 1 => word,
+            _ => lane,
+        }
+    })
+}
+
+impl<'k> Lower<'k> {
+    /// The words of lanes that are a few words apart, all of them; nothing where a gather is better.
+    pub(super) fn load_apart(&mut self, at: At, step: i32) -> Option<R> {
+        let apart = u32::try_from(step).ok().filter(|step| step % 4 == 0)? / 4;
+        let load = |lower: &mut Self, start: u32| {
+            lower.load_contiguous(Element::U32.scalar(), At { disp: at.disp + 4 * start as i32, ..at }, None)
+        };
+        if self.isa == Isa::Avx2 && apart == 2 {
+            // The second begins with the last word of the first, so that it ends with the last that is wanted.
+            let (first, second) = (load(self, 0), load(self, 7));
+            let mixed = self.vec_imm(ops::VSHUFPS, first, Src::R(second), 0xd8);
+            return Some(self.vec_imm(ops::VPERMQ, R::NONE, Src::R(mixed), 0xd8));
+        }
+        if self.isa == Isa::Avx2 && apart == 3 {
+            let [first, second, third] = [0, 8, 14].map(|start| load(self, start));
+            // The words of six lanes are at different places in two registers, those of two in the third.
+            let six = self.vec_imm(ops::VPBLENDD, first, Src::R(second), 0b1001_0010);
+            let (six_at, two_at) =
+                (self.lanes_constant(&[0, 3, 6, 1, 4, 7, 0, 0]), self.lanes_constant(&[0, 0, 0, 0, 0, 0, 4, 7]));
+            let six = self.vec(ops::VPERMD, six_at, Src::R(six));
+            let two = self.vec(ops::VPERMD, two_at, Src::R(third));
+            return Some(self.vec_imm(ops::VPBLENDD, six, Src::R(two), 0b1100_0000));
+        }
+        if self.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+            return None;
+        }
+        let mut all = load(self, 0);
+        for (part, &start) in starts(apart).iter().enumerate().skip(1) {
+            let more = load(self, start);
+            all = self.taken(all, more, found(apart, part));
+        }
+        Some(all)
+    }
+
+    /// Stores the words of all lanes a few words apart, and nothing between them; false where a scatter is better.
+    pub(super) fn store_apart(&mut self, memory: Memory, at: At, step: i32, src: R) -> bool {
+        let Some(apart) = u32::try_from(step).ok().filter(|step| step % 4 == 0).map(|step| step / 4) else {
+            return false;
+        };
+        if self.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+            return false;
+        }
+        let last = (LANES - 1) * apart;
+        for part in 0..=last / LANES {
+            let words = part * LANES..(part + 1) * LANES;
+            let lane_of = |word: u32| (word <= last && word.is_multiple_of(apart)).then_some(word / apart);
+            let bits =
+                words.clone().filter(|&word| lane_of(word).is_some()).fold(0, |bits, word| bits | 1 << (word % LANES));
+            // With an odd step the same order is good for all of them.
+            let same = |word: u32| (0..LANES).find(|&lane| lane * apart % LANES == word % LANES).unwrap_or(0);
+            let order: Vec<u32> =
+                words.map(|word| if apart % 2 == 1 { same(word) } else { lane_of(word).unwrap_or(0) }).collect();
+            let order = self.lanes_constant(&order);
+            let sorted = self.vec(ops::VPERMD, order, Src::R(src));
+            self.store_bits(memory, sorted, At { disp: at.disp + (4 * part * LANES) as i32, ..at }, bits);
+        }
+        true
+    }
+
+    /// Stores the words of a register that are in a mask.
+    fn store_bits(&mut self, memory: Memory, src: R, at: At, bits: u32) {
+        let mask = self.mask_of_bits(bits);
+        self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src, at, mask });
+        self.note_write(memory);
+    }
+
+    fn mask_of_bits(&mut self, bits: u32) -> R {
+        if let Some(&mask) = self.made.get(&Made::Lanes(bits)) {
+            return mask;
+        }
+        let (mask, r) = (self.new_mask(), self.materialise(Lin::imm(bits as i32)));
+        self.push(M::MaskFrom { dst: mask, src: r });
+        self.remember(Made::Lanes(bits), mask);
+        mask
+    }
+
+    /// Where the first of vectors of four words lies that are a fixed distance apart.
+    fn place_of_far_records(&mut self, address: &Address, element: Element, width: u8, c: usize) -> Option<(At, i32)> {
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32);
+        let here = self.isa != Isa::Simd128 && width == 4 && words && !matches!(address.memory, Memory::Local(_));
+        if !here || address.terms.iter().any(|&(index, _)| !self.is_scalar(index)) {
+            return None;
+        }
+        match self.place(address, c)? {
+            Place::Affine(at, step) if step > 16 && step <= FURTHEST => Some((at, step)),
+            _ => None,
+        }
+    }
+
+    /// Loads vectors of four words of all lanes that are a fixed distance apart; false where they are not, or not all lanes load.
+    pub(super) fn load_far_records(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> bool {
+        if self.guard_of(guard, c).is_some() || self.exec_of_sharers(value, c).is_some() {
+            return false;
+        }
+        let Some((at, step)) = self.place_of_far_records(address, element, self.width_of(value), c) else {
+            return false;
+        };
+        self.note_read(address.memory);
+        let each = self.lanes() / 4;
+        let loaded: Vec<R> = (0..4)
+            .map(|part| {
+                let of = |within: u32| At { disp: at.disp + step * (part * each + within) as i32, ..at };
+                let dst = self.vector();
+                self.push(M::Vec(LaneOp {
+                    len: Len::L128,
+                    ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(of(0)))
+                }));
+                (1..each).fold(dst, |before, within| self.with_vector_of_four(before, of(within), within))
+            })
+            .collect();
+        for (component, word) in self.words_of(loaded).into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// A register with four words of memory as one of its vectors of four.
+    fn with_vector_of_four(&mut self, before: R, at: At, which: u32) -> R {
+        let op = if self.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
+        self.vec_imm(op, before, Src::At(at), which as u8)
+    }
+
+    /// Stores vectors of four words of all lanes a fixed distance apart; false where they are not, or not all lanes store.
+    pub(super) fn store_far_records(
+        &mut self,
+        address: &Address,
+        element: Element,
+        value: Value,
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        if mask.is_some() {
+            return false;
+        }
+        let Some((at, step)) = self.place_of_far_records(address, element, self.width_of(value), c) else {
+            return false;
+        };
+        let words: Vec<R> = (0..4).map(|component| self.vector_part(value, component, c, 0)).collect();
+        let each = self.lanes() / 4;
+        for (part, src) in self.vectors_of(&words).into_iter().enumerate() {
+            for within in 0..each {
+                let at = At { disp: at.disp + step * (part as u32 * each + within) as i32, ..at };
+                match within {
+                    0 => self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at, mask: R::NONE }),
+                    _ => self.push(M::StoreFour { src, at, which: within as u8 }),
+                }
+            }
+        }
+        self.note_write(address.memory);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_apart_are_found_and_nothing_behind_them_is_read() {
+        for apart in 2..=MOST_APART {
+            let starts = starts(apart);
+            assert!(starts.iter().all(|start| start + LANES <= (LANES - 1) * apart + 1), "{apart}: {starts:?}");
+            let register = |part: usize| (0..LANES).map(|lane| starts[part] + lane).collect::<Vec<_>>();
+            let mut all = register(0);
+            for part in 1..starts.len() {
+                let both: Vec<u32> = all.iter().copied().chain(register(part)).collect();
+                all = found(apart, part).iter().map(|&at| both[at as usize]).collect();
+            }
+            assert_eq!(all, (0..LANES).map(|lane| lane * apart).collect::<Vec<_>>(), "{apart}");
+        }
+    }
+}
