@@ -6,6 +6,8 @@
 //! for several of them to be in workgroup memory at once, rows are tables themselves, in three passes.
 
 mod butterflies;
+#[cfg(target_arch = "x86_64")]
+mod host;
 mod stages;
 
 use std::collections::BTreeMap;

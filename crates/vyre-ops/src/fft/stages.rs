@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-use vyre::{Buffer, DataType, DispatchConfig, Engine, Error, Kernel};
+use vyre::variant::Variant;
+use vyre::{Buffer, DataType, Engine, Error, Kernel};
 
 use super::NEIGHBOURS;
 use super::butterflies::{Complex, Lines};
-use crate::launch::{GROUP, Traits, grid, parsed, room};
+use crate::launch::{GROUP, Traits, grid, parsed, room, with_function};
 
 /// Points of a workgroup's transforms, where they are shorter.
 const TOGETHER: usize = 1024;
@@ -117,16 +118,33 @@ impl Pass {
         table: &Buffer,
         transforms: usize,
     ) -> Result<Buffer, Error> {
+        self.run_with(engine, traits, source, table, transforms, true)
+    }
+
+    /// With what processors have in the place of kernels, or without.
+    pub(super) fn run_with(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        source: &Buffer,
+        table: &Buffer,
+        transforms: usize,
+        functions: bool,
+    ) -> Result<Buffer, Error> {
         let pairs = traits.is_gpu;
         // Two halves of real and of imaginary parts.
         let memory = (4 * size_of::<f32>() * BESIDE * self.points()) as u64;
         if !pairs && transforms >= BESIDE && MOST_BESIDE.contains(&self.points()) && traits.memory >= memory {
-            let kernel = engine.kernel_from(&format!("fft beside {self:?}"), || parsed(&self.source_beside()))?;
+            let kernel = engine.kernel_from_with(&format!("fft beside {self:?} {functions}"), || {
+                Ok((parsed(&self.source_beside())?, with_function(engine, self.function().filter(|_| functions))))
+            })?;
             return self.launch(&kernel, engine, source, table, [transforms, BESIDE]);
         }
-        let key = format!("fft {self:?} {pairs}");
+        // A few transforms leave registers of a processor empty.
+        let several = functions && transforms >= BESIDE;
+        let key = format!("fft {self:?} {pairs} {several}");
         let kernel = engine.kernel_from_with(&key, || {
-            let mut config = DispatchConfig::default();
+            let mut config = with_function(engine, self.function().filter(|_| several));
             // Three such workgroups, where the assembler would leave room for two.
             if pairs && self.radices.contains(&MANY_POINTS) && self.lanes(pairs) <= LANES {
                 config.knobs.registers = Some(80);
@@ -138,6 +156,14 @@ impl Pass {
             Ok((parsed(&self.source(pairs))?, config))
         })?;
         self.launch(&kernel, engine, source, table, [transforms, self.together()])
+    }
+
+    /// What processors run in its place.
+    fn function(&self) -> Option<Variant> {
+        #[cfg(target_arch = "x86_64")]
+        return super::host::side_by_side(self);
+        #[cfg(not(target_arch = "x86_64"))]
+        None
     }
 
     fn launch(
@@ -376,7 +402,7 @@ impl Pass {
                 lines.product(&of("near"), &of("far"))
             };
             let first = angle("first", &format!("j{own}"));
-            let steps: Vec<(usize, Complex)> = [1, 2, 4]
+            let steps: Vec<(usize, Complex)> = [1, 2, 4, 8]
                 .into_iter()
                 .filter(|power| *power < points.len())
                 .map(|power| (power, angle(&format!("step{power}_"), &(power * before).to_string())))

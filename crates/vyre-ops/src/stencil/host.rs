@@ -43,6 +43,7 @@ fn run(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, offsets: &[Offset],
     let zeros = room_for([0; 4], width);
     let each = pieces_of_a_part(x.len() / width, 4 * width, workers);
     in_chunks(out, each * width, workers, |part, out| {
+        let mut taps = Vec::with_capacity(offsets.len());
         for (row, out) in (part * each..).zip(out.chunks_mut(width)) {
             let (plane, y) = (row / height, row % height);
             let z = plane % depth;
@@ -52,11 +53,12 @@ fn run(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, offsets: &[Offset],
                 let row = (plane - z + z_there) * height + y_there;
                 Some(&x[row * width..(row + 1) * width])
             };
-            let taps: Vec<Tap<'_>> = offsets
-                .iter()
-                .zip(&weights)
-                .map(|(offset, weight)| Tap { line: line(offset).unwrap_or(&zeros), by: offset[2], weight: *weight })
-                .collect();
+            taps.clear();
+            taps.extend(offsets.iter().zip(&weights).map(|(offset, weight)| Tap {
+                line: line(offset).unwrap_or(&zeros),
+                by: offset[2],
+                weight: *weight,
+            }));
             fill_row(&taps, boundary, out);
         }
     });
@@ -82,10 +84,15 @@ fn fill_row(taps: &[Tap<'_>], boundary: Boundary, out: &mut [[u8; 4]]) {
     fn with_fma(taps: &[Tap<'_>], boundary: Boundary, out: &mut [[u8; 4]]) {
         sums_of_row(taps, boundary, out);
     }
+    #[target_feature(enable = "avx512f,avx512vl")]
+    fn wide(taps: &[Tap<'_>], boundary: Boundary, out: &mut [[u8; 4]]) {
+        sums_of_row(taps, boundary, out);
+    }
+    let is_wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
     #[allow(unsafe_code, reason = "the processor was asked")]
-    // SAFETY: there is no variant where the processor has not both.
+    // SAFETY: there is no variant where the processor has not both, and the wider ones are here where they are used.
     unsafe {
-        with_fma(taps, boundary, out);
+        if is_wide { wide(taps, boundary, out) } else { with_fma(taps, boundary, out) }
     }
 }
 
