@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use vyre::variant::{HostSlice, Variant, Workers};
 
 use super::stages::{Layout, Pass};
-use super::{NEIGHBOURS, angle};
+use super::{BETWEEN, NEIGHBOURS, angle};
 use crate::host::{pieces_of_a_part, room_for, variant, words};
 use crate::lanes::{Lanes, Shared, goes_past, soon_read, written};
 
@@ -181,7 +181,9 @@ unsafe fn in_parts<V: Lanes>(
 ) {
     let bytes = work.plan.points * size_of::<[f32; 2]>();
     // What is turned is read again by the next pass.
-    let past = work.plan.turned.is_none() && goes_past(transforms * bytes, workers.threads());
+    // Results of rows that lie apart are part of a larger one where they are as many as are made at a time.
+    let is_part = work.plan.to.index != 1 && transforms * bytes >= BETWEEN * workers.threads();
+    let past = work.plan.turned.is_none() && (is_part || goes_past(transforms * bytes, workers.threads()));
     let work = Work { past: past && work.out.is_at_line(), ..work };
     let each = pieces_of_a_part(transforms.div_ceil(V::COUNT), V::COUNT * bytes, workers) * V::COUNT;
     workers.run(transforms.div_ceil(each), &|part| {

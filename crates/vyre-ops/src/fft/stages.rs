@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 
 use vyre::variant::Variant;
-use vyre::{Buffer, DataType, Engine, Error, Kernel};
+use vyre::{ArrayView, ArrayViewMut, Buffer, DataType, Engine, Error, Kernel};
 
 use super::NEIGHBOURS;
 use super::butterflies::{Complex, Lines};
@@ -24,6 +24,9 @@ const MANY_LANES: usize = 512;
 /// Invocations of processors that have a transform each, and how long such may be, so that there is workgroup memory for all of them.
 const BESIDE: usize = 16;
 const MOST_BESIDE: RangeInclusive<usize> = 16..=256;
+
+/// A complex number.
+pub(super) type Point = [f32; 2];
 
 const BUFFERS: &str =
     "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n";
@@ -131,6 +134,39 @@ impl Pass {
         transforms: usize,
         functions: bool,
     ) -> Result<Buffer, Error> {
+        let (kernel, together) = self.kernel(engine, traits, transforms, functions)?;
+        let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
+        let sizes = [transforms as u32];
+        let call = kernel.bind("x", source).bind("table", table).value("sizes", &sizes).bind("out", &mut out);
+        call.grid(grid(transforms.div_ceil(together))).overwrites().launch()?;
+        Ok(out)
+    }
+
+    /// From a part of an array to a part of another.
+    pub(super) fn run_between(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        x: ArrayView<'_, Point>,
+        table: &Buffer,
+        out: ArrayViewMut<'_, Point>,
+    ) -> Result<(), Error> {
+        let transforms = x.len() / self.points();
+        let (kernel, together) = self.kernel(engine, traits, transforms, true)?;
+        let sizes = [transforms as u32];
+        let call = kernel.bind("x", x).bind("table", table).value("sizes", &sizes).bind("out", out);
+        call.grid(grid(transforms.div_ceil(together))).overwrites().launch()?;
+        Ok(())
+    }
+
+    /// The kernel for so many transforms, and how many of them a workgroup has.
+    fn kernel(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        transforms: usize,
+        functions: bool,
+    ) -> Result<(Kernel, usize), Error> {
         let pairs = traits.is_gpu;
         // Two halves of real and of imaginary parts.
         let memory = (4 * size_of::<f32>() * BESIDE * self.points()) as u64;
@@ -138,7 +174,7 @@ impl Pass {
             let kernel = engine.kernel_from_with(&format!("fft beside {self:?} {functions}"), || {
                 Ok((parsed(&self.source_beside())?, with_function(engine, self.function().filter(|_| functions))))
             })?;
-            return self.launch(&kernel, engine, source, table, [transforms, BESIDE]);
+            return Ok((kernel, BESIDE));
         }
         // A few transforms leave registers of a processor empty.
         let several = functions && transforms >= BESIDE;
@@ -155,7 +191,7 @@ impl Pass {
             }
             Ok((parsed(&self.source(pairs))?, config))
         })?;
-        self.launch(&kernel, engine, source, table, [transforms, self.together()])
+        Ok((kernel, self.together()))
     }
 
     /// What processors run in its place.
@@ -164,22 +200,6 @@ impl Pass {
         return super::host::side_by_side(self);
         #[cfg(not(target_arch = "x86_64"))]
         None
-    }
-
-    fn launch(
-        &self,
-        kernel: &Kernel,
-        engine: &Engine,
-        source: &Buffer,
-        table: &Buffer,
-        [transforms, together]: [usize; 2],
-    ) -> Result<Buffer, Error> {
-        let groups = transforms.div_ceil(together);
-        let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
-        let sizes = [transforms as u32];
-        let call = kernel.bind("x", source).bind("table", table).value("sizes", &sizes).bind("out", &mut out);
-        call.grid(grid(groups)).overwrites().launch()?;
-        Ok(out)
     }
 
     /// Each invocation has a transform of its own, and points of neighbours lie side by side: they are whole registers, angles are the same

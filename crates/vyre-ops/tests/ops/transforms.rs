@@ -61,6 +61,24 @@ fn what_goes_there_comes_back() {
     }
 }
 
+/// Processors take long transforms some at a time through both passes; each is what it is alone.
+#[test]
+fn many_long_transforms_are_each_what_they_are_alone() {
+    let (_, engine) = &engines()[0];
+    let (batches, points) = (300, 1 << 13);
+    let values = Random(53).units(2 * batches * points);
+    let x = engine.from_shape([batches, points, 2], &values).expect("an array");
+    for inverse in [false, true] {
+        let all = read(if inverse { x.inverse_fft() } else { x.fft() }).expect("f32");
+        for at in [0, 1, 31, 32, 33, 255, 256, 299] {
+            let own = 2 * at * points..2 * (at + 1) * points;
+            let alone = engine.from_shape([1, points, 2], &values[own.clone()]).expect("an array");
+            let alone = read(if inverse { alone.inverse_fft() } else { alone.fft() }).expect("f32");
+            assert!(alone == all[own], "{at} {inverse}");
+        }
+    }
+}
+
 /// Elements of an array may come four at a time, those of an expression come one by one.
 #[test]
 fn stencils_of_arrays_and_of_expressions_are_the_same() {
