@@ -2,8 +2,8 @@
 
     python python/bench/routes.py [seconds for a size]
 
-For each kernel and size the engine has a while to learn; then calls on arrays that stay are timed, each with the wait for its end, where the
-router puts them and on each device by itself. Times are medians in µs.
+For each kernel and size the engine has a while to learn; then calls on arrays that stay are timed, each with the wait for its end, where
+the router puts them and on each device by itself. Times are medians in µs.
 """
 
 import statistics
