@@ -23,6 +23,19 @@ def test_operators_are_numpys(name, values):
         assert isinstance(mine, vyre.Expression) and mine.shape == values.shape
 
 
+def test_an_array_of_an_expression_stays_where_it_is_computed(monkeypatch):
+    a = vyre.array(FLOATS)
+    twice = a * 2
+    with monkeypatch.context() as patched:
+        patched.setattr(vyre.Expression, "__array__", lambda *_: pytest.fail("the value went to NumPy"))
+        made = vyre.array(twice)
+        assert vyre.array(twice, dtype="float32").dtype == np.float32 and vyre.array(a > 0).dtype == np.uint32
+    made[0] = 9
+    np.testing.assert_array_equal(twice.numpy(), FLOATS * 2)
+    np.testing.assert_array_equal(made.numpy(), [9, *(FLOATS * 2)[1:]])
+    assert vyre.array(twice, dtype="float64").dtype == np.float64
+
+
 def test_a_chain_is_one_launch():
     a, b = vyre.array(FLOATS), vyre.array(FLOATS + 5)
     before = vyre.metrics()["dispatches"]

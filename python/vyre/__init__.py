@@ -301,7 +301,10 @@ def devices() -> list[Device]:
 
 
 def array(values: Any, dtype: Any = None) -> Array:
-    """An array with a copy of these values: a NumPy array, a list, or anything with DLPack."""
+    """An array with a copy of these values: a NumPy array, a list, an expression, or anything with DLPack."""
+    if isinstance(values, Expression) and (dtype is None or values.dtype == dtype):
+        # Its value stays where it is computed.
+        return values.eval().copy()
     if isinstance(values, Array) and (dtype is None or values.dtype == dtype):
         return values.copy()
     if isinstance(dtype, str) and dtype == "bfloat16":

@@ -1,7 +1,7 @@
 //! Where patterns of bytes begin: one, or many at once.
 //!
 //! A first pass goes over all bytes and counts for blocks of them, and a second one looks only at those where something was found. One pattern
-//! is looked for by the two of its bytes that are probably the rarest. Of many, the first two bytes are looked up in a table of bits, and what
+//! is looked for by the two of its bytes that are probably the rarest; where processors are all there is, in one pass. Of many, the first two bytes are looked up in a table of bits, and what
 //! passes walks down the tree of the patterns from there (Lin et al., 2013).
 
 mod host;
@@ -14,7 +14,8 @@ use vyre::{Array, Buffer, DataType, Engine, Error, Shape};
 use crate::fold::{Fold, Kind};
 use crate::host::variant;
 use crate::launch::{
-    GROUP, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable, with_function, with_variants,
+    GROUP, Traits, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable, with_function,
+    with_variants,
 };
 use crate::output::Output;
 use crate::scan::Scan;
@@ -123,6 +124,12 @@ impl Patterns {
         let word = |buffer: Buffer, shape: Vec<usize>| Output { buffer, ty: DataType::U32, shape };
         let mut positions = room(&self.engine, &DataType::U32, most);
         let mut patterns = room(&self.engine, &DataType::U32, most);
+        let traits = Traits::of(&self.engine);
+        if self.form == Form::Pair && traits.waits && !traits.is_gpu && most > 0 {
+            let count = self.search_once(&buffer, &mut positions, [length, starts, most])?;
+            // There is one pattern, and its place is 0, as all elements are that nobody wrote.
+            return Ok([word(positions, vec![most]), word(patterns, vec![most]), word(count, Vec::new())]);
+        }
         if most == 0 {
             let none = room(&self.engine, &DataType::U32, 1);
             return Ok([word(positions, vec![0]), word(patterns, vec![0]), word(none, Vec::new())]);
@@ -151,6 +158,27 @@ impl Patterns {
         let call = call.bind("counts", &counts).bind("before", &before);
         call.bind("out", &mut positions).bind("which", &mut patterns).grid(grid(blocks)).launch()?;
         Ok([word(positions, vec![most]), word(patterns, vec![most]), word(count, Vec::new())])
+    }
+
+    /// One pattern in one pass. Gives how often it was found.
+    fn search_once(
+        &self,
+        bytes: &Buffer,
+        positions: &mut Buffer,
+        [length, starts, most]: [usize; 3],
+    ) -> Result<Buffer, Error> {
+        let kernel = self.engine.kernel_from_with("find a pattern in one pass", || {
+            let function = Some(variant("memchr in one pass", 1, host::find_once));
+            Ok((parsed(&Form::Pair.once_source())?, with_function(&self.engine, function)))
+        })?;
+        let blocks = starts.div_ceil(BLOCK);
+        // How many blocks were taken, and how often it was found up to each of them, and one more.
+        let mut states = room(&self.engine, &DataType::U32, 1 + blocks);
+        let mut count = room(&self.engine, &DataType::U32, 1);
+        let sizes = self.sizes(length, starts, most);
+        let call = kernel.bind("x", bytes).bind("data", &self.data).value("sizes", &sizes).bind("states", &mut states);
+        call.bind("out", positions).bind("count", &mut count).grid(grid(blocks)).overwrites().launch()?;
+        Ok(count)
     }
 
     fn sizes(&self, length: usize, starts: usize, most: usize) -> [u32; 8] {
@@ -352,19 +380,53 @@ impl Form {
         text
     }
 
+    /// Both passes in one: blocks are taken in their order, and each waits for the one before it to tell how many were found up to there. The
+    /// last one clears what is left of the result.
+    fn once_source(self) -> String {
+        let mut text = self.declarations();
+        let _ = write!(
+            text,
+            "read_write states: u32 @3;\noutput out: u32 @4;\noutput count: u32 @5;\nworkgroup runs: u32[{}] @0;\nworkgroup ticket: u32[1] @0;\nworkgroup found: u32[1] @0;\n\
+             workgroup_size [{LANES}, 1, 1];\nentry find_matches {{\nlet l = local_index;\nif l == 0 {{\nlet taken = atomic.add(states[0], 1);\n\
+             ticket[0] = taken;\n}}\nbarrier;\nlet group = ticket[0];\nbarrier;\n{}if group < sizes[2] {{\n{}",
+            2 * LANES,
+            self.begin(),
+            self.bits()
+        );
+        let from = SUM.doubled(&mut text, "l", LANES, LANES);
+        let _ = write!(
+            text,
+            "let own = runs[{from} + {}];\nif l == 0 {{\nvar before: u32 = 1;\nif group > 0 {{\nloop {{\nlet seen = atomic.load(states[group]);\n\
+             before = seen;\nif seen != 0 {{\nbreak;\n}}\n}}\n}}\natomic.store(states[group + 1], before + own);\nfound[0] = before - 1;\n}}\n\
+             barrier;\nlet before = found[0];\nvar place: u32 = before + runs[l + {from}] - count_one_bits(bits);\nfor r in 0..{ITEMS} {{\n\
+             if ((bits >> r) & 1) == 1 {{\nif place < sizes[3] {{\nout[place] = start + r;\n}}\nplace = place + 1;\n}}\n}}\n\
+             if group + 1 == sizes[2] {{\nlet all = min(before + own, sizes[3]);\nif l == 0 {{\ncount[0] = all;\n}}\n\
+             for i in all..sizes[3] step {LANES} {{\nif i + l < sizes[3] {{\nout[i + l] = 0;\n}}\n}}\n}}\n}}\n}}\n",
+            LANES - 1
+        );
+        text
+    }
+
+    /// Which of the neighbouring positions of an invocation begin a pattern, and how many do in `runs`.
+    fn bits(self) -> String {
+        format!(
+            "let start = group * {BLOCK} + l * {ITEMS};\nvar bits: u32 = 0;\nfor r in 0..{ITEMS} {{\nlet i0 = start + r;\n{}if near0 {{\n{}\
+             bits = bits | (min(hit0, 1) << r);\n}}\n}}\nruns[l] = count_one_bits(bits);\nbarrier;\n",
+            self.near(0),
+            self.exact(0)
+        )
+    }
+
     /// Neighbouring positions belong to an invocation, so that a scan of how many each has found says where they go.
     fn matches_source(self) -> String {
         let mut text = self.declarations();
         let _ = write!(
             text,
             "read counts: u32 @3;\nread before: u32 @4;\nread_write out: u32 @5;\nread_write which: u32 @6;\nworkgroup runs: u32[{}] @0;\n\
-             workgroup_size [{LANES}, 1, 1];\nentry find_matches {{\n{GROUP}let l = local_index;\n{}if group < sizes[2] {{\nif counts[group] != 0 {{\n\
-             let start = group * {BLOCK} + l * {ITEMS};\nvar bits: u32 = 0;\nfor r in 0..{ITEMS} {{\nlet i0 = start + r;\n{}if near0 {{\n{}\
-             bits = bits | (min(hit0, 1) << r);\n}}\n}}\nruns[l] = count_one_bits(bits);\nbarrier;\n",
+             workgroup_size [{LANES}, 1, 1];\nentry find_matches {{\n{GROUP}let l = local_index;\n{}if group < sizes[2] {{\nif counts[group] != 0 {{\n{}",
             2 * LANES,
             self.begin(),
-            self.near(0),
-            self.exact(0)
+            self.bits()
         );
         let from = SUM.doubled(&mut text, "l", LANES, LANES);
         let _ = write!(

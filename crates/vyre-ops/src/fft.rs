@@ -6,6 +6,8 @@
 //! for several of them to be in workgroup memory at once, rows are tables themselves, in three passes.
 
 mod butterflies;
+#[cfg(target_arch = "x86_64")]
+mod host;
 mod stages;
 
 use std::collections::BTreeMap;
@@ -15,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error};
 
-use crate::launch::{self, MOST, Traits, engine, extents, misfit, misfit_with, mistyped};
+use crate::launch::{MOST, Traits, engine, extents, misfit, misfit_with, mistyped, room};
 use crate::output::Output;
-use stages::{Layout, Pass};
+use stages::{Layout, Pass, Point};
 
 /// Points of a transform that a workgroup keeps: with memory of this many bytes, and everywhere.
 const LONG: (usize, u64) = (4096, 35 << 10);
@@ -26,6 +28,8 @@ const SHORT: usize = 1024;
 const COLUMNS: (usize, u64) = (8192, 3 * (64 << 10));
 /// The longest columns of which enough are in workgroup memory at once for neighbours to fill what memory gives.
 const LONG_COLUMN: usize = 2048;
+/// Bytes of points between two passes for each thread of a processor, so that they stay in its own cache.
+const BETWEEN: usize = 1 << 20;
 /// Tables of angles that are remembered.
 const MOST_TABLES: usize = 32;
 /// Angles of the second pass are put together of two: the first of so many neighbours.
@@ -45,7 +49,7 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     let (batches, n) = (batch.iter().product::<usize>(), *n);
     let engine = engine(term)?;
     if batches * n == 0 {
-        return Ok(Output { buffer: launch::room(&engine, &ty, 0), ty, shape });
+        return Ok(Output { buffer: room(&engine, &ty, 0), ty, shape });
     }
     if batches * n * 2 > MOST {
         return Err(misfit(format!("{} elements are more than are taken at once, which is {MOST}", batches * n * 2)));
@@ -104,25 +108,56 @@ impl Transform<'_> {
     }
 
     /// Columns of tables with `long` rows of `short`, turned by their place.
-    fn columns(&self, source: &Buffer, long: usize, short: usize, tables: usize) -> Result<Buffer, Error> {
+    fn columns_pass(&self, long: usize, short: usize) -> Result<Pass, Error> {
         let n = long * short;
         let column = Layout { transform: 1, index: short, by_index: false, runs: None };
-        let pass = Pass { turned: Some(n), ..self.pass(self.radices(long)?, [short, n], [column; 2]) };
+        Ok(Pass { turned: Some(n), ..self.pass(self.radices(long)?, [short, n], [column; 2]) })
+    }
+
+    fn columns(&self, source: &Buffer, long: usize, short: usize, tables: usize) -> Result<Buffer, Error> {
+        let n = long * short;
+        let pass = self.columns_pass(long, short)?;
         pass.run(self.engine, &self.traits, source, &table(self.engine, &[long, n])?, tables * short)
     }
 
     /// The last pass: rows of so many points, whose results lie apart.
-    fn rows(&self, source: &Buffer, points: usize, from: Layout) -> Result<Buffer, Error> {
+    fn rows_pass(&self, points: usize, from: Layout) -> Result<Pass, Error> {
         let all = self.n / points;
         let to = Layout { transform: 1, index: all, by_index: false, runs: None };
         let pass = self.pass(self.radices(points)?, [all, self.n], [from, to]);
-        let pass = Pass { scale: self.inverse.then_some(self.n), ..pass };
-        pass.run(self.engine, &self.traits, source, &table(self.engine, &[points])?, self.batches * all)
+        Ok(Pass { scale: self.inverse.then_some(self.n), ..pass })
+    }
+
+    fn rows(&self, source: &Buffer, points: usize, from: Layout) -> Result<Buffer, Error> {
+        let pass = self.rows_pass(points, from)?;
+        let transforms = self.batches * (self.n / points);
+        pass.run(self.engine, &self.traits, source, &table(self.engine, &[points])?, transforms)
     }
 
     fn two(&self, source: &Buffer, [long, short]: [usize; 2]) -> Result<Buffer, Error> {
+        let together = (BETWEEN * self.traits.threads / (self.n * size_of::<Point>())).max(1);
+        if !self.traits.is_gpu && self.traits.threads > 0 && together < self.batches {
+            return self.two_in_turn(source, [long, short], together);
+        }
         let turned = self.columns(source, long, short, self.batches)?;
         self.rows(&turned, short, Layout::rows(short))
+    }
+
+    /// Both passes for some of the batches at a time, so that what is between them stays in the caches.
+    fn two_in_turn(&self, source: &Buffer, [long, short]: [usize; 2], together: usize) -> Result<Buffer, Error> {
+        let Transform { engine, traits, n, batches, .. } = self;
+        let (columns, rows) = (self.columns_pass(long, short)?, self.rows_pass(short, Layout::rows(short))?);
+        let tables = [table(engine, &[long, *n])?, table(engine, &[short])?];
+        let x = source.clone().into_array::<Point>()?;
+        let points = |batches: usize| room(engine, &DataType::F32, batches * n * 2).into_array::<Point>();
+        let (mut turned, mut out) = (points(together)?, points(*batches)?);
+        for first in (0..*batches).step_by(together) {
+            let count = together.min(batches - first);
+            let own = first * n..(first + count) * n;
+            columns.run_between(engine, traits, x.slice(own.clone())?, &tables[0], turned.slice_mut(..count * n)?)?;
+            rows.run_between(engine, traits, turned.slice(..count * n)?, &tables[1], out.slice_mut(own)?)?;
+        }
+        Ok(out.into_buffer())
     }
 
     /// Rows of the first table are tables themselves. Rows of those that have the same number lie beside each other in the result.

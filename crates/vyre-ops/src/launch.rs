@@ -171,6 +171,8 @@ pub(crate) struct Traits {
     pub(crate) fragments: bool,
     /// Bytes of workgroup memory that every device has.
     pub(crate) memory: u64,
+    /// Threads that processors work with; 0 where there is none.
+    pub(crate) threads: usize,
 }
 
 impl Traits {
@@ -178,7 +180,8 @@ impl Traits {
     /// (and `form2`, see [`kernel_of_forms`]).
     pub(crate) fn of(engine: &Engine) -> Traits {
         use vyre::backend::DeviceKind;
-        let mut traits = Traits { is_gpu: false, waits: true, subgroups: true, fragments: true, memory: u64::MAX };
+        let mut traits =
+            Traits { is_gpu: false, waits: true, subgroups: true, fragments: true, memory: u64::MAX, threads: 0 };
         for id in engine.backend_ids() {
             // The interpreter has what a kernel needs.
             let Ok(backend) = engine.backend(id.as_str()) else { continue };
@@ -192,6 +195,7 @@ impl Traits {
             traits.subgroups &= able.subgroup_sizes == Some([32, 32]);
             traits.fragments &= able.features.contains(vyre::kernel::Features::MATRIX);
             traits.memory = traits.memory.min(able.limits.max_workgroup_memory);
+            traits.threads = traits.threads.max(able.threads as usize);
         }
         if let Ok(form) = std::env::var("VYRE_OPS_FORM") {
             let says = |word: &str| form.split(',').any(|own| own == word);

@@ -31,6 +31,8 @@ mod fold;
 mod histogram;
 mod hopper;
 mod host;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod launch;
 mod layout;
 mod matrix;

@@ -4,6 +4,8 @@
 //! f16 and bf16 are added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
 
 mod fragments;
+#[cfg(target_arch = "x86_64")]
+mod host;
 mod panels;
 mod tiles;
 mod wgmma;
@@ -15,7 +17,7 @@ use vyre::{Array, Buffer, DataType, Error};
 
 use crate::launch::{
     GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, misfit_with, mistyped, room, runnable, valid,
-    with_variants,
+    with_function, with_variants,
 };
 use crate::layout::transpose;
 use crate::output::Output;
@@ -177,18 +179,23 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
         let known = Some([m, n, k, batches]).filter(|_| m * n * k * batches >= DIRECT);
         let program = |form: (usize, usize)| panels::program(&ty, transposed, form, in_panels, known);
         let own = panels::default_form(in_panels);
+        let function = || panels::function(&ty, transposed).filter(|_| in_panels);
         near = panels::tiles_near(&ty, k, own.1);
         let kernel = match known.is_some() {
             true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?} {in_panels}"), || {
-                let mut others = Vec::new();
-                for form in panels::forms(in_panels).filter(|form| **form != own) {
+                let mut others = with_function(&engine, function()).variants;
+                // Where there is a function, no time goes to other forms of the kernel.
+                let has_function = !others.is_empty();
+                for form in panels::forms(in_panels).filter(|form| **form != own && !has_function) {
                     let blocks = Blocks::Fixed(grid(panels::groups([m, n], batches, *form)));
                     let name = format!("{} x {}", form.0, form.1);
                     others.push(Variant::program(name, &valid(&program(*form)?)?, blocks));
                 }
                 Ok((program(own)?, with_variants(others)))
             })?,
-            false => engine.kernel_from(&format!("matmul lanes {ty} {transposed:?} {in_panels}"), || program(own))?,
+            false => engine.kernel_from_with(&format!("matmul lanes {ty} {transposed:?} {in_panels}"), || {
+                Ok((program(own)?, with_function(&engine, function())))
+            })?,
         };
         (kernel, panels::groups([m, n], batches, own))
     };

@@ -13,6 +13,8 @@
 
 mod host;
 mod parts;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use std::fmt::Write;
 
@@ -118,8 +120,8 @@ impl Scan<'_> {
         let sizes = [along, chunks, rows * chunks, spans].map(|size| size as u32);
         let before = match chunks {
             1 => Before::Nothing,
-            // Few threads would rather read twice than wait for each other.
-            _ if traits.is_gpu && traits.waits && self.is_word() => Before::LookBack,
+            // Workgroups on few threads would rather read twice than wait for each other; the function that processors have for it does not.
+            _ if traits.waits && self.is_word() && (traits.is_gpu || self.has_function(&fused)) => Before::LookBack,
             _ => Before::Offsets,
         };
         let mut known = match before {
@@ -288,7 +290,7 @@ impl Scan<'_> {
             }
             text.push_str("}\n}\n");
             let function = self.has_function(fused).then(|| host::scanned(self, form.cut, before));
-            Ok((crate::launch::parsed(&text)?, with_function(engine, function.flatten())))
+            Ok((crate::launch::parsed(&text)?, with_function(engine, function)))
         })
     }
 }

@@ -1,14 +1,16 @@
-//! The first pass on the processor, with the libraries that it has for it: how many patterns begin in each block.
+//! Searches on the processor, with the libraries that it has for them: where one pattern begins, and how many of several do in each block.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use memchr::memmem::Finder;
 use vyre::variant::{HostSlice, Workers};
 
 use super::{BLOCK, PAIRS};
-use crate::host::{Cell, fill, words};
+use crate::host::{Cell, PART, fill, in_chunks, words};
+use crate::launch::grid;
 
 /// States of a tree whose patterns are looked for by a library. It makes an automaton of them each time, and they are what is told of
 /// them here; of more states the tree is walked as it is.
@@ -75,6 +77,77 @@ pub(super) fn find_pair(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
             }
         }
     });
+}
+
+/// All of a search for one pattern: parts of the text are searched, and what was found in each is put behind what was found before it.
+pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
+    let [x, pattern, sizes, states, out, count] = buffers else {
+        panic!("a search has six buffers, not {}", buffers.len())
+    };
+    let (pattern, most) = (pattern.bytes(), words(sizes.bytes()).nth(3).unwrap_or(0) as usize);
+    let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { panic!("the text is shorter than was said") };
+    let finder = Finder::new(pattern);
+    let parts = starts.div_ceil(PART);
+    // Each is locked once, by whom its number was given to.
+    let found: Vec<Mutex<Part>> = (0..parts).map(|_| Mutex::default()).collect();
+    let is_done = workers.run(parts, &|part| {
+        let (begin, end) = (part * PART, starts.min((part + 1) * PART));
+        let mut own = Part { positions: Vec::new(), counts: vec![0; (end - begin).div_ceil(BLOCK)] };
+        let put = |at: usize| {
+            own.counts[(at - begin) / BLOCK] += 1;
+            if own.positions.len() < most {
+                own.positions.push(at as u32);
+            }
+        };
+        match *pattern {
+            [byte] => memchr::memchr_iter(byte, &text[begin..end]).map(|at| begin + at).for_each(put),
+            _ => starts_of(begin, end, |from| first_between(text, pattern, &finder, from..end)).for_each(put),
+        }
+        *found[part].lock().unwrap_or_else(PoisonError::into_inner) = own;
+    });
+    if !is_done {
+        return;
+    }
+    let found: Vec<Part> =
+        found.into_iter().map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+    let mut before = vec![0];
+    for found in &found {
+        before.push(before[before.len() - 1] + found.positions.len());
+    }
+    // What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
+    let states = states.bytes_mut().as_chunks_mut::<4>().0;
+    states[0] = grid(states.len() - 1).iter().product::<u32>().to_le_bytes();
+    let mut sum = 1;
+    for (state, count) in states[1..].iter_mut().zip(found.iter().flat_map(|found| &found.counts)) {
+        sum += count;
+        *state = sum.to_le_bytes();
+    }
+    let all = before[parts].min(most);
+    count.bytes_mut().as_chunks_mut::<4>().0[0] = (all as u32).to_le_bytes();
+    // Every place of the result is written: the positions, and zeros behind them.
+    let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
+    in_chunks(out, PART / 4, workers, |chunk, out| {
+        let first = chunk * (PART / 4);
+        let mut part = before.partition_point(|before| *before <= first).saturating_sub(1);
+        let mut filled = 0;
+        while filled < out.len() && part < parts {
+            let own = &found[part].positions[first + filled - before[part]..];
+            let taken = own.len().min(out.len() - filled);
+            for (out, position) in out[filled..filled + taken].iter_mut().zip(own) {
+                *out = position.to_le_bytes();
+            }
+            filled += taken;
+            part += 1;
+        }
+        out[filled..].fill([0; 4]);
+    });
+}
+
+/// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each block.
+#[derive(Default)]
+struct Part {
+    positions: Vec<u32>,
+    counts: Vec<u32>,
 }
 
 /// Patterns that are the ends of a tree.
@@ -222,6 +295,19 @@ mod tests {
         words(&out).collect()
     }
 
+    /// Finds everything at once, and gives what the kernel leaves in its states.
+    fn found_once(text: &[u8], pattern: &[u8], starts: usize, most: usize, places: &[u32], count: usize) -> Vec<u32> {
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let blocks = starts.div_ceil(BLOCK);
+        let sizes = bytes(&[text.len(), starts, blocks, most, 0, 0, 0, 0].map(|size| size as u32));
+        let (mut states, mut out, mut found) = (bytes(&vec![0; blocks + 1]), bytes(&vec![9; most]), bytes(&[9]));
+        let [x, data, sizes] = [text, pattern, &sizes[..]].map(HostSlice::Read);
+        let [told, to, all] = [&mut states, &mut out, &mut found].map(|bytes| HostSlice::Write(bytes));
+        find_once(&mut [x, data, sizes, told, to, all], &crate::host::Several(3));
+        assert!(words(&out).eq(places.iter().copied()) && words(&found).eq([count as u32]), "{} {most}", text.len());
+        words(&states).collect()
+    }
+
     /// Few letters, so that patterns are found often, overlap, and cross from block to block and from thread to thread.
     fn text(length: usize, letters: u32) -> Vec<u8> {
         let mut state = 1u32;
@@ -255,6 +341,15 @@ mod tests {
                         let mut some = all[..most.min(all.len())].to_vec();
                         some.resize(most, 7);
                         assert_eq!(found_at(&text, one, starts, &expected, most), some, "{length} {patterns:?}");
+                        let mut zeros = all[..most.min(all.len())].to_vec();
+                        zeros.resize(most, 0);
+                        let states = found_once(&text, one, starts, most, &zeros, all.len().min(most));
+                        let mut sum = 1;
+                        let sums = expected.iter().map(|count| {
+                            sum += count;
+                            sum
+                        });
+                        assert!(sums.eq(states[1..].iter().copied()), "{length} {patterns:?}");
                     }
                 }
                 let Tables { words, states, classes } = Tables::of(patterns).expect("tables");

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-use vyre::{Buffer, DataType, DispatchConfig, Engine, Error, Kernel};
+use vyre::variant::Variant;
+use vyre::{ArrayView, ArrayViewMut, Buffer, DataType, Engine, Error, Kernel};
 
 use super::NEIGHBOURS;
 use super::butterflies::{Complex, Lines};
-use crate::launch::{GROUP, Traits, grid, parsed, room};
+use crate::launch::{GROUP, Traits, grid, parsed, room, with_function};
 
 /// Points of a workgroup's transforms, where they are shorter.
 const TOGETHER: usize = 1024;
@@ -23,6 +24,9 @@ const MANY_LANES: usize = 512;
 /// Invocations of processors that have a transform each, and how long such may be, so that there is workgroup memory for all of them.
 const BESIDE: usize = 16;
 const MOST_BESIDE: RangeInclusive<usize> = 16..=256;
+
+/// A complex number.
+pub(super) type Point = [f32; 2];
 
 const BUFFERS: &str =
     "read x: vec<f32, 2> @0;\nread table: vec<f32, 2> @1;\nread sizes: u32 @2;\noutput out: vec<f32, 2> @3;\n";
@@ -117,16 +121,66 @@ impl Pass {
         table: &Buffer,
         transforms: usize,
     ) -> Result<Buffer, Error> {
+        self.run_with(engine, traits, source, table, transforms, true)
+    }
+
+    /// With what processors have in the place of kernels, or without.
+    pub(super) fn run_with(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        source: &Buffer,
+        table: &Buffer,
+        transforms: usize,
+        functions: bool,
+    ) -> Result<Buffer, Error> {
+        let (kernel, together) = self.kernel(engine, traits, transforms, functions)?;
+        let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
+        let sizes = [transforms as u32];
+        let call = kernel.bind("x", source).bind("table", table).value("sizes", &sizes).bind("out", &mut out);
+        call.grid(grid(transforms.div_ceil(together))).overwrites().launch()?;
+        Ok(out)
+    }
+
+    /// From a part of an array to a part of another.
+    pub(super) fn run_between(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        x: ArrayView<'_, Point>,
+        table: &Buffer,
+        out: ArrayViewMut<'_, Point>,
+    ) -> Result<(), Error> {
+        let transforms = x.len() / self.points();
+        let (kernel, together) = self.kernel(engine, traits, transforms, true)?;
+        let sizes = [transforms as u32];
+        let call = kernel.bind("x", x).bind("table", table).value("sizes", &sizes).bind("out", out);
+        call.grid(grid(transforms.div_ceil(together))).overwrites().launch()?;
+        Ok(())
+    }
+
+    /// The kernel for so many transforms, and how many of them a workgroup has.
+    fn kernel(
+        &self,
+        engine: &Engine,
+        traits: &Traits,
+        transforms: usize,
+        functions: bool,
+    ) -> Result<(Kernel, usize), Error> {
         let pairs = traits.is_gpu;
         // Two halves of real and of imaginary parts.
         let memory = (4 * size_of::<f32>() * BESIDE * self.points()) as u64;
         if !pairs && transforms >= BESIDE && MOST_BESIDE.contains(&self.points()) && traits.memory >= memory {
-            let kernel = engine.kernel_from(&format!("fft beside {self:?}"), || parsed(&self.source_beside()))?;
-            return self.launch(&kernel, engine, source, table, [transforms, BESIDE]);
+            let kernel = engine.kernel_from_with(&format!("fft beside {self:?} {functions}"), || {
+                Ok((parsed(&self.source_beside())?, with_function(engine, self.function().filter(|_| functions))))
+            })?;
+            return Ok((kernel, BESIDE));
         }
-        let key = format!("fft {self:?} {pairs}");
+        // A few transforms leave registers of a processor empty.
+        let several = functions && transforms >= BESIDE;
+        let key = format!("fft {self:?} {pairs} {several}");
         let kernel = engine.kernel_from_with(&key, || {
-            let mut config = DispatchConfig::default();
+            let mut config = with_function(engine, self.function().filter(|_| several));
             // Three such workgroups, where the assembler would leave room for two.
             if pairs && self.radices.contains(&MANY_POINTS) && self.lanes(pairs) <= LANES {
                 config.knobs.registers = Some(80);
@@ -137,23 +191,15 @@ impl Pass {
             }
             Ok((parsed(&self.source(pairs))?, config))
         })?;
-        self.launch(&kernel, engine, source, table, [transforms, self.together()])
+        Ok((kernel, self.together()))
     }
 
-    fn launch(
-        &self,
-        kernel: &Kernel,
-        engine: &Engine,
-        source: &Buffer,
-        table: &Buffer,
-        [transforms, together]: [usize; 2],
-    ) -> Result<Buffer, Error> {
-        let groups = transforms.div_ceil(together);
-        let mut out = room(engine, &DataType::F32, transforms * self.points() * 2);
-        let sizes = [transforms as u32];
-        let call = kernel.bind("x", source).bind("table", table).value("sizes", &sizes).bind("out", &mut out);
-        call.grid(grid(groups)).overwrites().launch()?;
-        Ok(out)
+    /// What processors run in its place.
+    fn function(&self) -> Option<Variant> {
+        #[cfg(target_arch = "x86_64")]
+        return super::host::side_by_side(self);
+        #[cfg(not(target_arch = "x86_64"))]
+        None
     }
 
     /// Each invocation has a transform of its own, and points of neighbours lie side by side: they are whole registers, angles are the same
@@ -376,7 +422,7 @@ impl Pass {
                 lines.product(&of("near"), &of("far"))
             };
             let first = angle("first", &format!("j{own}"));
-            let steps: Vec<(usize, Complex)> = [1, 2, 4]
+            let steps: Vec<(usize, Complex)> = [1, 2, 4, 8]
                 .into_iter()
                 .filter(|power| *power < points.len())
                 .map(|power| (power, angle(&format!("step{power}_"), &(power * before).to_string())))

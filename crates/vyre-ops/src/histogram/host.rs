@@ -9,12 +9,13 @@ use crate::host::{Cell, PART, room_for, variant, words};
 
 /// Bins up to which a part has several tables, so that equal neighbours don't wait for each other, and up to which it has one.
 const FEW: usize = 2048;
+const TABLES: usize = 8;
 const MOST: usize = 1 << 16;
 /// Elements of a part for each bin, at least, so that it counts more than it tells.
 const FOR_A_BIN: usize = 8;
 
 pub(super) fn counted() -> Variant {
-    variant("tables for each thread", 1, count)
+    variant("tables for each thread", 2, count)
 }
 
 fn count(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
@@ -41,10 +42,7 @@ fn count(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     }
     let counts = Mutex::new(&mut counts.bytes_mut().as_chunks_mut::<4>().0[..bins]);
     workers.run(parts, &|at| {
-        let found = match bins <= FEW {
-            true => tables::<4>(part(at), bins),
-            false => tables::<1>(part(at), bins),
-        };
+        let found = if bins <= FEW { few(part(at), bins) } else { many(part(at), bins) };
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         for (count, found) in counts.iter_mut().zip(found) {
             *count = u32::from_le_bytes(*count).wrapping_add(found).to_le_bytes();
@@ -52,25 +50,35 @@ fn count(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     });
 }
 
-/// How often each number below `bins` occurs, counted in `N` tables.
-fn tables<const N: usize>(x: &[[u8; 4]], bins: usize) -> Vec<u32> {
-    let mut all = room_for(0u32, N * bins);
-    let mut tables: Vec<&mut [u32]> = all.chunks_mut(bins).collect();
-    let Ok(tables) = <&mut [&mut [u32]; N]>::try_from(&mut tables[..]) else { return Vec::new() };
-    let (groups, rest) = x.as_chunks::<N>();
+/// How often each number below `bins` occurs, of which there are few: in several tables of one size, whose last places are for all numbers that
+/// are no bins, so that nothing has to be asked for each of them.
+fn few(x: &[[u8; 4]], bins: usize) -> Vec<u32> {
+    let bins = bins.min(FEW);
+    let mut tables = room_for([0u32; FEW + 1], TABLES);
+    let Ok(tables) = <&mut [[u32; FEW + 1]; TABLES]>::try_from(&mut tables[..]) else { return Vec::new() };
+    let mut count = |table: usize, key: [u8; 4]| {
+        let bin = (u32::from_le_bytes(key) as usize).min(bins);
+        tables[table][bin] = tables[table][bin].wrapping_add(1);
+    };
+    let (groups, rest) = x.as_chunks::<TABLES>();
     for group in groups {
-        for (table, key) in tables.iter_mut().zip(group) {
-            if let Some(count) = table.get_mut(u32::from_le_bytes(*key) as usize) {
-                *count += 1;
-            }
+        for (table, key) in group.iter().enumerate() {
+            count(table, *key);
         }
     }
-    for key in rest {
-        if let Some(count) = tables[0].get_mut(u32::from_le_bytes(*key) as usize) {
+    rest.iter().for_each(|key| count(0, *key));
+    (0..bins).map(|bin| tables.iter().map(|table| table[bin]).sum()).collect()
+}
+
+/// The same in one table.
+fn many(x: &[[u8; 4]], bins: usize) -> Vec<u32> {
+    let mut table = room_for(0u32, bins);
+    for key in x {
+        if let Some(count) = table.get_mut(u32::from_le_bytes(*key) as usize) {
             *count += 1;
         }
     }
-    (0..bins).map(|bin| (0..N).map(|table| all[table * bins + bin]).sum()).collect()
+    table
 }
 
 #[cfg(test)]

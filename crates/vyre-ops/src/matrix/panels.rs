@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use vyre::variant::Variant;
 use vyre::{Buffer, DataType, Engine, Error, Program};
 
 use super::{Transposed, begin, narrowed, place_a, place_b, sums_of, widened};
@@ -16,7 +17,7 @@ pub(super) const FORMS: [(usize, usize); 8] =
     [(32, 10), (32, 6), (32, 8), (32, 12), (64, 4), (64, 5), (64, 6), (16, 12)];
 
 /// Columns of a panel.
-const PANEL: usize = 32;
+pub(super) const PANEL: usize = 32;
 /// Rows of a panel that an invocation copies.
 const COPIED: usize = 64;
 /// Rows of the left factor for which a copy of the right one is worth it, and elements of that one.
@@ -80,6 +81,16 @@ pub(super) fn packed(
     let groups = batches * panels * k.div_ceil(COPIED);
     kernel.bind("b", b).value("sizes", &sizes).bind("out", &mut out).grid(grid(groups)).overwrites().launch()?;
     Ok(out)
+}
+
+/// What processors run in the place of a product of panels.
+pub(super) fn function(ty: &DataType, transposed: Transposed) -> Option<Variant> {
+    #[cfg(target_arch = "x86_64")]
+    if *ty == DataType::F32 {
+        return super::host::product(transposed);
+    }
+    let _ = (ty, transposed);
+    None
 }
 
 /// Sizes of products that have a kernel of their own: rows, columns, depth and batches.

@@ -1,17 +1,21 @@
 //! Sums of arrays as processors scan them, in the order of the kernels: of 32 neighbouring runs the values are put together by doubling distances,
 //! everything else from first to last.
 
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::yield_now;
 
 use vyre::DataType;
 use vyre::variant::{HostSlice, Variant, Workers};
 
-use super::{Before, Cut, ITEMS, SUBGROUP, Scan};
+use super::{Before, Cut, ITEMS, SPAN, SUBGROUP, Scan};
 use crate::fold::Kind;
-use crate::host::{in_chunks, pieces_of_a_part, variant, words};
+use crate::host::{Cell, in_chunks, pieces_of_a_part, variant, words};
+use crate::launch::grid;
 
 /// Elements of a group of runs.
-const GROUP: usize = ITEMS * SUBGROUP;
+pub(super) const GROUP: usize = ITEMS * SUBGROUP;
 
 /// The scans that there are functions for, of arrays as they are.
 pub(super) fn takes(scan: &Scan<'_>) -> bool {
@@ -37,8 +41,19 @@ pub(super) fn totals(ty: &DataType, cut: Cut) -> Variant {
     })
 }
 
-/// The sum up to each element, where those before each chunk are known.
-pub(super) fn scanned(scan: &Scan<'_>, cut: Cut, before: Before) -> Option<Variant> {
+/// The sum up to each element, where those before each chunk are known, or found on the way.
+pub(super) fn scanned(scan: &Scan<'_>, cut: Cut, before: Before) -> Variant {
+    if before == Before::LookBack {
+        let function = match (&scan.fold.ty, scan.inclusive) {
+            (DataType::F32, true) => scan_once::<f32, true>,
+            (DataType::F32, false) => scan_once::<f32, false>,
+            (_, true) => scan_once::<u32, true>,
+            (_, false) => scan_once::<u32, false>,
+        };
+        return variant("scan in one pass", 1, move |buffers: &mut [HostSlice<'_>], workers: &dyn Workers| {
+            function(buffers, workers, cut);
+        });
+    }
     let function = match (&scan.fold.ty, scan.inclusive) {
         (DataType::F32, true) => scan_of::<4, f32, true>,
         (DataType::F32, false) => scan_of::<4, f32, false>,
@@ -49,15 +64,13 @@ pub(super) fn scanned(scan: &Scan<'_>, cut: Cut, before: Before) -> Option<Varia
         (_, true) => scan_of::<4, u32, true>,
         (_, false) => scan_of::<4, u32, false>,
     };
-    (before != Before::LookBack).then(|| {
-        variant("scan of groups", 1, move |buffers: &mut [HostSlice<'_>], workers: &dyn Workers| {
-            function(buffers, workers, cut);
-        })
+    variant("scan of groups", 1, move |buffers: &mut [HostSlice<'_>], workers: &dyn Workers| {
+        function(buffers, workers, cut);
     })
 }
 
 /// A number of `N` bytes that is summed.
-trait Number<const N: usize>: Copy + Send + Sync {
+pub(super) trait Number<const N: usize>: Copy + Send + Sync {
     /// What changes nothing when it is put to something.
     const NEUTRAL: Self;
 
@@ -69,10 +82,20 @@ trait Number<const N: usize>: Copy + Send + Sync {
 
     /// As it is stored: the sum of nothing is 0.
     fn stored(self) -> [u8; N];
+
+    /// The sum of a chunk.
+    fn chunk_total(x: &[[u8; N]], cut: Cut) -> Self {
+        plain_total(x, cut)
+    }
+
+    /// Scans a chunk behind what is before it.
+    fn scan_chunk<const INCLUSIVE: bool>(x: &[[u8; N]], carry: Self, cut: Cut, out: &mut [[u8; N]]) {
+        plain_scan::<N, Self, INCLUSIVE>(x, carry, cut, out);
+    }
 }
 
 macro_rules! float {
-    ($ty:ty, $bytes:literal) => {
+    ($ty:ty, $bytes:literal $(, $wide:item)*) => {
         impl Number<$bytes> for $ty {
             const NEUTRAL: $ty = -0.0;
 
@@ -91,6 +114,11 @@ macro_rules! float {
             fn stored(self) -> [u8; $bytes] {
                 (self + 0.0).to_le_bytes()
             }
+
+            $(
+                #[cfg(target_arch = "x86_64")]
+                $wide
+            )*
         }
     };
 }
@@ -119,7 +147,16 @@ macro_rules! whole {
     };
 }
 
-float!(f32, 4);
+float!(
+    f32,
+    4,
+    fn chunk_total(x: &[[u8; 4]], cut: Cut) -> f32 {
+        super::wide::chunk_total(x, cut)
+    },
+    fn scan_chunk<const INCLUSIVE: bool>(x: &[[u8; 4]], carry: f32, cut: Cut, out: &mut [[u8; 4]]) {
+        super::wide::scan_chunk::<INCLUSIVE>(x, carry, cut, out);
+    }
+);
 float!(f64, 8);
 whole!(u32, 4);
 whole!(u64, 8);
@@ -147,6 +184,119 @@ impl Rows {
     fn elements(&self) -> usize {
         self.all / self.chunks * self.along
     }
+
+    /// The results of each so many chunks. Each part is locked once, by whom its number was given to.
+    fn parts<'a, T>(&self, mut out: &'a mut [T], each: usize) -> Vec<Mutex<&'a mut [T]>> {
+        let mut parts = Vec::new();
+        for first in (0..self.all).step_by(each) {
+            let (part, rest) = out.split_at_mut(self.start(self.all.min(first + each)) - self.start(first));
+            parts.push(Mutex::new(part));
+            out = rest;
+        }
+        parts
+    }
+}
+
+/// Bytes of a part that is read, waits for the part before it, and is read again, so that it is still in the caches.
+const IN_CACHE: usize = 256 << 10;
+/// How often a thread looks whether the part before is done, before it lets others work.
+const LOOKS: usize = 1 << 10;
+
+/// One pass: parts are taken in their order, and each is told by the one before it what is before it. A part adds up its chunks before it waits,
+/// and tells the next before it scans them, so that only a few additions are done one after the other.
+fn scan_once<T: Number<4>, const INCLUSIVE: bool>(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, cut: Cut) {
+    let [x, sizes, states, out] = buffers else { panic!("a scan has four buffers, not {}", buffers.len()) };
+    let spans = words(sizes.bytes()).nth(3).unwrap_or(0) as usize;
+    let Some(rows) = Rows::of(sizes.bytes(), cut) else { panic!("a scan has four sizes") };
+    let x = &x.bytes().as_chunks::<4>().0[..rows.elements()];
+    let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..rows.elements()];
+    let states = AtomicU64::all(states.bytes_mut());
+    // What the kernel leaves there: how many chunks were taken, the value of each chunk, and that of everything up to each whole span.
+    let told = |at: usize, known: u64, value: T| {
+        states[at].put((known << 32 | u64::from(u32::from_le_bytes(value.bytes()))).to_le_bytes());
+    };
+    states[0].put(grid(rows.all).iter().map(|&groups| u64::from(groups)).product::<u64>().to_le_bytes());
+    let each = pieces_of_a_part(rows.all, rows.chunk * 4, workers).min((IN_CACHE / (rows.chunk * 4)).max(1));
+    let parts = rows.parts(out, each);
+    let (next, carried) = (AtomicUsize::new(0), parts.iter().map(|_| Carried::default()).collect::<Vec<_>>());
+    workers.run(parts.len(), &|_| {
+        // Whoever has a number goes on to its end, so that all before it are done at some time.
+        let part = next.fetch_add(1, Ordering::Relaxed);
+        let tells = Tells(&carried[part]);
+        let chunks = part * each..rows.all.min((part + 1) * each);
+        let x_of = |chunk: usize| &x[rows.start(chunk)..rows.start(chunk + 1)];
+        let mut carries: Vec<T> = chunks.clone().map(|chunk| T::chunk_total(x_of(chunk), cut)).collect();
+        let [mut before, mut inside] = match part {
+            0 => [T::NEUTRAL; 2],
+            _ => carried[part - 1].wait(),
+        };
+        for (chunk, carry) in chunks.clone().zip(&mut carries) {
+            let (row, own) = (chunk / rows.chunks, chunk % rows.chunks);
+            if own == 0 {
+                [before, inside] = [T::NEUTRAL; 2];
+            }
+            let total = std::mem::replace(carry, before.plus(inside));
+            told(chunk + 1, 1, total);
+            inside = inside.plus(total);
+            if own % SPAN == SPAN - 1 {
+                before = before.plus(inside);
+                inside = T::NEUTRAL;
+                told(rows.all + 1 + row * spans + own / SPAN, 2, before);
+            }
+        }
+        tells.that([before, inside]);
+        let mut out = parts[part].lock().unwrap_or_else(PoisonError::into_inner);
+        let first = rows.start(chunks.start);
+        for (chunk, carry) in chunks.zip(carries) {
+            let (start, end) = (rows.start(chunk) - first, rows.start(chunk + 1) - first);
+            T::scan_chunk::<INCLUSIVE>(x_of(chunk), carry, cut, &mut out[start..end]);
+        }
+    });
+}
+
+/// What is before the next part: the spans before its own, and the chunks before it in its own.
+#[derive(Default)]
+struct Carried {
+    state: AtomicU8,
+    values: AtomicU64,
+}
+
+const KNOWN: u8 = 1;
+const BROKEN: u8 = 2;
+
+impl Carried {
+    fn wait<T: Number<4>>(&self) -> [T; 2] {
+        for look in 0.. {
+            match self.state.load(Ordering::Acquire) {
+                KNOWN => break,
+                BROKEN => panic!("the part before this one was not scanned"),
+                _ if look % LOOKS == LOOKS - 1 => yield_now(),
+                _ => spin_loop(),
+            }
+        }
+        let [a, b, c, d, e, f, g, h] = self.values.load(Ordering::Relaxed).to_le_bytes();
+        [T::of([a, b, c, d]), T::of([e, f, g, h])]
+    }
+}
+
+/// Tells the next part, or that it never will.
+struct Tells<'a>(&'a Carried);
+
+impl Tells<'_> {
+    fn that<T: Number<4>>(self, values: [T; 2]) {
+        let [low, high] = values.map(|value| u64::from(u32::from_le_bytes(value.bytes())));
+        self.0.values.store(high << 32 | low, Ordering::Relaxed);
+        self.0.state.store(KNOWN, Ordering::Release);
+    }
+}
+
+impl Drop for Tells<'_> {
+    fn drop(&mut self) {
+        // Nobody else writes it.
+        if self.0.state.load(Ordering::Relaxed) != KNOWN {
+            self.0.state.store(BROKEN, Ordering::Release);
+        }
+    }
 }
 
 fn totals_of<const N: usize, T: Number<N>>(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, cut: Cut) {
@@ -157,13 +307,13 @@ fn totals_of<const N: usize, T: Number<N>>(buffers: &mut [HostSlice<'_>], worker
     let each = pieces_of_a_part(rows.all, rows.chunk * N, workers);
     in_chunks(totals, each, workers, |part, totals| {
         for (chunk, total) in (part * each..).zip(totals) {
-            *total = chunk_total::<N, T>(&x[rows.start(chunk)..rows.start(chunk + 1)], cut).bytes();
+            *total = T::chunk_total(&x[rows.start(chunk)..rows.start(chunk + 1)], cut).bytes();
         }
     });
 }
 
 /// Tiles are put together from first to last, and so are the groups of a tile.
-fn chunk_total<const N: usize, T: Number<N>>(x: &[[u8; N]], cut: Cut) -> T {
+pub(super) fn plain_total<const N: usize, T: Number<N>>(x: &[[u8; N]], cut: Cut) -> T {
     x.chunks(cut.tile()).fold(T::NEUTRAL, |before, tile| {
         let (groups, rest) = tile.as_chunks::<GROUP>();
         let mut sum = groups.iter().fold(T::NEUTRAL, |sum, group| sum.plus(group_total(group)));
@@ -175,7 +325,7 @@ fn chunk_total<const N: usize, T: Number<N>>(x: &[[u8; N]], cut: Cut) -> T {
 }
 
 /// A group with neutral values behind what there is of it.
-fn padded<const N: usize, T: Number<N>>(rest: &[[u8; N]]) -> [[u8; N]; GROUP] {
+pub(super) fn padded<const N: usize, T: Number<N>>(rest: &[[u8; N]]) -> [[u8; N]; GROUP] {
     let mut group = [T::NEUTRAL.bytes(); GROUP];
     group[..rest.len()].copy_from_slice(rest);
     group
@@ -211,29 +361,24 @@ fn scan_of<const N: usize, T: Number<N>, const INCLUSIVE: bool>(
     };
     let Some(rows) = Rows::of(sizes.bytes(), cut) else { return };
     let Some(x) = x.bytes().as_chunks::<N>().0.get(..rows.elements()) else { return };
-    let Some(mut out) = out.bytes_mut().as_chunks_mut::<N>().0.get_mut(..rows.elements()) else { return };
+    let Some(out) = out.bytes_mut().as_chunks_mut::<N>().0.get_mut(..rows.elements()) else { return };
     if offsets.is_some_and(|offsets| offsets.len() < rows.all) {
         return;
     }
     let each = pieces_of_a_part(rows.all, rows.chunk * N, workers);
-    let mut parts = Vec::new();
-    for first in (0..rows.all).step_by(each) {
-        let (part, rest) = out.split_at_mut(rows.start(rows.all.min(first + each)) - rows.start(first));
-        parts.push(Mutex::new(part));
-        out = rest;
-    }
+    let parts = rows.parts(out, each);
     workers.run(parts.len(), &|part| {
         let mut out = parts[part].lock().unwrap_or_else(PoisonError::into_inner);
         let first = rows.start(part * each);
         for chunk in part * each..rows.all.min((part + 1) * each) {
             let (start, end) = (rows.start(chunk), rows.start(chunk + 1));
             let carry = offsets.map_or(T::NEUTRAL, |offsets| T::of(offsets[chunk]));
-            scan_chunk::<N, T, INCLUSIVE>(&x[start..end], carry, cut, &mut out[start - first..end - first]);
+            T::scan_chunk::<INCLUSIVE>(&x[start..end], carry, cut, &mut out[start - first..end - first]);
         }
     });
 }
 
-fn scan_chunk<const N: usize, T: Number<N>, const INCLUSIVE: bool>(
+pub(super) fn plain_scan<const N: usize, T: Number<N>, const INCLUSIVE: bool>(
     x: &[[u8; N]],
     carry: T,
     cut: Cut,

@@ -125,3 +125,31 @@ fn histograms_are_those_of_kernels() {
         }
     }
 }
+
+/// Where launches are tuned, everything that a function leaves in its buffers is held against what the kernel leaves there.
+#[test]
+fn functions_agree_where_they_are_tuned() {
+    let mut random = Random(75);
+    for own in on_processors() {
+        let cpu = own.backend("cpu").expect("it is the one");
+        let builder = Engine::builder().without_disk().tuner(vyre::tuner::Mode::On).without_default_backends();
+        let engine = builder.with_backend(cpu, 1).open().expect("the engine opens");
+        let x = engine.array(&uneven(&mut random, 300_001)).expect("x");
+        let whole = engine.array(&random.words(300_001)).expect("x");
+        for found in [x.cumsum(), x.exclusive_sum()] {
+            read(found).expect("f32");
+        }
+        read(whole.cumsum()).expect("u32");
+        let text: Vec<u8> = random.words(70_000).iter().map(|word| b'a' + (word % 3) as u8).collect();
+        let text = engine.array(&text).expect("a text");
+        for (pattern, most) in [(&b"a"[..], 100_000), (b"abc", 5), (b"zz", 100)] {
+            vyre_ops::find_bytes(&text, pattern, most).and_then(|found| found.to_vec()).expect("it runs");
+        }
+        let waves = engine.from_shape([40, 64, 2], &random.units(40 * 64 * 2)).expect("waves");
+        read(waves.fft()).expect("f32");
+        let square = engine.from_shape([128, 128], &random.units(128 * 128)).expect("a matrix");
+        read(square.matmul(&square)).expect("f32");
+        let told: Vec<String> = engine.take_notices().iter().map(|notice| notice.to_string()).collect();
+        assert!(!told.iter().any(|notice| notice.contains("is not used")), "{told:?}");
+    }
+}
