@@ -282,7 +282,7 @@ pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
     /// Rounds; in each, every backend runs once.
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=10_000_000))]
     pub(crate) rounds: u32,
 }
 

@@ -28,6 +28,8 @@ struct Against {
     /// Time of the chosen one relative to the best and to the kernel's own, less one, in neighbouring runs.
     to_best: f64,
     to_own: f64,
+    /// Every launch with its times in the order of the rounds.
+    all: Vec<(Candidate, Vec<u64>)>,
 }
 
 impl Row {
@@ -83,6 +85,7 @@ impl Row {
                 "launch": against.best.to_string(), "launches": against.launches, "samples": against.samples,
                 "own_ns": against.own_ns, "chosen_ns": against.chosen_ns, "best_ns": against.best_ns,
                 "to_best": against.to_best, "to_own": against.to_own,
+                "all": against.all.iter().map(|(launch, ns)| json!([launch.to_string(), ns])).collect::<Vec<Value>>(),
             });
         }
         row
@@ -128,6 +131,7 @@ impl Against {
             best_ns: median(&best.1, true),
             to_best: relative(best),
             to_own: relative(own),
+            all,
         })
     }
 }

@@ -13,11 +13,16 @@ use vyre_driver::tuner::{Campaign, Outcome, Plan, Step, Verdict};
 const EXHAUSTIVE: usize = 30;
 
 fn campaign(candidates: usize, mut run: impl FnMut(usize) -> u64) -> Outcome {
+    campaign_by_rounds(candidates, |candidate, _| run(candidate))
+}
+
+/// `run` is told the round, too.
+fn campaign_by_rounds(candidates: usize, mut run: impl FnMut(usize, usize) -> u64) -> Outcome {
     let mut campaign = Campaign::new(candidates, Plan::default());
     loop {
         match campaign.step() {
             Step::Check(candidate) => campaign.checked(candidate, Ok(())),
-            Step::Measure(candidate) => campaign.observe(candidate, run(candidate)),
+            Step::Measure(candidate) => campaign.observe(candidate, run(candidate, campaign.round())),
             Step::Done => return campaign.outcome().unwrap(),
         }
     }
@@ -167,13 +172,15 @@ fn fresh_seeds_say_the_same() {
     }
 }
 
-/// Launches in two dimensions as GPUs have them, many of them nearly alike.
+/// Launches in two dimensions as GPUs have them, many of them nearly alike, those that suit most kernels first.
 fn plain_of_launches(seed: u64) -> Vec<f64> {
     let mut random = Random(seed ^ 0x7777);
     let all = (5..=10).flat_map(|total: u32| (0..=total).map(move |y| [total - y, y]));
     let mut places: Vec<[u32; 2]> = all.filter(|[x, y]| x + 2 >= *y).collect();
-    let own = (random.unit() * places.len() as f64) as usize;
-    places[..=own].rotate_right(1);
+    let own = places.remove((random.unit() * places.len() as f64) as usize);
+    places
+        .sort_by_key(|[x, y]| ((2 * (x + y).abs_diff(8)).saturating_sub(u32::from(x + y < 8)), x.abs_diff(6), 10 - x));
+    places.insert(0, own);
     let mut between = |low: f64, high: f64| low + (high - low) * random.unit();
     let (few, many, row, tall) = (between(5.0, 7.0), between(7.0, 10.0), between(2.0, 5.0), between(0.0, 3.0));
     let steep = [between(0.05, 0.5), between(0.01, 0.15), between(0.1, 0.6), between(0.01, 0.06)];
@@ -196,11 +203,14 @@ fn fresh_processes_agree() {
         let mut answers = vec![0u64; costs.len()];
         for process in 0..PROCESSES {
             let mut random = Random(seed * 1_000 + process + 17);
-            // Each process has its launches' data elsewhere in memory.
-            let lasting: Vec<f64> = costs.iter().map(|_| 0.002 * random.normal()).collect();
-            let outcome = campaign(costs.len(), |candidate| {
+            // Each process has its launches' data elsewhere in memory, in several places, and each sample is taken at a few of them.
+            let places: Vec<Vec<f64>> =
+                (0..16).map(|_| costs.iter().map(|_| 0.005 * random.normal()).collect()).collect();
+            let outcome = campaign_by_rounds(costs.len(), |candidate, round| {
+                let at = |part: usize| places[(4 * round + part) % 16][candidate] / 4.0;
                 let stall = if random.unit() < 0.01 { 0.3 * random.unit() } else { 0.0 };
-                (costs[candidate] * (lasting[candidate] + 0.004 * random.normal() + stall).exp()) as u64
+                let log = (0..4).map(at).sum::<f64>() + 0.004 * random.normal() + stall;
+                (costs[candidate] * log.exp()) as u64
             });
             answers[outcome.chosen] += 1;
         }

@@ -5,6 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use support::Sim;
 use vyre::metrics::Counter;
@@ -189,6 +190,69 @@ fn a_launch_that_has_lastingly_become_slow_is_learnt_anew_and_that_is_told() {
     assert!(told().is_empty() && used() == [128, 1, 1], "it does not go to and fro");
     engine.flush().unwrap();
     assert_eq!(engine.decisions().find("double").unwrap()[0].decision.candidate.workgroup_size, [128, 1, 1]);
+}
+
+/// Both devices say that the work takes the same, but on one of them who waits is told late.
+#[test]
+fn what_who_waits_sees_is_routed_by() {
+    let (late, prompt) = (Sim::new("late", 1, 1 << 30), Sim::new("prompt", 1, 1 << 30));
+    late.tells_after.store(20_000, Ordering::Relaxed);
+    let (late, prompt) = (Arc::new(late), Arc::new(prompt));
+    let engine = Engine::builder().without_default_backends().without_disk().tuner(Mode::OffUseDefault);
+    let engine = engine.with_backend(late.clone(), 2).with_backend(prompt.clone(), 1).open().unwrap();
+    let prepared = engine.prepare(&program(DOUBLE)).unwrap();
+    prepared.set("a", to_bytes(&numbers(128))).unwrap();
+    prepared.run().unwrap();
+    assert_eq!(prepared.explain().backend.as_deref(), Some("late"), "the preferred one comes first");
+    for _ in 0..200 {
+        prepared.run().unwrap();
+    }
+    assert_eq!(prepared.explain().backend.as_deref(), Some("prompt"), "{}", prepared.explain());
+}
+
+/// Runs for so long on a device whose times are up to ten percent more or less than they are, after its launch was learnt: the launches
+/// and what was told meanwhile.
+fn under_noise(time: Duration) -> (u64, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Arc::new(Sim::new("simulated", 1, 1 << 30));
+    device.noise.store(10, Ordering::Relaxed);
+    let engine = Engine::builder().without_default_backends().cache_at(folder.path()).tuner(Mode::NaturalGradient);
+    let engine = engine.with_backend(device.clone(), 1).open().unwrap();
+    let prepared = engine.prepare(&program(DOUBLE)).unwrap();
+    prepared.set("a", to_bytes(&numbers(128))).unwrap();
+    let decisions = || engine.metrics().counter(Counter::TuningDecisions);
+    let begin = Instant::now();
+    while decisions() == 0 {
+        prepared.run().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was decided");
+    }
+    prepared.run().unwrap();
+    let used = || prepared.explain().workgroup_size.unwrap();
+    let (learnt, begin, mut runs) = (used(), Instant::now(), 0);
+    while begin.elapsed() < time {
+        for _ in 0..100 {
+            prepared.run().unwrap();
+        }
+        runs += 100;
+        assert_eq!(used(), learnt, "after {runs} runs");
+    }
+    assert_eq!(decisions(), 1, "nothing was measured again");
+    (runs, engine.take_notices().into_iter().map(|notice| notice.message).collect())
+}
+
+#[test]
+fn noise_of_ten_percent_changes_nothing() {
+    let (runs, told) = under_noise(Duration::from_secs(2));
+    println!("{runs} runs");
+    assert!(told.is_empty(), "{told:?}");
+}
+
+#[test]
+#[ignore = "ten minutes"]
+fn ten_minutes_of_noise_change_nothing() {
+    let (runs, told) = under_noise(Duration::from_secs(600));
+    println!("{runs} runs in ten minutes");
+    assert!(told.is_empty(), "{told:?}");
 }
 
 /// A caller who launches hundreds before waiting for any learns as well as one who waits for each, and is told of no candidate's failure.

@@ -30,6 +30,12 @@ impl Prediction {
     pub(super) fn wary(&self) -> f64 {
         (self.ns * self.high).sqrt()
     }
+
+    /// How likely it is more than this.
+    pub(super) fn chance_above(&self, ns: f64) -> f64 {
+        let width = (self.high / self.low).ln();
+        if width > 0.0 { ((self.high / ns).ln() / width).clamp(0.0, 1.0) } else { 1.0 }
+    }
 }
 
 /// The parameters of the fitted curve.

@@ -347,7 +347,7 @@ impl Router {
                 continue;
             }
             doubtful = true;
-            let risk = predicted.wary() - expected.ns;
+            let risk = (predicted.wary() - expected.ns) * predicted.chance_above(expected.ns);
             if risk <= budget && expected.ns - predicted.low > gain {
                 (chosen, gain, cost) = (index, expected.ns - predicted.low, (predicted.ns - expected.ns).max(0.0));
             }

@@ -101,7 +101,7 @@ const Z_WINNER: f64 = 2.8;
 /// An interval that is wider than this on each side, and holds zero, tells nothing.
 const NOISY: f64 = 0.04;
 /// The line between as good and slower is drawn between these multiples of `near`.
-const NARROW: f64 = 0.3;
+const NARROW: f64 = 0.5;
 const WIDE: f64 = 1.0;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
@@ -141,6 +141,8 @@ pub struct Campaign {
     round: usize,
     rounds_left: usize,
     stage: Stage,
+    /// The round in which the finalists were known.
+    finals: usize,
     /// The round in which certifying began, and how many pairs it takes.
     certify: Option<(usize, usize)>,
 }
@@ -184,6 +186,7 @@ impl Campaign {
             queue: Vec::new(),
             round: 0,
             stage: Stage::Check,
+            finals: 0,
             certify: None,
         };
         campaign.queue = campaign.active.iter().rev().copied().collect();
@@ -231,6 +234,11 @@ impl Campaign {
             return;
         }
         self.finish(candidate);
+    }
+
+    /// The round of the next step. What is measured in one round is compared with each other.
+    pub fn round(&self) -> usize {
+        self.round
     }
 
     /// Timed samples so far.
@@ -368,8 +376,10 @@ impl Campaign {
         let means = self.means();
         let best = self.best(&means);
         let slower = |other: usize| {
-            let pairs = self.slower(best, other, Z, 0);
-            if pairs.is_known() { pairs.middle } else { means[other] - means[best] }
+            // Whoever seemed fastest of many was lucky until the finalists were known, and the others look slower beside it.
+            let since = [self.finals, 0].map(|since| self.slower(best, other, Z, since));
+            let known = since.iter().find(|pairs| pairs.is_known());
+            known.map_or(means[other] - means[best], |pairs| pairs.middle)
         };
         self.lasting(self.active.iter().map(|&other| (other, slower(other)))).unwrap_or(best)
     }
@@ -427,14 +437,12 @@ impl Campaign {
         let mut keep = if last { order.len() } else { order.len().div_ceil(3).max(self.plan.finalists) };
         // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree.
         if let Some(&best) = order.first() {
-            let near = |other: usize| means[other] - means[best] <= 2.0 * self.plan.near;
+            let line = 2.0 * self.plan.near + self.doubt();
+            let near = |other: usize| means[other] - means[best] <= line;
             // A plain of launches that are alike is not cut at random.
             let alike = order.iter().filter(|&&other| near(other)).count();
             keep = keep.max(alike.min(2 * self.plan.finalists)).min(order.len());
-            order.sort_by(|&a, &b| match (near(a), near(b)) {
-                (true, true) => (a != best).cmp(&(b != best)).then(a.cmp(&b)),
-                _ => means[a].total_cmp(&means[b]),
-            });
+            order[self.plan.finalists.div_ceil(2).min(alike)..alike].sort_unstable();
         }
         order.truncate(keep);
         order.push(0);
@@ -442,11 +450,24 @@ impl Campaign {
         self.active = order;
         if last || self.active.len() <= self.plan.finalists + 1 {
             self.stage = Stage::Final;
+            self.finals = self.round;
         } else {
             self.stage = Stage::Race;
             // The fewer are left, the closer they are, and the cheaper a round is.
             self.rounds_left = if self.active.len() > self.racers.len() / 4 { 2 } else { 4 };
         }
+    }
+
+    /// How far the difference of two candidates that are the same is typically off, by what the latest samples of each differ.
+    fn doubt(&self) -> f64 {
+        let samples = |candidate: &usize| &self.racers[*candidate].samples;
+        let pairs = self.active.iter().filter_map(|candidate| match samples(candidate)[..] {
+            [.., before, last] => Some((before.time - last.time).abs()),
+            _ => None,
+        });
+        let each = self.active.iter().map(|candidate| samples(candidate).len()).min().unwrap_or(0).max(1);
+        // The median of such differences is close to the deviation of one sample.
+        stats::median(&mut pairs.collect::<Vec<f64>>()) * (2.0 / each as f64).sqrt()
     }
 
     /// Typical log time of every candidate without the drift of the device; infinite where there is none.

@@ -60,6 +60,15 @@ impl Candidates {
         self.places.retain(|_| *flags.next().unwrap_or(&false));
     }
 
+    /// Puts those with smaller keys first, behind the default: of launches that are as good as each other the earliest is taken.
+    pub fn prefer<K: Ord>(&mut self, key: impl Fn(&Candidate) -> K) {
+        let mut order: Vec<usize> = (0..self.list.len()).collect();
+        order.get_mut(1..).unwrap_or_default().sort_by_cached_key(|&at| key(&self.list[at]));
+        self.first = self.first.and_then(|first| order.iter().position(|&at| at == first));
+        self.list = order.iter().map(|&at| self.list[at].clone()).collect();
+        self.places = order.iter().map(|&at| self.places[at].clone()).collect();
+    }
+
     /// Begins with a candidate, if it is one of them and not the default, for the reason that is given in words.
     pub fn begin_with(&mut self, candidate: &Candidate, why: impl Into<String>) {
         self.first = self.list.iter().position(|known| known == candidate).filter(|&at| at > 0);
@@ -257,6 +266,17 @@ mod tests {
         assert_eq!(foreign.list.len(), 7);
         assert_eq!(foreign.list[0].workgroup_size, [7, 3, 1]);
         assert_eq!(Space::new().candidates(plain([8, 8, 1]), 1024, 100).list.len(), 1);
+    }
+
+    #[test]
+    fn what_is_preferred_comes_first_but_for_the_default() {
+        let mut found = Space::new().with_shapes_up_to(1, 1024).candidates(plain([64, 1, 1]), 512, 100);
+        found.begin_with(&plain([512, 1, 1]), "a test");
+        let places = found.places.clone();
+        found.prefer(|candidate| candidate.workgroup_size[0].abs_diff(200));
+        let sizes: Vec<_> = found.list.iter().map(|candidate| candidate.workgroup_size[0]).collect();
+        assert_eq!((sizes, found.first), (vec![64, 256, 128, 32, 512], Some(4)));
+        assert_eq!(found.places, [0, 3, 2, 1, 4].map(|at| places[at].clone()));
     }
 
     #[test]

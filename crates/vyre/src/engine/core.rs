@@ -237,6 +237,10 @@ pub(crate) struct Ready {
     /// The router sends such launches here. A launch that names its device says nothing of the others.
     routed: AtomicBool,
     pub(super) runs: AtomicU64,
+    /// The latest launch was on memory of the caller, and the run that was the first of those that are like it. What was found out about
+    /// data that comes and goes says little of data that stays.
+    pub(super) is_borrowed: AtomicBool,
+    pub(super) alike_from: AtomicU64,
     /// What the latest timed launch took.
     pub(super) latest_ns: AtomicU64,
     pub(super) timings: Mutex<Vec<Timed>>,
@@ -544,6 +548,8 @@ impl Ready {
             sizes,
             routed: AtomicBool::new(false),
             runs: AtomicU64::new(0),
+            is_borrowed: AtomicBool::new(false),
+            alike_from: AtomicU64::new(0),
             latest_ns: AtomicU64::new(0),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),
@@ -574,6 +580,8 @@ impl Ready {
             values: Mutex::new(self.sizes.iter().map(|_| None).collect()),
             routed: AtomicBool::new(self.routed.load(Ordering::Relaxed)),
             runs: AtomicU64::new(self.runs.load(Ordering::Relaxed)),
+            is_borrowed: AtomicBool::new(self.is_borrowed.load(Ordering::Relaxed)),
+            alike_from: AtomicU64::new(self.alike_from.load(Ordering::Relaxed)),
             latest_ns: AtomicU64::new(self.latest_ns.load(Ordering::Relaxed)),
             timings: Mutex::default(),
             timings_open: AtomicU32::new(0),

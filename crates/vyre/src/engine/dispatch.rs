@@ -54,6 +54,8 @@ pub(crate) struct Submitted {
     pub(crate) ticket: Ticket,
     pub(super) pick: Pick,
     pub(super) run: u64,
+    /// When it was submitted, where it is timed.
+    pub(super) began: Option<Instant>,
 }
 
 /// Memory of this launch alone.
@@ -139,7 +141,13 @@ impl Inner {
             return false;
         }
         let runs = ready.runs.load(Ordering::Relaxed);
-        let dispatches = if runs < TIMED_AT_FIRST || ready.latest_ns.load(Ordering::Relaxed) >= LONG_NS {
+        let is_borrowed = args.iter().any(Arg::is_borrowed);
+        if ready.is_borrowed.load(Ordering::Relaxed) != is_borrowed {
+            ready.is_borrowed.store(is_borrowed, Ordering::Relaxed);
+            ready.alike_from.store(runs, Ordering::Relaxed);
+        }
+        let alike = runs.saturating_sub(ready.alike_from.load(Ordering::Relaxed));
+        let dispatches = if alike < TIMED_AT_FIRST || ready.latest_ns.load(Ordering::Relaxed) >= LONG_NS {
             1
         } else if runs % TIMED_EVERY == TIMED_EVERY - 1 {
             TIMED_EVERY
@@ -488,7 +496,7 @@ impl Inner {
         check_deadline(deadline)?;
         let Bound { mut deps, bindings, temporaries, unshared } = bound;
         let order = deps.order(ready.queue_of(deps.queue));
-        let submitted = self.submit(core, ready, request, &bindings, order, grid_place.as_ref(), false)?;
+        let mut submitted = self.submit(core, ready, request, &bindings, order, grid_place.as_ref(), false)?;
         let ticket = submitted.ticket;
         let parents = std::mem::take(&mut deps.parents);
         let job = self.start_job(device, ticket, request.label.as_ref(), parents);
@@ -513,6 +521,7 @@ impl Inner {
         let is_borrowed = args.iter().any(Arg::is_borrowed);
         if is_borrowed && submitted.run == 0 {
             // Memory for such moves is made for the first of them.
+            submitted.began = submitted.began.filter(|_| deps.moved_bytes == 0);
             (deps.moved_bytes, deps.move_ns) = (0, 0);
         }
         self.note_timing(core, ready, &job, &submitted, &deps);
@@ -799,6 +808,7 @@ impl Inner {
             // How much runs is not known here, so that its time would tell nothing.
             pick = Pick { candidate: 0, launch: None, timed: false };
         }
+        let began = pick.timed.then(Instant::now);
         let submit = |pipeline: &Arc<dyn Pipeline>, grid: [u32; 3], timed: bool| {
             let launch = Launch { bindings, grid, timed, order };
             match grid_place {
@@ -821,7 +831,7 @@ impl Inner {
             None => submit(pipeline, ready.plan.grid, pick.timed)?,
         };
         // Who asks for the time has launched it often before, in a graph.
-        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run } })
+        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run }, began })
     }
 
     /// A backend without a resident path works on the bytes of the host, while the caller waits.

@@ -2,6 +2,7 @@
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::{DeviceKind, Knobs};
+use vyre_driver::tuner::Candidate;
 use vyre_foundation::ir::Specialization;
 use vyre_foundation::kernel::{self, Loads, Options};
 use vyre_foundation::launch::Freedom;
@@ -130,6 +131,22 @@ impl Inner {
         models.push((key, model.clone()));
         Ok(model)
     }
+}
+
+/// Which of launches that are as good as each other is taken: plain ones before others, then workgroups that suit most kernels on such a
+/// device, so that what comes first is seldom the slower one, and every process takes the same.
+pub(super) fn preference(is_cpu: bool, candidate: &Candidate) -> impl Ord + use<> {
+    let Candidate { workgroup_size, knobs, .. } = candidate;
+    let threads: [u32; 3] = std::array::from_fn(|axis| workgroup_size[axis] / knobs.merged[axis].max(1));
+    let bits = threads.map(|size| size.max(1).ilog2());
+    let all: u32 = bits.iter().sum();
+    // A GPU has warps enough to hide what loads take, and not so many that a workgroup ends late; its rows are a warp. A processor's
+    // rows are a vector or two, and enough of them share what they load.
+    let (middle, row) = if is_cpu { (7, 4) } else { (8, 5) };
+    let far = (2 * all.abs_diff(middle)).saturating_sub(u32::from(all > middle));
+    let merged = knobs.merged.iter().product::<u32>();
+    let others = (knobs.parts.is_some(), knobs.registers.is_some(), knobs.rounds.is_some());
+    (merged, others, far, bits[0].abs_diff(row), std::cmp::Reverse(bits[0]), std::cmp::Reverse(bits[1]))
 }
 
 fn with(set: impl FnOnce(&mut Knobs)) -> Knobs {

@@ -161,6 +161,10 @@ impl Routes {
             }
         }
         let choice = self.id_of(router.choose(&work.op, load)?.backend);
+        if tracing::enabled!(tracing::Level::TRACE) {
+            let explained = router.explain(&work.op, load).to_string();
+            tracing::trace!(op = work.op, choice = choice.as_str(), stays = load.stays, "{explained}");
+        }
         if !is_passed(choice.as_str()) && !self.is_slow_to_open(choice.as_str()) {
             return Ok(Route { backend: choice });
         }

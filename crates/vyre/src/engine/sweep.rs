@@ -109,6 +109,7 @@ impl<'a> Sweep<'a> {
             self.bench.warm_up(&self.candidates.list[0])?;
             self.warm = true;
         }
+        self.bench.begin_round(self.campaign.round());
         let candidate = &self.candidates.list[at];
         let ns = match before.map_or_else(|| self.bench.measure(candidate), Ok) {
             Ok(ns) => ns,

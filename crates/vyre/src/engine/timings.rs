@@ -18,6 +18,8 @@ pub(super) struct Timed {
     pub(super) candidate: usize,
     /// The first launch of a process warms up caches and clocks, and tells little of the others.
     is_first: bool,
+    /// Data was moved for it, so that nobody knows how long it would have taken to wait for it alone.
+    is_moved: bool,
 }
 
 impl Drop for Timed {
@@ -45,7 +47,7 @@ impl Inner {
         core: &Core,
         ready: &Arc<Ready>,
         job: &Arc<Job>,
-        Submitted { pick, run, .. }: &Submitted,
+        Submitted { pick, run, began, .. }: &Submitted,
         deps: &Deps,
     ) {
         if deps.moved_bytes > 0 {
@@ -57,7 +59,11 @@ impl Inner {
             && let Ok(mut timings) = ready.timings.try_lock()
         {
             job.set_awaited(true);
-            timings.push(Timed { job: job.clone(), candidate: pick.candidate, is_first: *run == 0 });
+            if let Some(began) = began.filter(|_| deps.moved_bytes == 0) {
+                job.is_launched(began);
+            }
+            let (is_first, is_moved) = (*run == 0, deps.moved_bytes > 0);
+            timings.push(Timed { job: job.clone(), candidate: pick.candidate, is_first, is_moved });
             ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
         }
     }
@@ -73,10 +79,14 @@ impl Inner {
                 None => at += 1,
                 Some(good) => {
                     let timed = timings.swap_remove(at);
+                    // What who waits for a launch sees of it, its backend's way to tell and to be told with it, is what is routed by.
+                    let waited_ns = timed.job.waited_ns();
                     match timed.job.device_ns().filter(|_| good) {
-                        Some(ns) if !timed.is_first => self.timed(core, ready, timed.candidate, ns),
-                        Some(ns) if timed.candidate == 0 => {
-                            self.routes.observe_first(&ready.work, &ready.device.id, ns);
+                        Some(ns) if !timed.is_first => {
+                            self.timed(core, ready, timed.candidate, ns, waited_ns.unwrap_or(ns));
+                        }
+                        Some(ns) if timed.candidate == 0 && !timed.is_moved => {
+                            self.routes.observe_first(&ready.work, &ready.device.id, waited_ns.unwrap_or(ns));
                         }
                         _ => {}
                     }
@@ -94,12 +104,13 @@ impl Inner {
         }
     }
 
-    pub(super) fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64) {
+    /// Takes in how long a launch took on its device, and how long that was for who waited.
+    pub(super) fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64, waited_ns: u64) {
         self.metrics.record(Stage::Wait, ns);
         ready.latest_ns.store(ns, Ordering::Relaxed);
         if candidate == 0 {
             // Explored launches say nothing of the one that is used.
-            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: ns, ..Timing::default() });
+            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: waited_ns, ..Timing::default() });
             // What has lastingly changed is learnt anew from the launches to come, within what learning may cost.
             if let Some(live) = &ready.live
                 && let Some(change) = lock(&live.watch).observe(ns)

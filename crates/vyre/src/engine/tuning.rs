@@ -581,6 +581,8 @@ impl Inner {
                 place.extend(candidate.knobs.place());
             }
         }
+        let is_cpu = matches!(asked.backend.capabilities().kind, DeviceKind::Cpu | DeviceKind::Software);
+        candidates.prefer(|candidate| super::knobs::preference(is_cpu, candidate));
         let constants = candidates.places[0].len();
         if !asked.variants.is_empty() {
             // What is learnt about the program's own launches says nothing of a variant, so they stand far apart.

@@ -24,6 +24,9 @@ pub(crate) struct Job {
     ending: AtomicU8,
     error: OnceLock<Error>,
     device_ns: OnceLock<u64>,
+    /// When the launch began and when the device had it, where it is to be known how long who waits for it has to wait.
+    launched: OnceLock<[Instant; 2]>,
+    waited_ns: OnceLock<u64>,
     /// Those whose results it works on and whose fate was not known when it was launched.
     parents: Mutex<Parents>,
     /// Somebody was told of the failure.
@@ -52,6 +55,8 @@ impl Job {
             ending: AtomicU8::new(0),
             error: OnceLock::new(),
             device_ns: OnceLock::new(),
+            launched: OnceLock::new(),
+            waited_ns: OnceLock::new(),
             parents: Mutex::new(parents),
             told: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
@@ -117,8 +122,16 @@ impl Job {
 
     /// Waits for its end, at most until the deadline; false when that came first.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<bool, Error> {
+        let since = self.launched.get().map(|&[began, had]| (began, had, Instant::now()));
         loop {
             if let Some(outcome) = self.poll() {
+                if let Some((began, had, since)) = since {
+                    let all = began.elapsed();
+                    // Who did something else in between would have waited less.
+                    if (since - had) * 8 <= all {
+                        let _ = self.waited_ns.set(all.as_nanos() as u64);
+                    }
+                }
                 return outcome.map(|()| true);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -215,6 +228,19 @@ impl Job {
         self.device_ns.get().copied()
     }
 
+    /// It was launched then, and the device has it now: how long who waits for it at once has to wait is to be known, if it waits for no
+    /// other work.
+    pub(crate) fn is_launched(&self, began: Instant) {
+        if lock(&self.parents).is_empty() {
+            let _ = self.launched.set([began, Instant::now()]);
+        }
+    }
+
+    /// How long it took from its launch until its end was known to who waited for it at once, where somebody did.
+    pub(crate) fn waited_ns(&self) -> Option<u64> {
+        self.waited_ns.get().copied()
+    }
+
     /// Tells it to end.
     pub(crate) fn cancel(&self, late: bool) -> Result<(), Error> {
         let why = if late { LATE } else { CANCELLED };
@@ -294,6 +320,8 @@ impl Jobs {
                         *old.ending.get_mut() = 0;
                         old.error = OnceLock::new();
                         old.device_ns = OnceLock::new();
+                        old.launched = OnceLock::new();
+                        old.waited_ns = OnceLock::new();
                         *old.parents.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) = parents;
                         *old.told.get_mut() = false;
                     } else {

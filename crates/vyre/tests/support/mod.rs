@@ -31,6 +31,10 @@ pub(crate) struct Sim {
     pub(crate) gives: AtomicU64,
     /// What was fastest is slow from now on.
     pub(crate) is_hot: AtomicBool,
+    /// Times are up to so many percent more or less than they are.
+    pub(crate) noise: AtomicU64,
+    /// Microseconds until who waits is told that work is over.
+    pub(crate) tells_after: AtomicU64,
     /// It reaches the host's memory by itself.
     pub(crate) reaches_host: AtomicBool,
 }
@@ -142,6 +146,8 @@ impl Sim {
             takes: AtomicU64::new(u64::MAX),
             gives: AtomicU64::new(u64::MAX),
             is_hot: AtomicBool::new(false),
+            noise: AtomicU64::new(0),
+            tells_after: AtomicU64::new(0),
             reaches_host: AtomicBool::new(false),
         }
     }
@@ -498,7 +504,14 @@ impl VyreBackend for Sim {
             ns /= 2;
         }
         // A device is never quite steady.
-        let jitter = self.shared.ledger.submitted(launch.order.queue)?.wrapping_mul(2_654_435_761) % 997;
+        let number = self.shared.ledger.submitted(launch.order.queue)?;
+        let jitter = number.wrapping_mul(2_654_435_761) % 997;
+        let percent = self.noise.load(Ordering::Relaxed);
+        if percent > 0 {
+            let bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let share = (bits ^ (bits >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
+            ns = ns * (100 - percent) / 100 + 2 * ns * percent / 100 * share / (1 << 24);
+        }
         let work = self.work(pipeline, launch.bindings, launch.grid);
         if !launch.timed {
             return self.queue(&launch.order, None, work);
@@ -550,6 +563,7 @@ impl VyreBackend for Sim {
         self.shared.ledger.check(ticket)?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.shared.wait(|| self.shared.ledger.is_over(ticket), deadline);
+        std::thread::sleep(Duration::from_micros(self.tells_after.load(Ordering::Relaxed)));
         self.shared.ledger.outcome(ticket)
     }
 
