@@ -283,9 +283,10 @@ struct NearOne<'k> {
 
 impl Near<'_> {
     /// Another access is one of these. What is stored twice is stored in its order.
-    fn takes(&self, address: &Address, place: &Form, stores: bool) -> bool {
+    fn takes(&self, address: &Address, element: Element, place: &Form, stores: bool) -> bool {
         let is_there = || self.all.iter().any(|one| one.place == place.constant);
-        let same = self.memory == address.memory && self.terms == place.terms;
+        // Neighbours in a structure may be of other types, which have other registers.
+        let same = self.memory == address.memory && self.element == element && self.terms == place.terms;
         same && self.stores == stores && !(stores && is_there())
     }
 
@@ -334,7 +335,7 @@ impl Emitter<'_> {
             let found = near(self.kernel, inst).filter(|found| !stays(found.3));
             let found = found.map(|found| (found, self.bytes_from_start(found.0)));
             open.retain(|near| {
-                let goes_on = found.as_ref().is_some_and(|(found, place)| near.takes(found.0, place, found.2));
+                let goes_on = found.as_ref().is_some_and(|(found, place)| near.takes(found.0, found.1, place, found.2));
                 let done = !goes_on && near.ends_at(inst);
                 if done {
                     self.join(near, &mut steps);
@@ -343,7 +344,7 @@ impl Emitter<'_> {
             });
             let Some(((address, element, stores, value), place)) = found else { continue };
             let one = NearOne { place: place.constant, value, i, address };
-            match open.iter_mut().find(|near| near.takes(address, &place, stores)) {
+            match open.iter_mut().find(|near| near.takes(address, element, &place, stores)) {
                 Some(near) => near.all.push(one),
                 None => open.push(Near { memory: address.memory, element, stores, terms: place.terms, all: vec![one] }),
             }

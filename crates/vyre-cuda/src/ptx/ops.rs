@@ -477,6 +477,11 @@ impl Emitter<'_> {
             (_, b) if b.is_float() => line!(self, "cvt.rn.{target}.{source} {into}, {from}"),
             // Between integers: extend by the sign of the source, or cut.
             (a, b) if a.bits() == b.bits() => line!(self, "mov.{} {into}, {from}", untyped(b)),
+            // The assembler takes `cvt.s64.u32` for an extension by the sign where the result is shifted (12.9 and 13.0).
+            (a, Scalar::I64 | Scalar::U64) if a.bits() == 32 => {
+                let wide = if a.is_signed() { "s64" } else { "u64" };
+                line!(self, "cvt.{wide}.{source} {into}, {from}");
+            }
             _ => line!(self, "cvt.{target}.{source} {into}, {from}"),
         }
     }
