@@ -105,14 +105,13 @@ def heat(a: vyre.f32[:, :], out: vyre.f32[:, :]):
             out[i, j] = a[i, j]
 
 
-TILE, DEPTH, PART = 128, 8, 8
+TILE, DEPTH, PART = 128, 16, 8
 
 
 @vyre.kernel(workgroup=256)
 def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
-    # Each invocation takes four neighbours of a row to a tile, which one instruction loads. Rows of the left tile are written across; four more elements
-    # keep them in different banks. Each invocation's elements of a tile are in two runs of four, so that four are read at once, and 32
-    # invocations lie 8 across and 4 down, so that they read few different ones: pairs the same of the left tile, pairs of pairs of the right.
+    # Rows of the left tile are written across; four more elements keep them in different banks. Each invocation's elements of a tile are
+    # in two runs of four, so that four are read at once, and 32 invocations lie 8 across and 4 down, so that they read few different ones.
     left_tile = vyre.shared((DEPTH, TILE + 4), vyre.f32)
     right_tile = vyre.shared((DEPTH, TILE), vyre.f32)
     left = vyre.local(PART, vyre.f32)
@@ -121,15 +120,13 @@ def matmul(a: vyre.f32[:, :], b: vyre.f32[:, :], out: vyre.f32[:, :]):
     tile, index = vyre.workgroup_id(), vyre.local_id()
     across = out.shape[1] // TILE
     row, column = tile // across * TILE, tile % across * TILE
-    x = index // 32 % 2 * 8 + index // 4 % 4 * 2 + index % 2
-    y = index // 64 * 4 + index // 16 % 2 * 2 + index // 2 % 2
-    left_row, left_column = index // 2, index % 2 * 4
-    right_row, right_column = index // 32, index % 32 * 4
+    x, y = index // 32 % 2 * 8 + index % 8, index // 64 * 4 + index % 32 // 8
     for step in range(a.shape[1] // DEPTH):
         k = step * DEPTH
-        for i in range(4):
-            left_tile[left_column + i, left_row] = a[row + left_row, k + left_column + i]
-            right_tile[right_row, right_column + i] = b[k + right_row, column + right_column + i]
+        for i in range(TILE * DEPTH // 256):
+            at = i * 256 + index
+            left_tile[at % DEPTH, at // DEPTH] = a[row + at // DEPTH, k + at % DEPTH]
+            right_tile[at // TILE, at % TILE] = b[k + at // TILE, column + at % TILE]
         vyre.barrier()
         for d in vyre.static_range(DEPTH):
             for half in range(2):

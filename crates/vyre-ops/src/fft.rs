@@ -24,6 +24,8 @@ use stages::{Layout, Pass, Point};
 /// Points of a transform that a workgroup keeps: with memory of this many bytes, and everywhere.
 const LONG: (usize, u64) = (4096, 35 << 10);
 const SHORT: usize = 1024;
+/// The most points of a workgroup of a GPU, with memory of this many bytes: a whole multiprocessor's, and still faster than two passes.
+const WHOLE: (usize, u64) = (16384, 128 << 10);
 /// Points of several columns, with memory of this many bytes: three such workgroups are on a multiprocessor.
 const COLUMNS: (usize, u64) = (8192, 3 * (64 << 10));
 /// The longest columns of which enough are in workgroup memory at once for neighbours to fill what memory gives.
@@ -56,6 +58,10 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     }
     let traits = Traits::of(&engine);
     let most = if traits.memory >= LONG.1 { LONG.0 } else { SHORT };
+    let one_pass = match traits.is_gpu && traits.memory >= WHOLE.1 && n.is_power_of_two() {
+        true => WHOLE.0,
+        false => most,
+    };
     // Several columns are kept at once.
     let room = match traits.memory {
         memory if traits.is_gpu && memory >= COLUMNS.1 => COLUMNS.0,
@@ -64,7 +70,7 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     };
     let source = term.evaluate()?;
     let transform = Transform { engine: &engine, traits, inverse, n, batches, room };
-    if let (true, Some(radices)) = (n <= most, radices(n)) {
+    if let (true, Some(radices)) = (n <= one_pass, radices(n)) {
         let pass = transform.pass(radices, [1, n], [Layout::rows(n); 2]);
         let scaled = Pass { scale: inverse.then_some(n), ..pass };
         let out = scaled.run(&engine, &traits, &source, &table(&engine, &[n])?, batches)?;
@@ -185,6 +191,8 @@ fn radices(n: usize) -> Option<Vec<usize>> {
     match n {
         2048 => return Some(vec![8, 16, 16]),
         4096 => return Some(vec![16, 16, 16]),
+        8192 => return Some(vec![2, 16, 16, 16]),
+        16384 => return Some(vec![4, 16, 16, 16]),
         _ => {}
     }
     let (mut rest, mut all) = (n, Vec::new());

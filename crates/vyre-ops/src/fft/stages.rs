@@ -17,9 +17,10 @@ const SIXTEEN_OF: usize = 256;
 /// Points for each invocation, and where two stages follow each other in its registers.
 const POINTS: usize = 8;
 const MANY_POINTS: usize = 16;
-/// The most invocations of a workgroup, and of one for more points than these have.
+/// The most invocations of a workgroup, and of those for more points than these have.
 const LANES: usize = 256;
 const MANY_LANES: usize = 512;
+const MOST_LANES: usize = 1024;
 
 /// Invocations of processors that have a transform each, and how long such may be, so that there is workgroup memory for all of them.
 const BESIDE: usize = 16;
@@ -109,7 +110,11 @@ impl Pass {
     fn lanes(&self, pairs: bool) -> usize {
         let all = self.points() * self.together();
         let points = if self.joins(pairs) || self.radices.contains(&MANY_POINTS) { MANY_POINTS } else { POINTS };
-        let most = if pairs && all > LANES * points { MANY_LANES } else { LANES };
+        let most = match pairs {
+            true if self.is_rows() && all > MANY_LANES * points => MOST_LANES,
+            true if all > LANES * points => MANY_LANES,
+            _ => LANES,
+        };
         (all / points).next_power_of_two().clamp(32, most)
     }
 
@@ -181,12 +186,13 @@ impl Pass {
         let key = format!("fft {self:?} {pairs} {several}");
         let kernel = engine.kernel_from_with(&key, || {
             let mut config = with_function(engine, self.function().filter(|_| several));
-            // Three such workgroups, where the assembler would leave room for two.
+            // Three such workgroups, where the assembler would leave room for two; but where all stages have so many points, it would have to put some aside.
             if pairs && self.radices.contains(&MANY_POINTS) && self.lanes(pairs) <= LANES {
-                config.knobs.registers = Some(80);
+                let all = self.is_rows() && self.radices.iter().all(|radix| *radix == MANY_POINTS);
+                config.knobs.registers = Some(if all { 128 } else { 80 });
             }
-            // Two such workgroups have room on a multiprocessor.
-            if self.lanes(pairs) == MANY_LANES {
+            // Two such workgroups have room on a multiprocessor, or one of twice as many.
+            if self.lanes(pairs) >= MANY_LANES {
                 config.knobs.registers = Some(64);
             }
             Ok((parsed(&self.source(pairs))?, config))
