@@ -250,7 +250,7 @@ struct Lane {
 /// Share of the time spent on an op that may go into trying backends that are not the best known.
 const BUDGET: f64 = 0.01;
 /// The same of the time of its first dispatches, and how many these are: what is learnt early pays for longest.
-const EARLY_BUDGET: f64 = 0.2;
+const EARLY_BUDGET: f64 = 0.35;
 const EARLY: u64 = 64;
 /// A live timing is wanted of one in so many dispatches when nothing is in doubt.
 const SPARSE: u64 = 16;

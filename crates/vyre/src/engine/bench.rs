@@ -78,17 +78,17 @@ pub(super) struct Bench<'a> {
 }
 
 /// A sample that is shorter says more about the clock and the queue than about the kernel.
-const SHORTEST_SAMPLE: Duration = Duration::from_micros(600);
+const SHORTEST_SAMPLE: Duration = Duration::from_micros(1_500);
 /// Threads of a processor are disturbed by whatever else runs there, so that more launches make a sample.
 const SHORTEST_ON_CPU: Duration = Duration::from_millis(4);
 const FEWEST_ON_CPU: u32 = 2;
 /// Clocks and caches are given so long to settle.
 const WARM_UP: Duration = Duration::from_millis(60);
-const MOST_BATCHED: u32 = 96;
+const MOST_BATCHED: u32 = 256;
 /// Rounds take turns with so many sets of buffers, unless these would take more memory, ...
 const PLACES: usize = 16;
 /// ... and the launches of one sample with so many of them, where each gets enough.
-const PLACES_IN_SAMPLE: u32 = 4;
+const PLACES_IN_SAMPLE: u32 = 8;
 const LEAST_AT_PLACE: u32 = 6;
 const MOST_BYTES: u64 = 256 << 20;
 

@@ -56,6 +56,8 @@ pub(crate) struct Submitted {
     pub(super) run: u64,
     /// When it was submitted, where it is timed.
     pub(super) began: Option<Instant>,
+    /// It is on memory of the caller, who waits for it.
+    pub(super) is_borrowed: bool,
 }
 
 /// Memory of this launch alone.
@@ -519,6 +521,7 @@ impl Inner {
             }
         }
         let is_borrowed = args.iter().any(Arg::is_borrowed);
+        submitted.is_borrowed = is_borrowed;
         if is_borrowed && submitted.run == 0 {
             // Memory for such moves is made for the first of them.
             submitted.began = submitted.began.filter(|_| deps.moved_bytes == 0);
@@ -831,7 +834,7 @@ impl Inner {
             None => submit(pipeline, ready.plan.grid, pick.timed)?,
         };
         // Who asks for the time has launched it often before, in a graph.
-        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run }, began })
+        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run }, began, is_borrowed: false })
     }
 
     /// A backend without a resident path works on the bytes of the host, while the caller waits.

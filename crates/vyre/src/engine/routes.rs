@@ -23,6 +23,10 @@ use crate::reference::REFERENCE;
 /// this, so that a short program does not wait for it and a long one loses at most as much again.
 const OPENING_NS: f64 = 150e6;
 
+/// What it takes, besides the time on the device, to begin a launch and to be told of its end, where only the time on the device is known: on
+/// the caller's memory that can't be told from moving it to and fro.
+const WAIT_NS: [(&str, u64); 2] = [("cuda", 8_000), ("wgpu", 100_000)];
+
 fn kind_of(id: &str) -> DeviceKind {
     match id.split(':').next() {
         Some("cpu") => DeviceKind::Cpu,
@@ -338,6 +342,12 @@ impl Routes {
             }
             self.changed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// What a caller waits on a backend besides the time on its device.
+    pub(super) fn wait_ns(&self, backend: &BackendId) -> u64 {
+        let kind = backend.as_str().split(':').next();
+        WAIT_NS.iter().find(|(id, _)| Some(*id) == kind).map_or(0, |(_, ns)| *ns)
     }
 
     /// Takes in how long a move of data took.

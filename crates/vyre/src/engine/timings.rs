@@ -20,6 +20,7 @@ pub(super) struct Timed {
     is_first: bool,
     /// Data was moved for it, so that nobody knows how long it would have taken to wait for it alone.
     is_moved: bool,
+    is_borrowed: bool,
 }
 
 impl Drop for Timed {
@@ -47,7 +48,7 @@ impl Inner {
         core: &Core,
         ready: &Arc<Ready>,
         job: &Arc<Job>,
-        Submitted { pick, run, began, .. }: &Submitted,
+        Submitted { pick, run, began, is_borrowed, .. }: &Submitted,
         deps: &Deps,
     ) {
         if deps.moved_bytes > 0 {
@@ -63,7 +64,8 @@ impl Inner {
                 job.is_launched(began);
             }
             let (is_first, is_moved) = (*run == 0, deps.moved_bytes > 0);
-            timings.push(Timed { job: job.clone(), candidate: pick.candidate, is_first, is_moved });
+            let (job, candidate, is_borrowed) = (job.clone(), pick.candidate, *is_borrowed);
+            timings.push(Timed { job, candidate, is_first, is_moved, is_borrowed });
             ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
         }
     }
@@ -80,13 +82,17 @@ impl Inner {
                 Some(good) => {
                     let timed = timings.swap_remove(at);
                     // What who waits for a launch sees of it, its backend's way to tell and to be told with it, is what is routed by.
-                    let waited_ns = timed.job.waited_ns();
+                    let waited_ns = |ns: u64| match timed.job.waited_ns() {
+                        Some(waited_ns) => waited_ns,
+                        None if timed.is_borrowed => ns + self.routes.wait_ns(&ready.device.id),
+                        None => ns,
+                    };
                     match timed.job.device_ns().filter(|_| good) {
                         Some(ns) if !timed.is_first => {
-                            self.timed(core, ready, timed.candidate, ns, waited_ns.unwrap_or(ns));
+                            self.timed(core, ready, timed.candidate, ns, waited_ns(ns));
                         }
                         Some(ns) if timed.candidate == 0 && !timed.is_moved => {
-                            self.routes.observe_first(&ready.work, &ready.device.id, waited_ns.unwrap_or(ns));
+                            self.routes.observe_first(&ready.work, &ready.device.id, waited_ns(ns));
                         }
                         _ => {}
                     }
