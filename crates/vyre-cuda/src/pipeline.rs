@@ -13,7 +13,7 @@ use crate::api::{Api, CudaError, Handle};
 use crate::device::{Device, Failure, Leftover, Uses};
 use crate::ptx::{self, Parameters};
 
-/// A kernel's machine code and what a launch has to know about it.
+/// A kernel's text, of which the driver makes machine code, and what a launch has to know about it.
 pub(crate) struct Code {
     pub(crate) shapes: Vec<BoundShape>,
     pub(crate) workgroup_size: [u32; 3],
@@ -24,7 +24,7 @@ pub(crate) struct Code {
     /// A kernel that somebody else wrote.
     pub(crate) foreign: Option<Ptx>,
     together: bool,
-    cubin: Vec<u8>,
+    image: Vec<u8>,
 }
 
 /// A compiled kernel, loaded.
@@ -50,7 +50,7 @@ const MOST_INVOCATIONS: u32 = 1024;
 const MOST_SHARED: u32 = 1 << 24;
 
 impl Code {
-    pub(crate) fn new(kernel: &Kernel, ptx: &ptx::Ptx, interruptible: bool, cubin: Vec<u8>) -> Code {
+    pub(crate) fn new(kernel: &Kernel, ptx: &ptx::Ptx, interruptible: bool) -> Code {
         Code {
             shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: kernel.workgroup_size,
@@ -59,12 +59,12 @@ impl Code {
             interruptible,
             foreign: None,
             together: ptx.together,
-            cubin,
+            image: ptx.text.clone().into_bytes(),
         }
     }
 
     /// A kernel that somebody else wrote in the place of a program's.
-    pub(crate) fn of_variant(kernel: &Kernel, ptx: &Ptx, cubin: Vec<u8>) -> Code {
+    pub(crate) fn of_variant(kernel: &Kernel, ptx: &Ptx) -> Code {
         Code {
             shapes: BoundShape::of(&kernel.buffers),
             workgroup_size: ptx.block,
@@ -74,7 +74,7 @@ impl Code {
             interruptible: false,
             foreign: Some(ptx.clone()),
             together: false,
-            cubin,
+            image: ptx.text.clone().into_bytes(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Code {
         out.word(u32::from(self.together) | u32::from(self.interruptible) << 1);
         BoundShape::write_all(&self.shapes, &mut out);
         self.parameters.write(&mut out);
-        out.bytes(&self.cubin);
+        out.bytes(&self.image);
         out.finish()
     }
 
@@ -103,7 +103,7 @@ impl Code {
                 interruptible: flags & 2 != 0,
                 foreign: None,
                 together: flags & 1 != 0,
-                cubin: input.bytes()?.to_vec(),
+                image: input.bytes()?.to_vec(),
             };
             let sizes = workgroup_size.iter().all(|size| (1..=MOST_INVOCATIONS).contains(size));
             let fits = sizes && dynamic_shared <= MOST_SHARED && flags < 4 && input.is_empty();
@@ -137,7 +137,7 @@ impl Code {
 impl CudaPipeline {
     /// Loads machine code into the device's context.
     pub(crate) fn load(device: &Arc<Device>, code: Code) -> Result<CudaPipeline, Failure> {
-        let module = device.api.load_module(&code.cubin)?;
+        let module = device.api.load_module(&code.image)?;
         match code.find(device.api, module) {
             Ok(functions) => {
                 Ok(CudaPipeline { device: Arc::clone(device), code, module, functions, uses: Uses::default() })
@@ -179,7 +179,7 @@ mod tests {
             interruptible: true,
             foreign: None,
             together: false,
-            cubin: vec![1, 2, 3],
+            image: vec![1, 2, 3],
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn what_is_stored_is_read_again_and_anything_else_is_refused() {
         let bytes = code().encode();
         let again = Code::decode(&bytes, 0, true).expect("it was just stored");
-        assert_eq!((again.workgroup_size, again.cubin), ([64, 1, 1], vec![1, 2, 3]));
+        assert_eq!((again.workgroup_size, again.image), ([64, 1, 1], vec![1, 2, 3]));
         let longer = [bytes.as_slice(), &[0]].concat();
         for (bytes, buffers, interruptible) in
             [(&bytes[..bytes.len() - 1], 0, true), (&longer, 0, true), (&bytes, 1, true), (&bytes, 0, false)]
