@@ -680,7 +680,7 @@ mod tests {
         });
         assert_eq!(whole, "lock sub dword ptr [r12+r9*4+5],3E8h");
         assert_eq!(one(|asm| asm.fetch(true, at, 2)), "lock xadd [r12+r9*4+5],edx");
-        assert_eq!(one(|asm| asm.fetch(false, at, 10)), "xchg r10d,[r12+r9*4+5]");
+        assert_eq!(one(|asm| asm.fetch(false, at, 10)), "xchg [r12+r9*4+5],r10d");
         assert_eq!(one(|asm| asm.compare_exchange(at, 10)), "lock cmpxchg [r12+r9*4+5],r10d");
         assert_eq!(one(|asm| asm.mov(true, 15, Rm::Mem(at))), "mov r15,[r12+r9*4+5]");
         assert_eq!(one(|asm| asm.store(1, at, 6)), "mov [r12+r9*4+5],sil");

@@ -17,6 +17,8 @@ use crate::kernel::{
 
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
+/// Rounds of a loop with branches around square roots and quotients that are written out.
+const ROUNDS_WITH_ROOTS: u32 = 4;
 
 /// Rewrites a kernel. Loops whose counters are marked in `unrolled` are unrolled whatever their length. In the last walk,
 /// comparisons take the form that costs least.
@@ -668,7 +670,20 @@ impl Rewriter {
     /// Unrolling a loop is within the bounds.
     fn unrolls(&self, body: &Block, rounds: i128, total: usize, worth: usize) -> bool {
         let whole = if self.unrolling.any_form { self.weight(body).saturating_mul(rounds as usize) } else { total };
-        rounds <= self.unrolling.rounds.into() && whole <= worth * self.unrolling.steps as usize && total <= self.budget
+        let most = if self.branches_around_roots(body) { ROUNDS_WITH_ROOTS } else { self.unrolling.rounds };
+        rounds <= most.into() && whole <= worth * self.unrolling.steps as usize && total <= self.budget
+    }
+
+    /// Each round has a branch around what takes many instructions.
+    fn branches_around_roots(&self, body: &Block) -> bool {
+        let has_root = |block: &Block| block.insts.iter().any(|inst| self.is_root(inst));
+        let branches = |inst: &Inst| match inst {
+            Inst::If { then, otherwise, .. } => {
+                has_root(then) || has_root(otherwise) || self.branches_around_roots(then)
+            }
+            _ => false,
+        };
+        self.long_roots && body.insts.iter().any(branches)
     }
 
     /// Steps of a block with those of the loops in it, as often as they are known to run.
