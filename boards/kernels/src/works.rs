@@ -17,6 +17,8 @@ pub(crate) enum Fill {
     Below(u32),
     /// u32, so much more each.
     Steps(u32),
+    /// These words, over and over.
+    Words([u32; 4]),
 }
 
 /// A buffer of words of 32 bits.
@@ -90,6 +92,7 @@ impl Buffer {
                 Fill::Below(0) => next(),
                 Fill::Below(limit) => next() % limit,
                 Fill::Steps(step) => at * step,
+                Fill::Words(words) => words[at as usize % 4],
             })
             .collect()
     }
@@ -127,7 +130,7 @@ macro_rules! work {
 
 pub(crate) fn works() -> Vec<Work> {
     use Compare::{Bits, Floats, Halves, Most, Mostly, Parts};
-    use Fill::{Below, Half, Steps, Unit, Zero};
+    use Fill::{Below, Half, Steps, Unit, Words, Zero};
     vec![
         work!(
             "sum",
@@ -581,6 +584,43 @@ pub(crate) fn works() -> Vec<Work> {
             |n| vec![input("places", n, Below(1 << 18)), input("values", n, Unit), result("sums", 1 << 18, Mostly),],
             line,
             |n| 8 * n as u64
+        ),
+        work!(
+            "boids",
+            [12, 15],
+            None,
+            |n| vec![
+                input("params", 4, Words([0.04f32, 0.1, 0.025, 0.025].map(f32::to_bits))),
+                input("particlesA", 4 * n, Unit),
+                result("particlesB", 4 * n, Mostly),
+            ],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 32 * n as u64
+        ),
+        work!(
+            "gemm_sizes",
+            [10, 11],
+            None,
+            |n| vec![
+                input("sizes", 4, Words([n as u32, n as u32, n as u32, 0])),
+                input("a", n * n, Unit),
+                input("b", n * n, Unit),
+                result("c", n * n, Floats),
+            ],
+            |n| square(n, 16, 16),
+            |n| 12 * (n * n) as u64
+        ),
+        work!(
+            "blur_radius",
+            [10, 12],
+            None,
+            |n| vec![
+                input("params", 4, Words([n as u32, n as u32, 3, 0])),
+                input("source", n * n, Below(0)),
+                result("blurred", n * n, Most),
+            ],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
         ),
     ]
 }

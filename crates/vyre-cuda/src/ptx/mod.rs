@@ -26,7 +26,7 @@ use std::fmt::Write;
 
 use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{
-    Approximations, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Scalar, Unrolling, Value,
+    Approximations, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Scalar, Unrolling, Value,
 };
 use vyre_spec::{Diagnostic, codes};
 
@@ -212,6 +212,7 @@ impl<'k> Emitter<'k> {
             wide: vec![[0; 4]; kernel.values.len() * copies as usize],
             loops: Vec::new(),
             constants: HashMap::new(),
+            shifted: HashMap::new(),
             powers: neighbours::powers(kernel),
             indices: neighbours::Indices::of(kernel),
             hope: None,
@@ -314,6 +315,8 @@ struct Emitter<'k> {
     loops: Vec<LoopLabels<'k>>,
     /// 32-bit integer constants by value.
     constants: HashMap<Value, i64>,
+    /// Words that are others, shifted to the left by so many bits.
+    shifted: HashMap<Value, (Value, u32)>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
     indices: Option<neighbours::Indices>,
@@ -619,12 +622,15 @@ impl<'k> Emitter<'k> {
                 let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
                 let end = self.label();
                 let cond = self.reg(*cond);
-                let empty =
-                    otherwise.insts.is_empty() && matches!(&otherwise.end, End::Yield(values) if values.is_empty());
-                let other = if empty { end } else { self.label() };
-                line!(self, "@!{cond} bra{uniform} L{other}");
-                self.block(then, &Exit::If { results, label: (!empty).then_some(end) })?;
-                if !empty {
+                if let (true, End::Yield(values)) = (otherwise.insts.is_empty(), &otherwise.end) {
+                    // What stays as it is, is there before the branch: so the assembler keeps it in one register.
+                    self.copy(values, results);
+                    line!(self, "@!{cond} bra{uniform} L{end}");
+                    self.block(then, &Exit::If { results, label: None })?;
+                } else {
+                    let other = self.label();
+                    line!(self, "@!{cond} bra{uniform} L{other}");
+                    self.block(then, &Exit::If { results, label: Some(end) })?;
                     self.place(other);
                     self.block(otherwise, &Exit::If { results, label: None })?;
                 }
@@ -835,6 +841,10 @@ impl<'k> Emitter<'k> {
         match op {
             Op::Const(Literal::U32(number)) => _ = self.constants.insert(value, i64::from(*number)),
             Op::Const(Literal::I32(number)) => _ = self.constants.insert(value, i64::from(*number)),
+            Op::Binary(Binary::Shl, word, by) if self.scalar(value) == Scalar::U32 => {
+                self.shifted.extend(self.shift_count(*by).map(|by| (value, (*word, by))));
+            }
+            Op::Binary(Binary::Shr, word, by) if self.field(value, *word, *by) => return Ok(()),
             _ => {}
         }
         match op {

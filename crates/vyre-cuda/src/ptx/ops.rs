@@ -402,6 +402,23 @@ impl Emitter<'_> {
         self.binary(Binary::Sub, scalar, into, a, &product)
     }
 
+    /// By how many bits a word is shifted, where that is known.
+    pub(super) fn shift_count(&self, by: Value) -> Option<u32> {
+        self.constants.get(&by).map(|by| (*by & 31) as u32)
+    }
+
+    /// Takes bits out of the middle of a word, where that is what shifts to the left and to the right do: the assembler knows bytes when it
+    /// sees them so, and converts them as they are.
+    pub(super) fn field(&mut self, value: Value, word: Value, by: Value) -> bool {
+        let (Some(&(whole, left)), Some(right)) = (self.shifted.get(&word), self.shift_count(by)) else { return false };
+        if self.scalar(value) != Scalar::U32 || left > right {
+            return false;
+        }
+        let (into, from) = (self.reg(value), self.reg(whole));
+        line!(self, "bfe.u32 {into}, {from}, {}, {}", right - left, 32 - right);
+        true
+    }
+
     /// `x / 0 = x`, `x % 0 = 0`, `MIN / -1 = MIN`, `MIN % -1 = 0`.
     fn integer_division(&mut self, op: Binary, scalar: Scalar, into: &str, a: &str, b: &str) {
         let ty = suffix(scalar);

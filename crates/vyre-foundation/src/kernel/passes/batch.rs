@@ -11,7 +11,7 @@
 use hashbrown::HashMap;
 
 use super::{definitions, straight};
-use crate::kernel::walk::{Effect, access, each_loop_mut, each_use, each_use_mut, end_values_mut, exits};
+use crate::kernel::walk::{Effect, access, each_inst, each_loop_mut, each_use, each_use_mut, end_values_mut, exits};
 use crate::kernel::{
     Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold,
 };
@@ -24,6 +24,8 @@ const MOST_STEPS_TWICE: usize = 40;
 const MOST_LOADS: usize = 8;
 /// Steps that a round may have where rounds follow each other.
 const MOST_STEPS_IN_TURN: usize = 64;
+/// Steps of such a round of which twice as many follow each other, where that leaves no rest: short ones wait for what they load.
+const MOST_STEPS_IN_TURN_TWICE: usize = 16;
 
 /// Takes so many rounds at once.
 pub(super) fn run(kernel: &mut Kernel, together: u32) {
@@ -120,7 +122,7 @@ impl Batch {
     /// Puts several rounds of a loop with branches, which may leave it, into one, one after the other.
     fn follow(&mut self, inner: &mut Loop, counter: Counter) {
         let (Some(from), Some(to)) = (self.number(counter.from), self.number(counter.to)) else { return };
-        let (step, together) = (i128::from(counter.step), i128::from(self.together));
+        let (step, mut together) = (i128::from(counter.step), i128::from(self.together));
         let rounds = (to - from + step - 1) / step;
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
@@ -129,30 +131,56 @@ impl Batch {
         if !has_branches && breaks.is_empty() || !goes_on_at_end || rounds % together != 0 || rounds <= 2 * together {
             return;
         }
-        if steps_in_turn(&inner.body).is_none_or(|steps| steps > MOST_STEPS_IN_TURN) {
-            return;
+        let Some(steps) = steps_in_turn(&inner.body).filter(|steps| *steps <= MOST_STEPS_IN_TURN) else { return };
+        if steps <= MOST_STEPS_IN_TURN_TWICE && breaks.is_empty() && rounds % (2 * together) == 0 {
+            together *= 2;
         }
         let End::Continue(ends) = inner.body.end.clone() else { return };
         let ty = self.values[counter.value.index()].ty.scalar;
+        // A loop that may be left loads nothing for rounds that do not come.
+        let late = if breaks.is_empty() { waits(inner) } else { vec![true; inner.body.insts.len()] };
         let rest = std::mem::take(&mut inner.body.insts);
-        let mut insts = rest.clone();
-        let mut carried = ends.clone();
-        for round in 1..self.together {
-            let ahead = self.constant(ty, i128::from(round) * step, &mut insts);
+        let (mut insts, mut later) = (Vec::new(), Vec::new());
+        for round in 1..together {
+            let ahead = self.constant(ty, round * step, &mut insts);
             let at = self.define(ty, Op::Binary(Binary::Add, counter.value, ahead), &mut insts);
-            let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(carried).collect();
-            names.insert(counter.value, at);
-            for inst in &rest {
-                let mut copy = self.copy(inst, &mut names);
-                if let (Some((first, _)), Some(address)) = (access(inst), address_mut(&mut copy)) {
-                    self.take_from_first(first, address, &counter, i128::from(round) * step, &rest);
-                }
+            later.push((round * step, HashMap::from([(counter.value, at)])));
+        }
+        for (inst, _) in rest.iter().zip(&late).filter(|(_, late)| !**late) {
+            insts.push(inst.clone());
+            for (ahead, names) in &mut later {
+                let copy = self.copy_in_turn(inst, names, &counter, *ahead, &rest);
+                insts.push(copy);
+            }
+        }
+        insts.extend(rest.iter().zip(&late).filter(|(_, late)| **late).map(|(inst, _)| inst.clone()));
+        let mut carried = ends.clone();
+        for (ahead, names) in &mut later {
+            names.extend(inner.params.iter().copied().zip(carried));
+            for (inst, _) in rest.iter().zip(&late).filter(|(_, late)| **late) {
+                let copy = self.copy_in_turn(inst, names, &counter, *ahead, &rest);
                 insts.push(copy);
             }
             carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
         }
         inner.body = Block { insts, end: End::Continue(carried) };
-        inner.counter = Some(Counter { step: counter.step * self.together, ..counter });
+        inner.counter = Some(Counter { step: counter.step * together as u32, ..counter });
+    }
+
+    /// A step with the names of a round that is so many of the counter's steps behind the first, and its address by that of the first.
+    fn copy_in_turn(
+        &mut self,
+        inst: &Inst,
+        names: &mut HashMap<Value, Value>,
+        counter: &Counter,
+        ahead: i128,
+        rest: &[Inst],
+    ) -> Inst {
+        let mut copy = self.copy(inst, names);
+        if let (Some((first, _)), Some(address)) = (access(inst), address_mut(&mut copy)) {
+            self.take_from_first(first, address, counter, ahead, rest);
+        }
+        copy
     }
 
     /// Takes an address of a round from that of the first round, which is so many of the counter's steps before: where an index is a multiple of
@@ -248,17 +276,7 @@ impl Batch {
             };
             names.push(HashMap::from([(counter.value, at)]));
         }
-        // What carried values decide waits, and so does what is stored: it keeps its order.
-        let mut late: Vec<bool> = vec![false; inner.body.insts.len()];
-        let mut waits: Vec<Value> = inner.params.clone();
-        for (inst, late) in inner.body.insts.iter().zip(&mut late) {
-            each_use(inst, &mut |value| *late |= waits.contains(&value));
-            match inst {
-                Inst::Let(value, _) if *late => waits.push(*value),
-                Inst::Store { .. } => *late = true,
-                _ => {}
-            }
-        }
+        let late = waits(inner);
         for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| !**late) {
             for names in &mut names {
                 let copy = self.copy(inst, names);
@@ -306,6 +324,29 @@ impl Batch {
         }
         copy
     }
+}
+
+/// Which steps of a round wait for the rounds before it: what carried values decide, what is stored and what branches do, which keep their
+/// order, and what is loaded where something is stored.
+fn waits(inner: &Loop) -> Vec<bool> {
+    let mut stored: Vec<Memory> = Vec::new();
+    each_inst(&inner.body, &mut |inst| {
+        stored.extend(access(inst).filter(|(_, effect)| *effect != Effect::Read).map(|(address, _)| address.memory));
+    });
+    let mut waiting: Vec<Value> = inner.params.clone();
+    let mut late = Vec::with_capacity(inner.body.insts.len());
+    for inst in &inner.body.insts {
+        let mut waits =
+            !matches!(inst, Inst::Let(..)) || access(inst).is_some_and(|(at, _)| stored.contains(&at.memory));
+        each_use(inst, &mut |value| waits |= waiting.contains(&value));
+        match inst {
+            Inst::Let(value, _) if waits => waiting.push(*value),
+            Inst::If { results, .. } => waiting.extend(results),
+            _ => {}
+        }
+        late.push(waits);
+    }
+    late
 }
 
 fn address_mut(inst: &mut Inst) -> Option<&mut Address> {
@@ -482,11 +523,13 @@ mod tests {
             });
             steps
         };
-        let loops = [(0, 64, 1, 4), (3, 51, 1, 4), (0, 63, 1, 1), (2, 62, 3, 12), (0, 8, 1, 1)];
+        // Rounds that none leaves before the next are short enough to be taken eight at a time.
+        let loops =
+            [(0, 64, 1, [4, 8]), (3, 51, 1, [4, 8]), (0, 63, 1, [1, 1]), (2, 62, 3, [12, 12]), (0, 8, 1, [1, 1])];
         for ((from, to, step, taken), leaves) in loops.into_iter().flat_map(|case| [(case, true), (case, false)]) {
             let program = searching([from, to, step], leaves);
             let (one, four) = (kernel(&program, 1), kernel(&program, 4));
-            assert_eq!(steps(&four), [taken], "{from}..{to} by {step}");
+            assert_eq!(steps(&four), [taken[usize::from(!leaves)]], "{from}..{to} by {step}");
             for bound in (0..64).map(|i| i * 10).chain([u32::MAX]) {
                 assert_eq!(search(&one, bound), search(&four, bound), "{from}..{to} by {step}, up to {bound}");
             }

@@ -1,17 +1,20 @@
 //! Moves out of loops what is the same in every round.
 //!
 //! Arithmetic moves from anywhere in a loop. A load moves only from where every round comes by unless it is the last, only where nothing
-//! in the loop may change its memory, and only with its guard, because the loop may have no rounds at all.
+//! in the loop may change its memory, and only with its guard, because the loop may have no rounds at all. A known place of a uniform is
+//! loaded before the loop even where few rounds come by: it is small, nobody changes it, and all invocations find it near.
 
+use crate::ir::BufferKind;
 use crate::kernel::walk::{Effect, access, each_inst, each_operand};
-use crate::kernel::{Block, Inst, Kernel, Loop, Memory, Op};
+use crate::kernel::{Address, Block, Inst, Kernel, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
 
 pub(super) fn run(kernel: &mut Kernel) {
     let mut everywhere = Written::default();
     each_inst(&kernel.body, &mut |inst| everywhere.note(inst));
-    let mut mover = Mover { loop_of: vec![OUTSIDE; kernel.values.len()], next: 1, everywhere };
+    let is_uniform = kernel.buffers.iter().map(|buffer| buffer.kind == BufferKind::Uniform).collect();
+    let mut mover = Mover { loop_of: vec![OUTSIDE; kernel.values.len()], next: 1, everywhere, is_uniform };
     mover.block(&mut kernel.body, OUTSIDE);
 }
 
@@ -21,6 +24,8 @@ struct Mover {
     next: u32,
     /// What the kernel changes anywhere.
     everywhere: Written,
+    /// Which buffers are uniforms.
+    is_uniform: Vec<bool>,
 }
 
 impl Mover {
@@ -61,6 +66,12 @@ impl Mover {
         self.pull(&mut inner.body, this, outside, &written, true, out);
     }
 
+    /// A known place of a uniform.
+    fn is_at_hand(&self, address: &Address) -> bool {
+        let is_uniform = |memory| matches!(memory, Memory::Buffer(index) if self.is_uniform[index as usize]);
+        address.terms.is_empty() && is_uniform(address.memory)
+    }
+
     fn pull(
         &mut self,
         block: &mut Block,
@@ -77,7 +88,7 @@ impl Mover {
                     let movable = match op {
                         Op::Subgroup(..) | Op::Matrix(_) => false,
                         Op::Load { address, guard, .. } => {
-                            always
+                            (always || self.is_at_hand(address))
                                 && (guard.is_some() || address.terms.is_empty())
                                 && !written.contains(address.memory, &self.everywhere)
                         }

@@ -126,6 +126,22 @@ fn loads_leave_loops_that_are_tested_at_their_start() {
 }
 
 #[test]
+fn uniforms_leave_loops_even_from_branches() {
+    let branch = |kind: fn(&'static str, u32, DataType) -> BufferDecl| {
+        let near = Expr::var("k").gt(Expr::load("a", Expr::var("k")));
+        let add = Node::store("a", Expr::var("k"), Expr::var("k") * Expr::load("limit", Expr::u32(0)));
+        let body = vec![Node::for_range("k", Expr::u32(0), Expr::len("a"), vec![Node::if_then(near, vec![add])])];
+        text(vec![kind("limit", 0, DataType::U32), BufferDecl::read_write("a", 1, DataType::U32)], 64, body)
+    };
+    let before_loop = |text: &str| text.split("for %").next().is_some_and(|before| before.contains("load u32"));
+    let uniform = branch(BufferDecl::uniform);
+    assert!(before_loop(&uniform), "{uniform}");
+    // What may lie far away is loaded only where it is wanted.
+    let storage = branch(BufferDecl::read);
+    assert!(!before_loop(&storage), "{storage}");
+}
+
+#[test]
 fn neighbours_in_workgroup_memory_differ_by_an_offset() {
     let l = || Expr::local_id(0);
     let sum = Expr::load("s", l()) + Expr::load("s", l() + Expr::u32(1)) + Expr::load("s", l() + Expr::u32(2));
