@@ -19,6 +19,8 @@ pub(crate) enum Fill {
     Steps(u32),
     /// These words, over and over.
     Words([u32; 4]),
+    /// u32, each more than the one before by up to twice as much.
+    Ragged(u32),
 }
 
 /// A buffer of words of 32 bits.
@@ -93,6 +95,7 @@ impl Buffer {
                 Fill::Below(limit) => next() % limit,
                 Fill::Steps(step) => at * step,
                 Fill::Words(words) => words[at as usize % 4],
+                Fill::Ragged(step) => at * step + next() % step,
             })
             .collect()
     }
@@ -130,7 +133,7 @@ macro_rules! work {
 
 pub(crate) fn works() -> Vec<Work> {
     use Compare::{Bits, Floats, Halves, Most, Mostly, Parts};
-    use Fill::{Below, Half, Steps, Unit, Words, Zero};
+    use Fill::{Below, Half, Ragged, Steps, Unit, Words, Zero};
     vec![
         work!(
             "sum",
@@ -621,6 +624,41 @@ pub(crate) fn works() -> Vec<Work> {
             ],
             |n| square(n, 16, 16),
             |n| 8 * (n * n) as u64
+            "pagerank",
+            [18, 22],
+            None,
+            |n| vec![
+                input("starts", n + 1, Ragged(12)),
+                input("sources", 12 * n + 12, Below(n as u32)),
+                input("pages", 2 * n, Unit),
+                result("ranks", n, Floats),
+            ],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 64 * n as u64
+        ),
+        work!(
+            "triangles",
+            [20, 24],
+            None,
+            |n| vec![input("corners", 3 * n + 6, Unit), result("normals", 3 * n, Mostly), result("areas", n, Floats),],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 28 * n as u64
+        ),
+        work!(
+            "yuv",
+            [20, 24],
+            None,
+            |n| vec![input("bright", n, Below(0)), input("colour", n, Below(0)), result("rgba", 4 * n, Most)],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 24 * n as u64
+        ),
+        work!(
+            "volume",
+            [7, 9],
+            Some("N"),
+            |n| vec![input("before", n * n * n, Unit), input("weights", 27, Unit), result("after", n * n * n, Floats),],
+            |n| [n.div_ceil(8) as u32, n.div_ceil(8) as u32, n.div_ceil(4) as u32],
+            |n| 8 * (n * n * n) as u64
         ),
     ]
 }

@@ -470,3 +470,206 @@ fn a_matrix_for_each_workgroup() {
         }
     }
 }
+
+/// Structures of some words side by side, of which all are read and written or only some, to the last word of the buffers; what is between
+/// stays as it was.
+#[test]
+fn structures_of_a_few_words() {
+    for apart in 2..=9u32 {
+        let sets: [Vec<u32>; 5] = [
+            (0..apart).collect(),
+            (0..apart - 1).collect(),
+            (1..apart).rev().collect(),
+            vec![0, apart - 1],
+            (0..apart).step_by(2).collect(),
+        ];
+        for used in sets {
+            let last = used.iter().max().expect("some word");
+            for count in [16u32, 37, 64, 200] {
+                let length = (count - 1) * apart + last + 1;
+                let at = |word: u32| Expr::global_id(0) * apart + word;
+                let mut body = vec![Node::if_then(at(*last).ge(Expr::len("a")), vec![Node::Return(None)])];
+                let mut sum = Expr::u32(1);
+                for &word in &used {
+                    body.push(Node::let_bind(format!("w{word}"), Expr::load("a", at(word))));
+                    sum = sum * 3u32 + Expr::var(format!("w{word}"));
+                }
+                body.push(Node::let_bind("sum", sum));
+                for &word in &used {
+                    // A load between two stores, of what nobody writes.
+                    let other = Expr::load("by", Expr::u32(word));
+                    body.push(Node::store(
+                        "out",
+                        at(word),
+                        Expr::var("sum") * (word + 2) + Expr::var(format!("w{word}")) + other,
+                    ));
+                }
+                let program = Program::wrapped(
+                    vec![
+                        BufferDecl::read("a", 0, DataType::U32),
+                        BufferDecl::read("by", 1, DataType::U32),
+                        BufferDecl::read_write("out", 2, DataType::U32),
+                    ],
+                    [64, 1, 1],
+                    body,
+                );
+                let inputs = vec![words(length), words(16), words(length)];
+                let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+                agree(&format!("{count} structures of {apart} words, of which {used:?}"), &case);
+            }
+        }
+    }
+}
+
+/// Words of structures that are changed in place, and vectors of three with a word between them.
+#[test]
+fn structures_in_place() {
+    for count in [16u32, 37, 200] {
+        let at = |word: u32| Expr::global_id(0) * 3u32 + word;
+        let load = |word: u32| Node::let_bind(format!("w{word}"), Expr::load("data", at(word)));
+        let turn = |word: u32| {
+            let sum = Expr::var(format!("w{}", (word + 1) % 3)) * 5u32 + Expr::var(format!("w{word}"));
+            Node::store("data", at(word), sum)
+        };
+        let mut body = vec![Node::if_then(Expr::global_id(0).ge(count), vec![Node::Return(None)])];
+        body.extend((0..3).map(load));
+        body.extend((0..3).map(turn));
+        // Once more, of what was just written.
+        body.push(Node::let_bind("x", Expr::load("data", at(1)) + Expr::load("data", at(0))));
+        body.push(Node::store("data", at(0), Expr::var("x")));
+        let program = Program::wrapped(vec![BufferDecl::read_write("data", 0, DataType::U32)], [64, 1, 1], body);
+        let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, vec![words(3 * count)]) };
+        agree(&format!("{count} in place"), &case);
+        let three = DataType::vector(DataType::F32, 3);
+        let i = || Expr::global_id(0);
+        let body = vec![
+            Node::if_then(i().ge(count), vec![Node::Return(None)]),
+            Node::store("out", i(), Expr::load("a", i()) + Expr::load("a", Expr::u32(count - 1) - i())),
+        ];
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, three.clone()).with_count(count),
+                BufferDecl::read_write("out", 1, three).with_count(count),
+            ],
+            [64, 1, 1],
+            body,
+        );
+        let numbers = |add: u32| (0..4 * count).flat_map(|i| (((i * 37 + add) % 101) as f32).to_le_bytes()).collect();
+        let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, vec![numbers(0), numbers(7)]) };
+        agree(&format!("{count} vectors of three"), &case);
+    }
+}
+
+/// Rows of different length in one array, as in a sparse matrix: some empty, some that end behind it or begin there.
+#[test]
+fn rows_of_different_length() {
+    for (rows, longest, length) in
+        [(16u32, 3u32, 40u32), (37, 11, 150), (64, 1, 64), (200, 19, 1600), (20, 9, 3), (16, 40, 500)]
+    {
+        for ty in [DataType::U32, DataType::I32] {
+            for stops in [false, true] {
+                let row = || Expr::global_id(0);
+                let number = |value: u32| Expr::u32(value).cast(ty.clone());
+                let at = || Expr::var("k");
+                let mut round = vec![
+                    Node::let_bind("value", Expr::load("values", at())),
+                    Node::let_bind("next", Expr::load("values", at() + number(1))),
+                    Node::let_bind("column", Expr::load("columns", at())),
+                ];
+                if stops {
+                    let leaves = (Expr::var("value") % 7u32).eq(3u32);
+                    round.push(Node::if_then(leaves, vec![Node::Break]));
+                }
+                let sum = Expr::var("sum") * 3u32 + Expr::var("value") * Expr::load("x", Expr::var("column") % 50u32);
+                round.push(Node::assign("sum", sum + Expr::var("next")));
+                let program = Program::wrapped(
+                    vec![
+                        BufferDecl::read("starts", 0, ty.clone()),
+                        BufferDecl::read("ends", 1, ty.clone()),
+                        BufferDecl::read("values", 2, DataType::U32),
+                        BufferDecl::read("columns", 3, DataType::U32),
+                        BufferDecl::read("x", 4, DataType::U32),
+                        BufferDecl::output("out", 5, DataType::U32).with_count(rows),
+                    ],
+                    [64, 1, 1],
+                    vec![
+                        Node::if_then(row().ge(rows), vec![Node::Return(None)]),
+                        Node::var("sum", DataType::U32, row()),
+                        Node::for_range("k", Expr::load("starts", row()), Expr::load("ends", row()), round),
+                        Node::store("out", row(), Expr::var("sum")),
+                    ],
+                );
+                let start = |row: u32| row.wrapping_mul(2_654_435_761) % (length + 3);
+                let end = |row: u32| start(row) + row.wrapping_mul(40_503) % (longest + 1);
+                let bytes =
+                    |of: &dyn Fn(u32) -> u32| (0..rows).flat_map(|row| of(row).to_le_bytes()).collect::<Vec<u8>>();
+                let inputs = vec![bytes(&start), bytes(&end), words(length), words(length + 5), words(50)];
+                let case = Case { grid: Some([rows.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+                agree(&format!("{rows} rows of {ty}, at most {longest} of {length}, stops {stops}"), &case);
+            }
+        }
+    }
+}
+
+/// Vectors at places from a buffer, some of them out of bounds, by all lanes and by some.
+#[test]
+fn vectors_at_places_of_their_own() {
+    for lanes in [2, 3, 4] {
+        for some in [false, true] {
+            let (count, there) = (200u32, 77u32);
+            let ty = DataType::vector(DataType::U32, lanes);
+            let i = || Expr::global_id(0);
+            let place = Expr::load("places", i()) % (there + 9);
+            let store = Node::store("out", i(), Expr::load("a", place));
+            let odd = (Expr::load("places", i()) % 3u32).ne(1u32);
+            let body = vec![
+                Node::if_then(i().ge(count), vec![Node::Return(None)]),
+                if some { Node::if_then(odd, vec![store]) } else { store },
+            ];
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, ty.clone()),
+                    BufferDecl::read("places", 1, DataType::U32),
+                    BufferDecl::output("out", 2, ty).with_count(count),
+                ],
+                [64, 1, 1],
+                body,
+            );
+            let words_of_one = if lanes == 3 { 4 } else { lanes };
+            let inputs = vec![words(there * words_of_one), words(count)];
+            let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+            agree(&format!("vectors of {lanes}, some {some}"), &case);
+        }
+    }
+}
+
+/// Floats of every size as whole numbers without sign, and workgroups that are deep.
+#[test]
+fn whole_numbers_of_floats() {
+    let edges =
+        [0.0f32, -0.0, 0.99, -0.99, 1.5, -7.0, 2147483520.0, 2147483648.0, 2147483904.0, 4294967040.0, 4294967296.0];
+    let more = [1e20, -1e20, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE, 16777217.0, 3e9, 255.9];
+    let floats: Vec<f32> =
+        edges.into_iter().chain(more).chain((0..492).map(|i| i as f32 * 9_000_123.7 - 1e8)).collect();
+    let i = || Expr::global_id(0) + (Expr::global_id(1) + Expr::global_id(2) * 8u32) * 8u32;
+    for size in [[8, 4, 2], [4, 4, 4], [16, 1, 8], [8, 8, 1], [3, 2, 5]] {
+        let inside = [0, 1, 2].into_iter().fold(Expr::bool(true), |all, axis| all & Expr::global_id(axis).lt(8u32));
+        let local = Expr::local_id(2) * 100u32 + Expr::local_id(1) * 10u32 + Expr::workgroup_id(2);
+        let body = vec![Node::if_then(
+            inside,
+            vec![Node::store("out", i(), Expr::load("a", i()).cast(DataType::U32)), Node::store("places", i(), local)],
+        )];
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::F32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(512),
+                BufferDecl::output("places", 2, DataType::U32).with_count(512),
+            ],
+            size,
+            body,
+        );
+        let input = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
+        let grid = size.map(|size| 8u32.div_ceil(size));
+        agree(&format!("workgroups of {size:?}"), &Case { grid: Some(grid), ..Case::new(program, vec![input]) });
+    }
+}

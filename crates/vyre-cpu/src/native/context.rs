@@ -43,5 +43,8 @@ pub(super) const SUBGROUP_RESULT: i32 = 12 * COLUMN;
 /// For atomics, the places of the lanes and then their values, a column for each vector of so many.
 pub(super) const PLACES: i32 = 14 * COLUMN;
 pub(super) const PLACED_VECTORS: usize = 16;
+/// Indices of lanes, and behind them the words that they read in the next rounds of a loop.
+pub(super) const TILE_INDEX: i32 = PLACES + PLACED_VECTORS as i32 * COLUMN;
+pub(super) const TILES: i32 = TILE_INDEX + COLUMN;
 /// Bytes of scratch memory.
-pub(super) const SCRATCH_BYTES: usize = (14 + PLACED_VECTORS) * COLUMN as usize;
+pub(super) const SCRATCH_BYTES: usize = TILES as usize + (8 << 10);

@@ -262,10 +262,11 @@ fn is_one_block(kernel: &Kernel, isa: Isa, survey: &Survey) -> bool {
 fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     let size = kernel.workgroup_size;
     let whole_rows = size[0].is_multiple_of(isa.lanes());
-    let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && !survey.strides && size[2] == 1;
+    let free = !kernel.has_barrier && kernel.shared.is_empty() && !survey.subgroups && !survey.strides;
     let together = !(survey.apart && whole_rows && is_one_block(kernel, isa, survey));
     let simple = !survey.place || (whole_rows && size[0].is_power_of_two());
-    if free && together && simple && (!survey.line || (size[1] == 1 && whole_rows && size[0].is_power_of_two())) {
+    let is_row = size[1] == 1 && size[2] == 1 && whole_rows && size[0].is_power_of_two();
+    if free && together && simple && (!survey.line || is_row) {
         return Layout::Rows;
     }
     if whole_rows { Layout::Group } else { Layout::Line }

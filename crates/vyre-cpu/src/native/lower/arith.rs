@@ -951,6 +951,10 @@ impl<'k> Lower<'k> {
                 let v = self.vec(ops::VMAXPS, v, Src::R(zero));
                 single(self.vec(ops::VCVTTPS2UDQ, R::NONE, Src::R(v)))
             }
+            (F32 | F16, U32) => {
+                let v = self.vector_of(a, c);
+                single(self.float_to_unsigned(v))
+            }
             _ => self.rare_cast(value, a, c),
         }
     }
@@ -968,6 +972,23 @@ impl<'k> Lower<'k> {
         let whole = self.blend(Scalar::I32, over, Src::R(greatest), false, whole);
         let number = self.float_mask(0x07, v, v);
         self.masked_zero(whole, number)
+    }
+
+    /// For processors that only have the conversion to signed integers.
+    fn float_to_unsigned(&mut self, v: R) -> R {
+        let (zero, half) = (self.constant(0), self.constant(2147483648f32.to_bits()));
+        // Gives zero for NaN and for what is negative.
+        let v = self.vec(ops::VMAXPS, v, Src::R(zero));
+        // From 2³¹ on the rest is converted, without rounding, and the highest bit set.
+        let large = self.float_mask(0x1d, v, half);
+        let less = self.vec(ops::VPANDD, large, Src::R(half));
+        let rest = self.vec(ops::VSUBPS, v, Src::R(less));
+        let whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(rest));
+        let highest = self.vec_imm(ops::VPSLLD, R::NONE, Src::R(large), 31);
+        let whole = self.vec(ops::VPXORD, whole, Src::R(highest));
+        let limit = self.constant(4294967296f32.to_bits());
+        let over = self.float_mask(0x1d, v, limit);
+        self.vec(ops::VPORD, whole, Src::R(over))
     }
 
     fn float_mask(&mut self, predicate: u8, a: R, b: R) -> R {

@@ -21,6 +21,9 @@ use super::{Lower, visit_operands};
 /// Most comparisons that are tested before a block.
 const MOST_TESTS: usize = 64;
 
+/// Steps of a kernel of which code for one vector is made twice: where it is inside all bounds, and where not.
+const SHORT: usize = 256;
+
 /// The weight of a comparison that most of the kernel is behind: without it every access is under a mask.
 const GATE: u32 = 64;
 
@@ -67,6 +70,11 @@ impl Plan<'_> {
             }
         }
         written
+    }
+
+    /// The kernel is not so long that one more version of it is much code.
+    pub(super) fn is_short(&self) -> bool {
+        self.steps <= SHORT
     }
 
     /// Some comparisons are settled that another does not settle.

@@ -37,6 +37,18 @@ const WORKING: u32 = 3;
 /// Steps up to which both ways of an `If` are computed and the results selected.
 const FLAT: usize = 12;
 
+/// How a loop goes through its rounds.
+struct Round<'a, 'k> {
+    /// The lanes in it, where they don't stay together.
+    live: &'a [R],
+    plain: bool,
+    /// It looks in each round whether the launch has to end.
+    looks: bool,
+    /// An index and its step.
+    stride: Option<(R, R)>,
+    tiles: Option<&'a super::tiles::Tiles<'k>>,
+}
+
 impl<'k> Lower<'k> {
     /// Emits a block for some components. Afterwards `exec` is what comes out of its end.
     /// False when it is known that nothing does.
@@ -83,7 +95,10 @@ impl<'k> Lower<'k> {
                         // It reads or writes what the run wrote, or writes what it read. And an atomic is many instructions:
                         // whatever all vectors read from buffers is better asked for before them.
                         let is_long = matches!(inst, Inst::Atomic { .. });
-                        let conflicts = |&(other, wrote): &(Memory, bool)| other == memory && (wrote || writes);
+                        let joins = self.joins_stores(&run, inst, comps);
+                        let conflicts = |&(other, wrote): &(Memory, bool)| {
+                            other == memory && (wrote || writes) && !(wrote && writes && joins)
+                        };
                         let comes_late = |&(other, _): &(Memory, bool)| is_long && matches!(other, Memory::Buffer(_));
                         if touched.iter().any(|one| conflicts(one) || comes_late(one)) {
                             self.run(&run, comps);
@@ -314,7 +329,11 @@ impl<'k> Lower<'k> {
             return;
         }
         self.find_deferrable(run);
-        let mut bounds = self.stretches(run, comps);
+        self.current.clear();
+        self.current.extend_from_slice(comps);
+        let groups = self.groups_of(run);
+        // What is stored together waits for the last of it, so one vector is done before the next.
+        let mut bounds = if groups.is_empty() { self.stretches(run, comps) } else { vec![0, run.len()] };
         for (at, inst) in run.iter().enumerate() {
             if let Inst::Atomic { op, address, element, .. } = inst
                 && self.is_own_atomic(*op, address, *element)
@@ -324,11 +343,9 @@ impl<'k> Lower<'k> {
         }
         bounds.sort_unstable();
         bounds.dedup();
-        self.current.clear();
-        self.current.extend_from_slice(comps);
         let count = self.components.len();
         // One component shares nothing.
-        let alone = comps.len() == 1;
+        let alone = comps.len() == 1 && groups.is_empty();
         let mut done = if alone { Vec::new() } else { vec![false; run.len() * count] };
         for stretch in bounds.windows(2).map(|pair| pair[0]..pair[1]) {
             if let [inst] = &run[stretch.clone()]
@@ -338,6 +355,9 @@ impl<'k> Lower<'k> {
             }
             for &c in comps {
                 for number in stretch.clone() {
+                    if self.step_in_group(&groups, run, number, &mut done, c) {
+                        continue;
+                    }
                     match run[number] {
                         Inst::Let(value, _) if self.ready[value.index()] => {}
                         Inst::Let(value, op) if alone => self.define(*value, op, c),
@@ -359,6 +379,40 @@ impl<'k> Lower<'k> {
                 }
             }
         }
+    }
+
+    /// Does a step of a run for a vector together with others, before them or after; false where it has to be done by itself.
+    fn step_in_group(
+        &mut self,
+        groups: &[super::structures::Group],
+        run: &[&'k Inst],
+        number: usize,
+        done: &mut [bool],
+        c: usize,
+    ) -> bool {
+        let is_in = |group: &&super::structures::Group| group.steps.iter().any(|&(step, _)| step == number);
+        let Some(group) = groups.iter().find(is_in) else { return false };
+        let [Some(&(first, _)), Some(&(last, _))] = [group.steps.first(), group.steps.last()] else { return false };
+        if group.stores {
+            if number == last && !self.store_group(group, run, c) {
+                for &(step, _) in &group.steps {
+                    if let Inst::Store { address, element, value, guard } = run[step] {
+                        self.store(address, *element, *value, *guard, c);
+                    }
+                }
+            }
+            return true;
+        }
+        let place = |this: &Self, step: usize| {
+            let axes = defined(run[step]).map_or(0, |value| this.shape_of(value).axes);
+            step * this.components.len() + this.shared[usize::from(axes)][c]
+        };
+        if number == first && !done[place(self, first)] && self.load_group(group, run, c) {
+            for &(step, _) in &group.steps {
+                done[place(self, step)] = true;
+            }
+        }
+        done[place(self, number)]
     }
 
     /// Where the parts of a run begin and the last one ends; all components go through a part before the next. What is loaded once
@@ -1042,12 +1096,17 @@ impl<'k> Lower<'k> {
             Some(counter) => self.start_counter(counter, exit, comps),
             None => {}
         }
+        let tiles = if parts { self.tiles_of(inner, comps) } else { None };
         let stretch = if parts { None } else { self.first_stretch(inner, comps[0]) };
         let stride = if parts { None } else { self.stride(inner, &ends, comps[0]) };
         self.bind(start);
         let mark = self.enter_scope();
-        self.round(inner, &live, plain, stretch.is_none(), stride, comps);
+        let round = Round { live: &live, plain, looks: stretch.is_none(), stride, tiles: tiles.as_ref() };
+        self.round(inner, &round, comps);
         self.bind(next);
+        if let Some(tiles) = &tiles {
+            self.next_tiles(tiles);
+        }
         match &inner.counter {
             Some(counter) if parts => self.next_counter_apart(inner, counter, &live, &left, comps),
             Some(counter) => {
@@ -1068,6 +1127,9 @@ impl<'k> Lower<'k> {
             self.counted_out(inner, comps);
         }
         self.bind(exit);
+        if let Some(tiles) = &tiles {
+            self.leave_tiles(tiles, comps);
+        }
         self.divergent -= u32::from(parts);
         self.loops.pop();
         for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
@@ -1146,16 +1208,9 @@ impl<'k> Lower<'k> {
         (live, left)
     }
 
-    /// What a loop does in one round. `live`: the lanes in it, where they don't stay together.
-    fn round(
-        &mut self,
-        inner: &'k Loop,
-        live: &[R],
-        plain: bool,
-        looks: bool,
-        stride: Option<(R, R)>,
-        comps: &[usize],
-    ) {
+    /// What a loop does in one round.
+    fn round(&mut self, inner: &'k Loop, round: &Round<'_, 'k>, comps: &[usize]) {
+        let &Round { live, plain, looks, stride, tiles } = round;
         if !live.is_empty() {
             // Masks made in the round from `live` must not change when `live` does.
             for &c in comps {
@@ -1170,6 +1225,9 @@ impl<'k> Lower<'k> {
         }
         if looks && inner.look.is_some() {
             self.look();
+        }
+        if let Some(tiles) = tiles {
+            self.fill_tiles(tiles, comps);
         }
         let round = self.enter_scope();
         if let (Some((index, step)), Some(frame)) = (stride, self.loops.len().checked_sub(1)) {
@@ -1466,7 +1524,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Lanes where `a` is less than `b`.
-    fn mask_less(&mut self, a: R, b: R, signed: bool) -> R {
+    pub(super) fn mask_less(&mut self, a: R, b: R, signed: bool) -> R {
         match self.isa {
             super::Isa::Avx512 | super::Isa::Simd128 => {
                 let dst = self.new_mask();

@@ -102,7 +102,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The start of a memory for a component.
-    fn base(&self, memory: Memory, c: usize) -> At {
+    pub(super) fn base(&self, memory: Memory, c: usize) -> At {
         match memory {
             Memory::Buffer(index) => At::new(self.buffers[index as usize].unwrap_or(self.zeros), 0),
             Memory::Shared(index) => At::new(self.shared_base, self.shared_at[index as usize] as i32),
@@ -263,9 +263,11 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
-        if self.load_records(value, address, element, guard, c)
+        if self.load_from_tile(value, guard, c)
+            || self.load_records(value, address, element, guard, c)
             || self.load_far_records(value, address, element, guard, c)
             || self.load_lines(value, address, element, guard, c)
+            || self.load_pairs(value, address, element, guard, c)
         {
             return;
         }
@@ -276,6 +278,40 @@ impl<'k> Lower<'k> {
             let rep = self.load_one(value, &address, element, guard, c);
             self.set_rep(value, component, c, rep);
         }
+    }
+
+    /// Loads vectors from places that each lane computes, two words at a time; false where they lie otherwise.
+    fn load_pairs(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && width > 1;
+        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+        let here = matches!(address.memory, Memory::Buffer(_)) && self.isa != Isa::Simd128;
+        if !(words && by_lanes && here) {
+            return false;
+        }
+        let guard = self.guard_of(guard, c);
+        let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
+        let mask = self.lanes_inside(value, guard, c);
+        self.note_read(address.memory);
+        for first in (0..width).step_by(2) {
+            let at = At { disp: at.disp + 4 * i32::from(first), ..at };
+            if first + 1 == width {
+                let last = self.gather(element.scalar(), at, index, mask);
+                self.set_rep(value, first, c, last);
+            } else if let Rep::Vector(low, high) = self.gather(Scalar::U64, at, index, mask) {
+                for (word, part) in self.words_of(vec![low, high]).into_iter().zip(first..) {
+                    self.set_rep(value, part, c, Rep::Vector(word, R::NONE));
+                }
+            }
+        }
+        true
     }
 
     /// A guard that is constantly true is none.

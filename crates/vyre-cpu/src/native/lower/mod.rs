@@ -21,7 +21,9 @@ mod regions;
 mod scalar;
 mod stream;
 mod strides;
+mod structures;
 mod subgroup;
+mod tiles;
 mod totals;
 mod value;
 
@@ -160,6 +162,7 @@ pub(super) struct Lower<'k> {
     /// First column of each value.
     columns: Vec<u32>,
     uses: Vec<u32>,
+    makers: bounds::Makers<'k>,
     /// Negations that stand before the `fma` that alone uses them, with what they negate.
     negated: Map<Value, Value>,
     /// Sums of products of bytes.
@@ -218,6 +221,9 @@ pub(super) struct Lower<'k> {
     local: [Lin; 3],
     line: Lin,
     regions: Option<regions::Regions<'k>>,
+    /// Where loads of loops find the words of all lanes that were loaded rounds before, and the end of those places.
+    tiles: Map<(Value, usize), tiles::Tile>,
+    tiles_end: i32,
     frame_bytes: u32,
     block_end: Label,
     stop_label: Label,
@@ -278,6 +284,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         asm,
         labels: 2,
         columns,
+        makers: bounds::Makers::of(kernel),
         negated: negated(&kernel.body, &uses),
         // Cranelift has other instructions for it.
         dots: if isa == Isa::Simd128 { HashMap::new() } else { byte_dots(kernel) },
@@ -317,6 +324,8 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         local: [Lin::imm(0); 3],
         line: Lin::imm(0),
         regions: None,
+        tiles: Map::default(),
+        tiles_end: context::TILES,
         frame_bytes: 0,
         block_end,
         stop_label,
@@ -532,7 +541,7 @@ impl<'k> Lower<'k> {
         self.origin_z = self.scaled(self.groups[2], size[2]);
         self.clear_totals();
         match self.tiling.layout {
-            Layout::Rows => self.rows(),
+            Layout::Rows => self.layers(),
             Layout::Group | Layout::Line => self.groups(),
         }
         self.add_totals();
@@ -592,6 +601,8 @@ impl<'k> Lower<'k> {
             .columns
             .last()
             .map_or(0, |&last| last as usize + usize::from(self.kernel.values.last().map_or(1, |info| info.ty.width)));
+        self.tiles.clear();
+        self.tiles_end = context::TILES;
         self.reps = vec![Rep::None; columns * count.max(1)];
         self.components = components;
         self.exec = vec![None; count];
@@ -609,6 +620,27 @@ impl<'k> Lower<'k> {
         self.block(&kernel.body, &all, None);
         self.leave_scope(mark);
         self.bind(end);
+    }
+
+    /// The rows of one layer of the workgroups after the other.
+    fn layers(&mut self) {
+        let depth = self.kernel.workgroup_size[2];
+        if depth == 1 {
+            return self.rows();
+        }
+        let (layer, again) = (self.general(), self.label());
+        self.push(M::Imm { dst: layer, value: 0 });
+        let first = self.materialise(self.origin_z);
+        self.bind(again);
+        let mark = self.enter_scope();
+        let z = self.general();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: z, a: first, b: GSrc::R(layer) });
+        (self.origin_z, self.local[2]) = (Lin::reg(z), Lin::reg(layer));
+        self.rows();
+        self.leave_scope(mark);
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: layer, a: layer, b: GSrc::Imm(1) });
+        self.push(M::Cmp { wide: false, a: layer, b: GSrc::Imm(depth as i32) });
+        self.push(M::JumpIf(Cond::Below, again));
     }
 
     /// Vectors along whole rows: full blocks first, then single vectors with a mask.
@@ -645,6 +677,8 @@ impl<'k> Lower<'k> {
         let (mut plan, mut streams) = (Plan::default(), Plan::default());
         if vectors > 1 {
             (plan, streams) = (self.plan(), self.plan_streams());
+        } else if self.isa != Isa::Simd128 {
+            plan = Some(self.plan()).filter(Plan::is_short).unwrap_or_default();
         }
         self.streamed = streams.written();
         // Where a vector that is done alone ends at the latest, and where blocks begin that write past the caches.
@@ -688,15 +722,22 @@ impl<'k> Lower<'k> {
         let inner = self.enter_scope();
         self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
         self.push(M::JumpIf(Cond::AboveEqual, done));
-        self.vector_alone(x, apart.map_or(end, |(until, _)| until));
+        // Where no limit was settled a block is not whole because the row ends.
+        let again = if vectors == 1 || plan.is_empty() { tail } else { main };
+        let (limit, after) = (apart.map_or(end, |(until, _)| until), self.label());
+        if !plan.is_empty() && self.isa != Isa::Simd128 {
+            self.whole_vector_alone(&plan, (x, limit), after);
+        }
+        self.vector_alone(x, limit);
+        self.bind(after);
         if let Some((until, stream)) = apart {
             self.push(M::Cmp { wide: false, a: x, b: GSrc::R(until) });
             self.push(M::Cmov { cond: Cond::Above, dst: x, src: until });
             self.push(M::Mov { dst: until, src: end });
-            self.jump_if_streaming(Cond::Equal, if plan.is_empty() { tail } else { main });
+            self.jump_if_streaming(Cond::Equal, again);
             self.push(M::Jump(stream));
         } else {
-            self.push(M::Jump(if plan.is_empty() { tail } else { main }));
+            self.push(M::Jump(again));
         }
         self.leave_scope(inner);
         self.bind(done);
@@ -728,6 +769,23 @@ impl<'k> Lower<'k> {
         self.body();
         self.assume_nothing();
         self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.block_step()) });
+    }
+
+    /// The kernel for one vector of each row where it is inside all bounds, though a block is not; `after` is where the code goes on then.
+    fn whole_vector_alone(&mut self, plan: &Plan<'k>, (x, limit): (R, R), after: Label) {
+        let (at_edge, mark) = (self.label(), self.enter_scope());
+        let next = self.general();
+        self.push(M::Lea { wide: false, dst: next, at: At::new(x, self.lanes() as i32) });
+        self.push(M::Cmp { wide: false, a: next, b: GSrc::R(limit) });
+        self.push(M::JumpIf(Cond::Above, at_edge));
+        self.set_components((0..self.tiling.rows).map(|y| Component { x: 0, y, z: 0 }).collect());
+        self.assume(plan, at_edge);
+        self.body();
+        self.assume_nothing();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.lanes() as i32) });
+        self.leave_scope(mark);
+        self.push(M::Jump(after));
+        self.bind(at_edge);
     }
 
     /// The kernel for one vector of each row, which ends at `limit` at the latest.

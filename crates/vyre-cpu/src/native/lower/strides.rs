@@ -101,7 +101,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Stores the words of a register that are in a mask.
-    fn store_bits(&mut self, memory: Memory, src: R, at: At, bits: u32) {
+    pub(super) fn store_bits(&mut self, memory: Memory, src: R, at: At, bits: u32) {
         let mask = self.mask_of_bits(bits);
         self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src, at, mask });
         self.note_write(memory);
@@ -165,7 +165,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A register with four words of memory as one of its vectors of four.
-    fn with_vector_of_four(&mut self, before: R, at: At, which: u32) -> R {
+    pub(super) fn with_vector_of_four(&mut self, before: R, at: At, which: u32) -> R {
         let op = if self.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
         self.vec_imm(op, before, Src::At(at), which as u8)
     }
