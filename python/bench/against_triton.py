@@ -37,10 +37,12 @@ def sums(a: vyre.f32[:], out: vyre.f32[:]):
     part = vyre.shared(LANES, vyre.f32)
     lane, group = vyre.local_id(), vyre.workgroup_id()
     total = 0.0
-    for k in range(EACH):
-        i = (group * EACH + k) * LANES + lane
-        if i < a.size:
-            total += a[i]
+    # Four neighbours at a time, which one instruction moves.
+    for k in range(0, EACH, 4):
+        for i in range(4):
+            at = (group * EACH + k) * LANES + lane * 4 + i
+            if at < a.size:
+                total += a[at]
     part[lane] = total
     vyre.barrier()
     width = LANES // 2

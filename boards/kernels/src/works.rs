@@ -624,6 +624,8 @@ pub(crate) fn works() -> Vec<Work> {
             ],
             |n| square(n, 16, 16),
             |n| 8 * (n * n) as u64
+        ),
+        work!(
             "pagerank",
             [18, 22],
             None,
