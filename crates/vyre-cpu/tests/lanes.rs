@@ -475,7 +475,7 @@ fn a_matrix_for_each_workgroup() {
 /// stays as it was.
 #[test]
 fn structures_of_a_few_words() {
-    for apart in 2..=9u32 {
+    for apart in (2..=13u32).chain([16, 17]) {
         let sets: [Vec<u32>; 5] = [
             (0..apart).collect(),
             (0..apart - 1).collect(),
@@ -513,7 +513,7 @@ fn structures_of_a_few_words() {
                     [64, 1, 1],
                     body,
                 );
-                let inputs = vec![words(length), words(16), words(length)];
+                let inputs = vec![words(length), words(20), words(length)];
                 let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
                 agree(&format!("{count} structures of {apart} words, of which {used:?}"), &case);
             }
@@ -671,5 +671,44 @@ fn whole_numbers_of_floats() {
         let input = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
         let grid = size.map(|size| 8u32.div_ceil(size));
         agree(&format!("workgroups of {size:?}"), &Case { grid: Some(grid), ..Case::new(program, vec![input]) });
+    }
+}
+
+/// Words of structures at places from a buffer, which are inside whatever the places, by all lanes and by some, and in a loop.
+#[test]
+fn structures_at_places_of_their_own() {
+    let (count, there) = (200u32, 64u32);
+    for (apart, used) in
+        [(2u32, vec![0u32, 1]), (3, vec![0, 1, 2]), (4, vec![3, 2, 0]), (5, vec![4, 1, 2, 3]), (7, vec![6, 0, 5])]
+    {
+        for some in [false, true] {
+            let i = || Expr::global_id(0);
+            let mut round = Vec::new();
+            for &word in &used {
+                let at = Expr::var("place") * apart + word;
+                round.push(Node::assign("sum", Expr::var("sum") * 3u32 + Expr::load("a", at)));
+            }
+            let odd = (Expr::var("place") % 3u32).ne(1u32);
+            let round = if some { vec![Node::if_then(odd, round)] } else { round };
+            let place = Node::let_bind("place", (Expr::load("places", i()) + Expr::var("k")) & (there - 1));
+            let rounds = Node::for_range("k", 0u32, i() % 5u32, [vec![place], round].concat());
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32).with_count(there * apart),
+                    BufferDecl::read("places", 1, DataType::U32).with_count(count),
+                    BufferDecl::output("out", 2, DataType::U32).with_count(count),
+                ],
+                [64, 1, 1],
+                vec![
+                    Node::if_then(i().ge(count), vec![Node::Return(None)]),
+                    Node::var("sum", DataType::U32, i()),
+                    rounds,
+                    Node::store("out", i(), Expr::var("sum")),
+                ],
+            );
+            let inputs = vec![words(there * apart), words(count)];
+            let case = Case { grid: Some([count.div_ceil(64), 1, 1]), ..Case::new(program, inputs) };
+            agree(&format!("words {used:?} of {apart}, some {some}"), &case);
+        }
     }
 }

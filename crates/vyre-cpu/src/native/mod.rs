@@ -92,6 +92,8 @@ const MOST_BLOCK_STEPS_128: usize = 1 << 8;
 /// Most rows that lanes of a block read side by side, and steps for each element below which reading is most of the work.
 const MOST_ROWS: u32 = 16;
 const STEPS_OF_A_ROW: usize = 16;
+/// Rows of different length that are gone over side by side.
+const MOST_ROWS_TOGETHER: u32 = 32;
 
 /// The part of a block's work that may be for values on the stack, before a smaller block is tried.
 const MOST_SPILLED: f32 = 0.05;
@@ -406,7 +408,9 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));
         let masks = tiling.vectors * tiling.rows > 2 && shapes.parting_loops() > 0 && gathers();
         let spilled = allocation.vector_cost + if masks { allocation.mask_cost } else { 0.0 };
-        if spilled > most * allocation.total_cost && position != last {
+        // Those of the longest row keep all others waiting.
+        let wide = lowered.tiled && tiling.vectors * tiling.rows * isa.lanes() > MOST_ROWS_TOGETHER;
+        if (wide || spilled > most * allocation.total_cost) && position != last {
             continue;
         }
         let emitted = match isa {

@@ -21,7 +21,7 @@ use super::{Lower, visit_operands};
 /// Most comparisons that are tested before a block.
 const MOST_TESTS: usize = 64;
 
-/// Steps of a kernel of which code for one vector is made twice: where it is inside all bounds, and where not.
+/// Most steps of a kernel of which code for one vector is made twice: where it is inside all bounds, and where not.
 const SHORT: usize = 256;
 
 /// The weight of a comparison that most of the kernel is behind: without it every access is under a mask.
@@ -43,6 +43,8 @@ pub(super) struct Plan<'k> {
     steps: usize,
     /// The same, those in loops counting as their comparisons do.
     work: u32,
+    /// It loops.
+    loops: bool,
     /// Stores of whole vectors that may go past the caches, where the block was tested.
     pub(super) streams: Vec<Stream<'k>>,
 }
@@ -72,9 +74,10 @@ impl Plan<'_> {
         written
     }
 
-    /// The kernel is not so long that one more version of it is much code.
-    pub(super) fn is_short(&self) -> bool {
-        self.steps <= SHORT
+    /// Code for a single vector is made, too, for where it is inside all bounds: of a kernel that is not long, and in which masks are much of
+    /// the work, which they are not where it loops.
+    pub(super) fn is_worth_one(&self) -> bool {
+        !self.is_empty() && self.steps <= SHORT && !self.loops
     }
 
     /// Some comparisons are settled that another does not settle.
@@ -152,7 +155,9 @@ impl<'k> Lower<'k> {
             stores: Vec::new(),
         };
         search.block(&kernel.body);
-        let mut plan = Plan { steps, work: work(&kernel.body, 2), ..Plan::default() };
+        let mut loops = false;
+        visit(&kernel.body, &mut |inst| loops |= matches!(inst, Inst::Loop(_)));
+        let mut plan = Plan { steps, loops, work: work(&kernel.body, 2), ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
         let (mut needed, makers) = (vec![false; kernel.values.len()], Makers::of(kernel));
         // Only a comparison that differs from lane to lane costs so much that it is worth it.

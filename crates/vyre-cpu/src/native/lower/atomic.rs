@@ -256,13 +256,19 @@ impl<'k> Lower<'k> {
         mask: Option<R>,
         c: usize,
     ) -> bool {
-        let (true, Some(op), Some(value)) = (is_word_of_buffer(address, element), plain(op), value) else {
-            return false;
-        };
+        let (true, Some(value)) = (is_word_of_buffer(address, element), value) else { return false };
         // Where all lanes meet at one word, their values are put together first.
         if address.terms.iter().all(|&(index, _)| self.shape_of(index).lane == Lane::Same) {
             return false;
         }
+        if op == AtomicOp::Store {
+            // Each word is written in one step by these, too.
+            let Some(place @ (Place::Affine(..) | Place::Vary(..))) = self.place(address, c) else { return false };
+            let src = self.vector_of(value, c);
+            self.store_vector(address, element.scalar(), place, [src, R::NONE], mask);
+            return true;
+        }
+        let Some(op) = plain(op) else { return false };
         let Some(place) = self.place(address, c) else { return false };
         let scratch = self.scratch();
         if let Place::Vary(_, index) = place {

@@ -333,7 +333,8 @@ impl<'k> Lower<'k> {
         self.current.extend_from_slice(comps);
         let groups = self.groups_of(run);
         // What is stored together waits for the last of it, so one vector is done before the next.
-        let mut bounds = if groups.is_empty() { self.stretches(run, comps) } else { vec![0, run.len()] };
+        let together = groups.iter().any(|group| !group.scattered);
+        let mut bounds = if together { vec![0, run.len()] } else { self.stretches(run, comps) };
         for (at, inst) in run.iter().enumerate() {
             if let Inst::Atomic { op, address, element, .. } = inst
                 && self.is_own_atomic(*op, address, *element)

@@ -74,6 +74,8 @@ pub(super) struct Lowered {
     pub(super) buffers: Vec<R>,
     /// Buffers that are written past the caches where the launch says so, and bytes of each invocation.
     pub(super) streamed: Vec<(u32, u32)>,
+    /// Lanes go over rows of their own, which may have different lengths.
+    pub(super) tiled: bool,
 }
 
 /// What makes a scalar, for finding it again.
@@ -224,6 +226,8 @@ pub(super) struct Lower<'k> {
     /// Where loads of loops find the words of all lanes that were loaded rounds before, and the end of those places.
     tiles: Map<(Value, usize), tiles::Tile>,
     tiles_end: i32,
+    /// There were some.
+    tiled: bool,
     frame_bytes: u32,
     block_end: Label,
     stop_label: Label,
@@ -326,6 +330,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         regions: None,
         tiles: Map::default(),
         tiles_end: context::TILES,
+        tiled: false,
         frame_bytes: 0,
         block_end,
         stop_label,
@@ -338,9 +343,9 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     };
     lower.function();
     lower.drop_writes();
-    let Lower { code, counts, labels, asm, frame_bytes, buffers, streamed, .. } = lower;
+    let Lower { code, counts, labels, asm, frame_bytes, buffers, streamed, tiled, .. } = lower;
     let buffers = buffers.into_iter().flatten().collect();
-    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers, streamed };
+    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers, streamed, tiled };
     (!lower.failed).then_some(done)
 }
 
@@ -678,7 +683,7 @@ impl<'k> Lower<'k> {
         if vectors > 1 {
             (plan, streams) = (self.plan(), self.plan_streams());
         } else if self.isa != Isa::Simd128 {
-            plan = Some(self.plan()).filter(Plan::is_short).unwrap_or_default();
+            plan = Some(self.plan()).filter(Plan::is_worth_one).unwrap_or_default();
         }
         self.streamed = streams.written();
         // Where a vector that is done alone ends at the latest, and where blocks begin that write past the caches.
@@ -725,7 +730,7 @@ impl<'k> Lower<'k> {
         // Where no limit was settled a block is not whole because the row ends.
         let again = if vectors == 1 || plan.is_empty() { tail } else { main };
         let (limit, after) = (apart.map_or(end, |(until, _)| until), self.label());
-        if !plan.is_empty() && self.isa != Isa::Simd128 {
+        if plan.is_worth_one() && self.isa != Isa::Simd128 {
             self.whole_vector_alone(&plan, (x, limit), after);
         }
         self.vector_alone(x, limit);

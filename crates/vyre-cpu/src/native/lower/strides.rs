@@ -107,7 +107,7 @@ impl<'k> Lower<'k> {
         self.note_write(memory);
     }
 
-    fn mask_of_bits(&mut self, bits: u32) -> R {
+    pub(super) fn mask_of_bits(&mut self, bits: u32) -> R {
         if let Some(&mask) = self.made.get(&Made::Lanes(bits)) {
             return mask;
         }

@@ -2,7 +2,7 @@
 //! sorted in registers, and what it writes is sorted and stored as whole registers. Each word by itself would be a gather or a scatter, or would
 //! load what the others load once more.
 
-use vyre_foundation::kernel::{Address, Binary, Element, Inst, Memory, Op, Value};
+use vyre_foundation::kernel::{Address, Binary, Element, Inst, Memory, Op, Scalar, Value};
 
 use super::super::asm::Len;
 use super::super::isa::Isa;
@@ -16,7 +16,7 @@ use super::value::Rep;
 const LANES: usize = 16;
 
 /// Fewest and most words from one lane to the next.
-const APART: std::ops::RangeInclusive<u32> = 2..=8;
+const APART: std::ops::RangeInclusive<u32> = 2..=16;
 
 /// The words that a register has or should have, by their numbers; where there is none, anything may be.
 type Held = [Option<u32>; LANES];
@@ -29,13 +29,20 @@ pub(super) struct Group {
     apart: u32,
     /// Words from the first that a step has to behind the last.
     span: u32,
+    /// Steps have all words of the structures.
+    full: bool,
     pub(super) stores: bool,
+    /// Each lane computes where its structure is.
+    pub(super) scattered: bool,
 }
 
 impl Group {
-    /// With registers of eight words.
-    fn is_by_fours(&self) -> bool {
-        self.apart > 4 || (self.apart == 4 && self.span < 4)
+    /// It is moved by fours of words; else as whole registers.
+    fn is_by_fours(&self, isa: Isa) -> bool {
+        match isa {
+            Isa::Avx2 => self.apart > 4 || (self.apart == 4 && !self.full),
+            _ => self.apart > 8,
+        }
     }
 }
 
@@ -44,6 +51,9 @@ impl Group {
 struct Root {
     memory: Memory,
     terms: Vec<(Value, u32)>,
+    /// Where each lane computes it: what says that the lanes are inside.
+    guard: Option<Value>,
+    scattered: bool,
 }
 
 /// Steps that may become a group.
@@ -77,9 +87,10 @@ impl Open {
 impl<'k> Lower<'k> {
     /// Loads and stores of a run that are done together.
     pub(super) fn groups_of(&self, run: &[&'k Inst]) -> Vec<Group> {
-        if self.isa == Isa::Simd128 || self.current.iter().any(|&c| self.exec[c].is_some()) {
+        if self.isa == Isa::Simd128 {
             return Vec::new();
         }
+        let whole = self.current.iter().all(|&c| self.exec[c].is_none());
         let (mut groups, mut open): (Vec<Group>, Vec<Open>) = Default::default();
         for (number, inst) in run.iter().enumerate() {
             let (address, element, value, guard, stores) = match *inst {
@@ -102,7 +113,9 @@ impl<'k> Lower<'k> {
                 let both = written(address.memory) && written(open.root.memory);
                 open.root.memory != address.memory && both && (stores || open.stores)
             });
-            let Some((root, at, apart)) = self.root_of(address, element, guard) else { continue };
+            let side_by_side = if whole { self.root_of(address, element, guard) } else { None };
+            let scattered = || if stores { None } else { self.scattered_root_of(value, address, element, guard) };
+            let Some((root, at, apart)) = side_by_side.or_else(scattered) else { continue };
             let step = (number, at, u32::from(self.width_of(value)));
             match open.iter_mut().find(|open| open.root == root && open.stores == stores) {
                 Some(open) => open.steps.push(step),
@@ -153,18 +166,22 @@ impl<'k> Lower<'k> {
     }
 
     fn group(&self, open: &Open) -> Option<Group> {
-        let &Open { stores, apart, ref steps, .. } = open;
+        let &Open { stores, apart, ref steps, ref root } = open;
         let (first, words) = open.words()?;
         let span = words.iter().rposition(|word| *word)? as u32 + 1;
         let count = words.iter().filter(|word| **word).count() as u32;
-        let whole = match self.isa {
-            Isa::Avx2 if apart > 4 && stores => words.chunks(4).all(|four| four == [true; 4] || !four.contains(&true)),
-            Isa::Avx2 => count == apart || (apart > 3 && !stores),
-            _ => true,
-        };
+        let by_fours = apart > if self.isa == Isa::Avx2 { 3 } else { 8 };
+        // Fours are stored under a mask where a word is missing; a word alone is no better for it.
+        let fours = !stores || words.chunks(4).all(|four| four.iter().filter(|word| **word).count() != 1);
+        let whole = if by_fours { fours } else { self.isa != Isa::Avx2 || count == apart };
+        if root.scattered && steps.len() == 1 {
+            return None;
+        }
         let alone = steps.len() == 1 && matches!((steps[0].2, apart), (2, 2) | (4, 4));
         let steps = steps.iter().map(|&(number, at, _)| (number, ((at - first) / 4) as u32)).collect();
-        (whole && !alone && count > 1).then_some(Group { steps, apart, span, stores })
+        let scattered = root.scattered;
+        let worth = if scattered { words.windows(2).any(|two| two == [true; 2]) } else { whole && !alone };
+        (worth && count > 1).then_some(Group { steps, apart, span, full: count == apart, stores, scattered })
     }
 
     /// What the address of words is made of, how far they are from that, and from one lane to the next in words. Nothing where
@@ -176,6 +193,28 @@ impl<'k> Lower<'k> {
         if !words || !inside || !APART.contains(&step) || !address.offset.is_multiple_of(4) {
             return None;
         }
+        let (terms, at) = self.terms_of(address);
+        (at % 4 == 0).then_some((Root { memory: address.memory, terms, guard: None, scattered: false }, at, step))
+    }
+
+    /// The same for words at places that each lane computes, up to four of which are loaded together.
+    fn scattered_root_of(
+        &self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+    ) -> Option<(Root, i64, u32)> {
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32);
+        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+        let elsewhere = self.current.iter().any(|&c| self.is_in_tile(value, c));
+        let (terms, at) = self.terms_of(address);
+        let root = Root { memory: address.memory, terms, guard, scattered: true };
+        (words && by_lanes && !elsewhere && at % 4 == 0).then_some((root, at, 4))
+    }
+
+    /// What the index of an address is made of, and how far from that it is in bytes.
+    fn terms_of(&self, address: &Address) -> (Vec<(Value, u32)>, i64) {
         let mut at = i64::from(address.offset);
         let mut terms = Vec::with_capacity(address.terms.len());
         for &(index, stride) in &address.terms {
@@ -183,7 +222,7 @@ impl<'k> Lower<'k> {
             at += i64::from(plus) * i64::from(stride);
             terms.push((root, stride));
         }
-        (at % 4 == 0).then_some((Root { memory: address.memory, terms }, at, step))
+        (terms, at)
     }
 
     /// What a constant is added to, and the constant.
@@ -216,15 +255,56 @@ impl<'k> Lower<'k> {
 
     /// Loads all words of a group for a vector; false where that can't be done.
     pub(super) fn load_group(&mut self, group: &Group, run: &[&'k Inst], c: usize) -> bool {
+        if group.scattered {
+            return self.load_scattered(group, run, c);
+        }
         let Some(first) = self.place_of_group(group, run, c) else { return false };
         let (count, apart) = (self.lanes(), group.apart);
         let mut sources = Vec::new();
-        let whole = self.isa != Isa::Avx2 || !group.is_by_fours();
+        let whole = !group.is_by_fours(self.isa);
         for start in starts(count, apart, group.span).into_iter().filter(|_| whole) {
             let at = At { disp: first.disp + 4 * start as i32, ..first };
             let r = self.load_contiguous(Element::U32.scalar(), at, None);
             sources.push((r, std::array::from_fn(|word| (word < count as usize).then_some(start + word as u32))));
         }
+        let (words, wanted) = self.words_wanted(group, run);
+        let registers = || sources.iter().map(|(r, _)| *r).collect::<Vec<R>>();
+        let chosen = |all: Vec<R>| wanted.iter().map(|&word| all[word as usize]).collect();
+        let sorted: Vec<R> = match self.isa {
+            isa if group.is_by_fours(isa) => chosen(self.words_by_fours(group, first, &wanted)),
+            Isa::Avx2 if apart == 3 => chosen(self.thirds_of(&registers())),
+            Isa::Avx2 => chosen(self.words_of(registers())),
+            _ => {
+                let lanes = |word: u32| std::array::from_fn(|lane| Some(apart * lane as u32 + word));
+                self.arranged(sources, &wanted.iter().map(|&word| lanes(word)).collect::<Vec<Held>>())
+            }
+        };
+        self.set_words(&words, &wanted, &sorted, c);
+        true
+    }
+
+    /// Loads the words of a group at places that each lane computes, two at a time where they are neighbours.
+    fn load_scattered(&mut self, group: &Group, run: &[&'k Inst], c: usize) -> bool {
+        let (number, word) = group.steps[0];
+        let Inst::Let(value, Op::Load { address, guard, .. }) = run[number] else { return false };
+        let guard = self.guard_of(*guard, c);
+        let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
+        let mask = self.lanes_inside(*value, guard, c);
+        let (words, wanted) = self.words_wanted(group, run);
+        let mut loaded: Vec<R> = Vec::new();
+        while let Some(&next) = wanted.get(loaded.len()) {
+            let at = At { disp: at.disp + 4 * (next as i32 - word as i32), ..at };
+            let two = wanted.get(loaded.len() + 1) == Some(&(next + 1));
+            let scalar = if two { Scalar::U64 } else { Scalar::U32 };
+            let Rep::Vector(low, high) = self.gather(scalar, at, index, mask) else { return false };
+            loaded.extend(if two { self.words_of(vec![low, high]) } else { vec![low] });
+        }
+        self.set_words(&words, &wanted, &loaded, c);
+        true
+    }
+
+    /// The words that the values of a group are made of, and all of them in order.
+    fn words_wanted(&mut self, group: &Group, run: &[&'k Inst]) -> (Vec<(Value, u8, u32)>, Vec<u32>) {
         let mut words: Vec<(Value, u8, u32)> = Vec::new();
         for &(number, word) in &group.steps {
             if let Inst::Let(value, Op::Load { address, .. }) = run[number] {
@@ -235,23 +315,16 @@ impl<'k> Lower<'k> {
         let mut wanted: Vec<u32> = words.iter().map(|&(.., word)| word).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let registers = || sources.iter().map(|(r, _)| *r).collect::<Vec<R>>();
-        let chosen = |all: Vec<R>| wanted.iter().map(|&word| all[word as usize]).collect();
-        let sorted: Vec<R> = match self.isa {
-            Isa::Avx2 if group.is_by_fours() => chosen(self.words_by_fours(group, first)),
-            Isa::Avx2 if apart == 3 => chosen(self.thirds_of(&registers())),
-            Isa::Avx2 => chosen(self.words_of(registers())),
-            _ => {
-                let lanes = |word: u32| std::array::from_fn(|lane| Some(apart * lane as u32 + word));
-                self.arranged(sources, &wanted.iter().map(|&word| lanes(word)).collect::<Vec<Held>>())
-            }
-        };
-        for (value, part, word) in words {
+        (words, wanted)
+    }
+
+    /// Gives values the words that they are made of, of which the registers are in order.
+    fn set_words(&mut self, words: &[(Value, u8, u32)], wanted: &[u32], registers: &[R], c: usize) {
+        for &(value, part, word) in words {
             if let Some(at) = wanted.iter().position(|&other| other == word) {
-                self.set_rep(value, part, c, Rep::Vector(sorted[at], R::NONE));
+                self.set_rep(value, part, c, Rep::Vector(registers[at], R::NONE));
             }
         }
-        true
     }
 
     /// Stores all words of a group of a vector; false where that can't be done.
@@ -269,7 +342,7 @@ impl<'k> Lower<'k> {
         }
         let Some(memory) = memory else { return false };
         words.sort_unstable_by_key(|&(word, _)| word);
-        if self.isa == Isa::Avx2 && group.is_by_fours() {
+        if group.is_by_fours(self.isa) {
             self.store_fours(memory, &words, first, apart);
             return true;
         }
@@ -308,44 +381,103 @@ impl<'k> Lower<'k> {
         true
     }
 
-    /// Words of structures for registers of eight, by fours: those of two lanes are the halves of a register.
-    fn words_by_fours(&mut self, group: &Group, first: At) -> Vec<R> {
+    /// Words of structures, by fours of one lane each.
+    fn words_by_fours(&mut self, group: &Group, first: At, wanted: &[u32]) -> Vec<R> {
+        let (count, each) = (self.lanes(), self.lanes() / 4);
         let mut words: Vec<R> = Vec::new();
         for four in 0..group.span.div_ceil(4) {
+            if !wanted.iter().any(|word| word / 4 == four) {
+                words.extend([R::NONE; 4]);
+                continue;
+            }
             let at = |lane: u32| At { disp: first.disp + 4 * (group.apart * lane + 4 * four) as i32, ..first };
             let beyond = (4 * four + 4).saturating_sub(group.span);
-            let parts = [0, 1, 2, 3].map(|lane| {
+            let parts = [0, 1, 2, 3].map(|part| {
+                let lanes: Vec<u32> = (0..each).map(|within| self.lane_of_four(part, within)).collect();
                 let low = self.vector();
-                let load = LaneOp { len: Len::L128, ..self.lane_op(ops::VMOVUPS, low, R::NONE, Src::At(at(lane))) };
+                let load = LaneOp { len: Len::L128, ..self.lane_op(ops::VMOVUPS, low, R::NONE, Src::At(at(lanes[0]))) };
                 self.push(M::Vec(load));
-                if lane < 3 || beyond == 0 {
-                    return self.with_vector_of_four(low, at(lane + 4), 1);
-                }
-                // Behind the last structure there may be nothing.
-                let inside: Vec<u32> = (0..8).map(|word| if word < 4 - beyond { u32::MAX } else { 0 }).collect();
-                let (mask, last) = (self.lanes_constant(&inside), self.vector());
-                let load = LaneOp { len: Len::L128, ..self.lane_op(ops::VMASKMOVPS, last, mask, Src::At(at(7))) };
-                self.push(M::Vec(load));
-                self.vec_imm(ops::VINSERTI128, low, Src::R(last), 1)
+                lanes.iter().zip(0..).skip(1).fold(low, |before, (&lane, which)| {
+                    if lane < count - 1 || beyond == 0 {
+                        return self.with_vector_of_four(before, at(lane), which);
+                    }
+                    // Behind the last structure there may be nothing.
+                    let last = self.first_of_four(at(lane), 4 - beyond);
+                    let op = if self.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
+                    self.vec_imm(op, before, Src::R(last), which as u8)
+                })
             });
-            words.extend(self.turned(parts));
+            words.extend(if self.isa == Isa::Avx2 { self.turned(parts) } else { self.words_of(parts.to_vec()) });
         }
         words
     }
 
-    /// Stores fours of words, which are given in order, a fixed distance apart.
+    /// The lane whose four words are in a part of a register, of four registers that are sorted together.
+    fn lane_of_four(&self, register: u32, part: u32) -> u32 {
+        if self.isa == Isa::Avx2 { register + 4 * part } else { 4 * register + part }
+    }
+
+    /// The mask of some of four words.
+    fn mask_of_four(&mut self, bits: u32) -> R {
+        if self.isa == Isa::Avx512 {
+            return self.mask_of_bits(bits);
+        }
+        let lanes: Vec<u32> = (0..8).map(|word| if bits >> word & 1 == 1 { u32::MAX } else { 0 }).collect();
+        self.lanes_constant(&lanes)
+    }
+
+    /// The first of four words, and zeros behind them.
+    fn first_of_four(&mut self, at: At, count: u32) -> R {
+        let (mask, dst) = (self.mask_of_four((1 << count) - 1), self.vector());
+        let load = match self.isa {
+            Isa::Avx2 => self.lane_op(ops::VMASKMOVPS, dst, mask, Src::At(at)),
+            _ => LaneOp { mask, zeroing: true, ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(at)) },
+        };
+        self.push(M::Vec(LaneOp { len: Len::L128, ..load }));
+        dst
+    }
+
+    /// Stores words of structures, which are given in order, by fours of one lane each.
     fn store_fours(&mut self, memory: Memory, words: &[(u32, R)], first: At, apart: u32) {
-        for four in words.chunks_exact(4) {
-            let rows = self.turned([four[0].1, four[1].1, four[2].1, four[3].1]);
-            // Once more gives the words of one lane and of the one four behind it.
-            for (lane, src) in rows.into_iter().enumerate() {
-                let at = |lane: u32| At { disp: first.disp + 4 * (apart * lane + four[0].0) as i32, ..first };
-                let low = at(lane as u32);
-                self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at: low, mask: R::NONE });
-                self.push(M::StoreFour { src, at: at(lane as u32 + 4), which: 1 });
+        let each = self.lanes() / 4;
+        for four in 0..apart.div_ceil(4) {
+            let of: Vec<Option<R>> = (4 * four..4 * four + 4)
+                .map(|word| words.iter().find(|(other, _)| *other == word).map(|&(_, r)| r))
+                .collect();
+            let bits = (0..4).filter(|&word| of[word].is_some()).fold(0, |bits, word| bits | 1 << word);
+            let Some(any) = of.iter().copied().flatten().next() else { continue };
+            let columns = [0, 1, 2, 3].map(|word: usize| of[word].unwrap_or(any));
+            let rows = if self.isa == Isa::Avx2 { self.turned(columns) } else { self.vectors_of(&columns) };
+            for (src, register) in rows.into_iter().zip(0..) {
+                for part in 0..each {
+                    let lane = self.lane_of_four(register, part);
+                    let at = At { disp: first.disp + 4 * (apart * lane + 4 * four) as i32, ..first };
+                    self.store_four(src, part as u8, at, bits);
+                }
             }
         }
         self.note_write(memory);
+    }
+
+    /// Stores some of the four words of a part of a register.
+    fn store_four(&mut self, src: R, part: u8, at: At, bits: u32) {
+        match (bits, part) {
+            (0b1111, 0) => {
+                self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at, mask: R::NONE });
+            }
+            (0b1111, which) => self.push(M::StoreFour { src, at, which }),
+            _ => {
+                let mut four = src;
+                if part > 0 {
+                    four = self.vector();
+                    let op = if self.isa == Isa::Avx2 { ops::VEXTRACTI128 } else { ops::VEXTRACTF32X4 };
+                    self.push(M::Reverse { op, len: self.len(), dst: four, src, imm: Some(part) });
+                }
+                let mask = self.mask_of_four(bits);
+                let op = if self.isa == Isa::Avx2 { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
+                self.push(M::VStore { op, len: Len::L128, src: four, at, mask });
+            }
+        }
     }
 
     /// Rows and columns of four words changed for each other, in both halves of four registers of eight words.

@@ -9,6 +9,7 @@ use super::super::context;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
+use super::super::shape::Lane;
 use super::Lower;
 use super::bounds::Makers;
 use super::value::Rep;
@@ -42,7 +43,9 @@ impl<'k> Lower<'k> {
         let index = counter.value;
         let places = &self.shared[usize::from(self.shape_of(index).axes)];
         let own = comps.iter().all(|&c| places[c] == c);
-        if self.isa == Isa::Simd128 || self.is_scalar(index) || !own || inner.rare {
+        // From the same place on, all lanes read the same words.
+        let same = self.shape_of(counter.from).lane == Lane::Same;
+        if self.isa == Isa::Simd128 || self.is_scalar(index) || same || !own || inner.rare {
             return None;
         }
         let loads: Vec<(Value, &Address, Option<Value>)> = inner
@@ -63,6 +66,7 @@ impl<'k> Lower<'k> {
         if loads.is_empty() || end > context::SCRATCH_BYTES as i32 {
             return None;
         }
+        self.tiled = true;
         let round = self.general();
         self.push(M::Imm { dst: round, value: 0 });
         for &(value, address, guard) in &loads {
@@ -212,6 +216,11 @@ impl<'k> Lower<'k> {
         let (round, len) = (tiles.round, self.len().bytes());
         self.push(M::Alu { op: Alu::Add, wide: false, dst: round, a: round, b: GSrc::Imm(len) });
         self.push(M::Alu { op: Alu::And, wide: false, dst: round, a: round, b: GSrc::Imm(ROUNDS as i32 * len - 1) });
+    }
+
+    /// A value is loaded rounds before it is used.
+    pub(super) fn is_in_tile(&self, value: Value, c: usize) -> bool {
+        self.tiles.contains_key(&(value, c))
     }
 
     /// Behind the loop its places are others'.
