@@ -92,15 +92,7 @@ impl<'k> Lower<'k> {
                 }
                 Inst::Let(..) | Inst::Store { .. } | Inst::Atomic { .. } => {
                     if let Some((memory, writes)) = accesses(inst) {
-                        // It reads or writes what the run wrote, or writes what it read. And an atomic is many instructions:
-                        // whatever all vectors read from buffers is better asked for before them.
-                        let is_long = matches!(inst, Inst::Atomic { .. });
-                        let joins = self.joins_stores(&run, inst, comps);
-                        let conflicts = |&(other, wrote): &(Memory, bool)| {
-                            other == memory && (wrote || writes) && !(wrote && writes && joins)
-                        };
-                        let comes_late = |&(other, _): &(Memory, bool)| is_long && matches!(other, Memory::Buffer(_));
-                        if touched.iter().any(|one| conflicts(one) || comes_late(one)) {
+                        if self.begins_run(inst, &run, &touched, comps) {
                             self.run(&run, comps);
                             run.clear();
                             touched.clear();
@@ -169,6 +161,18 @@ impl<'k> Lower<'k> {
         }
         self.run(&run, comps);
         true
+    }
+
+    /// A step can't be in a run: it reads or writes what the run wrote, or writes what it read. And an atomic is many instructions: whatever
+    /// all vectors read from buffers is better asked for before them.
+    fn begins_run(&self, inst: &Inst, run: &[&'k Inst], touched: &[(Memory, bool)], comps: &[usize]) -> bool {
+        let Some((memory, writes)) = accesses(inst) else { return false };
+        let joins = touched.contains(&(memory, true)) && self.joins_stores(run, inst, comps);
+        let is_long = matches!(inst, Inst::Atomic { .. });
+        touched.iter().any(|&(other, wrote)| {
+            let conflicts = other == memory && (wrote || writes) && !(wrote && writes && joins);
+            conflicts || (is_long && matches!(other, Memory::Buffer(_)))
+        })
     }
 
     /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then

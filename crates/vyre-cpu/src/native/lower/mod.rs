@@ -648,18 +648,24 @@ impl<'k> Lower<'k> {
         self.push(M::JumpIf(Cond::Below, again));
     }
 
+    /// Behind the last invocation of a row, and its first.
+    fn ends_of_row(&mut self) -> [R; 2] {
+        let size = self.kernel.workgroup_size[0];
+        [ARG_X_END, ARG_X].map(|disp| {
+            let dst = self.general();
+            self.push(M::Load { bytes: 4, signed: false, dst, at: At::new(R::STACK, disp) });
+            if size != 1 {
+                self.push(M::Mul { wide: false, dst, a: dst, b: GSrc::Imm(size as i32) });
+            }
+            dst
+        })
+    }
+
     /// Vectors along whole rows: full blocks first, then single vectors with a mask.
     fn rows(&mut self) {
         let size = self.kernel.workgroup_size;
         let Tiling { vectors, rows, .. } = self.tiling;
-        let end = self.general();
-        let first = self.general();
-        self.push(M::Load { bytes: 4, signed: false, dst: first, at: At::new(R::STACK, ARG_X) });
-        self.push(M::Load { bytes: 4, signed: false, dst: end, at: At::new(R::STACK, ARG_X_END) });
-        if size[0] != 1 {
-            self.push(M::Mul { wide: false, dst: first, a: first, b: GSrc::Imm(size[0] as i32) });
-            self.push(M::Mul { wide: false, dst: end, a: end, b: GSrc::Imm(size[0] as i32) });
-        }
+        let [end, first] = self.ends_of_row();
         let origin_y = self.origin_y;
         let row_loop = (size[1] / rows > 1).then(|| {
             let row = self.general();
