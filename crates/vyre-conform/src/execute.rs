@@ -131,7 +131,8 @@ fn near(case: &Case, expected: &[Vec<u8>], actual: &[Vec<u8>]) -> bool {
 
 /// The code says that the device lacks something, not that something went wrong.
 fn is_refusal(code: &str) -> bool {
-    code == codes::backend::UNSUPPORTED_FEATURE.id || code == codes::backend::LIMIT.id
+    let refusals = [&codes::backend::UNSUPPORTED_FEATURE, &codes::backend::LIMIT, &codes::backend::PROGRAM_LIMIT];
+    refusals.iter().any(|refusal| refusal.id == code)
 }
 
 /// Runs the programs of these seeds on a backend and on the reference. A program that differs is shrunk, and the report shows

@@ -210,6 +210,42 @@ fn what_who_waits_sees_is_routed_by() {
     assert_eq!(prepared.explain().backend.as_deref(), Some("prompt"), "{}", prepared.explain());
 }
 
+#[test]
+fn a_device_that_swings_between_two_speeds_is_tuned_like_a_steady_one() {
+    let device = Arc::new(Sim::new("simulated", 1, 1 << 30));
+    device.swings.store(true, Ordering::Relaxed);
+    let engine = Engine::builder().without_default_backends().without_disk().tuner(Mode::NaturalGradient);
+    let engine = engine.with_backend(device, 1).open().unwrap();
+    let decision = tune(&engine, DOUBLE, 128);
+    assert_eq!(decision.candidate.workgroup_size, [256, 1, 1]);
+    let gain = Sim::cost(256) as f64 / Sim::cost(decision.subject.own[0]) as f64 - 1.0;
+    let [low, high] = decision.evidence.interval;
+    assert!(low - 0.01 <= gain && gain <= high + 0.01 && high - low < 0.2, "{gain} in {low} to {high}");
+}
+
+#[test]
+fn what_no_launch_would_change_is_refused_once() {
+    let small = Arc::new(Sim::new("small", 1, 1 << 30).with_workgroup_memory(16));
+    let large = Arc::new(Sim::new("large", 1, 1 << 30));
+    let engine = Engine::builder().without_default_backends().without_disk().tuner(Mode::OffUseDefault);
+    let engine = engine.with_backend(small.clone(), 2).with_backend(large.clone(), 1).open().unwrap();
+    let reversed = program(
+        "@group(0) @binding(0) var<storage, read> a: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+         var<workgroup> all: array<u32, 64>;
+         @compute @workgroup_size(64) fn reversed(@builtin(local_invocation_index) i: u32) {
+             all[i] = a[i];
+             workgroupBarrier();
+             out[i] = all[63u - i];
+         }",
+    );
+    for _ in 0..5 {
+        let results = engine.run(&reversed, &[to_bytes(&numbers(64))]).unwrap();
+        assert_eq!(results[0], to_bytes(&(0..64).rev().collect::<Vec<u32>>()));
+    }
+    assert_eq!((small.compiles.load(Ordering::Relaxed), large.ran().0), (1, 5));
+}
+
 /// Runs for so long on a device whose times are up to ten percent more or less than they are, after its launch was learnt: the launches
 /// and what was told meanwhile.
 fn under_noise(time: Duration) -> (u64, Vec<String>) {

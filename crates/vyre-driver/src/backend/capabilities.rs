@@ -177,7 +177,9 @@ impl Capabilities {
                 format!("{} has no {}", self.device(), lacking.join(", no ")),
             ));
         }
+        // Another launch may have smaller workgroups; what is the program's own is so at every launch.
         let limit = |what: String| Err(Diagnostic::new(&codes::backend::LIMIT, what));
+        let lasting = |what: String| Err(Diagnostic::new(&codes::backend::PROGRAM_LIMIT, what));
         let limits = &self.limits;
         let size = kernel.workgroup_size;
         let invocations = size.iter().fold(1u64, |product, &n| product.saturating_mul(u64::from(n)));
@@ -194,14 +196,14 @@ impl Capabilities {
         }
         let shared: u64 = kernel.shared.iter().map(|memory| u64::from(memory.size)).sum();
         if shared > limits.max_workgroup_memory {
-            return limit(format!(
+            return lasting(format!(
                 "{shared} bytes of workgroup memory are over the {} of {}",
                 limits.max_workgroup_memory,
                 self.device()
             ));
         }
         if kernel.buffers.len() as u64 > u64::from(limits.max_bindings) {
-            return limit(format!(
+            return lasting(format!(
                 "{} buffers are over the {} of {}",
                 kernel.buffers.len(),
                 limits.max_bindings,

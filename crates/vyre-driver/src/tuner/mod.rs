@@ -37,6 +37,7 @@ pub use natural::{
 };
 pub use online::{OnlineTuner, Turn};
 pub use space::{Candidate, Candidates, Space};
+pub use stats::low_mean;
 
 use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
 use stored::Stored;

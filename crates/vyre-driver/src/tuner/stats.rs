@@ -21,7 +21,7 @@ impl Interval {
 }
 
 /// Mean of what remains after leaving out a quarter on the slow side: a stall makes a sample slow, nothing makes it fast.
-pub(crate) fn low_mean(values: &mut [f64]) -> f64 {
+pub fn low_mean(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let kept = values.len() - values.len().div_ceil(4).min(values.len().saturating_sub(1));
     values[..kept].iter().sum::<f64>() / kept.max(1) as f64
@@ -66,6 +66,14 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
         _ if n % 2 == 1 => values[n / 2],
         _ => (values[n / 2 - 1] + values[n / 2]) / 2.0,
     }
+}
+
+/// Mean of the middle half.
+pub(crate) fn middle_mean(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let quarter = values.len() / 4;
+    let middle = &values[quarter..values.len() - quarter];
+    middle.iter().sum::<f64>() / middle.len().max(1) as f64
 }
 
 /// The middle of paired differences with an interval, by Hodges and Lehmann: the median of the means of all pairs of differences, and

@@ -234,7 +234,9 @@ fn capabilities_say_what_a_device_lacks() {
     device.limits.max_workgroup_invocations = 1024;
     assert_eq!(device.check(&kernel), Ok(()));
     device.limits.max_bindings = 1;
-    assert_eq!(device.check(&kernel).unwrap_err().code.id, "V0705");
+    let lasting = device.check(&kernel).unwrap_err();
+    assert_eq!(lasting.code.id, "V0717");
+    assert_eq!(lasting.code.class, vyre_spec::codes::Class::Program, "no other launch of it would do better");
 }
 
 #[test]

@@ -49,4 +49,7 @@ codes! {
     RECORDING = "V0716", Error (Program),
         "A step does not fit the recording.",
         "Replace a step by one of the same kind, and a launch by one of the same pipeline; record anew for anything else.";
+    PROGRAM_LIMIT = "V0717", Error (Program),
+        "The program is over a limit of the device, however it is launched.",
+        "Use fewer buffers or less workgroup memory, or another device.";
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{Binding, DeviceKind, Launch, Order, Pipeline, Ticket};
-use vyre_driver::tuner::{Candidate, Space};
+use vyre_driver::tuner::{Candidate, Space, low_mean};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
@@ -14,7 +14,8 @@ use super::tuning::{Asked, with_launch};
 use super::variants::{self, disagreement};
 
 impl Inner {
-    /// Times every launch that gives the results of the kernel's own so many times, in turns. The kernel's own is the first.
+    /// Times every launch that gives the results of the kernel's own so many times, in turns; those that are far slower than the fastest
+    /// a few times only. The kernel's own is the first.
     pub(super) fn time_all(
         &self,
         backend: &Arc<dyn VyreBackend>,
@@ -43,18 +44,35 @@ impl Inner {
                 all.push((candidate, Vec::new()));
             }
         }
-        bench.warm_up(&all[0].0)?;
+        bench.warm_up(&all[0].0, all.len())?;
+        let mut hopeless = vec![false; all.len()];
         for round in 0..rounds {
-            bench.round = round as usize;
-            // Every other round runs backwards, so that a slow drift favours nobody.
-            for at in 0..all.len() {
-                let at = if round % 2 == 0 { at } else { all.len() - 1 - at };
-                let ns = bench.measure(&all[at].0)?;
-                all[at].1.push(ns);
+            if round == ROUNDS_OF_ALL {
+                let typical: Vec<f64> = all.iter().map(|(_, times)| median(times)).collect();
+                let line = HOPELESS * typical.iter().copied().fold(f64::INFINITY, f64::min);
+                hopeless = typical.iter().enumerate().map(|(at, ns)| at > 0 && *ns > line).collect();
+            }
+            bench.begin_round(round as usize);
+            let turn: Vec<usize> = (0..all.len()).filter(|&at| !hopeless[at]).collect();
+            for turn in turn.chunks(bench.most_in_turn()) {
+                let candidates: Vec<Candidate> = turn.iter().map(|&at| all[at].0.clone()).collect();
+                for (&at, ns) in turn.iter().zip(bench.measure(&candidates)) {
+                    all[at].1.push(ns?);
+                }
             }
         }
         Ok(all)
     }
+}
+
+/// Rounds of an exhaustive search after which those are left out that take so many times as long as the fastest.
+const ROUNDS_OF_ALL: u32 = 5;
+const HOPELESS: f64 = 1.08;
+
+fn median(times: &[u64]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(f64::INFINITY, |ns| *ns as f64)
 }
 
 /// Runs candidates on one set of inputs.
@@ -73,6 +91,8 @@ pub(super) struct Bench<'a> {
     pipelines: Vec<(Candidate, Arc<dyn Pipeline>, LaunchPlan)>,
     /// Launches that make one sample.
     batch: u32,
+    /// Time of one launch of the default, in nanoseconds.
+    shortest: u64,
     /// A launch does not see what an earlier one has written, so that several can follow each other on the same buffers.
     repeatable: bool,
 }
@@ -84,12 +104,20 @@ const SHORTEST_ON_CPU: Duration = Duration::from_millis(4);
 const FEWEST_ON_CPU: u32 = 2;
 /// Clocks and caches are given so long to settle.
 const WARM_UP: Duration = Duration::from_millis(60);
-const MOST_BATCHED: u32 = 256;
+const MOST_BATCHED: u32 = 1024;
+/// Samples of fewer candidates than these are longer, up to so many times.
+const MANY: usize = 48;
+const LONGEST: usize = 4;
 /// Rounds take turns with so many sets of buffers, unless these would take more memory, ...
 const PLACES: usize = 16;
-/// ... and the launches of one sample with so many of them, where each gets enough.
-const PLACES_IN_SAMPLE: u32 = 8;
-const LEAST_AT_PLACE: u32 = 6;
+/// ... and the launches of one sample, in so many parts, with as many of them, where each gets enough.
+const MOST_PARTS: u32 = 16;
+const LEAST_AT_PLACE: u32 = 12;
+const LEAST_ON_CPU: u32 = 1;
+/// Handing a timed launch to a GPU may take longer than the launch; others before it keep the device busy for so long.
+const LEAD: Duration = Duration::from_micros(200);
+const LONGEST_TURN: Duration = Duration::from_millis(500);
+const LEAST_IN_TURN: u64 = 10;
 const MOST_BYTES: u64 = 256 << 20;
 
 impl<'a> Bench<'a> {
@@ -115,6 +143,7 @@ impl<'a> Bench<'a> {
             round: 0,
             pipelines: Vec::new(),
             batch: 1,
+            shortest: 1,
             repeatable,
         }
     }
@@ -126,12 +155,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs the default until its times have settled, and finds how many launches make a sample that is long enough.
-    pub(super) fn warm_up(&mut self, default: &Candidate) -> Result<(), BackendError> {
+    /// The fewer candidates, the longer: they have fewer samples to be told apart by.
+    pub(super) fn warm_up(&mut self, default: &Candidate, candidates: usize) -> Result<(), BackendError> {
         let started = Instant::now();
-        let (mut last, mut shortest) = (0u64, u64::MAX);
+        let mut last = 0u64;
+        self.shortest = u64::MAX;
         for run in 0..64 {
-            let ns = self.measure(default)?.max(1);
-            shortest = shortest.min(ns);
+            let ns = self.measure_at(self.round, default, 1)?.max(1);
+            self.shortest = self.shortest.min(ns);
             let settled = ns.abs_diff(last).saturating_mul(50) < ns;
             last = ns;
             if (run >= 3 && settled) || started.elapsed() > WARM_UP {
@@ -139,11 +170,12 @@ impl<'a> Bench<'a> {
             }
         }
         if self.repeatable {
-            let (shortest_sample, least) = match self.backend.capabilities().kind {
-                DeviceKind::Cpu | DeviceKind::Software => (SHORTEST_ON_CPU, FEWEST_ON_CPU),
-                _ => (SHORTEST_SAMPLE, 1),
+            let (shortest_sample, least) = match self.is_processor() {
+                true => (SHORTEST_ON_CPU, FEWEST_ON_CPU),
+                false => (SHORTEST_SAMPLE, 1),
             };
-            let wanted = (shortest_sample.as_nanos() as u64).div_ceil(shortest.max(1));
+            let longer = (MANY / candidates.max(1)).clamp(1, LONGEST) as u64;
+            let wanted = (longer * shortest_sample.as_nanos() as u64).div_ceil(self.shortest);
             self.batch = u32::try_from(wanted).unwrap_or(MOST_BATCHED).clamp(least, MOST_BATCHED);
         }
         Ok(())
@@ -224,51 +256,87 @@ impl<'a> Bench<'a> {
         Ok(results)
     }
 
-    pub(super) fn measure(&mut self, candidate: &Candidate) -> Result<u64, BackendError> {
+    /// A sample of each candidate, or why there is none. They take turns launch by launch, or nearly so: machines change how fast they
+    /// are from one millisecond to the next, and what changes within a sample reaches all alike.
+    pub(super) fn measure(&mut self, turn: &[Candidate]) -> Vec<Result<u64, BackendError>> {
+        let parts = self.parts();
+        let mut samples: Vec<Result<Vec<f64>, BackendError>> = turn.iter().map(|_| Ok(Vec::new())).collect();
+        for part in 0..parts as usize {
+            let place = self.round * parts as usize + part;
+            for at in 0..turn.len() {
+                // Every other part runs backwards, so that a slow drift favours nobody.
+                let at = if (self.round + part).is_multiple_of(2) { at } else { turn.len() - 1 - at };
+                if let Ok(times) = &mut samples[at] {
+                    match self.measure_at(place, &turn[at], self.batch.div_ceil(parts)) {
+                        Ok(ns) => times.push((ns.max(1) as f64).ln()),
+                        Err(error) => samples[at] = Err(error),
+                    }
+                }
+            }
+        }
+        samples.into_iter().map(|times| Ok(low_mean(&mut times?).exp().round() as u64)).collect()
+    }
+
+    /// So many may take turns; whoever waits for the tuning is told something before long.
+    pub(super) fn most_in_turn(&self) -> usize {
+        let sample = self.shortest.saturating_mul(u64::from(self.batch)).max(1);
+        (LONGEST_TURN.as_nanos() as u64 / sample).max(LEAST_IN_TURN) as usize
+    }
+
+    /// In how many parts a sample is taken.
+    fn parts(&self) -> u32 {
+        let least = if self.is_processor() { LEAST_ON_CPU } else { LEAST_AT_PLACE };
+        (self.batch / least).clamp(1, MOST_PARTS)
+    }
+
+    fn is_processor(&self) -> bool {
+        matches!(self.backend.capabilities().kind, DeviceKind::Cpu | DeviceKind::Software)
+    }
+
+    /// Time of one of so many launches at a place.
+    fn measure_at(&mut self, place: usize, candidate: &Candidate, count: u32) -> Result<u64, BackendError> {
         let Some(at) = self.prepare(candidate)? else {
             let config = with_launch(self.config, candidate);
             let started = Instant::now();
-            for _ in 0..self.batch {
+            for _ in 0..count {
                 self.backend.dispatch_borrowed(self.program, self.inputs, &config)?;
             }
-            return Ok(started.elapsed().as_nanos() as u64 / u64::from(self.batch));
+            return Ok(started.elapsed().as_nanos() as u64 / u64::from(count));
         };
-        let parts = (self.batch / LEAST_AT_PLACE).clamp(1, PLACES_IN_SAMPLE);
-        let mut sum = 0;
-        for part in 0..parts as usize {
-            let place = (self.round * parts as usize + part) % self.places.len();
-            if std::mem::replace(&mut self.place, place) != place {
-                // Whoever is first at a place would pay for bringing it into the caches.
-                self.reset(false)?;
-                self.launch(at)?;
-            }
+        let place = place % self.places.len();
+        if std::mem::replace(&mut self.place, place) != place {
+            // Whoever is first at a place would pay for bringing it into the caches.
             self.reset(false)?;
-            sum += middle_mean(&mut self.times(at, self.batch.div_ceil(parts))?);
+            self.launch(at)?;
         }
-        Ok(sum / u64::from(parts))
+        self.reset(false)?;
+        Ok(middle_mean(&mut self.times(at, count)?))
     }
 
-    /// Launches so often, one after the other. A device with a clock of its own gets the next before the last is over: what it waits for
-    /// the host, which others keep busy, would be taken for the kernel's time.
+    /// Launches so often, one after the other. A device with a clock of its own is kept busy by others first, so that each of these is
+    /// there before the last is over: what the device waits for the host would be taken for the kernel's time.
     fn times(&self, at: usize, count: u32) -> Result<Vec<u64>, BackendError> {
-        let able = self.backend.capabilities();
-        if !able.timestamps || matches!(able.kind, DeviceKind::Cpu | DeviceKind::Software) {
+        if !self.backend.capabilities().timestamps || self.is_processor() {
             return (0..count).map(|_| self.launch(at)).collect();
         }
-        let submitted: Vec<_> = (0..count).map(|_| (self.submit(at), Instant::now())).collect();
+        let busy = u32::try_from(LEAD.as_nanos() as u64 / self.shortest).unwrap_or(MOST_BATCHED).min(count);
+        let ahead = if self.repeatable { busy.max(1) } else { 0 };
+        let submit = |timed| (self.submit(at, timed), Instant::now());
+        let submitted: Vec<_> = (0..ahead + count).map(|launch| submit(launch >= ahead)).collect();
         // Whatever failed, all that was submitted has to end.
         let ended: Vec<_> = submitted.into_iter().map(|(ticket, began)| self.finish(ticket?, began)).collect();
-        ended.into_iter().collect()
+        ended.into_iter().collect::<Result<Vec<u64>, BackendError>>().map(|mut times| times.split_off(ahead as usize))
     }
 
     fn launch(&self, at: usize) -> Result<u64, BackendError> {
         let started = Instant::now();
-        self.finish(self.submit(at)?, started)
+        self.finish(self.submit(at, true)?, started)
     }
 
-    fn submit(&self, at: usize) -> Result<Ticket, BackendError> {
+    fn submit(&self, at: usize, timed: bool) -> Result<Ticket, BackendError> {
         let (_, pipeline, plan) = &self.pipelines[at];
-        self.backend.submit(pipeline, &Launch::new(&self.places[self.place], plan.grid).timed())
+        let launch = Launch::new(&self.places[self.place], plan.grid);
+        self.backend.submit(pipeline, &if timed { launch.timed() } else { launch })
     }
 
     fn finish(&self, ticket: Ticket, started: Instant) -> Result<u64, BackendError> {

@@ -35,6 +35,16 @@ fn kind_of(id: &str) -> DeviceKind {
     }
 }
 
+/// What is guessed of a backend before it was measured. Work and data take longer to get to a device through layers that serve many kinds
+/// of them, so that such a way to a device is tried after others.
+fn prior_of(id: &str) -> Prior {
+    let prior = Prior::of(kind_of(id));
+    match id.split(':').next() {
+        Some("wgpu") => Prior { overhead_ns: 100_000.0, move_overhead_ns: 100_000.0, ns_per_byte: 0.2, ..prior },
+        _ => prior,
+    }
+}
+
 /// What is routed: a program under a specialization, with the size of this dispatch.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
@@ -127,7 +137,7 @@ impl Routes {
     /// would measure.
     pub(super) fn new(ids: &[BackendId], files: Option<Files>, lock: Option<Arc<Lock>>) -> (Routes, Vec<Diagnostic>) {
         let routed = ids.iter().map(BackendId::as_str).filter(|id| *id != REFERENCE);
-        let mut router = Router::new(routed.map(|id| (id, Prior::of(kind_of(id)))));
+        let mut router = Router::new(routed.map(|id| (id, prior_of(id))));
         let mut problems = Vec::new();
         let mut certified = PgoTable::default();
         if let Some(files) = &files {

@@ -29,6 +29,8 @@ pub(super) struct Sweep<'a> {
     path: Option<PathBuf>,
     /// What an interrupted sweep has measured, which needs not be measured again.
     known: VecDeque<(usize, u64)>,
+    /// Samples of this round that the campaign has not asked for yet.
+    taken: VecDeque<(usize, Result<u64, BackendError>)>,
     started: Instant,
     warm: bool,
 }
@@ -51,6 +53,7 @@ impl<'a> Sweep<'a> {
             at_most: rules.most_samples(candidates.list.len()),
             campaign: Campaign::new(candidates.list.len(), rules),
             expected: None,
+            taken: VecDeque::new(),
             known: path.as_deref().map(|path| journal.samples(path)).unwrap_or_default(),
             journal,
             path,
@@ -106,12 +109,11 @@ impl<'a> Sweep<'a> {
         let before = self.known.pop_front().filter(|(which, _)| *which == at).map(|(_, ns)| ns);
         if before.is_none() && !self.warm {
             self.known.clear();
-            self.bench.warm_up(&self.candidates.list[0])?;
+            self.bench.warm_up(&self.candidates.list[0], self.candidates.list.len())?;
             self.warm = true;
         }
-        self.bench.begin_round(self.campaign.round());
         let candidate = &self.candidates.list[at];
-        let ns = match before.map_or_else(|| self.bench.measure(candidate), Ok) {
+        let ns = match before.map_or_else(|| self.sample(at), Ok) {
             Ok(ns) => ns,
             Err(error) => {
                 self.campaign.reject(at, error.message().to_owned());
@@ -126,9 +128,25 @@ impl<'a> Sweep<'a> {
             Go::On => Ok(()),
             Go::Finish => {
                 self.campaign.hurry();
+                self.taken.clear();
                 Ok(())
             }
             Go::Stop => Err(self.stopped(taken)),
+        }
+    }
+
+    /// The candidate's time in this round, in which all that are still to be measured take turns.
+    fn sample(&mut self, at: usize) -> Result<u64, BackendError> {
+        if self.taken.front().is_none_or(|(candidate, _)| *candidate != at) {
+            let mut turn = self.campaign.turn();
+            turn.truncate(self.bench.most_in_turn());
+            let candidates: Vec<_> = turn.iter().map(|&at| self.candidates.list[at].clone()).collect();
+            self.bench.begin_round(self.campaign.round());
+            self.taken = turn.into_iter().zip(self.bench.measure(&candidates)).collect();
+        }
+        match self.taken.pop_front() {
+            Some((_, sample)) => sample,
+            None => Err(Diagnostic::new(&codes::engine::NOT_TUNED, "nothing is left to be measured").into()),
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Sim {
     pub(crate) is_hot: AtomicBool,
     /// Times are up to so many percent more or less than they are.
     pub(crate) noise: AtomicU64,
+    /// It takes half as long again for some hundred launches, then not, and so on.
+    pub(crate) swings: AtomicBool,
     /// Microseconds until who waits is told that work is over.
     pub(crate) tells_after: AtomicU64,
     /// It reaches the host's memory by itself.
@@ -147,6 +149,7 @@ impl Sim {
             gives: AtomicU64::new(u64::MAX),
             is_hot: AtomicBool::new(false),
             noise: AtomicU64::new(0),
+            swings: AtomicBool::new(false),
             tells_after: AtomicU64::new(0),
             reaches_host: AtomicBool::new(false),
         }
@@ -154,6 +157,12 @@ impl Sim {
 
     pub(crate) fn lying(mut self, size: u32) -> Sim {
         self.liar = Some(size);
+        self
+    }
+
+    /// Has so many bytes for a workgroup.
+    pub(crate) fn with_workgroup_memory(mut self, bytes: u64) -> Sim {
+        self.able.limits.max_workgroup_memory = bytes;
         self
     }
 
@@ -401,6 +410,9 @@ impl VyreBackend for Sim {
     fn compile(&self, program: &ValidProgram, options: &CompileOptions) -> Result<Arc<dyn Pipeline>, BackendError> {
         self.alive()?;
         self.compiles.fetch_add(1, Ordering::Relaxed);
+        if self.able.limits.max_workgroup_memory < Limits::unlimited().max_workgroup_memory {
+            self.able.check(&vyre::kernel::lower(program, &vyre::kernel::Options::default())?)?;
+        }
         let size = options.workgroup_size.unwrap_or(program.workgroup_size());
         let mut constants = vyre::specialization::SpecMap::new();
         for (name, value) in &options.specialization {
@@ -511,6 +523,9 @@ impl VyreBackend for Sim {
             let bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let share = (bits ^ (bits >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
             ns = ns * (100 - percent) / 100 + 2 * ns * percent / 100 * share / (1 << 24);
+        }
+        if self.swings.load(Ordering::Relaxed) && (number / 300).is_multiple_of(2) {
+            ns += ns / 2;
         }
         let work = self.work(pipeline, launch.bindings, launch.grid);
         if !launch.timed {
