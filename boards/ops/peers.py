@@ -1,6 +1,6 @@
 """What PyTorch (eager and compiled) and CuPy take for the works of the board's `--on cuda --large`, on the GPU that they find.
 
-    python3 boards/ops/peers.py [--small] [--against op-board.json] [work ...]
+    python3 boards/ops/peers.py [--small] [--elements POWER] [--against op-board.json] [work ...]
 
 Prints a line of JSON for each work and peer: the median of 11 batches in milliseconds a run. Run it in the same call as the board, whose report
 makes it print a table of both.
@@ -18,8 +18,9 @@ except ImportError:
     cupy = None
 
 small = "--small" in sys.argv
+power = int(sys.argv[sys.argv.index("--elements") + 1]) if "--elements" in sys.argv else None
 against = sys.argv[sys.argv.index("--against") + 1] if "--against" in sys.argv else None
-only = [arg for arg in sys.argv[1:] if not arg.startswith("--") and arg != against]
+only = [arg for arg in sys.argv[1:] if not arg.startswith("--") and arg not in (against, str(power))]
 measured = {}
 n, keys, side, matrix = (1 << 24, 1 << 22, 2048, 512) if small else (1 << 28, 1 << 26, 8192, 4096)
 torch.manual_seed(0)
@@ -28,6 +29,8 @@ device = "cuda"
 
 a = torch.rand(n, device=device) * 2 - 1
 b = torch.rand(n, device=device) * 2 - 1
+# Works of one long array are of so many elements.
+x, y = (a[: 1 << power], b[: 1 << power]) if power else (a, b)
 codes = torch.randint(0, 256, (n,), device=device, dtype=torch.int32)
 equal = torch.full((n,), 7, device=device, dtype=torch.int32)
 words = torch.randint(0, 1 << 31, (keys,), device=device, dtype=torch.int32)
@@ -61,13 +64,13 @@ def pull(all):
 
 
 eager = {
-    "copy": lambda: a.clone(),
-    "map a*b+1": lambda: a * b + 1,
-    "sum": lambda: a.sum(),
-    "sum of a*b": lambda: (a * b).sum(),
-    "argmax": lambda: a.argmax(),
+    "copy": lambda: x.clone(),
+    "map a*b+1": lambda: x * y + 1,
+    "sum": lambda: x.sum(),
+    "sum of a*b": lambda: (x * y).sum(),
+    "argmax": lambda: x.argmax(),
     "sum of columns": lambda: table.sum(0),
-    "cumsum": lambda: a.cumsum(0),
+    "cumsum": lambda: x.cumsum(0),
     "compact": lambda: a[a > 0],
     "histogram, random": lambda: torch.bincount(codes, minlength=256),
     "histogram, all equal": lambda: torch.bincount(equal, minlength=256),
@@ -76,6 +79,7 @@ eager = {
     "top 64": lambda: torch.topk(a, 64),
     "softmax of rows": lambda: torch.softmax(table, 1),
     "layer norm": lambda: torch.nn.functional.layer_norm(table, (side,)),
+    "layer norm, softmax, top 64": lambda: torch.topk(torch.softmax(torch.nn.functional.layer_norm(table[:1000], (side,)), 1).flatten(), 64),
     "transpose": lambda: table.t().contiguous(),
     "gather": lambda: a[places],
     f"matmul {matrix}": lambda: left @ right,
@@ -89,7 +93,7 @@ eager = {
     "attention f16": lambda: attention(q_half, k_half, v_half),
     "attention f16, causal": lambda: attention(q_half, k_half, v_half, is_causal=True),
 }
-compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "transpose", "gather", "stencil of 5 points", "bodies"]
+compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "layer norm, softmax, top 64", "transpose", "gather", "stencil of 5 points", "bodies"]
 
 
 def milliseconds(work):
@@ -129,7 +133,7 @@ for work, run in eager.items():
 for work in compiled:
     told(work, "torch.compile", torch.compile(eager[work]))
 if cupy is not None:
-    ca, ccodes, cequal, cwords = (cupy.from_dlpack(t) for t in (a, codes, equal, words.view(torch.int32)))
+    ca, ccodes, cequal, cwords = (cupy.from_dlpack(t) for t in (x, codes, equal, words.view(torch.int32)))
     unsigned = cwords.view(cupy.uint32)
     told("sum", "cupy", lambda: ca.sum())
     told("argmax", "cupy", lambda: ca.argmax())
@@ -142,7 +146,7 @@ if cupy is not None:
 if against:
     with open(against) as file:
         report = json.load(file)
-    copy = 8 * n / measured["copy"][0][0] * 1e-6 if "copy" in measured else None
+    copy = 8 * x.numel() / measured["copy"][0][0] * 1e-6 if "copy" in measured else None
     print(f"\n{report['device']}; a device copy (torch) moves {copy:.0f} GB/s\n" if copy else "")
     print("| work | vyre, ms | best peer, ms | peer / vyre | GB/s | of the copy | TFLOP/s |\n|---|---|---|---|---|---|---|")
     for row in report["rows"]:

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use vyre::{Array, Engine};
+use vyre::{Array, Element, Engine};
 
 /// How large the works are.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ pub(crate) struct Data {
 }
 
 /// Words that look random.
-fn words(count: usize) -> Vec<u32> {
+pub(crate) fn words(count: usize) -> Vec<u32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
         state ^= state << 13;
@@ -90,8 +90,9 @@ impl Data {
         let only = all.backend(on).expect("the backend is here");
         let engine = Engine::builder().without_disk().without_default_backends().with_backend(only, 1).open();
         let unit = |word: &u32| (word >> 8) as f32 / (1u32 << 23) as f32 - 1.0;
-        let random = words(2 * sizes.elements);
-        let (first, second) = random.split_at(sizes.elements);
+        let count = sizes.elements.max(Sizes::SMALL.elements).max(sizes.keys).max(sizes.side * sizes.side);
+        let random = words(2 * count);
+        let (first, second) = random.split_at(count);
         // Letters about as often as in English, and what is looked for a few times.
         let letters = b"etaoinshrdlucmfwypvbgkqjxz     ETAOINSHRDLU,.\n";
         let letter = |word: &u32| letters[(word % 64).min(word >> 8 & 63) as usize % letters.len()];
@@ -109,13 +110,25 @@ impl Data {
             y: second.iter().map(unit).collect(),
             places: keys.iter().map(|key| key % sizes.elements as u32).collect(),
             keys,
-            codes: first.iter().map(|word| word & 255).collect(),
+            codes: first[..sizes.elements].iter().map(|word| word & 255).collect(),
             text,
             words: (0..256).map(pattern).collect(),
-            out: RefCell::new(vec![0.0; sizes.elements]),
+            out: RefCell::new(vec![0.0; count]),
             sorted: RefCell::default(),
             kept: RefCell::default(),
         }
+    }
+
+    /// Values that the engine and its peers read in the same memory. Whoever had a copy of their own would find more or less of it in the
+    /// caches than the others, by how often each of them runs.
+    pub(crate) fn both<T: Element>(&self, values: &[T]) -> (Array<T>, &'static [T]) {
+        let values = values.to_vec();
+        let (start, length) = (values.as_ptr(), values.len());
+        assert!(start.addr().is_multiple_of(8), "memory that is not used in place");
+        let array = self.engine.array_of_vec(values).expect("an array");
+        std::mem::forget(array.clone());
+        // SAFETY: the array has the vector's memory, which nobody writes, and which stays because one handle of it is never dropped.
+        (array, unsafe { std::slice::from_raw_parts(start, length) })
     }
 
     pub(crate) fn array(&self, shape: &[usize], values: &[f32]) -> Array<f32> {

@@ -3,7 +3,9 @@
 //!
 //! `cargo run --release -p vyre-op-board --features libraries` prints a table and writes `op-board.json`; `-- --docs NAME` also puts the table
 //! under that name into `docs/benchmarks/ops.md`, and `-- sum sort` takes only works that begin so. With the feature `gpu`, `-- --on cuda --large`
-//! measures a GPU at the sizes of its board, and `--medium` at some of them. `-- --processor-time` compares how long the threads of this process
+//! measures a GPU at the sizes of its board, and `--medium` at some of them; `--elements 20` takes 2^20 elements where works are of
+//! one long array. `--routes 0.1` tells instead where an engine with all devices of this machine runs ops, with so many seconds for each
+//! size, and how long each device takes. `-- --processor-time` compares how long the threads of this process
 //! work instead of how long it takes, for a machine that has other work.
 
 mod data;
@@ -11,24 +13,33 @@ mod limits;
 mod measure;
 mod plain;
 mod report;
+mod routes;
 mod works;
 
 use data::{Data, Sizes};
 use limits::Limits;
+use vyre::metrics::Counter;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let is_set = |name: &str| args.iter().any(|arg| arg == name);
-    let (docs, on) = (value("--docs"), value("--on"));
-    let is_name = |arg: &&String| !arg.starts_with("--") && Some(*arg) != docs.as_ref() && Some(*arg) != on.as_ref();
+    let (docs, on, power, routes) = (value("--docs"), value("--on"), value("--elements"), value("--routes"));
+    let is_name =
+        |arg: &&String| !arg.starts_with("--") && ![&docs, &on, &power, &routes].contains(&&Some((*arg).clone()));
     let only: Vec<&String> = args.iter().filter(is_name).collect();
+    if let Some(seconds) = routes {
+        return routes::print(seconds.parse().expect("--routes takes seconds for each engine"), &only);
+    }
     let on = on.as_deref().unwrap_or("cpu");
-    let sizes = match (is_set("--large"), is_set("--medium")) {
+    let mut sizes = match (is_set("--large"), is_set("--medium")) {
         (true, _) => Sizes::LARGE,
         (_, true) => Sizes::MEDIUM,
         _ => Sizes::SMALL,
     };
+    if let Some(power) = power {
+        sizes.elements = 1 << power.parse::<u32>().expect("--elements takes the power of two");
+    }
     let _ = measure::PROCESSOR_TIME.set(is_set("--processor-time"));
     // Libraries of this process are measured beside the processor alone.
     let limits = (on == "cpu").then(Limits::measured);
@@ -43,7 +54,10 @@ fn main() {
             Some(limits) => measure::beside_peers(work, limits),
             None => measure::in_batches(work),
         };
-        eprintln!("{}: {:.3} ms", row.name, row.ours_ms);
+        let launches = || data.engine.metrics().counter(Counter::Dispatches);
+        let before = launches();
+        work.run();
+        eprintln!("{}: {:.3} ms, {} launches", row.name, row.ours_ms, launches() - before);
         rows.push(row);
     }
     data.engine.take_notices().iter().for_each(|notice| eprintln!("{notice}"));

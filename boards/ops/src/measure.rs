@@ -47,6 +47,11 @@ impl<'a> Work<'a> {
         Work { name: name.into(), bytes: bytes as f64, operations, ours: Box::new(ours), peers: Vec::new() }
     }
 
+    /// One run of the op.
+    pub(crate) fn run(&mut self) {
+        (self.ours)()();
+    }
+
     pub(crate) fn has_peers(&self) -> bool {
         !self.peers.is_empty()
     }

@@ -119,10 +119,10 @@ pub(crate) fn runnable(engine: &Engine, variants: Vec<Variant>) -> Vec<Variant> 
     variants.into_iter().filter(|variant| backends.iter().any(|backend| backend.takes(variant).is_ok())).collect()
 }
 
-/// With a function beside the kernel, unless one form of it alone is asked for.
-pub(crate) fn with_function(engine: &Engine, function: Option<Variant>) -> DispatchConfig {
-    let function = function.filter(|_| only_form().is_none());
-    with_variants(runnable(engine, function.into_iter().collect()))
+/// With functions and other code for one device beside the kernel, unless one form of it alone is asked for.
+pub(crate) fn with_function(engine: &Engine, code: impl IntoIterator<Item = Variant>) -> DispatchConfig {
+    let code = code.into_iter().filter(|_| only_form().is_none());
+    with_variants(runnable(engine, code.collect()))
 }
 
 pub(crate) fn with_variants(variants: Vec<Variant>) -> DispatchConfig {

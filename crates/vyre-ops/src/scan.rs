@@ -9,8 +9,10 @@
 //! Where workgroups make progress while others wait, a scan goes over the elements once: each workgroup takes the next chunk, tells its
 //! value, and adds up what the chunks of its span and the spans before it told (decoupled look-back; Merrill and Garland, 2016), spans from the
 //! nearest that knows everything before it, and all in order, so that floats are added as everywhere. So what is before a chunk is known as
-//! soon as the chunks before it have been read, of which 1024 may be under way. Elsewhere it takes three passes.
+//! soon as the chunks before it have been read, of which 1024 may be under way. Elsewhere it takes three passes. Where bulk copies are, a variant
+//! has more chunks on their way (`bulk.rs`).
 
+mod bulk;
 mod host;
 mod parts;
 #[cfg(target_arch = "x86_64")]
@@ -290,7 +292,9 @@ impl Scan<'_> {
             }
             text.push_str("}\n}\n");
             let function = self.has_function(fused).then(|| host::scanned(self, form.cut, before));
-            Ok((crate::launch::parsed(&text)?, with_function(engine, function)))
+            let bulk = (function.is_some() && before == Before::LookBack).then(|| bulk::variant(self, form.cut));
+            let code = function.into_iter().chain(bulk.flatten());
+            Ok((crate::launch::parsed(&text)?, with_function(engine, code)))
         })
     }
 }

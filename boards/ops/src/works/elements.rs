@@ -15,29 +15,29 @@ fn view(values: &[f32]) -> ArrayView1<'_, f32> {
 
 pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let n = data.sizes.elements;
-    let (a, b) = (data.array(&[n], &data.x), data.array(&[n], &data.y));
+    let ((a, x), (b, y)) = (data.both(&data.x[..n]), data.both(&data.y[..n]));
     let [a1, a2, a3, a4, a5, a6] = [(); 6].map(|()| a.clone());
     let [b2, b4] = [(); 2].map(|()| b.clone());
     let each = n as f64;
     vec![
         Work::new("copy", 8 * n, 0.0, move || under_way((&a1 + 0.0).eval()))
-            .beside("rayon", || plain::copy(&data.x, &mut data.out.borrow_mut())),
+            .beside("rayon", move || plain::copy(x, &mut data.out.borrow_mut()[..n])),
         Work::new("map a*b+1", 12 * n, 2.0 * each, move || under_way((&a2 * &b2 + 1.0).eval()))
-            .beside("rayon", || plain::map(&data.x, &data.y, &mut data.out.borrow_mut()))
-            .beside("ndarray", || {
+            .beside("rayon", move || plain::map(x, y, &mut data.out.borrow_mut()[..n]))
+            .beside("ndarray", move || {
                 let mut out = data.out.borrow_mut();
-                let out = ArrayViewMut1::from(&mut out[..]);
-                Zip::from(out).and(view(&data.x)).and(view(&data.y)).for_each(|out, a, b| *out = a * b + 1.0);
+                let out = ArrayViewMut1::from(&mut out[..n]);
+                Zip::from(out).and(view(x)).and(view(y)).for_each(|out, a, b| *out = a * b + 1.0);
             }),
         Work::new("sum", 4 * n, each, move || under_way(a3.sum()))
-            .beside("rayon", || _ = black_box(plain::sum(&data.x)))
-            .beside("ndarray", || _ = black_box(view(&data.x).sum())),
+            .beside("rayon", move || _ = black_box(plain::sum(x)))
+            .beside("ndarray", move || _ = black_box(view(x).sum())),
         Work::new("sum of a*b", 8 * n, 2.0 * each, move || under_way(a4.dot(&b4)))
-            .beside("ndarray", || _ = black_box(view(&data.x).dot(&view(&data.y)))),
+            .beside("ndarray", move || _ = black_box(view(x).dot(&view(y)))),
         Work::new("argmax", 4 * n, each, move || under_way(a5.argmax()))
-            .beside("rayon", || _ = black_box(plain::argmax(&data.x))),
+            .beside("rayon", move || _ = black_box(plain::argmax(x))),
         Work::new("cumsum", 8 * n, each, move || under_way(a6.cumsum()))
-            .beside("rayon", || plain::cumsum(&data.x, &mut data.out.borrow_mut())),
+            .beside("rayon", move || plain::cumsum(x, &mut data.out.borrow_mut()[..n])),
         Work::new("top 64", 4 * n, each, move || under_way(a.top_k(64).map(|found| found.0))),
     ]
 }

@@ -11,9 +11,9 @@ use crate::plain;
 
 pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let (n, keys) = (data.sizes.elements, data.sizes.keys);
-    let a = data.array(&[n], &data.x);
+    let (a, x) = data.both(&data.x[..n]);
     let a2 = a.clone();
-    let codes = data.engine.array(&data.codes).expect("codes");
+    let (codes, plain_codes) = data.both(&data.codes);
     let equal = data.engine.full(n, 7u32).expect("equal codes");
     let unsorted = data.engine.array(&data.keys).expect("keys");
     let places = data.engine.array(&data.places).expect("places");
@@ -21,13 +21,13 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let (each, each_key) = (n as f64, keys as f64);
     vec![
         Work::new("compact", 6 * n, each, move || under_way(a.compact(&a.lazy().gt(0.0)).map(|found| found.elements)))
-            .beside("rayon", || plain::compact(&data.x, &mut data.kept.borrow_mut())),
+            .beside("rayon", move || plain::compact(x, &mut data.kept.borrow_mut())),
         Work::new("histogram, random", 4 * n, each, move || under_way(codes.histogram(256)))
-            .beside("rayon", || drop(black_box(plain::histogram(&data.codes)))),
+            .beside("rayon", move || drop(black_box(plain::histogram(plain_codes)))),
         Work::new("histogram, all equal", 4 * n, each, move || under_way(equal.histogram(256))),
         Work::new("sort u32", 8 * keys, each_key, move || under_way(unsorted.sort()))
-            .beside("rayon", || plain::sort(&data.keys, &mut data.sorted.borrow_mut()))
-            .beside("voracious", || {
+            .beside("rayon", move || plain::sort(&data.keys, &mut data.sorted.borrow_mut()))
+            .beside("voracious", move || {
                 let mut sorted = data.sorted.borrow_mut();
                 sorted.clear();
                 sorted.extend_from_slice(&data.keys);
@@ -37,6 +37,6 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
             under_way(unsorted2.sort_with(&places2).map(|pairs| pairs.1))
         }),
         Work::new("gather", 12 * keys, 0.0, move || under_way(a2.gather(&places)))
-            .beside("rayon", move || plain::gather(&data.x, &data.places, &mut data.out.borrow_mut()[..keys])),
+            .beside("rayon", move || plain::gather(x, &data.places, &mut data.out.borrow_mut()[..keys])),
     ]
 }

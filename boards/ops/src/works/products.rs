@@ -17,11 +17,12 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     }
     works.extend(attention(data));
     let bodies = data.sizes.bodies;
-    let own = data.array(&[bodies, 4], &data.x);
+    let (own, x) = data.both(&data.x[..4 * bodies]);
+    let own = own.shaped([bodies, 4]).expect("bodies");
     let pairs = (bodies as f64).powi(2);
     works.push(
         Work::new("bodies", 28 * bodies, 20.0 * pairs, move || under_way(own.accelerations(1e-2)))
-            .beside("rayon", move || plain::bodies(&data.x[..4 * bodies], &mut data.out.borrow_mut()[..3 * bodies])),
+            .beside("rayon", move || plain::bodies(x, &mut data.out.borrow_mut()[..3 * bodies])),
     );
     let [images, channels, edge] = data.sizes.pictures;
     let elements = images * channels * edge * edge;
@@ -36,9 +37,9 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
 fn products(data: &Data, side: usize) -> [Work<'_>; 2] {
     let s = side * side;
     let flops = 2.0 * (side as f64).powi(3);
-    let (a, b) = (data.array(&[side, side], &data.x), data.array(&[side, side], &data.y));
+    let ((a, x), (b, y)) = (data.both(&data.x[..s]), data.both(&data.y[..s]));
+    let [a, b] = [a, b].map(|factor| factor.shaped([side, side]).expect("a matrix"));
     let (a_half, b_half) = (Data::halves(&a), Data::halves(&b));
-    let (x, y) = (&data.x[..s], &data.y[..s]);
     [
         Work::new(format!("matmul {side}"), 12 * s, flops, move || under_way(a.matmul(&b)))
             .beside("rayon", move || plain::matmul(x, y, &mut data.out.borrow_mut()[..s], side, side))

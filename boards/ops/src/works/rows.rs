@@ -16,13 +16,18 @@ pub(super) fn table(values: &[f32], side: usize) -> ArrayView2<'_, f32> {
     ArrayView2::from_shape((side, side), &values[..side * side]).expect("a table")
 }
 
+/// Rows of the chain, and how many of its results are kept.
+const CHAINED: usize = 1000;
+const KEPT: usize = 64;
+
 pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let side = data.sizes.side;
+    let chained = data.array(&[CHAINED, side], &data.x);
     let s = side * side;
     let each = s as f64;
-    let all = data.array(&[side, side], &data.x);
+    let (all, x) = data.both(&data.x[..s]);
+    let all = all.shaped([side, side]).expect("a table");
     let [t1, t2, t3, t4] = [(); 4].map(|()| all.clone());
-    let x = &data.x[..s];
     vec![
         Work::new("sum of columns", 4 * s, each, move || under_way(all.sum_axis(0)))
             .beside("ndarray", move || drop(black_box(table(x, side).sum_axis(Axis(0))))),
@@ -41,5 +46,9 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
             under_way(t4.stencil(&FIVE, &[3, 3], Boundary::Zero))
         })
         .beside("rayon", move || plain::stencil(x, &mut data.out.borrow_mut()[..s], side)),
+        // What it has to move at least: all elements once.
+        Work::new("layer norm, softmax, top 64", 4 * CHAINED * side, 8.0 * (CHAINED * side) as f64, move || {
+            under_way(chained.layer_norm(1e-5).and_then(|x| x.softmax()?.top_k(KEPT)).map(|found| found.0))
+        }),
     ]
 }

@@ -37,8 +37,8 @@ fn search<'a>(data: &'a Data, text: &vyre::Array<u8>, name: &str, patterns: &[&[
 
 pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let n = data.sizes.bytes;
-    let text = data.engine.array(&data.text).expect("a text");
-    let messages = data.engine.from_shape([n / MESSAGE, MESSAGE], &data.text).expect("messages");
+    let (text, bytes) = data.both(&data.text);
+    let messages = text.clone().shaped([n / MESSAGE, MESSAGE]).expect("messages");
     let patterns: Vec<&[u8]> = data.words.iter().map(Vec::as_slice).collect();
     let automaton = |count: usize| AhoCorasick::new(&patterns[..count]).expect("an automaton");
     let (few, many) = (automaton(8), automaton(patterns.len()));
@@ -46,32 +46,32 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let finder2 = finder.clone();
     vec![
         search(data, &text, "find a byte", &[b"Q"])
-            .beside("memchr", || drop(black_box(memchr::memchr_iter(b'Q', &data.text).collect::<Vec<_>>())))
-            .beside("memchr and rayon", || {
+            .beside("memchr", move || drop(black_box(memchr::memchr_iter(b'Q', bytes).collect::<Vec<_>>())))
+            .beside("memchr and rayon", move || {
                 let find = |part: &[u8], _: usize| memchr::memchr_iter(b'Q', part).collect();
-                drop(black_box(in_parts(&data.text, 0, find)));
+                drop(black_box(in_parts(bytes, 0, find)));
             }),
         search(data, &text, "find a pattern", &[NEEDLE])
-            .beside("memchr", move || drop(black_box(finder.find_iter(&data.text).collect::<Vec<_>>())))
+            .beside("memchr", move || drop(black_box(finder.find_iter(bytes).collect::<Vec<_>>())))
             .beside("memchr and rayon", move || {
                 let find = |part: &[u8], end: usize| finder2.find_iter(part).filter(|at| *at < end).collect();
-                drop(black_box(in_parts(&data.text, NEEDLE.len(), find)));
+                drop(black_box(in_parts(bytes, NEEDLE.len(), find)));
             }),
         search(data, &text, "find 8 patterns", &patterns[..8]).beside("aho-corasick and rayon", move || {
             let find = |part: &[u8], end: usize| {
                 few.find_iter(part).map(|found| found.start()).filter(|at| *at < end).collect()
             };
-            drop(black_box(in_parts(&data.text, 16, find)));
+            drop(black_box(in_parts(bytes, 16, find)));
         }),
         search(data, &text, "find 256 patterns", &patterns).beside("aho-corasick and rayon", move || {
             let find = |part: &[u8], end: usize| {
                 many.find_overlapping_iter(part).map(|found| found.start()).filter(|at| *at < end).collect()
             };
-            drop(black_box(in_parts(&data.text, 16, find)));
+            drop(black_box(in_parts(bytes, 16, find)));
         }),
         Work::new("crc32 of 4 KB", n, n as f64, move || under_way(crc32_bytes(&messages)))
-            .beside("crc32fast and rayon", || {
-                drop(black_box(data.text.par_chunks(MESSAGE).map(crc32fast::hash).collect::<Vec<_>>()))
+            .beside("crc32fast and rayon", move || {
+                drop(black_box(bytes.par_chunks(MESSAGE).map(crc32fast::hash).collect::<Vec<_>>()))
             }),
     ]
 }

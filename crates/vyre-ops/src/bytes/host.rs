@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use vyre::variant::{HostSlice, Workers};
 
 use super::{BLOCK, PAIRS};
-use crate::host::{Cell, PART, fill, in_chunks, words};
+use crate::host::{Cell, PART, fill, words};
 use crate::launch::grid;
 
 /// States of a tree whose patterns are looked for by a library. It makes an automaton of them each time, and they are what is told of
@@ -114,33 +114,44 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     for found in &found {
         before.push(before[before.len() - 1] + found.positions.len());
     }
-    // What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
-    let states = states.bytes_mut().as_chunks_mut::<4>().0;
+    let all = before[parts].min(most);
+    count.bytes_mut().as_chunks_mut::<4>().0[0] = (all as u32).to_le_bytes();
+    // The first part that is given to a thread tells the states, the others write the result. They are small, because most of a result is
+    // often zeros, which one thread writes no faster than memory takes them from it.
+    const WORDS: usize = 1 << 14;
+    let states = Mutex::new(states.bytes_mut().as_chunks_mut::<4>().0);
+    let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
+    let out: Vec<Mutex<&mut [[u8; 4]]>> = out.chunks_mut(WORDS).map(Mutex::new).collect();
+    workers.run(1 + out.len(), &|part| match part.checked_sub(1) {
+        None => tell(&mut states.lock().unwrap_or_else(PoisonError::into_inner), &found),
+        Some(at) => put(&mut out[at].lock().unwrap_or_else(PoisonError::into_inner), at * WORDS, &found, &before),
+    });
+}
+
+/// What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
+fn tell(states: &mut [[u8; 4]], found: &[Part]) {
     states[0] = grid(states.len() - 1).iter().product::<u32>().to_le_bytes();
     let mut sum = 1;
     for (state, count) in states[1..].iter_mut().zip(found.iter().flat_map(|found| &found.counts)) {
         sum += count;
         *state = sum.to_le_bytes();
     }
-    let all = before[parts].min(most);
-    count.bytes_mut().as_chunks_mut::<4>().0[0] = (all as u32).to_le_bytes();
-    // Every place of the result is written: the positions, and zeros behind them.
-    let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
-    in_chunks(out, PART / 4, workers, |chunk, out| {
-        let first = chunk * (PART / 4);
-        let mut part = before.partition_point(|before| *before <= first).saturating_sub(1);
-        let mut filled = 0;
-        while filled < out.len() && part < parts {
-            let own = &found[part].positions[first + filled - before[part]..];
-            let taken = own.len().min(out.len() - filled);
-            for (out, position) in out[filled..filled + taken].iter_mut().zip(own) {
-                *out = position.to_le_bytes();
-            }
-            filled += taken;
-            part += 1;
+}
+
+/// Every place of a part of the result is written: the positions from `first` on, and zeros behind them.
+fn put(out: &mut [[u8; 4]], first: usize, found: &[Part], before: &[usize]) {
+    let mut part = before.partition_point(|before| *before <= first).saturating_sub(1);
+    let mut filled = 0;
+    while filled < out.len() && part < found.len() {
+        let own = &found[part].positions[first + filled - before[part]..];
+        let taken = own.len().min(out.len() - filled);
+        for (out, position) in out[filled..filled + taken].iter_mut().zip(own) {
+            *out = position.to_le_bytes();
         }
-        out[filled..].fill([0; 4]);
-    });
+        filled += taken;
+        part += 1;
+    }
+    out[filled..].fill([0; 4]);
 }
 
 /// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each block.
