@@ -3,7 +3,7 @@
 //! Where the index of an access grows evenly with a loop's counter, its first value and its last say whether all of them are inside; so
 //! too in a nest of two loops. They are tested once; the loop is then there twice: without these guards, and as it was for when the test
 //! fails, which is seldom. Without guards an index can't wrap, so what it grows by becomes part of the address, and of an offset when
-//! the loop is unrolled.
+//! the loop is unrolled. Indices that are a constant apart share their first value, and so the registers of one address.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -17,6 +17,8 @@ use crate::kernel::{
 const MOST_STEPS: usize = 128;
 /// Different guards that a loop is tested for.
 const MOST_GUARDS: usize = 8;
+/// How far apart indices with one first value may be.
+const MOST_AHEAD: u32 = 1 << 24;
 
 pub(super) fn run(kernel: &mut Kernel) {
     if !has_loop(&kernel.body) {
@@ -58,6 +60,13 @@ struct Even {
     index: Value,
     length: Value,
     growths: Vec<Growth>,
+}
+
+/// What an index is in the first round: a value and a number, whose sum does not wrap where the test holds.
+#[derive(Clone, Copy)]
+struct First {
+    value: Value,
+    ahead: u32,
 }
 
 /// A loop or two with what is defined in them.
@@ -158,8 +167,15 @@ impl Versions {
         let spans: Vec<Value> = nest.counters.iter().map(|counter| self.span(counter, insts)).collect();
         let mut all = None;
         let mut firsts = HashMap::new();
-        for even in &evens {
-            let first = self.at_start(even.index, &nest, insts);
+        for (at, even) in evens.iter().enumerate() {
+            let before = evens[..at].iter().find_map(|other| {
+                let First { value, ahead } = firsts[&other.guard];
+                (ahead == 0).then(|| self.ahead(other, even)).flatten().map(|ahead| First { value, ahead })
+            });
+            let first = match before {
+                Some(first) => first,
+                None => First { value: self.at_start(even.index, &nest, insts), ahead: 0 },
+            };
             firsts.insert(even.guard, first);
             let holds = self.test(even, first, &spans, insts);
             all = Some(match all {
@@ -242,6 +258,39 @@ impl Versions {
         }
     }
 
+    /// By how much the index of a guard is always ahead of another's, modulo 2³², where both grow alike and are compared with the same.
+    fn ahead(&self, other: &Even, even: &Even) -> Option<u32> {
+        if other.length != even.length || other.growths != even.growths {
+            return None;
+        }
+        let mut terms = HashMap::new();
+        let behind = self.sum(other.index, 1u32.wrapping_neg(), 8, &mut terms);
+        let ahead = self.sum(even.index, 1, 8, &mut terms).wrapping_add(behind);
+        (ahead <= MOST_AHEAD && terms.values().all(|times| *times == 0)).then_some(ahead)
+    }
+
+    /// Adds a value so many times to a sum of values, and gives the constant part of what was added, all modulo 2³².
+    fn sum(&self, value: Value, times: u32, depth: u32, terms: &mut HashMap<Value, u32>) -> u32 {
+        let is_word = |value: &Value| matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32);
+        let number = |value: &Value| self.number(*value).map(|number| number as u32);
+        let mut of = |value: &Value, by: u32| self.sum(*value, times.wrapping_mul(by), depth - 1, terms);
+        match self.defs[value.index()].as_ref().filter(|_| depth > 0 && is_word(&value)) {
+            Some(Op::Const(_)) if number(&value).is_some() => number(&value).unwrap_or(0).wrapping_mul(times),
+            Some(Op::Binary(Binary::Add, a, b)) => of(a, 1).wrapping_add(of(b, 1)),
+            Some(Op::Binary(Binary::Sub, a, b)) => of(a, 1).wrapping_add(of(b, 1u32.wrapping_neg())),
+            Some(Op::Binary(Binary::Mul, a, b)) if number(b).is_some() => of(a, number(b).unwrap_or(0)),
+            Some(Op::Binary(Binary::Shl, a, b)) if number(b).is_some_and(|by| by < 32) => {
+                of(a, 1 << number(b).unwrap_or(0))
+            }
+            Some(Op::BitCast(a)) if is_word(a) => of(a, 1),
+            _ => {
+                let known = terms.entry(value).or_insert(0);
+                *known = known.wrapping_add(times);
+                0
+            }
+        }
+    }
+
     /// What an index is in the first round.
     fn at_start(&mut self, value: Value, nest: &Nest, insts: &mut Vec<Inst>) -> Value {
         if let Some(counter) = nest.counters.iter().find(|counter| counter.value == value) {
@@ -267,10 +316,15 @@ impl Versions {
         self.define(Scalar::U64, Op::Cast(span), insts)
     }
 
-    /// `first + growth · span + … < length`, without wrapping: one product is less than 2⁶⁴ − 2³², and of two constants each is less
+    /// `first + growth · span + … < length`, without wrapping: one product is less than 2⁶⁴ − 2³³ + 2, and of two constants each is less
     /// than half of that.
-    fn test(&mut self, even: &Even, first: Value, spans: &[Value], insts: &mut Vec<Inst>) -> Value {
-        let mut last = self.define(Scalar::U64, Op::Cast(first), insts);
+    fn test(&mut self, even: &Even, first: First, spans: &[Value], insts: &mut Vec<Inst>) -> Value {
+        let mut last = self.define(Scalar::U64, Op::Cast(first.value), insts);
+        if first.ahead > 0 {
+            let ahead = fold::of_integer(Scalar::U64, first.ahead.into());
+            let ahead = self.define(Scalar::U64, Op::Const(ahead), insts);
+            last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, ahead), insts);
+        }
         for (growth, span) in even.growths.iter().zip(spans) {
             let growth = match growth {
                 Growth::By(0) => continue,
@@ -288,7 +342,7 @@ impl Versions {
     }
 
     /// The loop without the guards that were tested, with names of its own.
-    fn without(&mut self, inner: &Loop, nest: &Nest, evens: &[Even], firsts: &HashMap<Value, Value>) -> Loop {
+    fn without(&mut self, inner: &Loop, nest: &Nest, evens: &[Even], firsts: &HashMap<Value, First>) -> Loop {
         let mut names = HashMap::new();
         let mut free = self.copy_loop(inner, &mut names);
         let named = |value: Value| names.get(&value).copied().unwrap_or(value);
@@ -304,7 +358,7 @@ impl Versions {
             places.push(place);
             at_head(&mut free, value, &mut head);
         }
-        let tested: HashMap<Value, (&Even, Value)> =
+        let tested: HashMap<Value, (&Even, First)> =
             evens.iter().map(|even| (named(even.guard), (even, firsts[&even.guard]))).collect();
         let drop_guard = &mut |address: &mut Address, guard: &mut Option<Value>| {
             let Some((even, first)) = guard.and_then(|guard| tested.get(&guard).copied()) else { return };
@@ -324,7 +378,11 @@ impl Versions {
                     Growth::ByValue(_) => return,
                 }
             }
-            address.terms[term].0 = first;
+            let Some(offset) = stride.checked_mul(first.ahead).and_then(|ahead| address.offset.checked_add(ahead))
+            else {
+                return;
+            };
+            (address.terms[term].0, address.offset) = (first.value, offset);
             address.terms.extend(more);
         };
         each_access_mut(&mut free.body, drop_guard);
@@ -509,6 +567,38 @@ mod tests {
     fn indices_that_grow_by_a_constant() {
         check(&summing(Expr::u32(0), Expr::u32(31), 1, var("x") + var("k")));
         check(&summing(Expr::u32(3), Expr::u32(40), 7, var("k") * Expr::u32(3) + var("x")));
+    }
+
+    /// They have one address between them, and are inside or not each by itself.
+    #[test]
+    fn indices_that_are_a_constant_apart() {
+        let next = |ahead: u32| Expr::load("data", var("k") * Expr::u32(2) + (var("x") + Expr::u32(ahead)));
+        let sum = next(5) * Expr::u32(3) + next(6) * Expr::u32(5) + next(9) + next(4) * Expr::u32(7);
+        let several = Program::wrapped(
+            vec![
+                BufferDecl::read("given", 0, DataType::U32).with_count(2),
+                BufferDecl::read("data", 1, DataType::U32),
+                BufferDecl::output("out", 2, DataType::U32).with_count(1),
+            ],
+            [1, 1, 1],
+            vec![
+                Node::let_bind("x", Expr::load("given", Expr::u32(0))),
+                Node::let_bind("to", Expr::load("given", Expr::u32(1)) & Expr::u32(31)),
+                Node::var("sum", DataType::U32, Expr::u32(1)),
+                Node::For {
+                    var: "k".into(),
+                    from: Expr::u32(0),
+                    to: var("to"),
+                    step: 1,
+                    body: vec![Node::assign("sum", var("sum") * Expr::u32(11) + sum)],
+                },
+                Node::store("out", Expr::u32(0), var("sum")),
+            ],
+        );
+        check(&several);
+        let text = kernel(&several, true, Unrolling::default()).to_string();
+        let offsets = |text: &str| [" + 4]", " + 16]"].map(|offset| text.contains(offset));
+        assert_eq!(offsets(&text), [true, true], "{text}");
     }
 
     #[test]
