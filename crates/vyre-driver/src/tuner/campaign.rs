@@ -20,7 +20,7 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.02, pairs: 12 }
+        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.0145, pairs: 12 }
     }
 }
 
@@ -96,19 +96,13 @@ pub struct Outcome {
 
 /// Normal quantiles: of the reported interval (95%, and a little wider because neighbouring runs are not quite independent), and of the stricter one for calling something the winner, which may be wrong in
 /// fewer than one of a hundred campaigns.
-const Z: f64 = 2.3;
+const Z: f64 = 2.2;
 const Z_WINNER: f64 = 2.8;
 /// An interval that is wider than this on each side, and holds zero, tells nothing.
 const NOISY: f64 = 0.04;
-/// The line between as good and slower is drawn between these multiples of `near`, where it changes least.
-const NARROW: f64 = 0.65;
+/// The line between as good and slower is drawn between these multiples of `near`.
+const NARROW: f64 = 0.5;
 const WIDE: f64 = 1.0;
-/// Where many are alike, so many times the finalists of the plan are compared to the end.
-const MOST_FINALISTS: usize = 3;
-/// What is not faster than the default by this much is hardly ever certified, so that it is not worth a try.
-const CLEARLY: f64 = 0.012;
-/// So many deviations are beyond doubt while the search is on; what is chosen is certified in runs of its own.
-const SURE: f64 = 3.0;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
 /// Times a candidate is measured until two samples agree.
@@ -147,6 +141,8 @@ pub struct Campaign {
     round: usize,
     rounds_left: usize,
     stage: Stage,
+    /// The round in which the finalists were known.
+    finals: usize,
     /// The round in which certifying began, and how many pairs it takes.
     certify: Option<(usize, usize)>,
 }
@@ -165,16 +161,6 @@ struct Sample {
     number: usize,
     /// Logarithm of the time.
     time: f64,
-}
-
-/// How much slower a candidate is than the fastest.
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    candidate: usize,
-    /// Difference of the logarithms of their times.
-    log: f64,
-    /// How far that is typically off.
-    doubt: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +186,7 @@ impl Campaign {
             queue: Vec::new(),
             round: 0,
             stage: Stage::Check,
+            finals: 0,
             certify: None,
         };
         campaign.queue = campaign.active.iter().rev().copied().collect();
@@ -367,10 +354,7 @@ impl Campaign {
         let mut chosen = self.choose();
         if chosen == 0 {
             // Where the default only seems to be the fastest, the next one has its chance, too.
-            let gaps = self.gaps();
-            let next = gaps.iter().filter(|gap| gap.candidate != 0).min_by(|a, b| a.log.total_cmp(&b.log));
-            let doubt = gaps.iter().map(|gap| gap.doubt).fold(0.0, f64::max);
-            match next.filter(|gap| gap.log.is_finite() && SURE * doubt > NOISY).map(|gap| gap.candidate) {
+            match self.next_best(&self.means()).filter(|&next| self.is_lost_in_noise(next)) {
                 Some(next) => chosen = next,
                 None => {
                     self.stage = Stage::Done;
@@ -394,69 +378,25 @@ impl Campaign {
 
     /// The earliest of those that are as good as the fastest.
     fn choose(&self) -> usize {
-        let gaps = self.gaps();
-        let fastest = || gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log)).map(|gap| gap.candidate);
-        self.lasting(&gaps).or_else(fastest).unwrap_or(0)
-    }
-
-    /// How much slower each that is still in the race is than the fastest of them, from the rounds that both ran in, which drift of the
-    /// device reaches alike.
-    fn gaps(&self) -> Vec<Gap> {
         let means = self.means();
-        let mut best = self.best(&means);
-        let mut gaps = self.gaps_to(best);
-        for _ in 0..4 {
-            let fastest = gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log));
-            let Some(fastest) = fastest.filter(|gap| gap.log < 0.0).map(|gap| gap.candidate) else { break };
-            best = fastest;
-            gaps = self.gaps_to(best);
-        }
-        // Whoever looks fastest of several that are alike was lucky, too: all are compared with those that can't be told from it, each of
-        // which counts by how well it can't.
-        let weight = |gap: &Gap| (-0.5 * (gap.log / gap.doubt.max(1e-6)).powi(2)).exp();
-        let known = || gaps.iter().filter(|gap| gap.log.is_finite());
-        let weights: f64 = known().map(weight).sum();
-        let luck = known().map(|gap| weight(gap) * gap.log).sum::<f64>() / weights.max(1.0);
-        gaps.iter_mut().for_each(|gap| gap.log -= luck);
-        gaps
-    }
-
-    fn gaps_to(&self, best: usize) -> Vec<Gap> {
-        let mut rests: Vec<f64> = Vec::new();
-        let mut gaps: Vec<Gap> = Vec::new();
-        for &candidate in &self.active {
-            let mut pairs = self.pairs(best, candidate, 0);
-            let count = pairs.len();
-            // One of a few may be a stall; of more the middle says most.
-            let log = if count < 4 { stats::low_mean(&mut pairs) } else { stats::middle_mean(&mut pairs) };
-            if candidate != best && count > 1 {
-                // What is left beside a mean of few is less than the noise.
-                let few = (count as f64 / (count - 1) as f64).sqrt();
-                rests.extend(pairs.iter().map(|pair| few * (pair - log).abs()));
-            }
-            gaps.push(Gap { candidate, log: if count == 0 { f64::INFINITY } else { log }, doubt: count as f64 });
-        }
-        // Without two rounds anything is possible.
-        let noise = if rests.is_empty() { f64::INFINITY } else { 1.48 * stats::median(&mut rests) };
-        for gap in &mut gaps {
-            gap.doubt = if gap.candidate == best { 0.0 } else { noise / gap.doubt.max(1.0).sqrt() };
-        }
-        gaps
+        let best = self.best(&means);
+        let slower = |other: usize| {
+            // Whoever seemed fastest of many was lucky until the finalists were known, and the others look slower beside it.
+            let since = [self.finals, 0].map(|since| self.slower(best, other, Z, since));
+            let known = since.iter().find(|pairs| pairs.is_known());
+            known.map_or(means[other] - means[best], |pairs| pairs.middle)
+        };
+        self.lasting(self.active.iter().map(|&other| (other, slower(other)))).unwrap_or(best)
     }
 
     /// Wherever between `NARROW` and `WIDE` times `near` the line is drawn that says who is as good as the fastest, the earliest of those
     /// is taken: the one that is it over the widest range of lines, so that noise seldom changes who that is.
-    fn lasting(&self, gaps: &[Gap]) -> Option<usize> {
+    fn lasting(&self, slower: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
         let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
         let mut found: Option<(usize, f64)> = None;
         let mut reach = high;
-        let own = gaps.iter().find(|gap| gap.candidate == 0).map_or(f64::INFINITY, |gap| gap.log);
-        for &Gap { candidate, log, doubt } in gaps {
-            if candidate != 0 && own - log < CLEARLY {
-                continue;
-            }
-            // The less is known of it, the faster it has to look.
-            let from = (log + 0.5 * doubt).max(low);
+        for (candidate, gap) in slower {
+            let from = gap.max(low);
             if from < reach {
                 if found.is_none_or(|(_, widest)| widest < reach - from) {
                     found = Some((candidate, reach - from));
@@ -495,28 +435,44 @@ impl Campaign {
     }
 
     fn shrink(&mut self) {
-        let mut gaps = self.gaps();
-        gaps.retain(|gap| gap.candidate != 0);
-        gaps.sort_by(|a, b| a.log.total_cmp(&b.log));
-        let last = self.active.len() <= MOST_FINALISTS * self.plan.finalists + 1;
-        let mut keep = if last { gaps.len() } else { gaps.len().div_ceil(3).max(self.plan.finalists) };
-        // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree. A plain of
-        // launches that are alike is not cut at random.
-        let alike = gaps.iter().filter(|gap| gap.log - SURE * gap.doubt <= self.plan.near).count();
-        keep = keep.max(alike.min(MOST_FINALISTS * self.plan.finalists)).min(gaps.len());
-        let mut order: Vec<usize> = gaps.iter().map(|gap| gap.candidate).collect();
-        order[self.plan.finalists.min(alike)..alike].sort_unstable();
+        let means = self.means();
+        let mut order: Vec<usize> = self.active.iter().copied().filter(|&c| c != 0).collect();
+        order.sort_by(|&a, &b| means[a].total_cmp(&means[b]));
+        let last = self.active.len() <= 2 * self.plan.finalists + 1;
+        let mut keep = if last { order.len() } else { order.len().div_ceil(3).max(self.plan.finalists) };
+        // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree.
+        if let Some(&best) = order.first() {
+            let line = 2.0 * self.plan.near + self.doubt();
+            let near = |other: usize| means[other] - means[best] <= line;
+            // A plain of launches that are alike is not cut at random.
+            let alike = order.iter().filter(|&&other| near(other)).count();
+            keep = keep.max(alike.min(2 * self.plan.finalists)).min(order.len());
+            order[self.plan.finalists.div_ceil(2).min(alike)..alike].sort_unstable();
+        }
         order.truncate(keep);
         order.push(0);
         order.sort_unstable();
         self.active = order;
         if last || self.active.len() <= self.plan.finalists + 1 {
             self.stage = Stage::Final;
+            self.finals = self.round;
         } else {
             self.stage = Stage::Race;
             // The fewer are left, the closer they are, and the cheaper a round is.
             self.rounds_left = if self.active.len() > self.racers.len() / 4 { 2 } else { 4 };
         }
+    }
+
+    /// How far the difference of two candidates that are the same is typically off, by what the latest samples of each differ.
+    fn doubt(&self) -> f64 {
+        let samples = |candidate: &usize| &self.racers[*candidate].samples;
+        let pairs = self.active.iter().filter_map(|candidate| match samples(candidate)[..] {
+            [.., before, last] => Some((before.time - last.time).abs()),
+            _ => None,
+        });
+        let each = self.active.iter().map(|candidate| samples(candidate).len()).min().unwrap_or(0).max(1);
+        // The median of such differences is close to the deviation of one sample.
+        stats::median(&mut pairs.collect::<Vec<f64>>()) * (2.0 / each as f64).sqrt()
     }
 
     /// Typical log time of every candidate without the drift of the device; infinite where there is none.
@@ -528,11 +484,6 @@ impl Campaign {
             }
         }
         stats::without_drift(&samples, self.racers.len())
-    }
-
-    fn best(&self, means: &[f64]) -> usize {
-        // `min_by` keeps the first of equals.
-        self.active.iter().copied().min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap_or(0)
     }
 
     /// How much slower `other` is than `best`, from the rounds from `since` on that both ran in.
@@ -552,25 +503,24 @@ impl Campaign {
         pairs
     }
 
-    /// The finalists that more rounds may tell apart: those before the choice that may be as good, those that may be so fast that it is
-    /// not, the choice itself and the fastest.
+    fn best(&self, means: &[f64]) -> usize {
+        // `min_by` keeps the first of equals.
+        self.active.iter().copied().min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap_or(0)
+    }
+
+    /// The finalists that more rounds may tell apart: the best, those that may be faster still, and those up to the choice that may be as
+    /// good or not.
     fn contenders(&self) -> Vec<usize> {
-        let gaps = self.gaps();
-        let Some(choice) = self.lasting(&gaps) else { return Vec::new() };
-        let line = (NARROW + WIDE) / 2.0 * self.plan.near;
-        let of_choice = gaps.iter().find(|gap| gap.candidate == choice).map_or((0.0, 0.0), |gap| (gap.log, gap.doubt));
-        let is_open = |gap: &&Gap| match gap.candidate < choice {
-            true => gap.log - SURE * gap.doubt < line,
-            false => gap.candidate != choice && of_choice.0 - gap.log + SURE * gap.doubt.hypot(of_choice.1) > line,
+        let means = self.means();
+        let best = self.best(&means);
+        let gaps: Vec<(usize, f64)> = self.active.iter().map(|&other| (other, means[other] - means[best])).collect();
+        let Some(choice) = self.lasting(gaps.into_iter()) else { return vec![best] };
+        let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
+        let is_open = |other: usize| {
+            let gap = self.slower(best, other, Z, 0);
+            gap.low <= high && gap.high >= low && (other <= choice || gap.low < 0.0)
         };
-        let mut open: Vec<usize> = gaps.iter().filter(is_open).map(|gap| gap.candidate).collect();
-        if !open.is_empty() {
-            open.push(choice);
-            open.extend(gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log)).map(|best| best.candidate));
-            open.sort_unstable();
-            open.dedup();
-        }
-        open
+        self.active.iter().copied().filter(|&other| other == best || is_open(other)).collect()
     }
 
     fn judge(&self) -> Outcome {
@@ -619,5 +569,17 @@ impl Campaign {
                 .filter_map(|(index, racer)| racer.rejected.clone().map(|reason| (index, reason)))
                 .collect(),
         }
+    }
+
+    /// The fastest that is not the default.
+    fn next_best(&self, means: &[f64]) -> Option<usize> {
+        let others = self.active.iter().copied().filter(|&other| other != 0);
+        others.min_by(|&a, &b| means[a].total_cmp(&means[b]))
+    }
+
+    /// The default looks faster than the next, but so might anything.
+    fn is_lost_in_noise(&self, next: usize) -> bool {
+        let gap = self.slower(next, 0, Z, 0);
+        gap.half() > NOISY && gap.high > self.plan.margin
     }
 }

@@ -68,14 +68,6 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// Mean of the middle half.
-pub(crate) fn middle_mean(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let quarter = values.len() / 4;
-    let middle = &values[quarter..values.len() - quarter];
-    middle.iter().sum::<f64>() / middle.len().max(1) as f64
-}
-
 /// The middle of paired differences with an interval, by Hodges and Lehmann: the median of the means of all pairs of differences, and
 /// those of the means between which Wilcoxon's signed ranks let the middle lie. It asks of the noise only that it hurts both alike,
 /// not that it is normal or has a variance at all. `z` is the normal quantile of the wanted confidence. Without enough pairs for that
