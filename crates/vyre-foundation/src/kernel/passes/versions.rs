@@ -508,7 +508,11 @@ mod tests {
 
     /// Sums what is at `index` of the counter `k` and of the first word, `x`.
     fn summing(from: Expr, to: Expr, step: u32, index: Expr) -> Program {
-        let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", index);
+        repeating(from, to, step, Expr::var("sum") * Expr::u32(3) + Expr::load("data", index))
+    }
+
+    /// Makes `sum` something else in each round.
+    fn repeating(from: Expr, to: Expr, step: u32, sum: Expr) -> Program {
         Program::wrapped(
             vec![
                 BufferDecl::read("given", 0, DataType::U32).with_count(2),
@@ -574,27 +578,8 @@ mod tests {
     fn indices_that_are_a_constant_apart() {
         let next = |ahead: u32| Expr::load("data", var("k") * Expr::u32(2) + (var("x") + Expr::u32(ahead)));
         let sum = next(5) * Expr::u32(3) + next(6) * Expr::u32(5) + next(9) + next(4) * Expr::u32(7);
-        let several = Program::wrapped(
-            vec![
-                BufferDecl::read("given", 0, DataType::U32).with_count(2),
-                BufferDecl::read("data", 1, DataType::U32),
-                BufferDecl::output("out", 2, DataType::U32).with_count(1),
-            ],
-            [1, 1, 1],
-            vec![
-                Node::let_bind("x", Expr::load("given", Expr::u32(0))),
-                Node::let_bind("to", Expr::load("given", Expr::u32(1)) & Expr::u32(31)),
-                Node::var("sum", DataType::U32, Expr::u32(1)),
-                Node::For {
-                    var: "k".into(),
-                    from: Expr::u32(0),
-                    to: var("to"),
-                    step: 1,
-                    body: vec![Node::assign("sum", var("sum") * Expr::u32(11) + sum)],
-                },
-                Node::store("out", Expr::u32(0), var("sum")),
-            ],
-        );
+        let to = var("y") & Expr::u32(31);
+        let several = repeating(Expr::u32(0), to, 1, var("sum") * Expr::u32(11) + sum);
         check(&several);
         let text = kernel(&several, true, Unrolling::default()).to_string();
         let offsets = |text: &str| [" + 4]", " + 16]"].map(|offset| text.contains(offset));
