@@ -98,6 +98,10 @@ const MOST_STEPS_TOGETHER_LOADING: usize = 64;
 /// Steps for each load of one that loads much.
 const STEPS_FOR_A_LOAD: usize = 8;
 
+/// Loads of a workgroup of which several are under way together. More have enough under way by themselves, and what they load for several takes
+/// registers from other workgroups.
+const MOST_LOADS_TOGETHER: usize = 8;
+
 /// Longer kernels have one way only.
 const MOST_VALUES_TWICE: usize = 1 << 13;
 
@@ -122,6 +126,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
     let together = gains_together(kernel);
     // What asks whether it has to end would ask before it loads.
     let quads = if together && !target.interruptible { quads::quads(kernel) } else { None };
+    let together = together && (quads.is_some() || loads(kernel) <= MOST_LOADS_TOGETHER);
     let mut several = None;
     if let Some(quads) = &quads {
         let mut emitter = Emitter::new(quads, target, 1);
@@ -170,6 +175,11 @@ fn readied(kernel: &Kernel) -> Option<(Kernel, HashSet<Value>)> {
     early::early(softened.as_ref().unwrap_or(kernel)).or(softened.map(alone))
 }
 
+/// Loads outside of branches.
+fn loads(kernel: &Kernel) -> usize {
+    kernel.body.insts.iter().filter(|inst| matches!(inst, Inst::Let(_, Op::Load { .. }))).count()
+}
+
 /// A short kernel without branches that moves data between buffers: one workgroup at a time keeps too little of it under way.
 fn gains_together(kernel: &Kernel) -> bool {
     let plain = |inst: &Inst| match inst {
@@ -188,7 +198,7 @@ fn gains_together(kernel: &Kernel) -> bool {
         _ => true,
     };
     let steps = kernel.body.insts.iter().filter(is_step).count();
-    let loads = kernel.body.insts.iter().filter(|inst| matches!(inst, Inst::Let(_, Op::Load { .. }))).count();
+    let loads = loads(kernel);
     let most = (STEPS_FOR_A_LOAD * loads).clamp(MOST_STEPS_TOGETHER, MOST_STEPS_TOGETHER_LOADING);
     kernel.shared.is_empty()
         && kernel.locals.is_empty()

@@ -116,19 +116,23 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Takes steps from the budget; rounds of a loop cost some, too, so that one without steps ends.
+    fn spend(&mut self, steps: u64) -> Result<(), Diagnostic> {
+        self.steps += steps;
+        if self.steps > self.how.budget {
+            let took = format!("the kernel took more than {} steps", self.how.budget);
+            return Err(Diagnostic::new(&codes::kernel::BUDGET, took));
+        }
+        Ok(())
+    }
+
     /// Runs a block in the lanes of `mask`; gives the lanes that yield.
     fn block(&mut self, block: &'a Block, mut mask: Mask, frames: &mut Vec<Frame<'a>>) -> Result<Mask, Diagnostic> {
         for inst in &block.insts {
             if none(&mask) {
                 return Ok(mask);
             }
-            self.steps += mask.iter().filter(|&&on| on).count() as u64;
-            if self.steps > self.how.budget {
-                return Err(Diagnostic::new(
-                    &codes::kernel::BUDGET,
-                    format!("the kernel took more than {} steps", self.how.budget),
-                ));
-            }
+            self.spend(mask.iter().filter(|&&on| on).count() as u64)?;
             mask = self.inst(inst, mask, frames)?;
         }
         match &block.end {
@@ -229,7 +233,7 @@ impl<'a> Machine<'a> {
             if none(&round) {
                 break;
             }
-            self.steps += 1;
+            self.spend(1)?;
             self.block(&inner.body, round, frames)?;
             if let (Some(counter), Some(frame)) = (&inner.counter, frames.last_mut()) {
                 let signed = self.ty(counter.value) == Scalar::I32;

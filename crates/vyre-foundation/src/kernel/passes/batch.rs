@@ -5,8 +5,8 @@
 //! order, what does.
 //!
 //! Where a loop has branches or may be left from within, so that the rounds can't be mixed, they follow each other in one body: there is one
-//! test of the counter for all of them, and their addresses are one with offsets. Only loops with a known number of rounds that leaves no
-//! rest, because a rest must not run where the loop was left.
+//! test of the counter for all of them, and their addresses are one with offsets. Where the number of rounds is not known, or leaves a rest, only loops
+//! that nothing leaves, because a rest must not run where the loop was left.
 
 use hashbrown::HashMap;
 
@@ -32,13 +32,17 @@ pub(super) fn run(kernel: &mut Kernel, together: u32) {
     if together < 2 {
         return;
     }
-    let mut batch = Batch { together, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    let mut nested = Vec::new();
+    note_nested(&kernel.body, false, &mut nested);
+    let mut batch = Batch { together, nested, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
     each_loop_mut(&mut kernel.body, &mut |inner, before| batch.batch(inner, before));
     kernel.values = batch.values;
 }
 
 struct Batch {
     together: u32,
+    /// Counters of loops in loops.
+    nested: Vec<Value>,
     defs: Vec<Option<Op>>,
     values: Vec<ValueInfo>,
 }
@@ -104,7 +108,10 @@ impl Batch {
             return;
         }
         if !self.gains(inner, &counter) {
-            return self.follow(inner, counter);
+            return match self.may_leave_a_rest(inner, &counter) {
+                true => self.batch_rounds(inner, counter, insts),
+                false => self.follow(inner, counter),
+            };
         }
         let few = self.together;
         if inner.body.insts.len() <= MOST_STEPS_TWICE
@@ -117,6 +124,23 @@ impl Batch {
         }
         self.batch_rounds(inner, counter, insts);
         self.together = few;
+    }
+
+    /// A short loop with branches that none of them leaves, and with as many rounds as turn out. Loops in loops, as over the neighbours of a
+    /// pixel, have few, most of which would be the rest.
+    fn may_leave_a_rest(&self, inner: &Loop, counter: &Counter) -> bool {
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        let goes_on_at_end = matches!(inner.body.end, End::Continue(_)) && continues.len() == 1 && breaks.is_empty();
+        let is_known = self.number(counter.from).is_some() && self.number(counter.to).is_some();
+        let has_branches = inner.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. }));
+        let loads = each_load(&inner.body);
+        goes_on_at_end
+            && !is_known
+            && !self.nested.contains(&counter.value)
+            && has_branches
+            && (1..=MOST_LOADS).contains(&loads)
+            && steps_in_turn(&inner.body).is_some_and(|steps| steps <= MOST_STEPS)
     }
 
     /// Puts several rounds of a loop with branches, which may leave it, into one, one after the other.
@@ -356,6 +380,29 @@ fn address_mut(inst: &mut Inst) -> Option<&mut Address> {
     }
 }
 
+fn note_nested(block: &Block, in_loop: bool, nested: &mut Vec<Value>) {
+    for inst in &block.insts {
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                note_nested(then, in_loop, nested);
+                note_nested(otherwise, in_loop, nested);
+            }
+            Inst::Loop(inner) => {
+                nested.extend(inner.counter.iter().filter(|_| in_loop).map(|counter| counter.value));
+                note_nested(&inner.body, true, nested);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How much a block and its branches load.
+fn each_load(block: &Block) -> usize {
+    let mut count = 0;
+    each_inst(block, &mut |inst| count += usize::from(matches!(inst, Inst::Let(_, Op::Load { .. }))));
+    count
+}
+
 /// The steps of a block that rounds which follow each other may have: what computes, loads and stores, and ways that come to their end or
 /// leave the loop. `None` where there is anything else.
 fn steps_in_turn(block: &Block) -> Option<usize> {
@@ -450,6 +497,49 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// Sums elements that others select, in a loop or in one within another.
+    fn selecting(ty: &DataType, nested: bool) -> Program {
+        let bound = |at: u32| Expr::load("bounds", Expr::u32(at)).cast(ty.clone());
+        let place = (Expr::var("i").cast(DataType::U32) + Expr::u32(7)) & Expr::u32(63);
+        let is_odd = (Expr::load("data", place.clone()) & Expr::u32(1)).eq(1u32);
+        let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", place.clone() ^ Expr::u32(5));
+        let body = vec![
+            Node::if_then(is_odd, vec![Node::assign("sum", sum)]),
+            Node::if_then(Expr::var("sum").gt(9u32), vec![Node::store("seen", place, Expr::var("sum"))]),
+        ];
+        let rounds = Node::For { var: "i".into(), from: bound(0), to: bound(1), step: 1, body };
+        let rounds = match nested {
+            true => Node::for_range("k", Expr::u32(0), Expr::load("bounds", Expr::u32(1)) & Expr::u32(3), vec![rounds]),
+            false => rounds,
+        };
+        summing(ty, None, 1).with_body(vec![
+            Node::var("sum", DataType::U32, Expr::u32(1)),
+            rounds,
+            Node::store("out", Expr::u32(0), Expr::var("sum")),
+        ])
+    }
+
+    #[test]
+    fn rounds_with_branches_follow_each_other_whatever_their_number() {
+        for ty in [DataType::U32, DataType::I32] {
+            let program = selecting(&ty, false);
+            let plain = Options { passes: Passes::none(), ..Options::default() };
+            let plain = lower(&program.validate().expect("valid"), &plain).expect("lowers");
+            let (one, four) = (kernel(&program, 1), kernel(&program, 4));
+            assert_eq!((loops(&one), loops(&four)), (1, 2), "{one}\n{four}");
+            let end = if ty == DataType::U32 { u32::MAX } else { i32::MAX as u32 };
+            let start = if ty == DataType::U32 { 0 } else { i32::MIN as u32 };
+            for rounds in 0..14u32 {
+                for bounds in [[0, rounds], [start, start + rounds], [end - rounds, end], [9, 2]] {
+                    let expected = run(&plain, bounds);
+                    assert_eq!(run(&one, bounds), expected, "{ty} {bounds:?}");
+                    assert_eq!(run(&four, bounds), expected, "{ty} {bounds:?}");
+                }
+            }
+            assert_eq!(loops(&kernel(&selecting(&ty, true), 4)), 2, "most of a loop in a loop would be the rest");
         }
     }
 
