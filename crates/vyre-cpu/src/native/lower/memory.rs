@@ -290,27 +290,80 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && width > 1;
-        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
-        let here = matches!(address.memory, Memory::Buffer(_)) && self.isa != Isa::Simd128;
-        if !(words && by_lanes && here) {
+        if !self.are_pairs(address, element, width) {
             return false;
         }
         let guard = self.guard_of(guard, c);
         let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
         let mask = self.lanes_inside(value, guard, c);
         self.note_read(address.memory);
+        for (component, word) in self.gather_words(element, width, (at, index), mask).into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// They are vectors of words at places that each lane computes.
+    fn are_pairs(&self, address: &Address, element: Element, width: u8) -> bool {
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && width > 1;
+        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+        words && by_lanes && !matches!(address.memory, Memory::Local(_)) && self.isa != Isa::Simd128
+    }
+
+    /// The words of vectors that each lane finds by its own index: two at a time, which takes half as many accesses.
+    pub(super) fn gather_words(
+        &mut self,
+        element: Element,
+        width: u8,
+        (at, index): (At, R),
+        mask: Option<R>,
+    ) -> Vec<R> {
+        let mut words = Vec::with_capacity(usize::from(width));
         for first in (0..width).step_by(2) {
             let at = At { disp: at.disp + 4 * i32::from(first), ..at };
-            if first + 1 == width {
-                let last = self.gather(element.scalar(), at, index, mask);
-                self.set_rep(value, first, c, last);
-            } else if let Rep::Vector(low, high) = self.gather(Scalar::U64, at, index, mask) {
-                for (word, part) in self.words_of(vec![low, high]).into_iter().zip(first..) {
-                    self.set_rep(value, part, c, Rep::Vector(word, R::NONE));
-                }
+            let alone = first + 1 == width;
+            let scalar = if alone { element.scalar() } else { Scalar::U64 };
+            if let Rep::Vector(low, high) = self.gather(scalar, at, index, mask) {
+                words.extend(if alone { vec![low] } else { self.words_of(vec![low, high]) });
             }
         }
+        words
+    }
+
+    /// Stores the words of vectors where each lane's index says: two at a time.
+    pub(super) fn scatter_words(
+        &mut self,
+        address: &Address,
+        element: Element,
+        words: &[R],
+        (at, index): (At, R),
+        mask: Option<R>,
+    ) {
+        for (pair, words) in words.chunks(2).enumerate() {
+            let place = Place::Vary(At { disp: at.disp + 8 * pair as i32, ..at }, index);
+            match self.vectors_of(words)[..] {
+                [low, high] => self.store_vector(address, Scalar::U64, place, [low, high], mask),
+                _ => self.store_vector(address, element.scalar(), place, [words[0], R::NONE], mask),
+            }
+        }
+    }
+
+    /// Stores vectors at places that each lane computes; false where they go elsewhere.
+    fn store_pairs(
+        &mut self,
+        address: &Address,
+        element: Element,
+        value: Value,
+        mask: Option<R>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        if !self.are_pairs(address, element, width) {
+            return false;
+        }
+        let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
+        let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
+        self.scatter_words(address, element, &words, (at, index), mask);
         true
     }
 
@@ -677,6 +730,7 @@ impl<'k> Lower<'k> {
             || self.store_records(address, element, value, mask, c)
             || self.store_far_records(address, element, value, mask, c)
             || self.store_lines(address, element, value, mask, c)
+            || self.store_pairs(address, element, value, mask, c)
         {
             return;
         }
