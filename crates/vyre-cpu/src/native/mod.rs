@@ -278,7 +278,7 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
 fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
     let size = kernel.workgroup_size;
     let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
-    let arrays = lower::frame(kernel).lane_bytes * isa.lanes();
+    let arrays = lower::Frame::of(kernel).lane_bytes * isa.lanes();
     let most = match isa {
         Isa::Simd128 => MOST_VECTORS_128,
         // What waits on the stack is little beside what is done lane by lane.
@@ -436,7 +436,7 @@ pub(crate) fn features(isa: Isa) -> String {
 }
 
 fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> FrameShape {
-    let lower::Places { shared: shared_at, shared_bytes, locals: locals_at, lane_bytes, .. } = lower::frame(kernel);
+    let lower::Frame { shared: shared_at, shared_bytes, locals: locals_at, lane_bytes, .. } = lower::Frame::of(kernel);
     let vectors = match tiling.layout {
         Layout::Rows => tiling.vectors * tiling.rows,
         _ => kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes()),

@@ -2,14 +2,15 @@
 
 use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 
-use super::super::asm::VOp;
+use super::super::asm::{Alu, VOp};
 use super::super::isa::Isa;
-use super::super::mir::{LaneOp, M, R, Src};
+use super::super::mir::{GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
+use super::Lower;
+use super::facts::visit_operands;
 use super::known::compares;
 use super::value::{Lin, Rep};
-use super::{Lower, visit_operands};
 
 /// Bits of a float constant as the vector form holds it: f16 is computed as f32.
 fn float_bits(scalar: Scalar, bits: u64) -> u64 {
@@ -42,16 +43,16 @@ impl<'k> Lower<'k> {
     pub(super) fn define(&mut self, value: Value, op: &'k Op, c: usize) {
         self.define_anew(value, op, c);
         // A register that others use too must stay what it is, whatever becomes of this value.
-        if self.uses[value.index()] != 1 {
+        if self.facts.uses[value.index()] != 1 {
             return;
         }
         let mut shared = false;
         visit_operands(op, &mut |operand| {
-            shared |= self.uses[operand.index()] > 1
+            shared |= self.facts.uses[operand.index()] > 1
                 && self.registers(operand, c).any(|r| self.registers(value, c).any(|own| own == r));
         });
         if shared {
-            self.uses[value.index()] += 1;
+            self.facts.uses[value.index()] += 1;
         }
     }
 
@@ -107,11 +108,11 @@ impl<'k> Lower<'k> {
                     self.set_rep(value, 0, c, rep);
                     let r = match rep {
                         Rep::Lanes(bits) => {
-                            return self.set_rep(value, 0, c, Rep::General(super::Lin::imm(bits as i32 & 1)));
+                            return self.set_rep(value, 0, c, Rep::General(Lin::imm(bits as i32 & 1)));
                         }
                         Rep::Mask(mask) => {
                             let bits = self.mask_bits(mask);
-                            self.alu(super::Alu::And, false, bits, super::GSrc::Imm(1))
+                            self.alu(Alu::And, false, bits, GSrc::Imm(1))
                         }
                         Rep::Vector(v, _) => {
                             let r = self.general();
@@ -120,7 +121,7 @@ impl<'k> Lower<'k> {
                         }
                         _ => return,
                     };
-                    Rep::General(super::Lin::reg(r))
+                    Rep::General(Lin::reg(r))
                 }
             };
             return self.set_rep(value, 0, c, rep);
@@ -157,7 +158,7 @@ impl<'k> Lower<'k> {
             Op::Const(literal) => Rep::Float(float_bits(scalar, literal.bits())),
             Op::Builtin(builtin) => self.builtin_lanes(*builtin, c),
             Op::Unary(op, a) => self.unary(*op, *a, c),
-            Op::Binary(op, a, b) => match self.dots.get(&value) {
+            Op::Binary(op, a, b) => match self.facts.dots.get(&value) {
                 Some(&dot) => self.byte_dot(dot, c),
                 None => self.binary(*op, *a, *b, c),
             },
@@ -175,10 +176,10 @@ impl<'k> Lower<'k> {
     /// A built-in that is different in each lane.
     fn builtin_lanes(&mut self, builtin: vyre_foundation::ir::Builtin, c: usize) -> Rep {
         use vyre_foundation::ir::Builtin;
-        let size = self.kernel.workgroup_size;
+        let size = self.facts.kernel.workgroup_size;
         let lanes = self.lanes();
         // Blocks that hold whole workgroups: the place of every lane is known.
-        let component = self.components[c];
+        let component = self.active.components[c];
         let first = component.x * lanes + size[0] * component.y + size[0] * size[1] * component.z;
         let of = |lane: u32, axis: u8| match axis {
             0 => lane % size[0],
@@ -186,19 +187,19 @@ impl<'k> Lower<'k> {
             _ => lane / (size[0] * size[1]),
         };
         let subgroup = crate::launch::SUBGROUP_SIZE;
-        if !self.line.reg.is_none() {
+        if !self.position.line.reg.is_none() {
             return self.builtin_of_line(builtin, c);
         }
-        let first = first + self.line.add as u32;
+        let first = first + self.position.line.add as u32;
         let constants = |f: &dyn Fn(u32) -> u32| -> Vec<u32> { (0..lanes).map(|lane| f(first + lane)).collect() };
         let r = match builtin {
             Builtin::LocalId(axis) => self.lanes_constant(&constants(&|lane| of(lane, axis))),
             Builtin::GlobalId(axis) => {
                 let local = self.lanes_constant(&constants(&|lane| of(lane, axis)));
                 let origin = match axis {
-                    0 => self.origin_x,
-                    1 => self.origin_y,
-                    _ => self.origin_z,
+                    0 => self.position.x,
+                    1 => self.position.y,
+                    _ => self.position.z,
                 };
                 let origin = self.materialise(origin);
                 let origin = self.spread(origin, false);
@@ -218,7 +219,7 @@ impl<'k> Lower<'k> {
     /// As `builtin_lanes`, where only the running code knows which piece of the workgroup this is.
     fn builtin_of_line(&mut self, builtin: vyre_foundation::ir::Builtin, c: usize) -> Rep {
         use vyre_foundation::ir::Builtin;
-        let size = self.kernel.workgroup_size;
+        let size = self.facts.kernel.workgroup_size;
         let line = self.builtin(Builtin::LocalIndex, c);
         let line = self.ramp(line, 1);
         let subgroup = crate::launch::SUBGROUP_SIZE;
@@ -233,9 +234,9 @@ impl<'k> Lower<'k> {
                 };
                 let origin = match (builtin, axis) {
                     (Builtin::LocalId(_), _) => Lin::imm(0),
-                    (_, 0) => self.origin_x,
-                    (_, 1) => self.origin_y,
-                    _ => self.origin_z,
+                    (_, 0) => self.position.x,
+                    (_, 1) => self.position.y,
+                    _ => self.position.z,
                 };
                 let origin = self.materialise(origin);
                 let origin = self.spread(origin, false);
@@ -275,7 +276,7 @@ impl<'k> Lower<'k> {
     fn unary(&mut self, op: Unary, a: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(a);
         let wide = scalar.bits() == 64;
-        let rich = self.isa.is_rich();
+        let rich = self.facts.isa.is_rich();
         match (op, scalar) {
             (Unary::Not, Scalar::Bool) if self.known_mask(a, c).is_some() => {
                 Rep::Lanes(self.known_mask(a, c).map_or(0, |bits| !bits & self.all_lanes()))
@@ -362,7 +363,7 @@ impl<'k> Lower<'k> {
 
     /// `1 / sqrt(x)` to within one unit in the last place.
     fn rough_inverse_sqrt(&mut self, x: R) -> R {
-        if self.isa != Isa::Avx512 {
+        if self.facts.isa != Isa::Avx512 {
             let root = self.vec(ops::VSQRTPS, R::NONE, Src::R(x));
             let one = self.constant(1f32.to_bits());
             return self.vec(ops::VDIVPS, one, Src::R(root));
@@ -381,7 +382,7 @@ impl<'k> Lower<'k> {
 
     /// `1 / x` to within one unit in the last place.
     fn rough_reciprocal(&mut self, x: R) -> R {
-        if self.isa != Isa::Avx512 {
+        if self.facts.isa != Isa::Avx512 {
             let one = self.constant(1f32.to_bits());
             return self.vec(ops::VDIVPS, one, Src::R(x));
         }
@@ -409,12 +410,12 @@ impl<'k> Lower<'k> {
     /// is off. A division takes many times as long.
     fn divide_whole(&mut self, a: Value, b: Value, c: usize) -> Option<Rep> {
         let (max, Rep::Float(bits)) = (self.shape_of(a).max, self.rep(b, 0, c)) else { return None };
-        let single = self.scalar_of(a) == Scalar::F32 && self.isa != Isa::Simd128;
+        let single = self.scalar_of(a) == Scalar::F32 && self.facts.isa != Isa::Simd128;
         if !single || max > MOST_DIVIDED || self.is_scalar(a) {
             return None;
         }
         let by = f32::from_bits(bits as u32);
-        let exact = *self.exact_quotients.entry((bits as u32, max)).or_insert_with(|| is_quotient_exact(by, max));
+        let exact = *self.made.exact_quotients.entry((bits as u32, max)).or_insert_with(|| is_quotient_exact(by, max));
         if !exact {
             return None;
         }
@@ -454,7 +455,7 @@ impl<'k> Lower<'k> {
     fn binary(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(a);
         let wide = scalar.bits() == 64;
-        let rich = self.isa.is_rich();
+        let rich = self.facts.isa.is_rich();
         if compares(op) {
             return self.compare(op, a, b, c);
         }
@@ -515,7 +516,7 @@ impl<'k> Lower<'k> {
             }
             (Binary::Shl | Binary::Shr, _) => self.shift(op, a, b, c),
             (Binary::MulHigh, false) => self.multiply_high(a, b, c),
-            (Binary::Div | Binary::Rem, false) if self.isa != Isa::Simd128 => self.divide(op, a, b, c),
+            (Binary::Div | Binary::Rem, false) if self.facts.isa != Isa::Simd128 => self.divide(op, a, b, c),
             _ => self.rare_binary(op, a, b, c),
         }
     }
@@ -528,7 +529,7 @@ impl<'k> Lower<'k> {
             (Binary::Shl, _, false) => ops::VPSLLVD,
             (Binary::Shl, _, true) => ops::VPSLLVQ,
             (_, true, false) => ops::VPSRAVD,
-            (_, true, true) if self.isa.is_rich() => ops::VPSRAVQ,
+            (_, true, true) if self.facts.isa.is_rich() => ops::VPSRAVQ,
             (_, true, true) => return self.rare_binary(op, a, b, c),
             (_, false, false) => ops::VPSRLVD,
             (_, false, true) => ops::VPSRLVQ,
@@ -589,12 +590,12 @@ impl<'k> Lower<'k> {
             *half = self.doubles_to_words(quotient, signed);
         }
         let mut quotient = self.join_halves(halves[0], halves[1]);
-        if self.isa == Isa::Avx2 && !signed {
+        if self.facts.isa == Isa::Avx2 && !signed {
             let turned = self.constant(1 << 31);
             quotient = self.vec(ops::VPXORD, quotient, Src::R(turned));
         }
         let zero = self.constant(0);
-        let by_zero = if self.isa == Isa::Avx2 {
+        let by_zero = if self.facts.isa == Isa::Avx2 {
             self.vec(ops::VPCMPEQD, y, Src::R(zero))
         } else {
             let by_zero = self.new_mask();
@@ -612,7 +613,7 @@ impl<'k> Lower<'k> {
 
     /// Half of the lanes as doubles. AVX2 only knows signed ones: others are shifted by 2³¹ and back.
     fn as_doubles(&mut self, half: R, signed: bool) -> R {
-        if signed || self.isa != Isa::Avx2 {
+        if signed || self.facts.isa != Isa::Avx2 {
             return self.vec(if signed { ops::VCVTDQ2PD } else { ops::VCVTUDQ2PD }, R::NONE, Src::R(half));
         }
         let turned = self.constant(1 << 31);
@@ -624,7 +625,7 @@ impl<'k> Lower<'k> {
 
     /// The whole part of doubles as half of the lanes; under AVX2, less 2³¹ when they have no sign.
     fn doubles_to_words(&mut self, v: R, signed: bool) -> R {
-        if signed || self.isa != Isa::Avx2 {
+        if signed || self.facts.isa != Isa::Avx2 {
             return self.vec(if signed { ops::VCVTTPD2DQ } else { ops::VCVTTPD2UDQ }, R::NONE, Src::R(v));
         }
         let whole = self.vec_imm(ops::VROUNDPD, R::NONE, Src::R(v), 11);
@@ -634,12 +635,12 @@ impl<'k> Lower<'k> {
     }
 
     fn compare(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
-        if self.compare_under.is_none()
+        if self.active.compare_under.is_none()
             && let Some(bits) = self.known_lanes(op, a, b, c)
         {
             return Rep::Lanes(bits);
         }
-        if self.compare_under.is_none()
+        if self.active.compare_under.is_none()
             && op == Binary::Lt
             && let Some(mask) = self.below_limit(a, b, c)
         {
@@ -671,7 +672,7 @@ impl<'k> Lower<'k> {
             return self.compare_parts(code, predicate, a, b, c);
         }
         let signed = scalar.is_signed();
-        if self.isa.is_rich() {
+        if self.facts.isa.is_rich() {
             let predicate = match op {
                 Binary::Eq => 0,
                 Binary::Lt => 1,
@@ -756,7 +757,7 @@ impl<'k> Lower<'k> {
         for (part, mask) in masks.iter_mut().enumerate().take(Self::parts(scalar)) {
             let left = self.vector_part(a, 0, c, part);
             let (right, broadcast) = self.source(b, c, part);
-            let under = self.compare_under;
+            let under = self.active.compare_under;
             // The opposite of a predicate differs from it in one bit.
             let (dst, predicate) = match under.is_none() {
                 true => (self.new_mask(), predicate),
@@ -771,9 +772,9 @@ impl<'k> Lower<'k> {
 
     /// Removes the lanes from a mask for which a comparison of 32-bit values holds.
     pub(super) fn unless(&mut self, op: Binary, a: Value, b: Value, c: usize, mask: R) {
-        self.compare_under = mask;
+        self.active.compare_under = mask;
         self.compare(op, a, b, c);
-        self.compare_under = R::NONE;
+        self.active.compare_under = R::NONE;
     }
 
     /// The masks of the parts as one.
@@ -781,7 +782,7 @@ impl<'k> Lower<'k> {
         if scalar.bits() != 64 {
             return masks[0];
         }
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let dst = self.new_mask();
                 self.push(M::Mask3 { op: ops::KUNPCKBW, dst, a: masks[1], b: masks[0] });
@@ -794,7 +795,7 @@ impl<'k> Lower<'k> {
     /// The even words of both vectors.
     pub(super) fn even_words(&mut self, low: R, high: R) -> R {
         let words = self.vec_imm(ops::VSHUFPS, low, Src::R(high), 0x88);
-        match self.isa {
+        match self.facts.isa {
             // They come out by 128-bit halves and are put in order.
             Isa::Avx2 => self.vec_imm(ops::VPERMQ, R::NONE, Src::R(words), 0xd8),
             _ => words,
@@ -808,7 +809,7 @@ impl<'k> Lower<'k> {
             _ => return self.rare_fma([x, y, z], c),
         };
         // The sign of one of them is a matter of the instruction.
-        let (x, y, z, product, op) = match (self.negated.get(&x), self.negated.get(&z)) {
+        let (x, y, z, product, op) = match (self.facts.negated.get(&x), self.facts.negated.get(&z)) {
             (Some(&x), _) if wide => (x, y, z, ops::VFNMADD213PD, ops::VFNMADD231PD),
             (Some(&x), _) => (x, y, z, ops::VFNMADD213PS, ops::VFNMADD231PS),
             (None, Some(&z)) if wide => (x, y, z, ops::VFMSUB213PD, ops::VFMSUB231PD),
@@ -822,7 +823,7 @@ impl<'k> Lower<'k> {
         };
         let z_constant = matches!(self.rep(z, 0, c), Rep::Float(_));
         self.each_part(scalar, |this, part| {
-            if z_constant && this.isa == Isa::Avx512 {
+            if z_constant && this.facts.isa == Isa::Avx512 {
                 // x·y + constant: the constant comes from memory, x is overwritten.
                 let left = this.vector_part(x, 0, c, part);
                 let middle = this.vector_part(y, 0, c, part);
@@ -886,12 +887,12 @@ impl<'k> Lower<'k> {
     /// All bits of a value are zero in some lanes.
     fn is_zero_in(&self, value: Value, lanes: u32, c: usize) -> bool {
         let Rep::Vector(r, _) = self.rep(value, 0, c) else { return false };
-        self.zero_below.get(&r).is_some_and(|&below| lanes >> below == 0)
+        self.made.zero_below.get(&r).is_some_and(|&below| lanes >> below == 0)
     }
 
     fn cast(&mut self, value: Value, a: Value, c: usize) -> Rep {
         let (from, to) = (self.scalar_of(a), self.scalar_of(value));
-        let rich = self.isa.is_rich();
+        let rich = self.facts.isa.is_rich();
         use Scalar::{Bool, F16, F32, I32, U32};
         let single = |r: R| Rep::Vector(r, R::NONE);
         match (from, to) {
@@ -961,7 +962,7 @@ impl<'k> Lower<'k> {
 
     fn float_to_signed(&mut self, v: R) -> R {
         let whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v));
-        if self.isa == Isa::Simd128 {
+        if self.facts.isa == Isa::Simd128 {
             // There the conversion saturates.
             return whole;
         }

@@ -11,12 +11,13 @@ use super::super::asm::{Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
 use super::super::{MOST_GROUP_STEPS, visit};
+use super::Lower;
 use super::arith::swapped;
 use super::bounds::{Makers, Upper};
+use super::facts::visit_operands;
 use super::flow::falls_through;
 use super::known::compares;
 use super::value::{Lin, Rep};
-use super::{Lower, visit_operands};
 
 /// Most comparisons that are tested before a block.
 const MOST_TESTS: usize = 64;
@@ -139,7 +140,7 @@ impl<'k> Lower<'k> {
     /// The same with the stores to some buffers that lie side by side. More is taken as settled then: where it is not, the block is done as if
     /// there were no such stores.
     pub(super) fn plan_of(&self, streams: &dyn Fn(Memory) -> bool) -> Plan<'k> {
-        let kernel = self.kernel;
+        let kernel = self.facts.kernel;
         let both_ways = (0..kernel.buffers.len()).any(|index| streams(Memory::Buffer(index as u32)));
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
         let accesses = accesses(&kernel.body);
@@ -271,7 +272,7 @@ impl<'k> Lower<'k> {
             // What nobody writes is the same at the start.
             Op::Load { address, guard, .. } => {
                 let Memory::Buffer(index) = address.memory else { return false };
-                let buffer = &self.kernel.buffers[index as usize];
+                let buffer = &self.facts.kernel.buffers[index as usize];
                 !buffer.written
                     && self.shape_of(value).is_uniform()
                     && address.terms.iter().all(|&(index, _)| known(index))
@@ -284,7 +285,7 @@ impl<'k> Lower<'k> {
     /// Emits the tests of a plan for all components; where one fails, the code goes to `otherwise`. From here on the comparisons
     /// are settled.
     pub(super) fn assume(&mut self, plan: &Plan<'k>, otherwise: Label) {
-        let comps: Vec<usize> = (0..self.components.len()).collect();
+        let comps: Vec<usize> = (0..self.active.components.len()).collect();
         self.define_slice(plan, &comps);
         // Ranges of lanes that are compared with the same limit are one range.
         let mut ranges: Vec<(Compared, Lin, R, i64, i64)> = Vec::new();
@@ -339,17 +340,17 @@ impl<'k> Lower<'k> {
             // Several accesses may be bounded by the same.
             let same = plan.bounds[..at].iter().find(|(_, other, end)| (other, end) == (upper, limit));
             if let Some((other, ..)) = same {
-                self.settled[value.index()] = self.settled[other.index()];
+                self.active.settled[value.index()] = self.active.settled[other.index()];
                 continue;
             }
             let Some(upper) = self.upper_in_register(upper) else { continue };
             let limit = self.scalar_reg(*limit, 0);
             self.push(M::Cmp { wide: true, a: upper, b: GSrc::R(limit) });
             self.push(M::JumpIf(Cond::AboveEqual, otherwise));
-            self.settled[value.index()] = Some(true);
+            self.active.settled[value.index()] = Some(true);
         }
         for test in &plan.tests {
-            self.settled[test.value.index()] = Some(test.holds);
+            self.active.settled[test.value.index()] = Some(test.holds);
         }
     }
 
@@ -364,26 +365,26 @@ impl<'k> Lower<'k> {
 
     /// Makes what the places of stores are made of.
     pub(super) fn define_slice(&mut self, plan: &Plan<'k>, comps: &[usize]) {
-        self.current = comps.to_vec();
+        self.active.current = comps.to_vec();
         for &(value, op) in &plan.slice {
-            let shared = &self.shared[usize::from(self.shape_of(value).axes)];
+            let shared = &self.active.shared[usize::from(self.shape_of(value).axes)];
             for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
                 self.define(value, op, c);
             }
-            self.ready[value.index()] = true;
+            self.active.ready[value.index()] = true;
         }
     }
 
     /// Nothing is settled any more.
     pub(super) fn assume_nothing(&mut self) {
-        self.ready.fill(false);
-        self.settled.fill(None);
-        self.aligned.clear();
+        self.active.ready.fill(false);
+        self.active.settled.fill(None);
+        self.streams.aligned.clear();
     }
 
     /// What a settled bool is.
     pub(super) fn settled_rep(&self, value: Value) -> Option<Rep> {
-        let holds = self.settled[value.index()]?;
+        let holds = self.active.settled[value.index()]?;
         Some(match self.is_scalar(value) {
             true => Rep::General(Lin::imm(i32::from(holds))),
             false => Rep::Lanes(if holds { self.all_lanes() } else { 0 }),

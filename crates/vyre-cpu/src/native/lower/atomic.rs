@@ -83,14 +83,14 @@ impl<'k> Lower<'k> {
         // The words of a buffer's sums are found like those of the buffer.
         let buffer = match address.memory {
             Memory::Buffer(index) => {
-                let own = self.alu(Alu::Add, true, self.shared_base, GSrc::Imm(first as i32));
-                Some((index as usize, self.buffers[index as usize].replace(own)))
+                let own = self.alu(Alu::Add, true, self.bases.shared, GSrc::Imm(first as i32));
+                Some((index as usize, self.bases.buffers[index as usize].replace(own)))
             }
             _ => None,
         };
         let place = self.place(address, c);
         if let Some((index, base)) = buffer {
-            self.buffers[index] = base;
+            self.bases.buffers[index] = base;
         }
         let Some(Place::Affine(at, 4)) = place else { return false };
         let guard = self.guard_of(*guard, c);
@@ -118,7 +118,7 @@ impl<'k> Lower<'k> {
         let mut offsets = self.offsets(address, c);
         if let (Some(mask), Some(first)) = (mask, self.own_words(address)) {
             // Lanes that are not here work on a word of their own.
-            let nowhere = self.constant(self.shared_bytes - first);
+            let nowhere = self.constant(self.frame.shared_bytes - first);
             offsets = self.blend(Scalar::U32, mask, Src::R(offsets), false, nowhere);
         }
         self.put_scratch(scratch, at, offsets);
@@ -152,7 +152,7 @@ impl<'k> Lower<'k> {
             let place = self.general();
             let lane_at = |at: i32| At::new(scratch, at + 4 * lane as i32);
             self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(column) });
-            let at = At { base: self.shared_base, index: place, scale: 1, disp: first as i32 };
+            let at = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
             let value = value.map(|operand| self.of_lane(operand, lane_at(column + COLUMN / 2)));
             let compare = compare.map(|operand| self.of_lane(operand, lane_at(2 * COLUMN)));
             if let (None, Some(op), Some(value)) = (result, plain(op), value) {
@@ -328,7 +328,7 @@ impl<'k> Lower<'k> {
         if let Some(mask) = mask {
             self.jump_if_none(&[mask], done);
         }
-        let (mark, cells) = (self.enter_scope(), self.cells.clone());
+        let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
         let mut sum = self.general();
         self.push(M::Imm { dst: sum, value: 0 });
         for lane in 0..self.lanes() as i32 {
@@ -349,7 +349,7 @@ impl<'k> Lower<'k> {
         self.put_scratch(scratch, context::RESULT, old);
         self.leave_scope(mark);
         self.bind(done);
-        self.cells = cells;
+        self.workgroup.cells = cells;
         self.take_scratch(scratch, Scalar::U32)
     }
 

@@ -86,7 +86,7 @@ impl<'k> Lower<'k> {
     }
 
     fn leading_zeros(&mut self, v: R) -> R {
-        if self.isa != Isa::Avx2 {
+        if self.facts.isa != Isa::Avx2 {
             return self.vec(ops::VPLZCNTD, R::NONE, Src::R(v));
         }
         // Every bit below the first one is set, and those above it are counted.

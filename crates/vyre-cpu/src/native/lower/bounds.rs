@@ -236,7 +236,7 @@ impl<'k> Lower<'k> {
             Lane::Same => 0,
             Lane::Vary => return None,
         };
-        let lins: Vec<Lin> = (0..self.components.len()).map(|c| self.lin(value, c)).collect();
+        let lins: Vec<Lin> = (0..self.active.components.len()).map(|c| self.lin(value, c)).collect();
         if lins.iter().any(|lin| lin.reg != lins[0].reg) {
             return None;
         }

@@ -23,7 +23,7 @@ impl Lower<'_> {
     /// The bytes in even or odd places as half words.
     fn half_words(&mut self, words: R, odd: bool, signed: bool, kept: bool) -> R {
         let made = Made::Bytes(words, odd, signed);
-        if let Some(&r) = self.made.get(&made).filter(|_| kept) {
+        if let Some(r) = self.made.get(made).filter(|_| kept) {
             return r;
         }
         let r = match (odd, signed) {

@@ -3,7 +3,7 @@
 //! A load of it takes the register. Where every load of a memory did, its stores and its clearing are left out, and so is a store to a
 //! known place that is overwritten, or whose workgroup is over, before anybody reads it there.
 
-use vyre_foundation::kernel::{Memory, Scalar};
+use vyre_foundation::kernel::{Kernel, Memory, Scalar};
 
 use super::super::asm::Label;
 use super::super::hash::{Map, Set};
@@ -23,7 +23,7 @@ pub(super) struct Cell {
 
 /// An instruction that only writes a workgroup memory, by its place in the code.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SharedWrite {
+struct SharedWrite {
     at: usize,
     memory: u32,
 }
@@ -33,7 +33,7 @@ type Bytes = (i32, i32);
 
 /// What happens to workgroup memory before the instruction at a place in the code.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Touch {
+enum Touch {
     /// These bytes may be read.
     Read(Bytes),
     /// The instruction before wrote all of these and nothing else.
@@ -77,45 +77,63 @@ impl Unread {
     }
 }
 
+/// What is known of workgroup memory, and what was done to it.
+pub(super) struct Workgroup {
+    /// What is known to lie there at this place of the code.
+    pub(super) cells: Vec<Cell>,
+    writes: Vec<SharedWrite>,
+    /// What happens to it, in the order of the code.
+    touches: Vec<(usize, Touch)>,
+    /// Workgroup memories that are read where they lie.
+    read_in_place: Vec<bool>,
+}
+
+impl Workgroup {
+    pub(super) fn new(kernel: &Kernel) -> Workgroup {
+        let read_in_place = vec![false; kernel.shared.len()];
+        Workgroup { cells: Vec::new(), writes: Vec::new(), touches: Vec::new(), read_in_place }
+    }
+}
+
 impl<'k> Lower<'k> {
     /// The place is in workgroup memory and known.
     fn is_known(&self, at: At) -> bool {
-        at.index.is_none() && at.base == self.shared_base && !self.shared_base.is_none()
+        at.index.is_none() && at.base == self.bases.shared && !self.bases.shared.is_none()
     }
 
     /// A value was stored, in the first `lanes` lanes and nowhere else.
     pub(super) fn keep_cell(&mut self, memory: Memory, at: At, lanes: u32, r: R) {
         let Memory::Shared(index) = memory else { return };
-        self.shared_writes.push(SharedWrite { at: self.code.len() - 1, memory: index });
+        self.workgroup.writes.push(SharedWrite { at: self.emission.code.len() - 1, memory: index });
         if !self.is_known(at) {
-            return self.cells.clear();
+            return self.workgroup.cells.clear();
         }
         let end = at.disp + lanes as i32 * 4;
-        self.touches.push((self.code.len(), Touch::Wrote((at.disp, end))));
-        self.cells.retain(|cell| cell.end <= at.disp || cell.first >= end);
-        if !self.changing.contains(&r) {
-            self.cells.push(Cell { first: at.disp, end, r });
+        self.workgroup.touches.push((self.emission.code.len(), Touch::Wrote((at.disp, end))));
+        self.workgroup.cells.retain(|cell| cell.end <= at.disp || cell.first >= end);
+        if !self.made.changing.contains(&r) {
+            self.workgroup.cells.push(Cell { first: at.disp, end, r });
         }
     }
 
     /// Something was stored in a memory, who knows where.
     pub(super) fn forget_cells(&mut self, memory: Memory) {
         if matches!(memory, Memory::Shared(_)) {
-            self.cells.clear();
+            self.workgroup.cells.clear();
         }
     }
 
     /// The last instruction writes a memory and does nothing else.
     pub(super) fn note_write(&mut self, memory: Memory) {
         if let Memory::Shared(index) = memory {
-            self.shared_writes.push(SharedWrite { at: self.code.len() - 1, memory: index });
-            self.cells.clear();
+            self.workgroup.writes.push(SharedWrite { at: self.emission.code.len() - 1, memory: index });
+            self.workgroup.cells.clear();
         }
     }
 
     /// The instructions from `from` on only clear a workgroup memory.
     pub(super) fn note_clear(&mut self, memory: u32, from: usize) {
-        self.shared_writes.extend((from..self.code.len()).map(|at| SharedWrite { at, memory }));
+        self.workgroup.writes.extend((from..self.emission.code.len()).map(|at| SharedWrite { at, memory }));
     }
 
     /// A memory is read where it lies, who knows where.
@@ -136,28 +154,28 @@ impl<'k> Lower<'k> {
 
     fn note_read_of(&mut self, memory: Memory, bytes: Bytes) {
         if let Memory::Shared(index) = memory {
-            self.shared_read[index as usize] = true;
-            self.touches.push((self.code.len(), Touch::Read(bytes)));
+            self.workgroup.read_in_place[index as usize] = true;
+            self.workgroup.touches.push((self.emission.code.len(), Touch::Read(bytes)));
         }
     }
 
     /// A workgroup is over: nobody reads its memory after this.
     pub(super) fn note_over(&mut self) {
-        self.touches.push((self.code.len(), Touch::Over));
+        self.workgroup.touches.push((self.emission.code.len(), Touch::Over));
     }
 
     /// The instructions that write what nobody reads before it is written again.
     fn overwritten(&mut self) -> Set<usize> {
-        let touches = std::mem::take(&mut self.touches);
+        let touches = std::mem::take(&mut self.workgroup.touches);
         let mut dead = Set::default();
         if !touches.iter().any(|(_, touch)| matches!(touch, Touch::Wrote(_))) {
             return dead;
         }
         let (mut touches, mut unread) = (touches.into_iter().rev().peekable(), Unread::default());
         let mut at_labels: Map<Label, Unread> = Map::default();
-        for at in (0..=self.code.len()).rev() {
+        for at in (0..=self.emission.code.len()).rev() {
             // Where the code goes on is known only where that was seen, which is after this.
-            match self.code.get(at) {
+            match self.emission.code.get(at) {
                 Some(M::Label(label)) => _ = at_labels.insert(*label, unread.clone()),
                 Some(M::Jump(label)) => unread = at_labels.get(label).cloned().unwrap_or_default(),
                 // A launch that ends early reads nothing more.
@@ -182,7 +200,7 @@ impl<'k> Lower<'k> {
 
     /// What lies at a place is the first lane of a register.
     pub(super) fn begins_cell(&self, at: At) -> bool {
-        self.is_known(at) && self.cells.iter().any(|cell| cell.first == at.disp)
+        self.is_known(at) && self.workgroup.cells.iter().any(|cell| cell.first == at.disp)
     }
 
     /// A register whose first lanes are what lies at a place, when that is known.
@@ -191,19 +209,19 @@ impl<'k> Lower<'k> {
             return None;
         }
         let end = at.disp + lanes as i32 * 4;
-        let Some(&cell) = self.cells.iter().find(|cell| cell.first <= at.disp && end <= cell.end) else {
+        let Some(&cell) = self.workgroup.cells.iter().find(|cell| cell.first <= at.disp && end <= cell.end) else {
             return self.across_cells(memory, at.disp, end);
         };
         let by = (at.disp - cell.first) / 4;
         if by == 0 {
             return Some(cell.r);
         }
-        if self.isa == Isa::Avx512 {
+        if self.facts.isa == Isa::Avx512 {
             return Some(self.vec_imm(ops::VALIGND, cell.r, Src::R(cell.r), by as u8));
         }
         // Quarters of a vector, then words within one.
         let (half, word) = (by / 4, by % 4);
-        if (word != 0 && (word + lanes as i32 > 4 || self.isa == Isa::Simd128)) || half > 1 {
+        if (word != 0 && (word + lanes as i32 > 4 || self.facts.isa == Isa::Simd128)) || half > 1 {
             return None;
         }
         let r = if half == 1 { self.upper_half(cell.r) } else { cell.r };
@@ -218,36 +236,37 @@ impl<'k> Lower<'k> {
     fn across_cells(&mut self, memory: Memory, first: i32, end: i32) -> Option<R> {
         let Memory::Shared(index) = memory else { return None };
         let whole = self.len().bytes();
-        if self.isa == Isa::Simd128 {
+        if self.facts.isa == Isa::Simd128 {
             return None;
         }
-        let behind = *self.cells.iter().find(|cell| cell.first < end && end <= cell.end)?;
+        let behind = *self.workgroup.cells.iter().find(|cell| cell.first < end && end <= cell.end)?;
         let by = (behind.first - first) / 4;
-        let start = self.shared_at[index as usize] as i32;
-        let before = match self.cells.iter().find(|cell| cell.end == behind.first && cell.end - cell.first == whole) {
-            Some(cell) if first < behind.first => cell.r,
-            // Lanes for which there is nothing before the memory's start are not here.
-            None if behind.first == start && first < start => behind.r,
-            _ => return None,
-        };
+        let start = self.frame.shared[index as usize] as i32;
+        let before =
+            match self.workgroup.cells.iter().find(|cell| cell.end == behind.first && cell.end - cell.first == whole) {
+                Some(cell) if first < behind.first => cell.r,
+                // Lanes for which there is nothing before the memory's start are not here.
+                None if behind.first == start && first < start => behind.r,
+                _ => return None,
+            };
         let lanes = self.lanes() as i32;
         (by < lanes).then(|| self.last_and_first(before, behind.r, by as u8))
     }
 
     /// What lies at a place but for its first words, which are zero; `None` where it is not in a register from the next one on.
     pub(super) fn shifted_cell(&mut self, memory: Memory, at: At, words: u32) -> Option<R> {
-        if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) || self.isa == Isa::Simd128 {
+        if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) || self.facts.isa == Isa::Simd128 {
             return None;
         }
         let (first, end) = (at.disp + 4 * words as i32, at.disp + self.len().bytes());
-        let cell = *self.cells.iter().find(|cell| cell.first == first && end <= cell.end)?;
+        let cell = *self.workgroup.cells.iter().find(|cell| cell.first == first && end <= cell.end)?;
         let zero = self.constant(0);
         Some(self.last_and_first(zero, cell.r, words as u8))
     }
 
     /// So many of the last words of one register, and the first of another.
     fn last_and_first(&mut self, before: R, behind: R, words: u8) -> R {
-        if self.isa == Isa::Avx512 {
+        if self.facts.isa == Isa::Avx512 {
             return self.vec_imm(ops::VALIGND, behind, Src::R(before), 16 - words);
         }
         // The second half of one and the first of the other, and from there on the words of each half.
@@ -261,8 +280,8 @@ impl<'k> Lower<'k> {
 
     /// Takes out what only writes memories that nobody reads, and begins anew.
     pub(super) fn drop_writes(&mut self) {
-        let writes = std::mem::take(&mut self.shared_writes);
-        let read = std::mem::replace(&mut self.shared_read, vec![false; self.kernel.shared.len()]);
+        let writes = std::mem::take(&mut self.workgroup.writes);
+        let read = std::mem::replace(&mut self.workgroup.read_in_place, vec![false; self.facts.kernel.shared.len()]);
         let overwritten = self.overwritten();
         let is_dead = |write: &&SharedWrite| !read[write.memory as usize] || overwritten.contains(&write.at);
         let dead: Vec<usize> = writes.iter().filter(is_dead).map(|write| write.at).collect();
@@ -271,7 +290,7 @@ impl<'k> Lower<'k> {
         }
         let mut at = 0;
         let mut next = dead.iter().peekable();
-        self.code.retain(|_| {
+        self.emission.code.retain(|_| {
             let drop = next.next_if(|&&dead| dead == at).is_some();
             at += 1;
             !drop

@@ -5,11 +5,12 @@ use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Memory, O
 use super::super::asm::{Alu, Cond};
 use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
-use super::super::mir::{At, GSrc, LaneOp, M, R, Role, Src};
+use super::super::mir::{At, Class, GSrc, LaneOp, M, R, Role, Src};
 use super::super::ops;
 use super::super::shape::{Lane, collect_ends};
+use super::facts::{visit_inst_values, visit_operands};
 use super::value::{Lin, Rep};
-use super::{Ahead, LoopFrame, Lower, visit_operands};
+use super::{Ahead, LoopFrame, Lower};
 
 /// Where the values of a block's `Yield` go.
 #[derive(Clone)]
@@ -46,7 +47,7 @@ struct Round<'a, 'k> {
     looks: bool,
     /// An index and its step.
     stride: Option<(R, R)>,
-    tiles: Option<&'a super::tiles::Tiles<'k>>,
+    tiles: Option<&'a super::tiles::LoopTiles<'k>>,
 }
 
 impl<'k> Lower<'k> {
@@ -139,7 +140,7 @@ impl<'k> Lower<'k> {
                     }
                     if self.branch(*cond, then, otherwise, results, comps) {
                         // Nothing may be left to do, and nothing after this is safe to do for nobody.
-                        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.exec[c]).collect();
+                        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
                         if let Some(masks) = masks {
                             self.jump_if_none(&masks, skip);
                             skips.get_or_insert(self.enter_scope());
@@ -150,7 +151,7 @@ impl<'k> Lower<'k> {
                     self.run(&run, comps);
                     run.clear();
                     if self.run_loop(inner, comps) {
-                        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.exec[c]).collect();
+                        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
                         if let Some(masks) = masks {
                             self.jump_if_none(&masks, skip);
                             skips.get_or_insert(self.enter_scope());
@@ -189,14 +190,14 @@ impl<'k> Lower<'k> {
         let gives =
             |values: &[Value], frame: &LoopFrame<'_>| values.len() != frame.shared.iter().filter(|s| **s).count();
         let End::Break(values) = &then.end else { return None };
-        if self.isa != super::Isa::Avx512 || self.loops.last().is_none_or(|frame| gives(values, frame)) {
+        if self.facts.isa != super::Isa::Avx512 || self.loops.last().is_none_or(|frame| gives(values, frame)) {
             return None;
         }
         let (mut wanted, mut places, mut tests) = (vec![cond], Vec::new(), Vec::new());
         while let Some(value) = wanted.pop() {
             let place = run.iter().position(|inst| matches!(inst, Inst::Let(made, _) if *made == value))?;
             let Inst::Let(_, Op::Binary(op, a, b)) = run[place] else { return None };
-            if self.uses[value.index()] != 1 {
+            if self.facts.uses[value.index()] != 1 {
                 return None;
             }
             let scalar = self.scalar_of(*a);
@@ -228,7 +229,7 @@ impl<'k> Lower<'k> {
             for &(op, a, b) in tests {
                 self.unless(op, a, b, c, live[c]);
             }
-            self.exec[c] = Some(live[c]);
+            self.active.exec[c] = Some(live[c]);
         }
     }
 
@@ -249,14 +250,14 @@ impl<'k> Lower<'k> {
             for &c in comps {
                 let cond = self.mask_of(cond, c);
                 let leaving = self.mask_and(live[c], cond);
-                self.exec[c] = Some(leaving);
+                self.active.exec[c] = Some(leaving);
             }
             self.assign(&moves, comps, true);
         }
         for &c in comps {
             let cond = self.mask_of(cond, c);
             self.mask_minus_into(live[c], cond);
-            self.exec[c] = Some(live[c]);
+            self.active.exec[c] = Some(live[c]);
         }
     }
 
@@ -274,7 +275,7 @@ impl<'k> Lower<'k> {
         let (left, right) = (self.shape_of(*a), self.shape_of(*b));
         let fits = *value == cond
             && self.settled_rep(cond).is_none()
-            && self.uses[cond.index()] == 1
+            && self.facts.uses[cond.index()] == 1
             && !self.is_scalar(cond)
             && comps.len() > 1
             && self.scalar_of(*a) == Scalar::U32
@@ -301,8 +302,8 @@ impl<'k> Lower<'k> {
         for &result in results {
             self.fresh(result, comps);
         }
-        let before = self.exec.clone();
-        self.divergent += 1;
+        let before = self.active.exec.clone();
+        self.active.divergent += 1;
         let limit = self.scalar_reg(b, comps[0]);
         for &c in comps {
             let next = self.label();
@@ -316,15 +317,15 @@ impl<'k> Lower<'k> {
             }
             self.push(M::JumpIf(Cond::BelowEqual, next));
             let inner = self.enter_scope();
-            self.current = vec![c];
+            self.active.current = vec![c];
             self.define(cond, op, c);
             self.divergent_ways(cond, then, otherwise, results, &[], &[c]);
             self.leave_scope(inner);
             self.bind(next);
             self.leave_scope(mark);
         }
-        self.divergent -= 1;
-        self.exec = before;
+        self.active.divergent -= 1;
+        self.active.exec = before;
     }
 
     /// A straight run of steps, component by component.
@@ -333,8 +334,8 @@ impl<'k> Lower<'k> {
             return;
         }
         self.find_deferrable(run);
-        self.current.clear();
-        self.current.extend_from_slice(comps);
+        self.active.current.clear();
+        self.active.current.extend_from_slice(comps);
         let groups = self.groups_of(run);
         // What is stored together waits for the last of it, so one vector is done before the next.
         let together = groups.iter().any(|group| !group.scattered);
@@ -348,7 +349,7 @@ impl<'k> Lower<'k> {
         }
         bounds.sort_unstable();
         bounds.dedup();
-        let count = self.components.len();
+        let count = self.active.components.len();
         // One component shares nothing.
         let alone = comps.len() == 1 && groups.is_empty();
         let mut done = if alone { Vec::new() } else { vec![false; run.len() * count] };
@@ -364,11 +365,11 @@ impl<'k> Lower<'k> {
                         continue;
                     }
                     match run[number] {
-                        Inst::Let(value, _) if self.ready[value.index()] => {}
+                        Inst::Let(value, _) if self.active.ready[value.index()] => {}
                         Inst::Let(value, op) if alone => self.define(*value, op, c),
                         Inst::Let(value, op) => {
                             let axes = self.shape_of(*value).axes;
-                            let place = number * count + self.shared[usize::from(axes)][c];
+                            let place = number * count + self.active.shared[usize::from(axes)][c];
                             if !std::mem::replace(&mut done[place], true) {
                                 self.define(*value, op, c);
                             }
@@ -410,7 +411,7 @@ impl<'k> Lower<'k> {
         }
         let place = |this: &Self, step: usize| {
             let axes = defined(run[step]).map_or(0, |value| this.shape_of(value).axes);
-            step * this.components.len() + this.shared[usize::from(axes)][c]
+            step * this.active.components.len() + this.active.shared[usize::from(axes)][c]
         };
         if number == first && !done[place(self, first)] && self.load_group(group, run, c) {
             for &(step, _) in &group.steps {
@@ -426,7 +427,7 @@ impl<'k> Lower<'k> {
     fn stretches(&mut self, run: &[&'k Inst], comps: &[usize]) -> Vec<usize> {
         let whole = || vec![0, run.len()];
         let is_one = |this: &Self, value: Value| {
-            let places = &this.shared[usize::from(this.shape_of(value).axes)];
+            let places = &this.active.shared[usize::from(this.shape_of(value).axes)];
             comps.iter().all(|&c| places[c] == places[comps[0]])
         };
         let deferrable: Set<Value> = self.deferrable.iter().copied().collect();
@@ -443,7 +444,7 @@ impl<'k> Lower<'k> {
             return whole();
         }
         let carried = self.carried(run, comps, &loads);
-        let room = u32::from(self.isa.registers()) - WORKING;
+        let room = u32::from(self.facts.isa.registers()) - WORKING;
         let most = loads.iter().map(|&at| carried[at]).max().unwrap_or(0);
         let at_ends = carried[0].max(carried[run.len()]);
         let bounds = if most < room {
@@ -466,7 +467,7 @@ impl<'k> Lower<'k> {
         let mut lives: Map<Value, (usize, usize, u32)> = Map::default();
         let mut besides: Set<Value> = loads.iter().filter_map(|&at| defined(run[at])).collect();
         for (at, inst) in run.iter().enumerate() {
-            super::visit_inst_values(inst, &mut |value| {
+            visit_inst_values(inst, &mut |value| {
                 let life = lives.entry(value).or_insert((0, 0, 0));
                 (life.1, life.2) = (at, life.2 + 1);
             });
@@ -481,10 +482,14 @@ impl<'k> Lower<'k> {
         let mut changes = vec![0i32; run.len() + 2];
         for (value, (made, last, seen)) in lives {
             let known = made == 0 && !matches!(self.rep(value, 0, comps[0]), Rep::Vector(..) | Rep::Mask(_));
-            if known || besides.contains(&value) || self.is_scalar(value) || self.settled[value.index()].is_some() {
+            if known
+                || besides.contains(&value)
+                || self.is_scalar(value)
+                || self.active.settled[value.index()].is_some()
+            {
                 continue;
             }
-            let places = &self.shared[usize::from(self.shape_of(value).axes)];
+            let places = &self.active.shared[usize::from(self.shape_of(value).axes)];
             let mut places: Vec<usize> = comps.iter().map(|&c| places[c]).collect();
             places.sort_unstable();
             places.dedup();
@@ -494,7 +499,7 @@ impl<'k> Lower<'k> {
                 scalar => Self::parts(scalar) as i32,
             };
             // What comes from before the run is there all the time, because a loop may need it again.
-            let end = if made == 0 || seen < self.uses[value.index()] { run.len() } else { last };
+            let end = if made == 0 || seen < self.facts.uses[value.index()] { run.len() } else { last };
             if made <= end {
                 changes[made] += size * places.len() as i32;
                 changes[end + 1] -= size * places.len() as i32;
@@ -510,7 +515,7 @@ impl<'k> Lower<'k> {
         self.deferrable.clear();
         for (position, inst) in run.iter().enumerate() {
             let Inst::Let(value, Op::Load { .. }) = inst else { continue };
-            if self.uses[value.index()] != 1 {
+            if self.facts.uses[value.index()] != 1 {
                 continue;
             }
             let used = run[position + 1..].iter().any(|later| {
@@ -534,7 +539,7 @@ impl<'k> Lower<'k> {
                 if !yields.out.is_empty() {
                     for &c in comps {
                         let out = yields.out[c];
-                        match self.exec[c] {
+                        match self.active.exec[c] {
                             Some(mask) => self.mask_or_into(out, out, mask),
                             None => self.mask_fill(out, true),
                         }
@@ -553,7 +558,7 @@ impl<'k> Lower<'k> {
                 let moves: Vec<(Value, Value)> = params.iter().copied().zip(values.iter().copied()).collect();
                 // In a plain loop nothing happens to lanes that left, so only what they leave with has to stay.
                 let stays: Vec<bool> = (frame.shared.iter().zip(frame.results))
-                    .map(|(shared, result)| parts && (!frame.plain || (*shared && self.uses[result.index()] > 0)))
+                    .map(|(shared, result)| parts && (!frame.plain || (*shared && self.facts.uses[result.index()] > 0)))
                     .collect();
                 self.assign_each(&moves, comps, &stays);
                 if !parts && !own {
@@ -576,7 +581,7 @@ impl<'k> Lower<'k> {
                 self.assign(&moves, comps, parts);
                 if parts {
                     for &c in comps {
-                        match self.exec[c] {
+                        match self.active.exec[c] {
                             Some(mask) => {
                                 if !left.is_empty() {
                                     self.mask_or_into(left[c], left[c], mask);
@@ -596,9 +601,9 @@ impl<'k> Lower<'k> {
                 }
             }
             End::Return => {
-                if self.divergent == 0 {
+                if self.active.divergent == 0 {
                     let end = self.block_end;
-                    if !std::ptr::eq(block, &self.kernel.body) {
+                    if !std::ptr::eq(block, &self.facts.kernel.body) {
                         self.push(M::Jump(end));
                     }
                     return;
@@ -609,7 +614,7 @@ impl<'k> Lower<'k> {
                     }
                     let live = self.loops[depth].live.clone();
                     for &c in comps {
-                        match self.exec[c] {
+                        match self.active.exec[c] {
                             Some(mask) => self.mask_minus_into(live[c], mask),
                             None => self.mask_fill(live[c], false),
                         }
@@ -623,10 +628,10 @@ impl<'k> Lower<'k> {
     /// A register of the right kind for each component that a value needs.
     pub(super) fn fresh(&mut self, value: Value, comps: &[usize]) {
         let scalar = self.scalar_of(value);
-        let mut done = vec![false; self.components.len()];
+        let mut done = vec![false; self.active.components.len()];
         let axes = self.shape_of(value).axes;
         for &c in comps {
-            if std::mem::replace(&mut done[self.shared[usize::from(axes)][c]], true) {
+            if std::mem::replace(&mut done[self.active.shared[usize::from(axes)][c]], true) {
                 continue;
             }
             let rep = if self.is_scalar(value) {
@@ -636,7 +641,7 @@ impl<'k> Lower<'k> {
             } else {
                 let low = self.vector();
                 let high = if scalar.bits() == 64 { self.vector() } else { R::NONE };
-                self.changing.insert(low);
+                self.made.changing.insert(low);
                 Rep::Vector(low, high)
             };
             self.set_rep(value, 0, c, rep);
@@ -669,17 +674,17 @@ impl<'k> Lower<'k> {
         let mut pending: Vec<(R, R, Option<R>, Scalar)> = Vec::new();
         let mut single: Set<R> = Set::default();
         for (&(to, from), &masked) in moves.iter().zip(masked) {
-            if self.uses[to.index()] == 0 {
+            if self.facts.uses[to.index()] == 0 {
                 continue;
             }
             let scalar = self.scalar_of(to);
             let axes = self.shape_of(to).axes;
-            let mut done = vec![false; self.components.len()];
+            let mut done = vec![false; self.active.components.len()];
             for &c in comps {
-                if std::mem::replace(&mut done[self.shared[usize::from(axes)][c]], true) {
+                if std::mem::replace(&mut done[self.active.shared[usize::from(axes)][c]], true) {
                     continue;
                 }
-                let mask = if masked { self.exec[c] } else { None };
+                let mask = if masked { self.active.exec[c] } else { None };
                 match self.rep(to, 0, c) {
                     Rep::General(target) => {
                         let source = match self.rep(from, 0, c) {
@@ -695,7 +700,7 @@ impl<'k> Lower<'k> {
                     Rep::Vector(low, high) => {
                         for (part, target) in [low, high].into_iter().enumerate().take(Self::parts(scalar)) {
                             let source = self.vector_part(from, 0, c, part);
-                            if self.uses[from.index()] == 1 && matches!(self.rep(from, 0, c), Rep::Vector(..)) {
+                            if self.facts.uses[from.index()] == 1 && matches!(self.rep(from, 0, c), Rep::Vector(..)) {
                                 single.insert(source);
                             }
                             let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
@@ -725,8 +730,7 @@ impl<'k> Lower<'k> {
             if whole && single.contains(&from) && self.compute_into(to, from, mask) {
                 continue;
             }
-            if scalar == Scalar::Bool && to.class() == self.mask_class() && !matches!(to.class(), super::Class::General)
-            {
+            if scalar == Scalar::Bool && to.class() == self.mask_class() && !matches!(to.class(), Class::General) {
                 match mask {
                     None => self.push(M::Mov { dst: to, src: from }),
                     Some(mask) => {
@@ -735,7 +739,7 @@ impl<'k> Lower<'k> {
                         self.mask_or_into(to, to, new);
                     }
                 }
-            } else if to.class() == super::Class::General {
+            } else if to.class() == Class::General {
                 self.push(M::Mov { dst: to, src: from });
             } else {
                 self.overwrite(scalar, to, from, mask);
@@ -745,16 +749,16 @@ impl<'k> Lower<'k> {
 
     /// Lets the instruction that made `from` write to `to` instead, when nothing in between minds.
     fn compute_into(&mut self, to: R, from: R, mask: Option<R>) -> bool {
-        if to.class() != super::Class::Vector {
+        if to.class() != Class::Vector {
             return false;
         }
         let mut made = None;
-        for at in (0..self.code.len()).rev().take(96) {
-            if matches!(self.code[at], M::Label(_) | M::Jump(_) | M::JumpIf(..) | M::Call { .. }) {
+        for at in (0..self.emission.code.len()).rev().take(96) {
+            if matches!(self.emission.code[at], M::Label(_) | M::Jump(_) | M::JumpIf(..) | M::Call { .. }) {
                 return false;
             }
             // Most instructions are of this kind and have nothing to do with either.
-            if let M::Vec(LaneOp { dst, a, b, mask, .. }) = &self.code[at]
+            if let M::Vec(LaneOp { dst, a, b, mask, .. }) = &self.emission.code[at]
                 && [dst, a, mask].into_iter().all(|r| *r != to && *r != from)
                 && !matches!(b, Src::R(r) if *r == to || *r == from)
             {
@@ -762,7 +766,7 @@ impl<'k> Lower<'k> {
             }
             let (mut makes, mut touches_to, mut touches_from) = (false, false, false);
             let mut reads_to_only = true;
-            self.code[at].visit(&mut |r, role| {
+            self.emission.code[at].visit(&mut |r, role| {
                 if *r == from {
                     touches_from = true;
                     makes |= role == Role::Def;
@@ -785,17 +789,17 @@ impl<'k> Lower<'k> {
             }
         }
         let Some(at) = made else { return false };
-        if self.made.values().any(|r| *r == from) {
+        if self.made.holds(from) {
             return false;
         }
-        match &mut self.code[at] {
+        match &mut self.emission.code[at] {
             M::Vec(v) if v.dst == from && v.mask.is_none() && !v.acc => {
                 if let Some(mask) = mask {
                     // The mask must have been there already, and whole vectors only.
-                    if self.isa != super::Isa::Avx512 || !v.op.full || v.op.w != 0 {
+                    if self.facts.isa != super::Isa::Avx512 || !v.op.full || v.op.w != 0 {
                         return false;
                     }
-                    let mask_made_after = self.code[at..].iter().any(|m| {
+                    let mask_made_after = self.emission.code[at..].iter().any(|m| {
                         let mut m = *m;
                         let mut makes = false;
                         m.visit(&mut |r, role| makes |= *r == mask && !matches!(role, Role::Use | Role::Fold));
@@ -804,7 +808,7 @@ impl<'k> Lower<'k> {
                     if mask_made_after {
                         return false;
                     }
-                    if let M::Vec(v) = &mut self.code[at] {
+                    if let M::Vec(v) = &mut self.emission.code[at] {
                         v.mask = mask;
                         v.dst = to;
                     }
@@ -838,7 +842,7 @@ impl<'k> Lower<'k> {
         }
         let leaves = leaves(then) || leaves(otherwise);
         let out: Vec<R> = if leaves {
-            (0..self.components.len())
+            (0..self.active.components.len())
                 .map(|c| {
                     let r = self.new_mask();
                     if comps.contains(&c) {
@@ -850,8 +854,8 @@ impl<'k> Lower<'k> {
         } else {
             Vec::new()
         };
-        let before = self.exec.clone();
-        self.divergent += 1;
+        let before = self.active.exec.clone();
+        self.active.divergent += 1;
         if needs_all(then) || needs_all(otherwise) {
             self.divergent_ways(cond, then, otherwise, results, &out, comps);
         } else {
@@ -860,11 +864,11 @@ impl<'k> Lower<'k> {
                 self.divergent_ways(cond, then, otherwise, results, &out, &[c]);
             }
         }
-        self.divergent -= 1;
-        self.exec = before;
+        self.active.divergent -= 1;
+        self.active.exec = before;
         if leaves {
             for &c in comps {
-                self.exec[c] = Some(out[c]);
+                self.active.exec[c] = Some(out[c]);
             }
         }
         leaves
@@ -879,7 +883,7 @@ impl<'k> Lower<'k> {
         out: &[R],
         comps: &[usize],
     ) {
-        let before: Vec<Option<R>> = comps.iter().map(|&c| self.exec[c]).collect();
+        let before: Vec<Option<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
         for (block, is_then) in [(then, true), (otherwise, false)] {
             let empty = block.insts.is_empty()
                 && matches!(&block.end, End::Yield(values) if values.is_empty() && out.is_empty());
@@ -909,7 +913,7 @@ impl<'k> Lower<'k> {
                 })
                 .collect();
             for (&c, &mask) in comps.iter().zip(&masks) {
-                self.exec[c] = Some(mask);
+                self.active.exec[c] = Some(mask);
             }
             let done = self.label();
             // Cheap blocks without side effects need no test of their own.
@@ -934,7 +938,7 @@ impl<'k> Lower<'k> {
     ) {
         let mut done = None;
         let mark = self.enter_scope();
-        self.exec[c] = if lanes == self.all_lanes() {
+        self.active.exec[c] = if lanes == self.all_lanes() {
             before
         } else {
             let mask = self.mask_known(lanes);
@@ -982,7 +986,7 @@ impl<'k> Lower<'k> {
         for ((&result, &yes), &no) in results.iter().zip(yes).zip(no) {
             let mut done = Vec::new();
             for &c in comps {
-                let shared = self.shared[usize::from(self.shape_of(result).axes)][c];
+                let shared = self.active.shared[usize::from(self.shape_of(result).axes)][c];
                 if done.contains(&shared) {
                     continue;
                 }
@@ -1006,7 +1010,7 @@ impl<'k> Lower<'k> {
         }
         let apart = self.leaves_apart(then) || self.leaves_apart(otherwise);
         let out: Vec<R> = if apart {
-            (0..self.components.len())
+            (0..self.active.components.len())
                 .map(|c| {
                     let r = self.new_mask();
                     if comps.contains(&c) {
@@ -1018,7 +1022,7 @@ impl<'k> Lower<'k> {
         } else {
             Vec::new()
         };
-        let before = self.exec.clone();
+        let before = self.active.exec.clone();
         let (no, done) = (self.label(), self.label());
         let test = self.scalar_reg(cond, comps[0]);
         self.push(M::Test { wide: false, a: test, b: test });
@@ -1031,17 +1035,17 @@ impl<'k> Lower<'k> {
         self.leave_scope(mark);
         if has_else {
             self.push(M::Jump(done));
-            self.exec.clone_from(&before);
+            self.active.exec.clone_from(&before);
             self.bind(no);
             let mark = self.enter_scope();
             self.block(otherwise, comps, Some(&yields));
             self.leave_scope(mark);
         }
         self.bind(done);
-        self.exec = before;
+        self.active.exec = before;
         if apart {
             for &c in comps {
-                self.exec[c] = Some(out[c]);
+                self.active.exec[c] = Some(out[c]);
             }
         }
         apart
@@ -1059,16 +1063,16 @@ impl<'k> Lower<'k> {
             }
             Inst::Loop(inner) => returns(&inner.body),
             _ => false,
-        }) || (self.divergent > 0 && block.end == End::Return)
+        }) || (self.active.divergent > 0 && block.end == End::Return)
             || (matches!(block.end, End::Break(_) | End::Continue(_))
                 && self.loops.last().is_some_and(|frame| frame.parts))
     }
 
     /// Emits a loop; true when lanes may have returned from inside.
     fn run_loop(&mut self, inner: &'k Loop, comps: &[usize]) -> bool {
-        let parts = self.shapes.parts(inner);
+        let parts = self.facts.shapes.parts(inner);
         if !parts
-            && self.divergent == 0
+            && self.active.divergent == 0
             && let Some(rounds) = self.known_rounds(inner, comps)
         {
             self.run_rounds(inner, rounds, comps);
@@ -1079,9 +1083,9 @@ impl<'k> Lower<'k> {
         let shared = self.fresh_results(inner, &ends, parts, comps);
         let moves: Vec<(Value, Value)> = inner.params.iter().copied().zip(inner.init.iter().copied()).collect();
         self.assign(&moves, comps, false);
-        let may_return = returns(&inner.body) && (parts || self.divergent > 0);
+        let may_return = returns(&inner.body) && (parts || self.active.divergent > 0);
         let (next, exit) = (self.label(), self.label());
-        let entry = self.exec.clone();
+        let entry = self.active.exec.clone();
         let (live, left) = if parts { self.loop_masks(may_return, comps) } else { (Vec::new(), Vec::new()) };
         self.hoist(inner, comps);
         let plain = parts && !may_return && inner.counter.is_none() && is_plain_loop(&inner.body);
@@ -1094,7 +1098,7 @@ impl<'k> Lower<'k> {
             ..LoopFrame::together(inner, next, exit)
         };
         self.loops.push(frame);
-        self.divergent += u32::from(parts);
+        self.active.divergent += u32::from(parts);
         let start = self.label();
         match &inner.counter {
             Some(counter) if parts => self.start_counter_apart(inner, counter, &live, &left, comps),
@@ -1135,7 +1139,7 @@ impl<'k> Lower<'k> {
         if let Some(tiles) = &tiles {
             self.leave_tiles(tiles, comps);
         }
-        self.divergent -= u32::from(parts);
+        self.active.divergent -= u32::from(parts);
         self.loops.pop();
         for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
             if shared[position] {
@@ -1145,10 +1149,10 @@ impl<'k> Lower<'k> {
                 }
             }
         }
-        self.exec = entry;
+        self.active.exec = entry;
         if may_return && parts {
             for &c in comps {
-                self.exec[c] = Some(left[c]);
+                self.active.exec[c] = Some(left[c]);
             }
             return true;
         }
@@ -1174,7 +1178,7 @@ impl<'k> Lower<'k> {
         for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
             // A parameter that only the result needs is still needed.
             if shared[position] || inner.counter.is_some() {
-                self.uses[param.index()] += self.uses[result.index()];
+                self.facts.uses[param.index()] += self.facts.uses[result.index()];
             }
             self.fresh(param, comps);
             if !shared[position] {
@@ -1191,7 +1195,7 @@ impl<'k> Lower<'k> {
     /// Masks of the lanes that are in a loop, and of those that left it by `Break`, where some return.
     fn loop_masks(&mut self, may_return: bool, comps: &[usize]) -> (Vec<R>, Vec<R>) {
         let (mut live, mut left) = (Vec::new(), Vec::new());
-        for (c, entered) in self.exec.clone().into_iter().enumerate() {
+        for (c, entered) in self.active.exec.clone().into_iter().enumerate() {
             let r = self.new_mask();
             if comps.contains(&c) {
                 match entered {
@@ -1202,7 +1206,7 @@ impl<'k> Lower<'k> {
             live.push(r);
         }
         if may_return {
-            for c in 0..self.components.len() {
+            for c in 0..self.active.components.len() {
                 let r = self.new_mask();
                 if comps.contains(&c) {
                     self.mask_fill(r, false);
@@ -1220,12 +1224,12 @@ impl<'k> Lower<'k> {
             // Masks made in the round from `live` must not change when `live` does.
             for &c in comps {
                 if plain {
-                    self.exec[c] = Some(live[c]);
+                    self.active.exec[c] = Some(live[c]);
                     continue;
                 }
                 let now = self.new_mask();
                 self.push(M::Mov { dst: now, src: live[c] });
-                self.exec[c] = Some(now);
+                self.active.exec[c] = Some(now);
             }
         }
         if looks && inner.look.is_some() {
@@ -1257,7 +1261,7 @@ impl<'k> Lower<'k> {
     fn stride(&mut self, inner: &'k Loop, ends: &[(bool, &'k [Value])], c: usize) -> Option<(R, R)> {
         let has_atomics = inner.body.insts.iter().any(|inst| matches!(inst, Inst::Atomic { .. }));
         let [(false, next)] = *ends.iter().filter(|(leaves, _)| !leaves).collect::<Vec<_>>() else { return None };
-        if !has_atomics || inner.counter.is_some() || self.isa == Isa::Simd128 {
+        if !has_atomics || inner.counter.is_some() || self.facts.isa == Isa::Simd128 {
             return None;
         }
         let (param, step) = inner.params.iter().zip(*next).find_map(|(&param, &next)| {
@@ -1328,7 +1332,7 @@ impl<'k> Lower<'k> {
     /// Leaves the code when the launch has to end.
     pub(super) fn look(&mut self) {
         let word = self.general();
-        self.push(M::Load { bytes: 4, signed: false, dst: word, at: At::new(self.stop_at, 0) });
+        self.push(M::Load { bytes: 4, signed: false, dst: word, at: At::new(self.bases.stop, 0) });
         self.push(M::Test { wide: false, a: word, b: word });
         let stop = self.stop_label;
         self.push(M::JumpIf(Cond::NotEqual, stop));
@@ -1402,12 +1406,12 @@ impl<'k> Lower<'k> {
 
     /// Lanes whose counter is at its end leave with the carried values.
     fn leave_counted(&mut self, inner: &'k Loop, live: &[R], left: &[R], comps: &[usize], stays: &[R]) {
-        let before = self.exec.clone();
+        let before = self.active.exec.clone();
         let mut leaving = Vec::new();
         for (&c, &stays) in comps.iter().zip(stays) {
             let out = self.mask_minus(live[c], stays);
             leaving.push(out);
-            self.exec[c] = Some(out);
+            self.active.exec[c] = Some(out);
         }
         let Some(frame) = self.loops.last() else { return };
         let moves: Vec<(Value, Value)> = inner
@@ -1426,12 +1430,12 @@ impl<'k> Lower<'k> {
             }
             self.mask_minus_into(live[c], out);
         }
-        self.exec = before;
+        self.active.exec = before;
     }
 
     fn start_counter_apart(&mut self, inner: &'k Loop, counter: &Counter, live: &[R], left: &[R], comps: &[usize]) {
         self.fresh(counter.value, comps);
-        self.uses[counter.value.index()] += 1;
+        self.facts.uses[counter.value.index()] += 1;
         self.assign(&[(counter.value, counter.from)], comps, false);
         let mut stays = Vec::new();
         for &c in comps {
@@ -1530,7 +1534,7 @@ impl<'k> Lower<'k> {
 
     /// Lanes where `a` is less than `b`.
     pub(super) fn mask_less(&mut self, a: R, b: R, signed: bool) -> R {
-        match self.isa {
+        match self.facts.isa {
             super::Isa::Avx512 | super::Isa::Simd128 => {
                 let dst = self.new_mask();
                 let op = if signed { ops::VPCMPD } else { ops::VPCMPUD };

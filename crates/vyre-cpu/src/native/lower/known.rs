@@ -124,8 +124,8 @@ impl<'k> Lower<'k> {
 
     pub(super) fn alias_of(&mut self, to: Value, from: Value, c: usize) -> Rep {
         // One register goes by two names from here on, so neither has it for itself.
-        self.uses[to.index()] += 1;
-        self.uses[from.index()] += 1;
+        self.facts.uses[to.index()] += 1;
+        self.facts.uses[from.index()] += 1;
         let scalar = self.scalar_of(to);
         match self.rep(from, 0, c) {
             rep if self.is_scalar(to) => rep,
@@ -146,7 +146,7 @@ impl<'k> Lower<'k> {
     /// How many times the body of a loop of the whole workgroup begins, where that is known, small, and worth it: there is a
     /// test of the invocation's place that would be known in each round.
     pub(super) fn known_rounds(&self, inner: &'k Loop, comps: &[usize]) -> Option<u32> {
-        if self.tiling.layout == Layout::Rows || comps.len() != self.components.len() {
+        if self.facts.tiling.layout == Layout::Rows || comps.len() != self.active.components.len() {
             return None;
         }
         let steps = self.tests_of_place(&inner.body)?;

@@ -28,7 +28,9 @@ impl<'k> Lower<'k> {
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && matches!(width, 1 | 2 | 4);
         let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
         // What is known to be in registers would be forgotten where two ways meet.
-        let here = matches!(address.memory, Memory::Shared(_)) && self.isa != Isa::Simd128 && self.cells.is_empty();
+        let here = matches!(address.memory, Memory::Shared(_))
+            && self.facts.isa != Isa::Simd128
+            && self.workgroup.cells.is_empty();
         words && by_lanes && here
     }
 
@@ -51,7 +53,7 @@ impl<'k> Lower<'k> {
     /// The index of the first lane, and whether the others don't go on from there by a step; what is loaded is often stored again there.
     fn line_from(&mut self, index: R, step: i32) -> (R, R) {
         let made = [Made::First(index), Made::Apart(index, step)];
-        if let [Some(&first), Some(&bits)] = made.map(|made| self.made.get(&made)) {
+        if let [Some(first), Some(bits)] = made.map(|made| self.made.get(made)) {
             return (first, bits);
         }
         let first = self.general();
@@ -61,7 +63,7 @@ impl<'k> Lower<'k> {
         let line = self.vec(ops::VPADDD, spread, Src::R(steps));
         let differs = self.mask_of_differences(index, line);
         let bits = self.mask_bits(differs);
-        if !self.changing.contains(&index) {
+        if !self.made.changing.contains(&index) {
             self.remember(made[0], first);
             self.remember(made[1], bits);
         }
@@ -69,7 +71,7 @@ impl<'k> Lower<'k> {
     }
 
     fn mask_of_differences(&mut self, a: R, b: R) -> R {
-        if self.isa == Isa::Avx512 {
+        if self.facts.isa == Isa::Avx512 {
             let mask = self.new_mask();
             self.push(M::Vec(LaneOp { imm: Some(4), ..self.lane_op(ops::VPCMPD, mask, a, Src::R(b)) }));
             return mask;
@@ -101,7 +103,7 @@ impl<'k> Lower<'k> {
         let mark = self.enter_scope();
         self.note_read(address.memory);
         let words: Vec<R> = (0..width).map(|_| self.vector()).collect();
-        self.changing.extend(&words);
+        self.made.changing.extend(&words);
         let done = self.label();
         let inner = self.enter_scope();
         let loaded = self.load_words_of(element, width, together, mask);

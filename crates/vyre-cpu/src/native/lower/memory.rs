@@ -45,23 +45,23 @@ fn is_plain(element: Element) -> bool {
 impl<'k> Lower<'k> {
     /// Zeroes workgroup memory and the arrays of the invocations.
     pub(super) fn clear_private(&mut self) {
-        let lanes: u32 = self.kernel.workgroup_size.iter().product::<u32>().next_multiple_of(self.lanes());
-        for index in 0..self.shared_at.len() {
-            if !self.kernel.shared[index].cleared {
+        let lanes: u32 = self.facts.kernel.workgroup_size.iter().product::<u32>().next_multiple_of(self.lanes());
+        for index in 0..self.frame.shared.len() {
+            if !self.facts.kernel.shared[index].cleared {
                 continue;
             }
-            let from = self.code.len();
-            let bytes = self.kernel.shared[index].size.next_multiple_of(64);
-            self.clear(context::SHARED, self.shared_at[index] as i32, bytes);
+            let from = self.emission.code.len();
+            let bytes = self.facts.kernel.shared[index].size.next_multiple_of(64);
+            self.clear(context::SHARED, self.frame.shared[index] as i32, bytes);
             self.note_clear(index as u32, from);
         }
-        self.clear(context::LOCALS, 0, self.lane_bytes * lanes);
+        self.clear(context::LOCALS, 0, self.frame.lane_bytes * lanes);
     }
 
     /// Zeroes the arrays of the invocations of one block of rows.
     pub(super) fn clear_locals(&mut self) {
-        let lanes = self.lanes() * self.components.len() as u32;
-        self.clear(context::LOCALS, 0, self.lane_bytes * lanes);
+        let lanes = self.lanes() * self.active.components.len() as u32;
+        self.clear(context::LOCALS, 0, self.frame.lane_bytes * lanes);
     }
 
     pub(super) fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
@@ -98,19 +98,21 @@ impl<'k> Lower<'k> {
 
     /// Words of a local array lie lane beside lane when all its elements are words.
     fn is_interleaved(&self, local: u32) -> bool {
-        self.kernel.locals[local as usize].element.is_some_and(|(element, width)| element.bits() == 32 && width == 1)
+        self.facts.kernel.locals[local as usize]
+            .element
+            .is_some_and(|(element, width)| element.bits() == 32 && width == 1)
     }
 
     /// The start of a memory for a component.
     pub(super) fn base(&self, memory: Memory, c: usize) -> At {
         match memory {
-            Memory::Buffer(index) => At::new(self.buffers[index as usize].unwrap_or(self.zeros), 0),
-            Memory::Shared(index) => At::new(self.shared_base, self.shared_at[index as usize] as i32),
+            Memory::Buffer(index) => At::new(self.bases.buffers[index as usize].unwrap_or(self.bases.zeros), 0),
+            Memory::Shared(index) => At::new(self.bases.shared, self.frame.shared[index as usize] as i32),
             Memory::Local(index) => {
                 // Each memory has its part of the component's share, all lanes together.
                 let lanes = self.lanes();
-                let first = c as u32 * self.lane_bytes * lanes + self.locals_at[index as usize] * lanes;
-                At::new(self.locals_base, first as i32)
+                let first = c as u32 * self.frame.lane_bytes * lanes + self.frame.locals[index as usize] * lanes;
+                At::new(self.bases.locals, first as i32)
             }
         }
     }
@@ -119,7 +121,7 @@ impl<'k> Lower<'k> {
     fn spacing(&self, memory: Memory) -> (i64, i64) {
         match memory {
             Memory::Local(index) if self.is_interleaved(index) => (i64::from(self.lanes()), 4),
-            Memory::Local(index) => (1, i64::from(self.kernel.locals[index as usize].size.next_multiple_of(64))),
+            Memory::Local(index) => (1, i64::from(self.facts.kernel.locals[index as usize].size.next_multiple_of(64))),
             _ => (1, 0),
         }
     }
@@ -307,7 +309,7 @@ impl<'k> Lower<'k> {
     fn are_pairs(&self, address: &Address, element: Element, width: u8) -> bool {
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && width > 1;
         let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
-        words && by_lanes && !matches!(address.memory, Memory::Local(_)) && self.isa != Isa::Simd128
+        words && by_lanes && !matches!(address.memory, Memory::Local(_)) && self.facts.isa != Isa::Simd128
     }
 
     /// The words of vectors that each lane finds by its own index: two at a time, which takes half as many accesses.
@@ -349,14 +351,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Stores vectors at places that each lane computes; false where they go elsewhere.
-    fn store_pairs(
-        &mut self,
-        address: &Address,
-        element: Element,
-        value: Value,
-        mask: Option<R>,
-        c: usize,
-    ) -> bool {
+    fn store_pairs(&mut self, address: &Address, element: Element, value: Value, mask: Option<R>, c: usize) -> bool {
         let width = self.width_of(value);
         if !self.are_pairs(address, element, width) {
             return false;
@@ -406,7 +401,7 @@ impl<'k> Lower<'k> {
                 }
                 let apart = guard.is_some() && whole.is_none();
                 if let Some(mask) = mask
-                    && (apart || (self.shape_of(value).axes != 0 && !self.prefixes.contains_key(&mask)))
+                    && (apart || (self.shape_of(value).axes != 0 && !self.made.prefixes.contains_key(&mask)))
                 {
                     // Another vector of the block may be the one that is active.
                     let test = self.mask_bits(mask);
@@ -443,7 +438,7 @@ impl<'k> Lower<'k> {
                 Rep::Vector(parts[0], parts[1])
             }
             // Only AVX-512 has these with a mask.
-            Place::Affine(at, step) if step == bytes && (mask.is_none() || self.isa.is_rich()) => match narrow {
+            Place::Affine(at, step) if step == bytes && (mask.is_none() || self.facts.isa.is_rich()) => match narrow {
                 Some(op) => self.load_narrow(element, op, at, mask),
                 None => Rep::None,
             },
@@ -493,13 +488,13 @@ impl<'k> Lower<'k> {
                 self.vec(ops::VBROADCASTSS, R::NONE, Src::R(r))
             }
             Place::Affine(at, 4) => {
-                let lanes = mask.and_then(|mask| self.prefixes.get(&mask).copied()).unwrap_or(self.lanes());
+                let lanes = mask.and_then(|mask| self.made.prefixes.get(&mask).copied()).unwrap_or(self.lanes());
                 self.find_cell(memory, at, lanes)?
             }
             _ => return None,
         };
         // The register goes by another name already.
-        self.uses[value.index()] += 1;
+        self.facts.uses[value.index()] += 1;
         Some(Rep::Vector(r, R::NONE))
     }
 
@@ -515,16 +510,16 @@ impl<'k> Lower<'k> {
     ) -> Option<Rep> {
         let (Place::Affine(at, 4), Some(bits)) = (place, self.known_mask(guard?, c)) else { return None };
         let below = bits.trailing_zeros();
-        let all_active = self.current.iter().all(|&c| self.exec[c].is_none());
+        let all_active = self.active.current.iter().all(|&c| self.active.exec[c].is_none());
         let words = is_plain(element) && Self::is_cell(element.scalar());
         let first = (1..self.lanes()).contains(&below) && bits == self.all_lanes() & (u32::MAX << below);
         if !(all_active && words && first) {
             return None;
         }
         let r = self.shifted_cell(memory, *at, below)?;
-        self.zero_below.insert(r, below);
+        self.made.zero_below.insert(r, below);
         // The register goes by another name already.
-        self.uses[value.index()] += 1;
+        self.facts.uses[value.index()] += 1;
         Some(Rep::Vector(r, R::NONE))
     }
 
@@ -540,10 +535,10 @@ impl<'k> Lower<'k> {
     pub(super) fn exec_of_sharers(&mut self, value: Value, c: usize) -> Option<R> {
         let axes = usize::from(self.shape_of(value).axes);
         let mut masks: Vec<R> = Vec::new();
-        for at in 0..self.current.len() {
-            let other = self.current[at];
-            if self.shared[axes][other] == self.shared[axes][c] {
-                masks.push(self.exec[other]?);
+        for at in 0..self.active.current.len() {
+            let other = self.active.current[at];
+            if self.active.shared[axes][other] == self.active.shared[axes][c] {
+                masks.push(self.active.exec[other]?);
             }
         }
         masks.dedup();
@@ -587,7 +582,7 @@ impl<'k> Lower<'k> {
         let r = self.general();
         self.push(M::Lea { wide: true, dst: r, at });
         self.push(M::Test { wide: false, a: test, b: test });
-        self.push(M::Cmov { cond: Cond::Equal, dst: r, src: self.zeros });
+        self.push(M::Cmov { cond: Cond::Equal, dst: r, src: self.bases.zeros });
         At::new(r, 0)
     }
 
@@ -626,7 +621,7 @@ impl<'k> Lower<'k> {
     pub(super) fn load_later(&mut self, scalar: Scalar, at: At) -> R {
         match scalar.bits() {
             64 => {
-                let op = VOp { w: u8::from(self.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
+                let op = VOp { w: u8::from(self.facts.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
                 self.vec(op, R::NONE, Src::At(at))
             }
             _ => self.vec(ops::VBROADCASTSS, R::NONE, Src::At(at)),
@@ -646,7 +641,7 @@ impl<'k> Lower<'k> {
             self.push(M::Vec(v));
             return dst;
         }
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let op = if wide { ops::VMOVUPD } else { ops::VMOVUPS };
                 let v = LaneOp { mask, zeroing: true, ..self.lane_op(op, dst, R::NONE, Src::At(at)) };
@@ -664,11 +659,11 @@ impl<'k> Lower<'k> {
     /// The instruction that moves exactly the first lanes that a mask has, and nothing of what is behind them: a store and a
     /// load of the same bytes then meet in the processor without going through the cache.
     fn narrow_move(&self, scalar: Scalar, mask: R, store: bool) -> Option<(VOp, Len)> {
-        if scalar.bits() != 32 || self.isa == Isa::Simd128 {
+        if scalar.bits() != 32 || self.facts.isa == Isa::Simd128 {
             return None;
         }
         let pick = |load: VOp, save: VOp| if store { save } else { load };
-        Some(match self.prefixes.get(&mask)? {
+        Some(match self.made.prefixes.get(&mask)? {
             1 => (pick(ops::VMOVSS, ops::VMOVSS_STORE), Len::L128),
             2 => (pick(ops::VMOVSD, ops::VMOVSD_STORE), Len::L128),
             4 => (pick(ops::VMOVUPS, ops::VMOVUPS_STORE), Len::L128),
@@ -716,12 +711,12 @@ impl<'k> Lower<'k> {
             self.push(M::Test { wide: false, a: test, b: test });
             self.push(M::JumpIf(Cond::Equal, outside));
             let mark = self.enter_scope();
-            let cells = self.cells.clone();
+            let cells = self.workgroup.cells.clone();
             self.store(address, element, value, None, c);
             self.leave_scope(mark);
             self.bind(outside);
             if !matches!(address.memory, Memory::Shared(_)) {
-                self.cells = cells;
+                self.workgroup.cells = cells;
             }
             return;
         }
@@ -743,7 +738,7 @@ impl<'k> Lower<'k> {
 
     /// Lanes that are active and inside.
     pub(super) fn active(&mut self, guard: Option<Value>, c: usize) -> Option<R> {
-        match (guard, self.exec[c]) {
+        match (guard, self.active.exec[c]) {
             (None, exec) => exec,
             (Some(guard), None) => Some(self.mask_of(guard, c)),
             (Some(guard), Some(exec)) => {
@@ -764,8 +759,8 @@ impl<'k> Lower<'k> {
         let scalar = element.scalar();
         // Only AVX-512 has these with a mask, and AVX2 of all narrow stores that of halves.
         let narrow = match element {
-            Element::F16 => self.isa.is_rich() || mask.is_none(),
-            Element::U8 | Element::I8 | Element::U16 | Element::I16 => self.isa.is_rich(),
+            Element::F16 => self.facts.isa.is_rich() || mask.is_none(),
+            Element::U8 | Element::I8 | Element::U16 | Element::I16 => self.facts.isa.is_rich(),
             _ => false,
         };
         if !is_plain(element) && !narrow {
@@ -787,7 +782,7 @@ impl<'k> Lower<'k> {
                 self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
                 self.note_write(address.memory);
             }
-            Place::Same(at) if is_plain(element) && mask.is_none_or(|mask| self.prefixes.contains_key(&mask)) => {
+            Place::Same(at) if is_plain(element) && mask.is_none_or(|mask| self.made.prefixes.contains_key(&mask)) => {
                 // Any lane's value will do, and the first has one.
                 let wide = scalar.bits() == 64;
                 let src = if self.is_scalar(value) && component == 0 && self.shape_of(value).lane == Lane::Same {
@@ -830,12 +825,12 @@ impl<'k> Lower<'k> {
                     let at = At { disp: at.disp + part as i32 * len.bytes(), ..at };
                     if let Some((op, len)) = mask.and_then(|mask| self.narrow_move(scalar, mask, true)) {
                         self.push(M::VStore { op, len, src, at, mask: R::NONE });
-                        let lanes = mask.and_then(|mask| self.prefixes.get(&mask).copied()).unwrap_or(0);
+                        let lanes = mask.and_then(|mask| self.made.prefixes.get(&mask).copied()).unwrap_or(0);
                         self.keep_cell(address.memory, at, lanes, src);
                         continue;
                     }
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
-                    let op = match (self.isa, mask.is_some(), scalar.bits() == 64) {
+                    let op = match (self.facts.isa, mask.is_some(), scalar.bits() == 64) {
                         (Isa::Avx2 | Isa::Simd128, true, false) => ops::VMASKMOVPS_STORE,
                         (Isa::Avx2 | Isa::Simd128, true, true) => ops::VMASKMOVPD_STORE,
                         (_, _, false) => ops::VMOVUPS_STORE,
@@ -859,7 +854,7 @@ impl<'k> Lower<'k> {
             {
                 return;
             }
-            place if self.isa == Isa::Avx2 => return self.scatter_by_lanes(address, scalar, place, parts, mask),
+            place if self.facts.isa == Isa::Avx2 => return self.scatter_by_lanes(address, scalar, place, parts, mask),
             Place::Vary(at, index) => (at, index),
             Place::Affine(at, step) => self.as_gather(at, step),
             Place::Same(at) => self.as_gather(at, 0),
@@ -904,7 +899,7 @@ impl<'k> Lower<'k> {
                 Place::Vary(at, _) => {
                     let mut index = self.general();
                     self.push(M::Load { bytes: 4, signed: false, dst: index, at: At::new(scratch, 4 * lane) });
-                    if at.base != self.shared_base {
+                    if at.base != self.bases.shared {
                         // Part of the index may be in the base, and the rest be less than nothing.
                         index = self.extended(index);
                     }
@@ -1048,11 +1043,11 @@ impl<'k> Lower<'k> {
         {
             let done = self.label();
             self.jump_if_none(&[changing], done);
-            let (mark, cells) = (self.enter_scope(), self.cells.clone());
+            let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
             self.atomic_of(op, address, element, (Some(value), compare, result), Some(changing), c);
             self.leave_scope(mark);
             self.bind(done);
-            self.cells = cells;
+            self.workgroup.cells = cells;
             return;
         }
         self.atomic_of(op, address, element, (value, compare, result), mask, c);

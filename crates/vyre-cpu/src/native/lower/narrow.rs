@@ -61,7 +61,7 @@ impl<'k> Lower<'k> {
 
     /// Halves in the lower parts of words, as floats.
     pub(super) fn halves_as_floats(&mut self, words: R) -> R {
-        let packed = if self.isa == Isa::Avx2 {
+        let packed = if self.facts.isa == Isa::Avx2 {
             // The instruction takes signed words to the nearest that fits, so nothing may be above.
             let lower = self.constant(0xffff);
             let halves = self.vec(ops::VPANDD, words, Src::R(lower));

@@ -245,7 +245,7 @@ impl<'k> Lower<'k> {
     pub(super) fn mask_to_scratch(&mut self, scratch: R, mask: Option<R>) {
         let bits = match mask {
             Some(mask) => self.mask_bits(mask),
-            None => self.materialise(Lin::imm(if self.isa == Isa::Avx512 { 0xffff } else { 0xff })),
+            None => self.materialise(Lin::imm(if self.facts.isa == Isa::Avx512 { 0xffff } else { 0xff })),
         };
         self.push(M::Store { bytes: 4, src: bits, at: At::new(scratch, context::MASK) });
     }
@@ -270,7 +270,7 @@ impl<'k> Lower<'k> {
         if scalar == Scalar::Bool {
             let bits = self.general();
             self.push(M::Load { bytes: 4, signed: false, dst: bits, at: At::new(scratch, context::RESULT) });
-            return Rep::Mask(match self.isa {
+            return Rep::Mask(match self.facts.isa {
                 Isa::Avx512 => {
                     let dst = self.new_mask();
                     self.push(M::MaskFrom { dst, src: bits });
@@ -332,7 +332,7 @@ impl<'k> Lower<'k> {
 
     /// The low words of 64-bit lanes.
     pub(super) fn truncate(&mut self, low: R, high: R) -> R {
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let (a, b) = (self.vector(), self.vector());
                 let len = self.len();

@@ -4,7 +4,7 @@
 use vyre_foundation::kernel::{Address, Element, Memory, Value};
 
 use super::super::isa::Isa;
-use super::super::mir::{LaneOp, M, R, Src};
+use super::super::mir::{At, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
@@ -42,7 +42,7 @@ impl<'k> Lower<'k> {
     /// The vectors of neighbouring lanes lie side by side.
     fn are_records(&self, address: &Address, element: Element, width: u8) -> bool {
         let (sizes, words) = (matches!(width, 2 | 4), matches!(element, Element::U32 | Element::I32 | Element::F32));
-        let here = self.isa != Isa::Simd128 && sizes && words && !matches!(address.memory, Memory::Local(_));
+        let here = self.facts.isa != Isa::Simd128 && sizes && words && !matches!(address.memory, Memory::Local(_));
         here && self.is_side_by_side(address, i64::from(width) * 4)
     }
 
@@ -61,7 +61,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Where the first of the vectors lies, which lie side by side.
-    fn place_of_records(&mut self, address: &Address, element: Element, width: u8, c: usize) -> Option<super::At> {
+    fn place_of_records(&mut self, address: &Address, element: Element, width: u8, c: usize) -> Option<At> {
         if !self.are_records(address, element, width) {
             return None;
         }
@@ -96,11 +96,11 @@ impl<'k> Lower<'k> {
     }
 
     /// The first words of the vectors of all lanes, their second, and so on.
-    pub(super) fn load_words_of(&mut self, element: Element, width: u8, at: super::At, mask: Option<R>) -> Vec<R> {
+    pub(super) fn load_words_of(&mut self, element: Element, width: u8, at: At, mask: Option<R>) -> Vec<R> {
         let masks = self.masks_of_words(mask, width);
         let loaded: Vec<R> = (0..width)
             .map(|part| {
-                let at = super::At { disp: at.disp + i32::from(part) * self.len().bytes(), ..at };
+                let at = At { disp: at.disp + i32::from(part) * self.len().bytes(), ..at };
                 self.load_contiguous(element.scalar(), at, masks[usize::from(part)])
             })
             .collect();
@@ -109,7 +109,7 @@ impl<'k> Lower<'k> {
 
     /// The words of vectors that lie side by side in registers: the first of all lanes, their second, and so on.
     pub(super) fn words_of(&mut self, loaded: Vec<R>) -> Vec<R> {
-        let avx2 = self.isa == Isa::Avx2;
+        let avx2 = self.facts.isa == Isa::Avx2;
         match loaded[..] {
             [a, b] if avx2 => [0x88, 0xdd]
                 .map(|order| {
@@ -157,12 +157,12 @@ impl<'k> Lower<'k> {
     }
 
     /// Stores vectors of which the words are given by their place in a vector.
-    pub(super) fn store_words_of(&mut self, memory: Memory, words: &[R], at: super::At, mask: Option<R>) {
-        let avx2 = self.isa == Isa::Avx2;
+    pub(super) fn store_words_of(&mut self, memory: Memory, words: &[R], at: At, mask: Option<R>) {
+        let avx2 = self.facts.isa == Isa::Avx2;
         let parts = self.vectors_of(words);
         let masks = self.masks_of_words(mask, words.len() as u8);
         for (part, (src, mask)) in parts.into_iter().zip(masks).enumerate() {
-            let at = super::At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
+            let at = At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
             let op = if avx2 && mask.is_some() { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
             let op = self.store_op(op, at, mask);
             self.push(M::VStore { op, len: self.len(), src, at, mask: mask.unwrap_or(R::NONE) });
@@ -172,7 +172,7 @@ impl<'k> Lower<'k> {
 
     /// Registers with the vectors of all lanes side by side, of which the words are given by their place in a vector.
     pub(super) fn vectors_of(&mut self, words: &[R]) -> Vec<R> {
-        let avx2 = self.isa == Isa::Avx2;
+        let avx2 = self.facts.isa == Isa::Avx2;
         match *words {
             [x, y] if avx2 => {
                 let (low, high) = (self.vec(ops::VUNPCKLPS, x, Src::R(y)), self.vec(ops::VUNPCKHPS, x, Src::R(y)));
@@ -220,7 +220,7 @@ impl<'k> Lower<'k> {
         if width == 1 {
             return vec![Some(mask)];
         }
-        let (count, avx2) = (self.lanes(), self.isa == Isa::Avx2);
+        let (count, avx2) = (self.lanes(), self.facts.isa == Isa::Avx2);
         let (ones, zero) = (self.constant(u32::MAX), self.constant(0));
         let lanes = if avx2 { mask } else { self.masked_zero(ones, mask) };
         let mut masks = Vec::with_capacity(usize::from(width));

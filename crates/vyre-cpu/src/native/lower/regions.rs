@@ -15,9 +15,10 @@ use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
 use super::super::shape::{Lane, Layout, Shapes, X, Y, Z, collect_ends};
+use super::facts::{visit_inst_values, visit_operands};
 use super::flow::returns;
 use super::value::{Lin, Rep};
-use super::{Label, LoopFrame, Lower, visit_inst_values, visit_operands};
+use super::{Label, LoopFrame, Lower};
 
 /// What the parts of a kernel know of each other.
 pub(super) struct Regions<'k> {
@@ -139,11 +140,11 @@ fn writes(insts: &[&Inst], memory: vyre_foundation::kernel::Memory) -> bool {
 impl<'k> Lower<'k> {
     /// The whole kernel for one workgroup, piece by piece.
     pub(super) fn regions(&mut self) {
-        let size = self.kernel.workgroup_size;
+        let size = self.facts.kernel.workgroup_size;
         let vectors = size.iter().product::<u32>().div_ceil(self.lanes());
-        let along = if self.tiling.layout == Layout::Group { size[0] / self.lanes() } else { vectors };
+        let along = if self.facts.tiling.layout == Layout::Group { size[0] / self.lanes() } else { vectors };
         let mut varying = if along > 1 { X } else { 0 };
-        if self.tiling.layout == Layout::Group {
+        if self.facts.tiling.layout == Layout::Group {
             varying |= if size[1] > 1 { Y } else { 0 } | if size[2] > 1 { Z } else { 0 };
         }
         let base = self.general();
@@ -151,7 +152,7 @@ impl<'k> Lower<'k> {
         self.regions = Some(Regions {
             vectors,
             varying,
-            uses: self.uses.clone(),
+            uses: self.facts.uses.clone(),
             slots: Map::default(),
             again: Map::default(),
             base,
@@ -160,7 +161,7 @@ impl<'k> Lower<'k> {
         let end = self.label();
         self.block_end = end;
         let mark = self.enter_scope();
-        let kernel = self.kernel;
+        let kernel = self.facts.kernel;
         let last = last_barrier(&kernel.body);
         if self.region(&kernel.body, last, None) {
             let tail: Vec<&'k Inst> = kernel.body.insts[last..].iter().collect();
@@ -212,7 +213,7 @@ impl<'k> Lower<'k> {
             }
         }
         let rest = self.ahead(&open);
-        if count < block.insts.len() || std::ptr::eq(block, &self.kernel.body) {
+        if count < block.insts.len() || std::ptr::eq(block, &self.facts.kernel.body) {
             self.part(&rest, &[], false);
             return true;
         }
@@ -267,7 +268,7 @@ impl<'k> Lower<'k> {
     /// Emits a part and gives values to the names that they have from here on, except those of `skip`.
     fn hand_over(&mut self, to: &'k [Value], from: &'k [Value], rest: &[&'k Inst], skip: &[bool]) {
         let moves: Vec<(Value, Value)> = (to.iter().copied().zip(from.iter().copied()).enumerate())
-            .filter(|&(at, (to, _))| !skip.get(at).copied().unwrap_or(false) && self.uses[to.index()] > 0)
+            .filter(|&(at, (to, _))| !skip.get(at).copied().unwrap_or(false) && self.facts.uses[to.index()] > 0)
             .map(|(_, pair)| pair)
             .collect();
         let (same, apart): (Vec<_>, Vec<_>) = moves.into_iter().partition(|&(to, _)| self.is_shared(to));
@@ -339,7 +340,7 @@ impl<'k> Lower<'k> {
 
     /// A loop with barriers; `rest` is the part before it.
     fn region_loop(&mut self, inner: &'k Loop, rest: &[&'k Inst]) {
-        let all: Vec<usize> = (0..self.components.len()).collect();
+        let all: Vec<usize> = (0..self.active.components.len()).collect();
         let rounds = self.known_rounds(inner, &all);
         let mut ends = Vec::new();
         collect_ends(&inner.body, &mut ends);
@@ -352,7 +353,7 @@ impl<'k> Lower<'k> {
             .collect();
         for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
             if shared[position] || inner.counter.is_some() {
-                self.uses[param.index()] += self.uses[result.index()];
+                self.facts.uses[param.index()] += self.facts.uses[result.index()];
             }
             self.make_room(param);
             if !shared[position] {
@@ -537,11 +538,11 @@ impl<'k> Lower<'k> {
             for &value in &order {
                 this.restore(value, &mut ready);
             }
-            let all: Vec<usize> = (0..this.components.len()).collect();
+            let all: Vec<usize> = (0..this.active.components.len()).collect();
             let skip = this.label();
             let outer = std::mem::replace(&mut this.block_end, skip);
             let mut skips = None;
-            let kernel = this.kernel;
+            let kernel = this.facts.kernel;
             this.emit_steps(insts.iter().copied(), &kernel.body, &all, skip, &mut skips);
             if let Some(mark) = skips {
                 this.leave_scope(mark);
@@ -584,14 +585,14 @@ impl<'k> Lower<'k> {
     /// The components that have a register of their own for a value.
     fn holders(&self, value: Value) -> Vec<usize> {
         let axes = usize::from(self.shape_of(value).axes);
-        (0..self.components.len()).filter(|&c| self.shared[axes][c] == c).collect()
+        (0..self.active.components.len()).filter(|&c| self.active.shared[axes][c] == c).collect()
     }
 
     /// Where a vector of a value lies in the frame.
     fn frame_at(&self, slot: u32, part: u32, c: usize) -> At {
         let (bytes, lanes) = (self.len().bytes(), self.lanes() as i32);
         let (base, vectors) = self.regions.as_ref().map_or((R::NONE, 0), |regions| (regions.base, regions.vectors));
-        let line = self.line.plus(c as i32 * lanes);
+        let line = self.position.line.plus(c as i32 * lanes);
         let disp = slot as i32 + (part * vectors) as i32 * bytes + line.add / lanes * bytes;
         At { base, index: line.reg, scale: (bytes / lanes) as u8, disp }
     }
@@ -609,7 +610,7 @@ impl<'k> Lower<'k> {
                 self.restore(operand, ready);
             }
             for c in self.holders(value) {
-                self.current = vec![c];
+                self.active.current = vec![c];
                 self.define(value, op, c);
             }
             return;
@@ -627,7 +628,7 @@ impl<'k> Lower<'k> {
                     let r = self.general();
                     self.push(M::Load { bytes: if parts == 2 { 8 } else { 4 }, signed: false, dst: r, at: first });
                     Rep::General(Lin::reg(r))
-                } else if scalar == Scalar::Bool && self.isa == Isa::Avx512 {
+                } else if scalar == Scalar::Bool && self.facts.isa == Isa::Avx512 {
                     let (r, mask) = (self.general(), self.new_mask());
                     self.push(M::Load { bytes: 4, signed: false, dst: r, at: first });
                     self.push(M::MaskFrom { dst: mask, src: r });
@@ -661,7 +662,7 @@ impl<'k> Lower<'k> {
                     self.push(M::Store { bytes: if parts == 2 { 8 } else { 4 }, src, at: first });
                     continue;
                 }
-                if scalar == Scalar::Bool && self.isa == Isa::Avx512 {
+                if scalar == Scalar::Bool && self.facts.isa == Isa::Avx512 {
                     let mask = self.mask_part(from, component, c);
                     let src = self.mask_bits(mask);
                     self.push(M::Store { bytes: 4, src, at: first });
@@ -682,7 +683,7 @@ impl<'k> Lower<'k> {
     /// The pieces that have something to do, where a part is only for the first invocations or for one: `if local_id < n`.
     fn narrowed(&mut self, insts: &[&'k Inst]) -> (Pieces, Vec<&'k Inst>) {
         let all = (Pieces::All, insts.to_vec());
-        let size = self.kernel.workgroup_size;
+        let size = self.facts.kernel.workgroup_size;
         let (Some((last, before)), [_, 1, 1]) = (insts.split_last(), size) else { return all };
         let Inst::If { cond, then, otherwise, results } = last else { return all };
         let nothing =
@@ -713,7 +714,7 @@ impl<'k> Lower<'k> {
         if here || !self.shape_of(limit).is_uniform() || self.scalar_of(limit) != Scalar::U32 {
             return all;
         }
-        let step = self.lanes() * self.components.len() as u32;
+        let step = self.lanes() * self.active.components.len() as u32;
         match (self.constant_of(limit, 0).map(|bits| bits as u32), equal) {
             (Some(place), true) if place < size[0] => (Pieces::One(place / step * step), all.1),
             (Some(0), false) => (Pieces::Below(Lin::imm(0)), Vec::new()),
@@ -734,8 +735,8 @@ impl<'k> Lower<'k> {
 
     /// Emits something for each of the pieces.
     fn pieces(&mut self, pieces: Pieces, body: impl FnOnce(&mut Self)) {
-        let size = self.kernel.workgroup_size;
-        let step = self.lanes() * self.components.len() as u32;
+        let size = self.facts.kernel.workgroup_size;
+        let step = self.lanes() * self.active.components.len() as u32;
         let total = self.regions.as_ref().map_or(0, |regions| regions.vectors) * self.lanes();
         let end = match pieces {
             Pieces::One(_) => Lin::imm(0),
@@ -745,7 +746,7 @@ impl<'k> Lower<'k> {
         if end.constant() == Some(0) && !matches!(pieces, Pieces::One(_)) {
             return;
         }
-        let outer = (self.origin_x, self.origin_y, self.origin_z, self.locals_base);
+        let outer = (self.position.x, self.position.y, self.position.z, self.bases.locals);
         let mark = self.enter_scope();
         let single = match pieces {
             Pieces::One(first) => Some(first),
@@ -756,8 +757,8 @@ impl<'k> Lower<'k> {
         let mut limit = GSrc::Imm(0);
         match single {
             Some(first) => {
-                self.line = Lin::imm(first as i32);
-                self.local = [Lin::imm(first as i32), Lin::imm(0), Lin::imm(0)];
+                self.position.line = Lin::imm(first as i32);
+                self.position.local = [Lin::imm(first as i32), Lin::imm(0), Lin::imm(0)];
             }
             None => {
                 let line = self.general();
@@ -775,21 +776,21 @@ impl<'k> Lower<'k> {
                         GSrc::R(least)
                     }
                 };
-                self.line = Lin::reg(line);
-                self.local = [Lin::imm(0); 3];
-                let rows = self.tiling.layout == Layout::Group;
+                self.position.line = Lin::reg(line);
+                self.position.local = [Lin::imm(0); 3];
+                let rows = self.facts.tiling.layout == Layout::Group;
                 let along = if rows { size[0] } else { total };
-                let (wide, high) = (along > step, rows && size[1] > self.tiling.rows);
+                let (wide, high) = (along > step, rows && size[1] > self.facts.tiling.rows);
                 let deep = rows && size[2] > 1;
                 if wide && !high && !deep {
                     // Along one row the place is the number of the invocation.
-                    self.local[0] = Lin::reg(line);
+                    self.position.local[0] = Lin::reg(line);
                 } else {
                     for (axis, moves) in [wide, high, deep].into_iter().enumerate() {
                         if moves {
                             places[axis] = self.general();
                             self.push(M::Imm { dst: places[axis], value: 0 });
-                            self.local[axis] = Lin::reg(places[axis]);
+                            self.position.local[axis] = Lin::reg(places[axis]);
                         }
                     }
                 }
@@ -800,9 +801,9 @@ impl<'k> Lower<'k> {
         self.begin_piece(outer.3);
         body(self);
         self.leave_scope(inner);
-        (self.origin_x, self.origin_y, self.origin_z, self.locals_base) = outer;
-        self.exec.fill(None);
-        if let (None, Some(line)) = (single, Some(self.line.reg)) {
+        (self.position.x, self.position.y, self.position.z, self.bases.locals) = outer;
+        self.active.exec.fill(None);
+        if let (None, Some(line)) = (single, Some(self.position.line.reg)) {
             self.next_piece(places, step);
             self.push(M::Alu { op: Alu::Add, wide: false, dst: line, a: line, b: GSrc::Imm(step as i32) });
             self.push(M::Cmp { wide: false, a: line, b: limit });
@@ -814,33 +815,33 @@ impl<'k> Lower<'k> {
 
     /// What the steps of a piece take its place from.
     fn begin_piece(&mut self, locals: R) {
-        let size = self.kernel.workgroup_size;
+        let size = self.facts.kernel.workgroup_size;
         let total: u32 = size.iter().product();
-        let (lanes, line) = (self.lanes(), self.line);
+        let (lanes, line) = (self.lanes(), self.position.line);
         // In a line of invocations with several axes each lane finds its own place.
-        if self.tiling.layout == Layout::Group || (size[1] == 1 && size[2] == 1) {
-            let [x, y, z] = self.local;
-            self.origin_x = self.sum(self.origin_x, x);
-            self.origin_y = self.sum(self.origin_y, y);
-            self.origin_z = self.sum(self.origin_z, z);
+        if self.facts.tiling.layout == Layout::Group || (size[1] == 1 && size[2] == 1) {
+            let [x, y, z] = self.position.local;
+            self.position.x = self.sum(self.position.x, x);
+            self.position.y = self.sum(self.position.y, y);
+            self.position.z = self.sum(self.position.z, z);
         }
-        if self.lane_bytes > 0 {
+        if self.frame.lane_bytes > 0 {
             let first = self.materialise(line);
-            let bytes = self.product(true, first, GSrc::Imm(self.lane_bytes as i32));
-            self.locals_base = self.alu(Alu::Add, true, locals, GSrc::R(bytes));
+            let bytes = self.product(true, first, GSrc::Imm(self.frame.lane_bytes as i32));
+            self.bases.locals = self.alu(Alu::Add, true, locals, GSrc::R(bytes));
             let scratch = self.scratch();
             self.push(M::Store { bytes: 4, src: first, at: At::new(scratch, context::FIRST) });
         }
-        self.exec.fill(None);
+        self.active.exec.fill(None);
         if !total.is_multiple_of(lanes) {
             // Only the last vector of the workgroup is not full.
-            let last = self.components.len() - 1;
+            let last = self.active.components.len() - 1;
             let before = self.materialise(line.plus(last as i32 * lanes as i32));
             let left = self.general();
             let all = self.materialise(Lin::imm(total as i32));
             self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: all, b: GSrc::R(before) });
             let mask = self.mask_below(left);
-            self.exec[last] = Some(mask);
+            self.active.exec[last] = Some(mask);
         }
     }
 
@@ -855,7 +856,7 @@ impl<'k> Lower<'k> {
     /// Along x, then to the next rows, then to the next layer.
     fn next_piece(&mut self, places: [R; 3], step: u32) {
         let [x, y, z] = places;
-        let [width, height, _] = self.kernel.workgroup_size;
+        let [width, height, _] = self.facts.kernel.workgroup_size;
         let done = self.label();
         let add = |this: &mut Self, r: R, by: u32| {
             this.push(M::Alu { op: Alu::Add, wide: false, dst: r, a: r, b: GSrc::Imm(by as i32) });
@@ -870,7 +871,7 @@ impl<'k> Lower<'k> {
             ends(self, x, width, done);
         }
         if !y.is_none() {
-            add(self, y, self.tiling.rows);
+            add(self, y, self.facts.tiling.rows);
             ends(self, y, height, done);
         }
         if !z.is_none() {

@@ -3,8 +3,9 @@
 use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 
 use super::super::asm::{Alu, Cond, Shift};
+use super::super::context;
 use super::super::emit::shift_of;
-use super::super::mir::{GSrc, M, R};
+use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
 use super::value::{Lin, Rep};
 use super::{Lower, Made};
@@ -54,7 +55,7 @@ impl<'k> Lower<'k> {
             Op::Builtin(builtin) => Some(Rep::General(self.builtin(*builtin, c))),
             Op::Length(buffer) => {
                 let r = self.general();
-                let at = super::At::new(R::CONTEXT, super::context::BUFFERS + 16 * *buffer as i32 + 8);
+                let at = At::new(R::CONTEXT, context::BUFFERS + 16 * *buffer as i32 + 8);
                 self.push(M::Load { bytes: if wide { 8 } else { 4 }, signed: false, dst: r, at });
                 Some(Rep::General(Lin::reg(r)))
             }
@@ -143,7 +144,7 @@ impl<'k> Lower<'k> {
     /// A 32-bit scalar, sign-extended.
     pub(super) fn extended(&mut self, r: R) -> R {
         let made = Made::Extended(r);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let dst = self.general();
@@ -263,7 +264,7 @@ impl<'k> Lower<'k> {
 
     pub(super) fn product(&mut self, wide: bool, a: R, b: GSrc) -> R {
         let made = Made::Mul(wide, a, b);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let dst = self.general();
@@ -274,7 +275,7 @@ impl<'k> Lower<'k> {
 
     pub(super) fn shifted(&mut self, wide: bool, a: R, count: i32) -> R {
         let made = Made::Shl(wide, a, count);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let dst = self.general();

@@ -16,15 +16,16 @@ use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
 use super::super::{ops, visit};
+use super::Lower;
+use super::active::Component;
 use super::assume::Plan;
 use super::memory::Place;
-use super::{Component, Lower};
 
 /// Steps of a kernel that may wait for memory more than for its arithmetic.
 const MOST_STEPS: usize = 128;
 
 /// What is tested of places: the same registers, at the same distance from an aligned place.
-pub(super) type Aligned = (R, R, u8, i32);
+type Aligned = (R, R, u8, i32);
 
 /// Buffers that a kernel writes and does nothing else with; none where it is too long, or tells other workgroups what it has written.
 fn only_written(kernel: &Kernel, isa: Isa) -> Vec<bool> {
@@ -49,10 +50,18 @@ fn mark(buffers: &mut [bool], address: &Address) {
     }
 }
 
+#[derive(Default)]
+pub(super) struct Streams {
+    /// Places that are known to be aligned.
+    pub(super) aligned: Vec<Aligned>,
+    /// Buffers that are written past the caches where the launch says so, and bytes of each invocation.
+    pub(super) written: Vec<(u32, u32)>,
+}
+
 impl<'k> Lower<'k> {
     /// What a block takes as settled that writes past the caches; nothing where no store can.
     pub(super) fn plan_streams(&self) -> Plan<'k> {
-        let buffers = only_written(self.kernel, self.isa);
+        let buffers = only_written(self.facts.kernel, self.facts.isa);
         if !buffers.contains(&true) {
             return Plan::default();
         }
@@ -82,7 +91,7 @@ impl<'k> Lower<'k> {
     /// No value says where in its workgroup an invocation is, so that a vector may have lanes of two.
     pub(super) fn may_begin_anywhere(&self) -> bool {
         let mut place = false;
-        visit(&self.kernel.body, &mut |inst| {
+        visit(&self.facts.kernel.body, &mut |inst| {
             place |= matches!(
                 inst,
                 Inst::Let(_, Op::Builtin(Builtin::LocalId(0) | Builtin::WorkgroupId(0) | Builtin::LocalIndex))
@@ -116,13 +125,15 @@ impl<'k> Lower<'k> {
     pub(super) fn assume_aligned(&mut self, plan: &Plan<'k>, otherwise: Label) {
         let mut places: Vec<R> = Vec::new();
         for stream in &plan.streams {
-            for c in 0..self.components.len() {
+            for c in 0..self.active.components.len() {
                 let Some(Place::Affine(at, _)) = self.place(stream.address, c) else { continue };
                 let key = self.alignment_of(at);
-                if self.aligned.contains(&key) || [at.base, at.index].iter().any(|r| self.changing.contains(r)) {
+                if self.streams.aligned.contains(&key)
+                    || [at.base, at.index].iter().any(|r| self.made.changing.contains(r))
+                {
                     continue;
                 }
-                self.aligned.push(key);
+                self.streams.aligned.push(key);
                 let place = self.general();
                 self.push(M::Lea { wide: true, dst: place, at });
                 places.push(place);
@@ -142,7 +153,8 @@ impl<'k> Lower<'k> {
 
     /// The instruction for a store of a whole register, which is `usual` unless its place was tested.
     pub(super) fn store_op(&self, usual: VOp, at: At, mask: Option<R>) -> VOp {
-        let past = mask.is_none() && !self.aligned.is_empty() && self.aligned.contains(&self.alignment_of(at));
+        let past =
+            mask.is_none() && !self.streams.aligned.is_empty() && self.streams.aligned.contains(&self.alignment_of(at));
         if past { ops::VMOVNTPS_STORE } else { usual }
     }
 }

@@ -48,13 +48,13 @@ impl<'k> Lower<'k> {
         let load = |lower: &mut Self, start: u32| {
             lower.load_contiguous(Element::U32.scalar(), At { disp: at.disp + 4 * start as i32, ..at }, None)
         };
-        if self.isa == Isa::Avx2 && apart == 2 {
+        if self.facts.isa == Isa::Avx2 && apart == 2 {
             // The second begins with the last word of the first, so that it ends with the last that is wanted.
             let (first, second) = (load(self, 0), load(self, 7));
             let mixed = self.vec_imm(ops::VSHUFPS, first, Src::R(second), 0xd8);
             return Some(self.vec_imm(ops::VPERMQ, R::NONE, Src::R(mixed), 0xd8));
         }
-        if self.isa == Isa::Avx2 && apart == 3 {
+        if self.facts.isa == Isa::Avx2 && apart == 3 {
             let [first, second, third] = [0, 8, 14].map(|start| load(self, start));
             // The words of six lanes are at different places in two registers, those of two in the third.
             let six = self.vec_imm(ops::VPBLENDD, first, Src::R(second), 0b1001_0010);
@@ -64,7 +64,7 @@ impl<'k> Lower<'k> {
             let two = self.vec(ops::VPERMD, two_at, Src::R(third));
             return Some(self.vec_imm(ops::VPBLENDD, six, Src::R(two), 0b1100_0000));
         }
-        if self.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+        if self.facts.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
             return None;
         }
         let mut all = load(self, 0);
@@ -80,7 +80,7 @@ impl<'k> Lower<'k> {
         let Some(apart) = u32::try_from(step).ok().filter(|step| step % 4 == 0).map(|step| step / 4) else {
             return false;
         };
-        if self.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+        if self.facts.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
             return false;
         }
         let last = (LANES - 1) * apart;
@@ -108,7 +108,7 @@ impl<'k> Lower<'k> {
     }
 
     pub(super) fn mask_of_bits(&mut self, bits: u32) -> R {
-        if let Some(&mask) = self.made.get(&Made::Lanes(bits)) {
+        if let Some(mask) = self.made.get(Made::Lanes(bits)) {
             return mask;
         }
         let (mask, r) = (self.new_mask(), self.materialise(Lin::imm(bits as i32)));
@@ -120,7 +120,7 @@ impl<'k> Lower<'k> {
     /// Where the first of vectors of four words lies that are a fixed distance apart.
     fn place_of_far_records(&mut self, address: &Address, element: Element, width: u8, c: usize) -> Option<(At, i32)> {
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32);
-        let here = self.isa != Isa::Simd128 && width == 4 && words && !matches!(address.memory, Memory::Local(_));
+        let here = self.facts.isa != Isa::Simd128 && width == 4 && words && !matches!(address.memory, Memory::Local(_));
         if !here || address.terms.iter().any(|&(index, _)| !self.is_scalar(index)) {
             return None;
         }
@@ -166,7 +166,7 @@ impl<'k> Lower<'k> {
 
     /// A register with four words of memory as one of its vectors of four.
     pub(super) fn with_vector_of_four(&mut self, before: R, at: At, which: u32) -> R {
-        let op = if self.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
+        let op = if self.facts.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
         self.vec_imm(op, before, Src::At(at), which as u8)
     }
 

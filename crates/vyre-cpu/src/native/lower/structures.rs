@@ -87,10 +87,10 @@ impl Open {
 impl<'k> Lower<'k> {
     /// Loads and stores of a run that are done together.
     pub(super) fn groups_of(&self, run: &[&'k Inst]) -> Vec<Group> {
-        if self.isa == Isa::Simd128 {
+        if self.facts.isa == Isa::Simd128 {
             return Vec::new();
         }
-        let whole = self.current.iter().all(|&c| self.exec[c].is_none());
+        let whole = self.active.current.iter().all(|&c| self.active.exec[c].is_none());
         let (mut groups, mut open): (Vec<Group>, Vec<Open>) = Default::default();
         for (number, inst) in run.iter().enumerate() {
             let (address, element, value, guard, stores) = match *inst {
@@ -138,13 +138,13 @@ impl<'k> Lower<'k> {
     }
 
     fn is_written(&self, memory: Memory) -> bool {
-        !matches!(memory, Memory::Buffer(buffer) if !self.kernel.buffers[buffer as usize].written)
+        !matches!(memory, Memory::Buffer(buffer) if !self.facts.kernel.buffers[buffer as usize].written)
     }
 
     /// A store goes to other words of the same structures than all stores of a run to the same memory, so that no two of them have
     /// anything to do with each other.
     pub(super) fn joins_stores(&self, run: &[&'k Inst], inst: &Inst, comps: &[usize]) -> bool {
-        if self.isa == Isa::Simd128 || comps.iter().any(|&c| self.exec[c].is_some()) {
+        if self.facts.isa == Isa::Simd128 || comps.iter().any(|&c| self.active.exec[c].is_some()) {
             return false;
         }
         let Inst::Store { address: Address { memory, .. }, .. } = inst else { return false };
@@ -170,10 +170,10 @@ impl<'k> Lower<'k> {
         let (first, words) = open.words()?;
         let span = words.iter().rposition(|word| *word)? as u32 + 1;
         let count = words.iter().filter(|word| **word).count() as u32;
-        let by_fours = apart > if self.isa == Isa::Avx2 { 3 } else { 8 };
+        let by_fours = apart > if self.facts.isa == Isa::Avx2 { 3 } else { 8 };
         // Fours are stored under a mask where a word is missing; a word alone is no better for it.
         let fours = !stores || words.chunks(4).all(|four| four.iter().filter(|word| **word).count() != 1);
-        let whole = if by_fours { fours } else { self.isa != Isa::Avx2 || count == apart };
+        let whole = if by_fours { fours } else { self.facts.isa != Isa::Avx2 || count == apart };
         if root.scattered && steps.len() == 1 {
             return None;
         }
@@ -189,7 +189,7 @@ impl<'k> Lower<'k> {
     fn root_of(&self, address: &Address, element: Element, guard: Option<Value>) -> Option<(Root, i64, u32)> {
         let step = self.step_of(address).filter(|step| step % 4 == 0).map(|step| step / 4)?;
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32);
-        let inside = guard.is_none_or(|guard| self.settled[guard.index()] == Some(true));
+        let inside = guard.is_none_or(|guard| self.active.settled[guard.index()] == Some(true));
         if !words || !inside || !APART.contains(&step) || !address.offset.is_multiple_of(4) {
             return None;
         }
@@ -207,7 +207,7 @@ impl<'k> Lower<'k> {
     ) -> Option<(Root, i64, u32)> {
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32);
         let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
-        let elsewhere = self.current.iter().any(|&c| self.is_in_tile(value, c));
+        let elsewhere = self.active.current.iter().any(|&c| self.is_in_tile(value, c));
         let (terms, at) = self.terms_of(address);
         let root = Root { memory: address.memory, terms, guard, scattered: true };
         (words && by_lanes && !elsewhere && at % 4 == 0).then_some((root, at, 4))
@@ -227,11 +227,11 @@ impl<'k> Lower<'k> {
 
     /// What a constant is added to, and the constant.
     fn without_constant(&self, value: Value) -> (Value, u32) {
-        let constant = |value: Value| match self.makers.ops[value.index()] {
+        let constant = |value: Value| match self.facts.makers.ops[value.index()] {
             Some(Op::Const(literal)) => Some(literal.bits() as u32).filter(|&bits| bits < 1 << 16),
             _ => None,
         };
-        match self.makers.ops[value.index()] {
+        match self.facts.makers.ops[value.index()] {
             Some(Op::Binary(Binary::Add, a, b)) => match (constant(*a), constant(*b)) {
                 (_, Some(plus)) => (*a, plus),
                 (Some(plus), _) => (*b, plus),
@@ -261,7 +261,7 @@ impl<'k> Lower<'k> {
         let Some(first) = self.place_of_group(group, run, c) else { return false };
         let (count, apart) = (self.lanes(), group.apart);
         let mut sources = Vec::new();
-        let whole = !group.is_by_fours(self.isa);
+        let whole = !group.is_by_fours(self.facts.isa);
         for start in starts(count, apart, group.span).into_iter().filter(|_| whole) {
             let at = At { disp: first.disp + 4 * start as i32, ..first };
             let r = self.load_contiguous(Element::U32.scalar(), at, None);
@@ -270,7 +270,7 @@ impl<'k> Lower<'k> {
         let (words, wanted) = self.words_wanted(group, run);
         let registers = || sources.iter().map(|(r, _)| *r).collect::<Vec<R>>();
         let chosen = |all: Vec<R>| wanted.iter().map(|&word| all[word as usize]).collect();
-        let sorted: Vec<R> = match self.isa {
+        let sorted: Vec<R> = match self.facts.isa {
             isa if group.is_by_fours(isa) => chosen(self.words_by_fours(group, first, &wanted)),
             Isa::Avx2 if apart == 3 => chosen(self.thirds_of(&registers())),
             Isa::Avx2 => chosen(self.words_of(registers())),
@@ -342,7 +342,7 @@ impl<'k> Lower<'k> {
         }
         let Some(memory) = memory else { return false };
         words.sort_unstable_by_key(|&(word, _)| word);
-        if group.is_by_fours(self.isa) {
+        if group.is_by_fours(self.facts.isa) {
             self.store_fours(memory, &words, first, apart);
             return true;
         }
@@ -356,7 +356,7 @@ impl<'k> Lower<'k> {
                 })
             })
             .collect();
-        let parts = match self.isa {
+        let parts = match self.facts.isa {
             Isa::Avx2 if apart == 3 => self.joined_thirds(&registers),
             Isa::Avx2 => self.vectors_of(&registers),
             _ => {
@@ -403,23 +403,23 @@ impl<'k> Lower<'k> {
                     }
                     // Behind the last structure there may be nothing.
                     let last = self.first_of_four(at(lane), 4 - beyond);
-                    let op = if self.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
+                    let op = if self.facts.isa == Isa::Avx2 { ops::VINSERTI128 } else { ops::VINSERTF32X4 };
                     self.vec_imm(op, before, Src::R(last), which as u8)
                 })
             });
-            words.extend(if self.isa == Isa::Avx2 { self.turned(parts) } else { self.words_of(parts.to_vec()) });
+            words.extend(if self.facts.isa == Isa::Avx2 { self.turned(parts) } else { self.words_of(parts.to_vec()) });
         }
         words
     }
 
     /// The lane whose four words are in a part of a register, of four registers that are sorted together.
     fn lane_of_four(&self, register: u32, part: u32) -> u32 {
-        if self.isa == Isa::Avx2 { register + 4 * part } else { 4 * register + part }
+        if self.facts.isa == Isa::Avx2 { register + 4 * part } else { 4 * register + part }
     }
 
     /// The mask of some of four words.
     fn mask_of_four(&mut self, bits: u32) -> R {
-        if self.isa == Isa::Avx512 {
+        if self.facts.isa == Isa::Avx512 {
             return self.mask_of_bits(bits);
         }
         let lanes: Vec<u32> = (0..8).map(|word| if bits >> word & 1 == 1 { u32::MAX } else { 0 }).collect();
@@ -429,7 +429,7 @@ impl<'k> Lower<'k> {
     /// The first of four words, and zeros behind them.
     fn first_of_four(&mut self, at: At, count: u32) -> R {
         let (mask, dst) = (self.mask_of_four((1 << count) - 1), self.vector());
-        let load = match self.isa {
+        let load = match self.facts.isa {
             Isa::Avx2 => self.lane_op(ops::VMASKMOVPS, dst, mask, Src::At(at)),
             _ => LaneOp { mask, zeroing: true, ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(at)) },
         };
@@ -447,7 +447,7 @@ impl<'k> Lower<'k> {
             let bits = (0..4).filter(|&word| of[word].is_some()).fold(0, |bits, word| bits | 1 << word);
             let Some(any) = of.iter().copied().flatten().next() else { continue };
             let columns = [0, 1, 2, 3].map(|word: usize| of[word].unwrap_or(any));
-            let rows = if self.isa == Isa::Avx2 { self.turned(columns) } else { self.vectors_of(&columns) };
+            let rows = if self.facts.isa == Isa::Avx2 { self.turned(columns) } else { self.vectors_of(&columns) };
             for (src, register) in rows.into_iter().zip(0..) {
                 for part in 0..each {
                     let lane = self.lane_of_four(register, part);
@@ -470,11 +470,11 @@ impl<'k> Lower<'k> {
                 let mut four = src;
                 if part > 0 {
                     four = self.vector();
-                    let op = if self.isa == Isa::Avx2 { ops::VEXTRACTI128 } else { ops::VEXTRACTF32X4 };
+                    let op = if self.facts.isa == Isa::Avx2 { ops::VEXTRACTI128 } else { ops::VEXTRACTF32X4 };
                     self.push(M::Reverse { op, len: self.len(), dst: four, src, imm: Some(part) });
                 }
                 let mask = self.mask_of_four(bits);
-                let op = if self.isa == Isa::Avx2 { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
+                let op = if self.facts.isa == Isa::Avx2 { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
                 self.push(M::VStore { op, len: Len::L128, src: four, at, mask });
             }
         }

@@ -54,7 +54,7 @@ impl<'k> Lower<'k> {
     fn vote(&mut self, value: Value, op: SubgroupOp, operand: Value, group: &[usize]) {
         let votes = self.lane_bits(group, |this, c| {
             let mask = this.mask_of(operand, c);
-            Some(match this.exec[c] {
+            Some(match this.active.exec[c] {
                 Some(exec) => this.mask_and(mask, exec),
                 None => mask,
             })
@@ -75,7 +75,7 @@ impl<'k> Lower<'k> {
             self.push(M::Test { wide: false, a: votes, b: votes });
             self.push(M::Set { cond: Cond::NotEqual, dst: truth });
         } else {
-            let present = self.lane_bits(group, |this, c| this.exec[c]);
+            let present = self.lane_bits(group, |this, c| this.active.exec[c]);
             self.push(M::Cmp { wide: false, a: votes, b: GSrc::R(present) });
             self.push(M::Set { cond: Cond::Equal, dst: truth });
         }
@@ -103,7 +103,7 @@ impl<'k> Lower<'k> {
                 self.put_scratch(scratch, context::SUBGROUP_ARGUMENT + place * length, v);
             }
         }
-        let present = self.lane_bits(group, |this, c| this.exec[c]);
+        let present = self.lane_bits(group, |this, c| this.active.exec[c]);
         self.push(M::Store { bytes: 4, src: present, at: At::new(scratch, context::MASK) });
         self.push(M::Call { code: Rare::Subgroup(op, stored).pack() });
         for &c in group {

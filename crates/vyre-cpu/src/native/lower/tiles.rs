@@ -2,10 +2,11 @@
 //! graph. Every fourth round the next four words of each lane are loaded at once and sorted by rounds into memory of the thread,
 //! where each round finds the words of all lanes side by side; a gather in each round would move them one by one.
 
-use vyre_foundation::kernel::{Address, Binary, Element, Loop, Memory, Op, Value};
+use vyre_foundation::kernel::{Address, Binary, Element, Inst, Loop, Memory, Op, Value};
 
 use super::super::asm::{Alu, Cond, Len};
 use super::super::context;
+use super::super::hash::Map;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
@@ -18,7 +19,7 @@ use super::value::Rep;
 const ROUNDS: u32 = 4;
 
 /// What a loop reads like that.
-pub(super) struct Tiles<'k> {
+pub(super) struct LoopTiles<'k> {
     /// The index of every lane: it goes up by one each round.
     index: Value,
     loads: Vec<(Value, &'k Address)>,
@@ -28,7 +29,7 @@ pub(super) struct Tiles<'k> {
 
 /// Where the words of a value lie for one vector.
 #[derive(Clone, Copy)]
-pub(super) struct Tile {
+struct Tile {
     /// Behind the start of the scratch memory.
     first: i32,
     round: R,
@@ -36,16 +37,38 @@ pub(super) struct Tile {
     guarded: bool,
 }
 
+/// Where loads of loops find the words of all lanes that were loaded rounds before.
+pub(super) struct Tiles {
+    found: Map<(Value, usize), Tile>,
+    /// The end of those places.
+    end: i32,
+    /// There were some, here or in other blocks.
+    pub(super) any: bool,
+}
+
+impl Default for Tiles {
+    fn default() -> Tiles {
+        Tiles { found: Map::default(), end: context::TILES, any: false }
+    }
+}
+
+impl Tiles {
+    pub(super) fn clear(&mut self) {
+        self.found.clear();
+        self.end = context::TILES;
+    }
+}
+
 impl<'k> Lower<'k> {
     /// The loads of a loop that are worth it; its lanes part, and each has a counter of its own.
-    pub(super) fn tiles_of(&mut self, inner: &'k Loop, comps: &[usize]) -> Option<Tiles<'k>> {
+    pub(super) fn tiles_of(&mut self, inner: &'k Loop, comps: &[usize]) -> Option<LoopTiles<'k>> {
         let counter = inner.counter.filter(|counter| counter.step == 1)?;
         let index = counter.value;
-        let places = &self.shared[usize::from(self.shape_of(index).axes)];
+        let places = &self.active.shared[usize::from(self.shape_of(index).axes)];
         let own = comps.iter().all(|&c| places[c] == c);
         // From the same place on, all lanes read the same words.
         let same = self.shape_of(counter.from).lane == Lane::Same;
-        if self.isa == Isa::Simd128 || self.is_scalar(index) || same || !own || inner.rare {
+        if self.facts.isa == Isa::Simd128 || self.is_scalar(index) || same || !own || inner.rare {
             return None;
         }
         let loads: Vec<(Value, &Address, Option<Value>)> = inner
@@ -53,7 +76,7 @@ impl<'k> Lower<'k> {
             .insts
             .iter()
             .filter_map(|inst| match inst {
-                super::Inst::Let(value, Op::Load { address, element, guard, .. })
+                Inst::Let(value, Op::Load { address, element, guard, .. })
                     if self.goes_on_by_words(*value, address, *element, index) =>
                 {
                     Some((*value, address, *guard))
@@ -62,27 +85,27 @@ impl<'k> Lower<'k> {
             })
             .collect();
         let bytes = ROUNDS as i32 * self.len().bytes();
-        let end = self.tiles_end + bytes * (loads.len() * comps.len()) as i32;
+        let end = self.tiles.end + bytes * (loads.len() * comps.len()) as i32;
         if loads.is_empty() || end > context::SCRATCH_BYTES as i32 {
             return None;
         }
-        self.tiled = true;
+        self.tiles.any = true;
         let round = self.general();
         self.push(M::Imm { dst: round, value: 0 });
         for &(value, address, guard) in &loads {
-            let guarded = guard.is_none_or(|guard| is_bound(&self.makers, guard, index, address));
+            let guarded = guard.is_none_or(|guard| is_bound(&self.facts.makers, guard, index, address));
             for &c in comps {
-                self.tiles.insert((value, c), Tile { first: self.tiles_end, round, guarded });
-                self.tiles_end += bytes;
+                self.tiles.found.insert((value, c), Tile { first: self.tiles.end, round, guarded });
+                self.tiles.end += bytes;
             }
         }
-        Some(Tiles { index, loads: loads.into_iter().map(|(value, address, _)| (value, address)).collect(), round })
+        Some(LoopTiles { index, loads: loads.into_iter().map(|(value, address, _)| (value, address)).collect(), round })
     }
 
     /// A word at the index of a buffer that nobody writes.
     fn goes_on_by_words(&self, value: Value, address: &Address, element: Element, index: Value) -> bool {
         let Memory::Buffer(buffer) = address.memory else { return false };
-        let buffer = &self.kernel.buffers[buffer as usize];
+        let buffer = &self.facts.kernel.buffers[buffer as usize];
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && self.width_of(value) == 1;
         let plain = !buffer.written && buffer.stride == 4 && buffer.header == 0;
         let by_index = matches!(address.terms[..], [(term, 4)] if term == index);
@@ -90,12 +113,12 @@ impl<'k> Lower<'k> {
     }
 
     /// Loads the words of the next four rounds, where those of the last are used up. The lanes of the loop are the active ones.
-    pub(super) fn fill_tiles(&mut self, tiles: &Tiles<'k>, comps: &[usize]) {
+    pub(super) fn fill_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         let filled = self.label();
         self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
         self.push(M::JumpIf(Cond::NotEqual, filled));
         for &c in comps {
-            let Some(live) = self.exec[c] else { continue };
+            let Some(live) = self.active.exec[c] else { continue };
             let (apart, done) = (self.label(), self.label());
             let mark = self.enter_scope();
             self.stay_inside(tiles, live, apart, c);
@@ -112,7 +135,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Goes to `apart` unless all of the words of all lanes are inside.
-    fn stay_inside(&mut self, tiles: &Tiles<'k>, live: R, apart: super::Label, c: usize) {
+    fn stay_inside(&mut self, tiles: &LoopTiles<'k>, live: R, apart: super::Label, c: usize) {
         let index = self.vector_of(tiles.index, c);
         let mut tested: Vec<(Memory, u32)> = Vec::new();
         for (_, address) in &tiles.loads {
@@ -143,7 +166,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Four words of one lane after the other, all of which are inside.
-    fn fill_from_lanes(&mut self, tiles: &Tiles<'k>, live: R, c: usize) {
+    fn fill_from_lanes(&mut self, tiles: &LoopTiles<'k>, live: R, c: usize) {
         let (index, scratch, each) = (self.vector_of(tiles.index, c), self.scratch(), self.lanes() / 4);
         let index = self.masked_zero(index, live);
         self.put_scratch(scratch, context::TILE_INDEX, index);
@@ -172,8 +195,8 @@ impl<'k> Lower<'k> {
             }
         }
         for (&(value, _), loaded) in tiles.loads.iter().zip(loaded) {
-            let first = self.tiles[&(value, c)].first;
-            let words = match (self.isa, &loaded[..]) {
+            let first = self.tiles.found[&(value, c)].first;
+            let words = match (self.facts.isa, &loaded[..]) {
                 (Isa::Avx2, &[a, b, c, d]) => self.turned([a, b, c, d]),
                 _ => self.words_of(loaded),
             };
@@ -184,13 +207,13 @@ impl<'k> Lower<'k> {
     }
 
     /// Words of all lanes for one round after the other, zeros where they are not inside.
-    fn fill_by_rounds(&mut self, tiles: &Tiles<'k>, live: R, c: usize) {
+    fn fill_by_rounds(&mut self, tiles: &LoopTiles<'k>, live: R, c: usize) {
         let (index, scratch) = (self.vector_of(tiles.index, c), self.scratch());
         for &(value, address) in &tiles.loads {
             let words = self.words_in(address.memory);
             let limit = self.spread(words, false);
             let place = self.tile_source(address, c);
-            let first = self.tiles[&(value, c)].first;
+            let first = self.tiles.found[&(value, c)].first;
             for round in 0..ROUNDS {
                 let ahead = self.constant(round);
                 let at = self.vec(ops::VPADDD, index, Src::R(ahead));
@@ -212,7 +235,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The next round, after which the words of the first come again.
-    pub(super) fn next_tiles(&mut self, tiles: &Tiles<'k>) {
+    pub(super) fn next_tiles(&mut self, tiles: &LoopTiles<'k>) {
         let (round, len) = (tiles.round, self.len().bytes());
         self.push(M::Alu { op: Alu::Add, wide: false, dst: round, a: round, b: GSrc::Imm(len) });
         self.push(M::Alu { op: Alu::And, wide: false, dst: round, a: round, b: GSrc::Imm(ROUNDS as i32 * len - 1) });
@@ -220,21 +243,21 @@ impl<'k> Lower<'k> {
 
     /// A value is loaded rounds before it is used.
     pub(super) fn is_in_tile(&self, value: Value, c: usize) -> bool {
-        self.tiles.contains_key(&(value, c))
+        self.tiles.found.contains_key(&(value, c))
     }
 
     /// Behind the loop its places are others'.
-    pub(super) fn leave_tiles(&mut self, tiles: &Tiles<'k>, comps: &[usize]) {
+    pub(super) fn leave_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         for (&(value, _), &c) in tiles.loads.iter().flat_map(|load| comps.iter().map(move |c| (load, c))) {
-            if let Some(tile) = self.tiles.remove(&(value, c)) {
-                self.tiles_end = self.tiles_end.min(tile.first);
+            if let Some(tile) = self.tiles.found.remove(&(value, c)) {
+                self.tiles.end = self.tiles.end.min(tile.first);
             }
         }
     }
 
     /// The words of this round; false where they are not loaded like that.
     pub(super) fn load_from_tile(&mut self, value: Value, guard: Option<Value>, c: usize) -> bool {
-        let Some(&Tile { first, round, guarded }) = self.tiles.get(&(value, c)) else { return false };
+        let Some(&Tile { first, round, guarded }) = self.tiles.found.get(&(value, c)) else { return false };
         let guard = guard.filter(|_| !guarded).map(|guard| self.mask_of(guard, c));
         let at = At { index: round, ..At::new(self.scratch(), first) };
         let word = self.load_contiguous(self.scalar_of(value), at, guard);

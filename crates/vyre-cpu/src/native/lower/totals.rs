@@ -51,27 +51,27 @@ impl<'k> Lower<'k> {
     /// Where the thread's own words of a memory begin that atomics work on without locking.
     pub(super) fn own_words(&self, address: &Address) -> Option<u32> {
         match address.memory {
-            Memory::Shared(index) => Some(self.shared_at[index as usize]),
-            Memory::Buffer(index) => self.totals[index as usize].map(|(at, _)| at),
+            Memory::Shared(index) => Some(self.frame.shared[index as usize]),
+            Memory::Buffer(index) => self.frame.totals[index as usize].map(|(at, _)| at),
             Memory::Local(_) => None,
         }
     }
 
     pub(super) fn clear_totals(&mut self) {
-        for (at, bytes) in self.totals.clone().into_iter().flatten() {
+        for (at, bytes) in self.frame.totals.clone().into_iter().flatten() {
             self.clear(context::SHARED, at as i32, bytes.next_multiple_of(64));
         }
     }
 
     /// Adds the sums to their buffers, but for those of which nothing came.
     pub(super) fn add_totals(&mut self) {
-        for (index, totals) in self.totals.clone().into_iter().enumerate() {
-            let (Some((first, bytes)), Some(buffer)) = (totals, self.buffers[index]) else { continue };
+        for (index, totals) in self.frame.totals.clone().into_iter().enumerate() {
+            let (Some((first, bytes)), Some(buffer)) = (totals, self.bases.buffers[index]) else { continue };
             let (place, word) = (self.general(), self.general());
             let (again, next) = (self.label(), self.label());
             self.push(M::Imm { dst: place, value: 0 });
             self.bind(again);
-            let from = At { base: self.shared_base, index: place, scale: 1, disp: first as i32 };
+            let from = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
             self.push(M::Load { bytes: 4, signed: false, dst: word, at: from });
             self.push(M::Test { wide: false, a: word, b: word });
             self.push(M::JumpIf(Cond::Equal, next));

@@ -56,9 +56,9 @@ pub(super) enum Rep {
 
 impl<'k> Lower<'k> {
     fn slot(&self, value: Value, component: u8, c: usize) -> usize {
-        let axes = self.shapes.of(value).axes;
-        let shared = self.shared[usize::from(axes)][c];
-        (self.columns[value.index()] as usize + usize::from(component)) * self.components.len() + shared
+        let axes = self.facts.shapes.of(value).axes;
+        let shared = self.active.shared[usize::from(axes)][c];
+        (self.facts.columns[value.index()] as usize + usize::from(component)) * self.active.components.len() + shared
     }
 
     pub(super) fn rep(&self, value: Value, component: u8, c: usize) -> Rep {
@@ -79,7 +79,7 @@ impl<'k> Lower<'k> {
     pub(super) fn materialise(&mut self, lin: Lin) -> R {
         if lin.reg.is_none() {
             let made = Made::Sum(R::NONE, lin.add);
-            if let Some(&r) = self.made.get(&made) {
+            if let Some(r) = self.made.get(made) {
                 return r;
             }
             let r = self.general();
@@ -91,7 +91,7 @@ impl<'k> Lower<'k> {
             return lin.reg;
         }
         let made = Made::Sum(lin.reg, lin.add);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let r = self.general();
@@ -102,7 +102,7 @@ impl<'k> Lower<'k> {
 
     pub(super) fn alu(&mut self, op: Alu, wide: bool, a: R, b: GSrc) -> R {
         let made = Made::Alu(op, wide, a, b);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let r = self.general();
@@ -174,7 +174,7 @@ impl<'k> Lower<'k> {
     /// A 32-bit constant in all lanes, in a register.
     pub(super) fn constant(&mut self, bits: u32) -> R {
         let made = Made::Constant(bits);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let r = if bits == 0 {
@@ -183,7 +183,7 @@ impl<'k> Lower<'k> {
             // Reads its own register, whose contents don't matter.
             r
         } else {
-            let pool = self.asm.constant(&bits.to_le_bytes());
+            let pool = self.emission.asm.constant(&bits.to_le_bytes());
             self.vec(ops::VBROADCASTSS, R::NONE, Src::Pool(pool))
         };
         self.remember(made, r);
@@ -192,11 +192,11 @@ impl<'k> Lower<'k> {
 
     pub(super) fn constant64(&mut self, bits: u64) -> R {
         let made = Made::Constant64(bits);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
-        let pool = self.asm.constant(&bits.to_le_bytes());
-        let op = VOp { w: u8::from(self.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
+        let pool = self.emission.asm.constant(&bits.to_le_bytes());
+        let op = VOp { w: u8::from(self.facts.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
         let r = self.vec(op, R::NONE, Src::Pool(pool));
         self.remember(made, r);
         r
@@ -205,9 +205,9 @@ impl<'k> Lower<'k> {
     /// A constant vector in a register.
     pub(super) fn lanes_constant(&mut self, lanes: &[u32]) -> R {
         let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
-        let pool = self.asm.constant(&bytes);
+        let pool = self.emission.asm.constant(&bytes);
         let made = Made::Pool(pool);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let r = self.vec(ops::VMOVUPS, R::NONE, Src::Pool(pool));
@@ -218,7 +218,7 @@ impl<'k> Lower<'k> {
     /// One scalar in all lanes.
     pub(super) fn spread(&mut self, r: R, wide: bool) -> R {
         let made = Made::Spread(r, wide);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let dst = self.vector();
@@ -235,7 +235,7 @@ impl<'k> Lower<'k> {
             return self.lanes_constant(&lanes);
         }
         let made = Made::Ramp(base.reg, stride, base.add);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let spread = self.spread(base.reg, false);
@@ -243,7 +243,7 @@ impl<'k> Lower<'k> {
             spread
         } else {
             let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
-            let pool = self.asm.constant(&bytes);
+            let pool = self.emission.asm.constant(&bytes);
             self.vec(ops::VPADDD, spread, Src::Pool(pool))
         };
         self.remember(made, r);
@@ -296,7 +296,7 @@ impl<'k> Lower<'k> {
     pub(super) fn source(&mut self, value: Value, c: usize, part: usize) -> (Src, bool) {
         let scalar = self.scalar_of(value);
         let wide = scalar.bits() == 64;
-        let evex = self.isa == Isa::Avx512;
+        let evex = self.facts.isa == Isa::Avx512;
         let bits = match self.rep(value, 0, c) {
             Rep::Float(bits) | Rep::Wide(bits) => Some(bits),
             Rep::General(Lin { reg, add }) if reg.is_none() && !wide && self.shape_of(value).lane == Lane::Same => {
@@ -307,7 +307,7 @@ impl<'k> Lower<'k> {
         };
         if let Some(bits) = bits {
             let in_register = if wide { Made::Constant64(bits) } else { Made::Constant(bits as u32) };
-            if let Some(&r) = self.made.get(&in_register) {
+            if let Some(r) = self.made.get(in_register) {
                 return (Src::R(r), false);
             }
             let word = match wide {
@@ -316,7 +316,7 @@ impl<'k> Lower<'k> {
             };
             // Without embedded broadcasts the constant is there for every lane.
             let whole = if evex { word } else { word.repeat(self.len().bytes() as usize / word.len()) };
-            return (Src::Pool(self.asm.constant(&whole)), evex);
+            return (Src::Pool(self.emission.asm.constant(&whole)), evex);
         }
         (Src::R(self.vector_part(value, 0, c, part)), false)
     }
@@ -324,7 +324,7 @@ impl<'k> Lower<'k> {
     // Masks.
 
     pub(super) fn mask_class(&self) -> Class {
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => Class::Mask,
             _ => Class::Vector,
         }
@@ -336,7 +336,7 @@ impl<'k> Lower<'k> {
     }
 
     fn mask_op(&mut self, mask: VOp, vector: VOp, dst: R, a: R, b: R) {
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => self.push(M::Mask3 { op: mask, dst, a, b }),
             _ => {
                 let v = self.lane_op(vector, dst, a, Src::R(b));
@@ -379,7 +379,7 @@ impl<'k> Lower<'k> {
     }
 
     pub(super) fn mask_not(&mut self, a: R) -> R {
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let dst = self.new_mask();
                 self.push(M::MaskNot { dst, a });
@@ -394,7 +394,7 @@ impl<'k> Lower<'k> {
 
     /// All lanes or none.
     pub(super) fn mask_fill(&mut self, dst: R, all: bool) {
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let r = self.materialise(Lin::imm(if all { 0xffff } else { 0 }));
                 self.push(M::MaskFrom { dst, src: r });
@@ -408,7 +408,7 @@ impl<'k> Lower<'k> {
 
     /// A mask whose lanes are known.
     pub(super) fn mask_known(&mut self, bits: u32) -> R {
-        let mask = match self.isa {
+        let mask = match self.facts.isa {
             Isa::Avx512 => {
                 let r = self.materialise(Lin::imm(bits as i32));
                 let dst = self.new_mask();
@@ -422,7 +422,7 @@ impl<'k> Lower<'k> {
         };
         let count = bits.trailing_ones();
         if bits == (1 << count) - 1 && matches!(count, 1 | 2 | 4 | 8) && count < self.lanes() {
-            self.prefixes.insert(mask, count);
+            self.made.prefixes.insert(mask, count);
         }
         mask
     }
@@ -436,7 +436,7 @@ impl<'k> Lower<'k> {
     /// `limit - base`, or zero where the base is above the limit.
     pub(super) fn distance(&mut self, limit: R, base: R) -> R {
         let made = Made::Distance(limit, base);
-        if let Some(&r) = self.made.get(&made) {
+        if let Some(r) = self.made.get(made) {
             return r;
         }
         let zero = self.materialise(Lin::imm(0));
@@ -457,11 +457,11 @@ impl<'k> Lower<'k> {
     pub(super) fn mask_below_from(&mut self, count: R, first: u32, stride: u32) -> R {
         let lanes: Vec<u32> = (0..self.lanes()).map(|lane| first + lane * stride).collect();
         let spread = self.spread(count, false);
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let dst = self.new_mask();
                 let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
-                let pool = self.asm.constant(&bytes);
+                let pool = self.emission.asm.constant(&bytes);
                 // count > lane
                 let v = LaneOp { imm: Some(6), ..self.lane_op(ops::VPCMPUD, dst, spread, Src::Pool(pool)) };
                 self.push(M::Vec(v));
@@ -469,7 +469,7 @@ impl<'k> Lower<'k> {
             }
             _ => {
                 let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
-                let pool = self.asm.constant(&bytes);
+                let pool = self.emission.asm.constant(&bytes);
                 self.vec(ops::VPCMPGTD, spread, Src::Pool(pool))
             }
         }
@@ -478,7 +478,7 @@ impl<'k> Lower<'k> {
     /// One bit a lane in a scalar register.
     pub(super) fn mask_bits(&mut self, mask: R) -> R {
         let dst = self.general();
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => self.push(M::MaskTo { dst, src: mask }),
             _ => self.push(M::SignBits { len: self.len(), dst, src: mask }),
         }
@@ -514,7 +514,7 @@ impl<'k> Lower<'k> {
     pub(super) fn mask_of_truth(&mut self, truth: R) -> R {
         let all = self.general();
         self.push(M::Neg { wide: false, dst: all, a: truth });
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let dst = self.new_mask();
                 self.push(M::MaskFrom { dst, src: all });
@@ -527,7 +527,7 @@ impl<'k> Lower<'k> {
     /// The lanes that are not zero.
     pub(super) fn mask_not_zero(&mut self, v: R) -> R {
         let zero = self.constant(0);
-        if self.isa == Isa::Avx512 {
+        if self.facts.isa == Isa::Avx512 {
             let dst = self.new_mask();
             let m = LaneOp { imm: Some(4), ..self.lane_op(ops::VPCMPD, dst, v, Src::R(zero)) };
             self.push(M::Vec(m));
@@ -554,7 +554,7 @@ impl<'k> Lower<'k> {
         let mut masks = masks.to_vec();
         masks.dedup();
         let Some((&first, rest)) = masks.split_first() else { return };
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let mut any = first;
                 // The last pair is tested without a union of its own.
@@ -583,7 +583,7 @@ impl<'k> Lower<'k> {
         if scalar.bits() != 64 {
             return mask;
         }
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 if part == 0 => mask,
             Isa::Avx512 => {
                 let dst = self.new_mask();
@@ -601,7 +601,7 @@ impl<'k> Lower<'k> {
     pub(super) fn upper_half(&mut self, v: R) -> R {
         // The destination of an extract is its r/m operand.
         let dst = self.vector();
-        let op = match self.isa {
+        let op = match self.facts.isa {
             Isa::Avx512 => ops::VEXTRACTI64X4,
             _ => ops::VEXTRACTI128,
         };
@@ -611,7 +611,7 @@ impl<'k> Lower<'k> {
 
     /// Two halves as one vector.
     pub(super) fn join_halves(&mut self, low: R, high: R) -> R {
-        let op = match self.isa {
+        let op = match self.facts.isa {
             Isa::Avx512 => ops::VINSERTI64X4,
             _ => ops::VINSERTI128,
         };
@@ -620,7 +620,7 @@ impl<'k> Lower<'k> {
 
     /// The lanes of the mask, zero elsewhere.
     pub(super) fn masked_zero(&mut self, v: R, mask: R) -> R {
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let dst = self.vector();
                 let m = LaneOp { mask, zeroing: true, ..self.lane_op(ops::VMOVAPS, dst, R::NONE, Src::R(v)) };
@@ -634,7 +634,7 @@ impl<'k> Lower<'k> {
     /// `mask ? yes : no`, one part.
     pub(super) fn blend(&mut self, scalar: Scalar, mask: R, yes: Src, broadcast: bool, no: R) -> R {
         let dst = self.vector();
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let op = if scalar.bits() == 64 { ops::VPBLENDMQ } else { ops::VPBLENDMD };
                 // Not `zeroing` and not `keeps`: the instruction takes the first source outside the mask.
@@ -654,7 +654,7 @@ impl<'k> Lower<'k> {
             }
             return;
         };
-        match self.isa {
+        match self.facts.isa {
             Isa::Avx512 => {
                 let op = if scalar.bits() == 64 { ops::VMOVAPD } else { ops::VMOVAPS };
                 let m = LaneOp { mask, ..self.lane_op(op, dst, R::NONE, Src::R(src)) };

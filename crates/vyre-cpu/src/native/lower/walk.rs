@@ -1,0 +1,435 @@
+//! The frame of the code: over the rows or the workgroups of a launch, a block of vectors at a time.
+
+use vyre_foundation::ir::Builtin;
+
+use super::super::asm::{Alu, Cond, Label, Shift};
+use super::super::context;
+use super::super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
+use super::super::isa::Isa;
+use super::super::mir::{At, GSrc, M, R};
+use super::super::shape::Layout;
+use super::active::Component;
+use super::assume::Plan;
+use super::facts::{looks, used_buffers};
+use super::value::Lin;
+use super::{Lower, Tiling};
+
+/// Where the block at hand is in the launch.
+pub(super) struct Position {
+    /// First invocation of the block along x, or first of the workgroup.
+    pub(super) x: Lin,
+    pub(super) y: Lin,
+    pub(super) z: Lin,
+    pub(super) groups: [Lin; 3],
+    /// Where the piece of a workgroup begins along x, y and z, and in the line of its invocations.
+    pub(super) local: [Lin; 3],
+    pub(super) line: Lin,
+}
+
+impl Position {
+    pub(super) fn new() -> Position {
+        let zero = Lin::imm(0);
+        Position { x: zero, y: zero, z: zero, groups: [zero; 3], local: [zero; 3], line: zero }
+    }
+}
+
+impl<'k> Lower<'k> {
+    pub(super) fn function(&mut self) {
+        self.bases.zeros = self.general();
+        self.push(M::Load { bytes: 8, signed: false, dst: self.bases.zeros, at: At::new(R::CONTEXT, context::ZEROS) });
+        if self.frame.shared_bytes > 0 {
+            self.bases.shared = self.general();
+            let at = At::new(R::CONTEXT, context::SHARED);
+            self.push(M::Load { bytes: 8, signed: false, dst: self.bases.shared, at });
+        }
+        if self.frame.lane_bytes > 0 {
+            self.bases.locals = self.general();
+            let at = At::new(R::CONTEXT, context::LOCALS);
+            self.push(M::Load { bytes: 8, signed: false, dst: self.bases.locals, at });
+        }
+        if looks(&self.facts.kernel.body) {
+            self.bases.stop = self.general();
+            self.push(M::Load {
+                bytes: 8,
+                signed: false,
+                dst: self.bases.stop,
+                at: At::new(R::CONTEXT, context::STOP),
+            });
+        }
+        let mut used = vec![false; self.facts.kernel.buffers.len()];
+        used_buffers(&self.facts.kernel.body, &mut used);
+        for (index, used) in used.into_iter().enumerate() {
+            if used {
+                let r = self.general();
+                let at = At::new(R::CONTEXT, context::BUFFERS + 16 * index as i32);
+                self.push(M::Load { bytes: 8, signed: false, dst: r, at });
+                self.bases.buffers[index] = Some(r);
+            }
+        }
+        for (axis, disp) in [(1, ARG_Y), (2, ARG_Z)] {
+            let r = self.general();
+            self.push(M::Load { bytes: 4, signed: false, dst: r, at: At::new(R::STACK, disp) });
+            self.position.groups[axis] = Lin::reg(r);
+        }
+        let size = self.facts.kernel.workgroup_size;
+        self.position.y = self.scaled(self.position.groups[1], size[1]);
+        self.position.z = self.scaled(self.position.groups[2], size[2]);
+        self.clear_totals();
+        match self.facts.tiling.layout {
+            Layout::Rows => self.layers(),
+            Layout::Group | Layout::Line => self.groups(),
+        }
+        self.add_totals();
+        self.note_over();
+        let stop = self.stop_label;
+        if self.bases.stop.is_none() {
+            self.bind(stop);
+            return;
+        }
+        let end = self.label();
+        self.push(M::Jump(end));
+        self.bind(stop);
+        let ended = self.general();
+        self.push(M::Imm { dst: ended, value: 1 });
+        self.push(M::Store { bytes: 8, src: ended, at: At::new(R::CONTEXT, context::ENDED) });
+        self.bind(end);
+    }
+
+    pub(super) fn scaled(&mut self, lin: Lin, by: u32) -> Lin {
+        if by == 1 {
+            return lin;
+        }
+        let from = self.materialise(lin);
+        let r = self.general();
+        self.push(M::Mul { wide: false, dst: r, a: from, b: GSrc::Imm(by as i32) });
+        Lin::reg(r)
+    }
+
+    pub(super) fn body(&mut self) {
+        if self.facts.tiling.layout == Layout::Rows && self.frame.lane_bytes > 0 {
+            self.clear_locals();
+        }
+        let all: Vec<usize> = (0..self.active.components.len()).collect();
+        let end = self.label();
+        self.block_end = end;
+        let mark = self.enter_scope();
+        let kernel = self.facts.kernel;
+        self.block(&kernel.body, &all, None);
+        self.leave_scope(mark);
+        self.bind(end);
+    }
+
+    /// The rows of one layer of the workgroups after the other.
+    pub(super) fn layers(&mut self) {
+        let depth = self.facts.kernel.workgroup_size[2];
+        if depth == 1 {
+            return self.rows();
+        }
+        let (layer, again) = (self.general(), self.label());
+        self.push(M::Imm { dst: layer, value: 0 });
+        let first = self.materialise(self.position.z);
+        self.bind(again);
+        let mark = self.enter_scope();
+        let z = self.general();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: z, a: first, b: GSrc::R(layer) });
+        (self.position.z, self.position.local[2]) = (Lin::reg(z), Lin::reg(layer));
+        self.rows();
+        self.leave_scope(mark);
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: layer, a: layer, b: GSrc::Imm(1) });
+        self.push(M::Cmp { wide: false, a: layer, b: GSrc::Imm(depth as i32) });
+        self.push(M::JumpIf(Cond::Below, again));
+    }
+
+    /// Behind the last invocation of a row, and its first.
+    pub(super) fn ends_of_row(&mut self) -> [R; 2] {
+        let size = self.facts.kernel.workgroup_size[0];
+        [ARG_X_END, ARG_X].map(|disp| {
+            let dst = self.general();
+            self.push(M::Load { bytes: 4, signed: false, dst, at: At::new(R::STACK, disp) });
+            if size != 1 {
+                self.push(M::Mul { wide: false, dst, a: dst, b: GSrc::Imm(size as i32) });
+            }
+            dst
+        })
+    }
+
+    /// Vectors along whole rows: full blocks first, then single vectors with a mask.
+    pub(super) fn rows(&mut self) {
+        let size = self.facts.kernel.workgroup_size;
+        let Tiling { vectors, rows, .. } = self.facts.tiling;
+        let [end, first] = self.ends_of_row();
+        let origin_y = self.position.y;
+        let row_loop = (size[1] / rows > 1).then(|| {
+            let row = self.general();
+            self.push(M::Imm { dst: row, value: 0 });
+            let label = self.label();
+            self.bind(label);
+            (row, label)
+        });
+        let mark = self.enter_scope();
+        if let Some((row, _)) = row_loop {
+            let y = self.general();
+            let base = self.materialise(origin_y);
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: y, a: base, b: GSrc::R(row) });
+            self.position.y = Lin::reg(y);
+        }
+        let x = self.general();
+        self.push(M::Mov { dst: x, src: first });
+        self.position.x = Lin::reg(x);
+        let (main, tail, done) = (self.label(), self.label(), self.label());
+        let (mut plan, mut streams) = (Plan::default(), Plan::default());
+        if vectors > 1 {
+            (plan, streams) = (self.plan(), self.plan_streams());
+        } else if self.facts.isa != Isa::Simd128 {
+            plan = Some(self.plan()).filter(Plan::is_worth_one).unwrap_or_default();
+        }
+        self.streams.written = streams.written();
+        // Where a vector that is done alone ends at the latest, and where blocks begin that write past the caches.
+        let apart = (!streams.streams.is_empty()).then(|| (self.general(), self.label()));
+        // A block that is not inside of what the kernel sets as limits goes vector by vector; one where more was taken as settled, as any.
+        let more = streams.settles_more(&plan);
+        if let Some((until, stream)) = apart {
+            self.push(M::Mov { dst: until, src: end });
+            self.jump_if_streaming(Cond::Equal, main);
+            if self.may_begin_anywhere() {
+                self.first_aligned(&streams, rows, (x, until, end));
+                self.push(M::Cmp { wide: false, a: until, b: GSrc::R(x) });
+                self.push(M::JumpIf(Cond::NotEqual, tail));
+                self.push(M::Mov { dst: until, src: end });
+            }
+            self.bind(stream);
+            let again = self.label();
+            self.bind(again);
+            let inner = self.enter_scope();
+            self.begin_block(x, end, tail);
+            self.assume(&streams, if more { main } else { tail });
+            self.assume_aligned(&streams, main);
+            self.end_block(x);
+            self.push(M::Jump(again));
+            self.leave_scope(inner);
+        }
+        if vectors > 1 {
+            self.bind(main);
+            let inner = self.enter_scope();
+            self.begin_block(x, end, tail);
+            // A block at the edge goes vector by vector.
+            self.assume(&plan, tail);
+            self.end_block(x);
+            if let Some((_, stream)) = apart.filter(|_| more) {
+                self.jump_if_streaming(Cond::NotEqual, stream);
+            }
+            self.push(M::Jump(main));
+            self.leave_scope(inner);
+        }
+        self.bind(tail);
+        let inner = self.enter_scope();
+        self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::AboveEqual, done));
+        // Where no limit was settled a block is not whole because the row ends.
+        let again = if vectors == 1 || plan.is_empty() { tail } else { main };
+        let (limit, after) = (apart.map_or(end, |(until, _)| until), self.label());
+        if plan.is_worth_one() && self.facts.isa != Isa::Simd128 {
+            self.whole_vector_alone(&plan, (x, limit), after);
+        }
+        self.vector_alone(x, limit);
+        self.bind(after);
+        if let Some((until, stream)) = apart {
+            self.push(M::Cmp { wide: false, a: x, b: GSrc::R(until) });
+            self.push(M::Cmov { cond: Cond::Above, dst: x, src: until });
+            self.push(M::Mov { dst: until, src: end });
+            self.jump_if_streaming(Cond::Equal, again);
+            self.push(M::Jump(stream));
+        } else {
+            self.push(M::Jump(again));
+        }
+        self.leave_scope(inner);
+        self.bind(done);
+        self.leave_scope(mark);
+        if let Some((row, label)) = row_loop {
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: row, a: row, b: GSrc::Imm(rows as i32) });
+            self.push(M::Cmp { wide: false, a: row, b: GSrc::Imm(size[1] as i32) });
+            self.push(M::JumpIf(Cond::Below, label));
+        }
+    }
+
+    /// Invocations of a block along x.
+    pub(super) fn block_step(&self) -> i32 {
+        (self.facts.tiling.vectors * self.lanes()) as i32
+    }
+
+    /// Goes to `tail` where the row has no whole block any more.
+    pub(super) fn begin_block(&mut self, x: R, end: R, tail: Label) {
+        let Tiling { vectors, rows, .. } = self.facts.tiling;
+        let next = self.general();
+        self.push(M::Lea { wide: false, dst: next, at: At::new(x, self.block_step()) });
+        self.push(M::Cmp { wide: false, a: next, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::Above, tail));
+        self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+    }
+
+    /// The kernel for the block from `x` on, which is then the next one's.
+    pub(super) fn end_block(&mut self, x: R) {
+        self.body();
+        self.assume_nothing();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.block_step()) });
+    }
+
+    /// The kernel for one vector of each row where it is inside all bounds, though a block is not; `after` is where the code goes on then.
+    pub(super) fn whole_vector_alone(&mut self, plan: &Plan<'k>, (x, limit): (R, R), after: Label) {
+        let (at_edge, mark) = (self.label(), self.enter_scope());
+        let next = self.general();
+        self.push(M::Lea { wide: false, dst: next, at: At::new(x, self.lanes() as i32) });
+        self.push(M::Cmp { wide: false, a: next, b: GSrc::R(limit) });
+        self.push(M::JumpIf(Cond::Above, at_edge));
+        self.set_components((0..self.facts.tiling.rows).map(|y| Component { x: 0, y, z: 0 }).collect());
+        self.assume(plan, at_edge);
+        self.body();
+        self.assume_nothing();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.lanes() as i32) });
+        self.leave_scope(mark);
+        self.push(M::Jump(after));
+        self.bind(at_edge);
+    }
+
+    /// The kernel for one vector of each row, which ends at `limit` at the latest.
+    pub(super) fn vector_alone(&mut self, x: R, limit: R) {
+        let rows = self.facts.tiling.rows;
+        self.set_components((0..rows).map(|y| Component { x: 0, y, z: 0 }).collect());
+        let left = self.general();
+        self.push(M::Alu { op: Alu::Sub, wide: false, dst: left, a: limit, b: GSrc::R(x) });
+        let mask = self.mask_below(left);
+        self.active.exec = vec![Some(mask); rows as usize];
+        self.body();
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(self.lanes() as i32) });
+    }
+
+    /// One workgroup after the other, each as one block or in pieces.
+    pub(super) fn groups(&mut self) {
+        let size = self.facts.kernel.workgroup_size;
+        let lanes = self.lanes();
+        let (again, done) = (self.label(), self.label());
+        let group = self.general();
+        self.push(M::Load { bytes: 4, signed: false, dst: group, at: At::new(R::STACK, ARG_X) });
+        let end = self.general();
+        self.push(M::Load { bytes: 4, signed: false, dst: end, at: At::new(R::STACK, ARG_X_END) });
+        self.bind(again);
+        let mark = self.enter_scope();
+        self.push(M::Cmp { wide: false, a: group, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::AboveEqual, done));
+        self.position.groups[0] = Lin::reg(group);
+        self.position.x = self.scaled(Lin::reg(group), size[0]);
+        let total = size[0] * size[1] * size[2];
+        if self.facts.tiling.vectors > 0 {
+            self.clear_private();
+            let Tiling { vectors, rows, .. } = self.facts.tiling;
+            self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
+            self.regions();
+            return self.next_group(group, again, done, mark);
+        }
+        let components = match self.facts.tiling.layout {
+            Layout::Group => (0..size[2])
+                .flat_map(|z| (0..size[1]).flat_map(move |y| (0..size[0] / lanes).map(move |x| Component { x, y, z })))
+                .collect(),
+            _ => (0..total.div_ceil(lanes)).map(|x| Component { x, y: 0, z: 0 }).collect::<Vec<_>>(),
+        };
+        let plan = if self.facts.isa == Isa::Simd128 { Plan::default() } else { self.plan() };
+        let next = self.label();
+        for settled in [true, false] {
+            if settled && !plan.is_worth_two(components.len()) {
+                continue;
+            }
+            self.set_components(components.clone());
+            let inner = self.enter_scope();
+            if !total.is_multiple_of(lanes) {
+                let last = self.active.exec.len() - 1;
+                let bits = self.general();
+                self.push(M::Imm { dst: bits, value: u64::from(total % lanes) });
+                let mask = self.mask_below(bits);
+                self.active.exec[last] = Some(mask);
+            }
+            let edge = self.label();
+            if settled {
+                self.assume(&plan, edge);
+            }
+            self.clear_private();
+            self.body();
+            self.note_over();
+            self.leave_scope(inner);
+            if settled {
+                self.assume_nothing();
+                self.drop_writes();
+                self.push(M::Jump(next));
+            }
+            self.bind(edge);
+        }
+        self.bind(next);
+        self.next_group(group, again, done, mark);
+    }
+
+    pub(super) fn next_group(&mut self, group: R, again: Label, done: Label, mark: usize) {
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: group, a: group, b: GSrc::Imm(1) });
+        self.push(M::Jump(again));
+        self.leave_scope(mark);
+        self.bind(done);
+    }
+
+    /// What a built-in is for a component: the value of its first lane.
+    pub(super) fn builtin(&mut self, builtin: Builtin, c: usize) -> Lin {
+        let size = self.facts.kernel.workgroup_size;
+        let Component { x, y, z } = self.active.components[c];
+        let lanes = self.lanes();
+        let rows = self.facts.tiling.layout == Layout::Rows;
+        // In one line of a workgroup without extent along x, every lane is at 0.
+        let folded = self.facts.tiling.layout == Layout::Line && (size[1] > 1 || size[2] > 1);
+        let x = if folded { 0 } else { x };
+        match builtin {
+            Builtin::LocalIndex if !rows => {
+                let x = self.active.components[c].x;
+                self.position.line.plus((x * lanes + size[0] * y + size[0] * size[1] * z) as i32)
+            }
+            Builtin::GlobalId(0) => self.position.x.plus((x * lanes) as i32),
+            Builtin::GlobalId(1) => self.position.y.plus(y as i32),
+            Builtin::GlobalId(_) => self.position.z.plus(z as i32),
+            Builtin::LocalId(0) if rows => {
+                let at = self.position.x.plus((x * lanes) as i32);
+                let at = self.materialise(at);
+                Lin::reg(self.alu(Alu::And, false, at, GSrc::Imm(size[0] as i32 - 1)))
+            }
+            Builtin::LocalIndex => self.builtin(Builtin::LocalId(0), c),
+            Builtin::LocalId(_) if folded => Lin::imm(0),
+            Builtin::LocalId(0) => self.position.local[0].plus((x * lanes) as i32),
+            Builtin::LocalId(1) if rows => {
+                // The row within the workgroup: rows of a block never leave it.
+                let at = self.position.y.plus(y as i32);
+                let at = self.materialise(at);
+                let first = self.scaled(self.position.groups[1], size[1]);
+                let first = self.materialise(first);
+                Lin::reg(self.alu(Alu::Sub, false, at, GSrc::R(first)))
+            }
+            Builtin::LocalId(1) => self.position.local[1].plus(y as i32),
+            Builtin::LocalId(_) => self.position.local[2].plus(z as i32),
+            Builtin::WorkgroupId(0) if rows => {
+                let at = self.position.x.plus((x * lanes) as i32);
+                let at = self.materialise(at);
+                let r = self.general();
+                let count = GSrc::Imm(size[0].trailing_zeros() as i32);
+                self.push(M::Shift { op: Shift::Right, wide: false, dst: r, a: at, count });
+                Lin::reg(r)
+            }
+            Builtin::WorkgroupId(axis) => self.position.groups[usize::from(axis.min(2))],
+            Builtin::NumWorkgroups(axis) => {
+                let r = self.general();
+                let at = At::new(R::CONTEXT, context::GROUPS + 4 * i32::from(axis.min(2)));
+                self.push(M::Load { bytes: 4, signed: false, dst: r, at });
+                Lin::reg(r)
+            }
+            Builtin::WorkgroupSize(axis) => Lin::imm(size[usize::from(axis.min(2))] as i32),
+            Builtin::SubgroupSize => Lin::imm(crate::launch::SUBGROUP_SIZE as i32),
+            Builtin::NumSubgroups => {
+                Lin::imm(size.iter().product::<u32>().div_ceil(crate::launch::SUBGROUP_SIZE) as i32)
+            }
+            // Not affine; made from the local index where they are used.
+            Builtin::SubgroupLane | Builtin::SubgroupId => self.builtin(Builtin::LocalIndex, c),
+        }
+    }
+}
