@@ -109,6 +109,9 @@ impl<'k> Lower<'k> {
             Memory::Buffer(index) => At::new(self.bases.buffers[index as usize].unwrap_or(self.bases.zeros), 0),
             Memory::Shared(index) => At::new(self.bases.shared, self.frame.shared[index as usize] as i32),
             Memory::Local(index) => {
+                if let Some(table) = self.table_at(memory) {
+                    return At::new(self.bases.shared, table as i32);
+                }
                 // Each memory has its part of the component's share, all lanes together.
                 let lanes = self.lanes();
                 let first = c as u32 * self.frame.lane_bytes * lanes + self.frame.locals[index as usize] * lanes;
@@ -120,6 +123,7 @@ impl<'k> Lower<'k> {
     /// What one byte of an address is in a memory, and how far the next lane is.
     fn spacing(&self, memory: Memory) -> (i64, i64) {
         match memory {
+            Memory::Local(_) if self.table_at(memory).is_some() => (1, 0),
             Memory::Local(index) if self.is_interleaved(index) => (i64::from(self.lanes()), 4),
             Memory::Local(index) => (1, i64::from(self.facts.kernel.locals[index as usize].size.next_multiple_of(64))),
             _ => (1, 0),
@@ -457,7 +461,10 @@ impl<'k> Lower<'k> {
                 let (at, index) = self.as_gather(at, step);
                 self.gather(scalar, at, index, mask)
             }
-            Place::Vary(at, index) => self.gather(scalar, at, index, mask),
+            Place::Vary(at, index) => match self.word_of_table(address.memory, &place, scalar, mask) {
+                Some(rep) => rep,
+                None => self.gather(scalar, at, index, mask),
+            },
         }
     }
 
@@ -586,7 +593,7 @@ impl<'k> Lower<'k> {
         At::new(r, 0)
     }
 
-    fn mask_parts(&mut self, scalar: Scalar, rep: Rep, mask: R) -> Rep {
+    pub(super) fn mask_parts(&mut self, scalar: Scalar, rep: Rep, mask: R) -> Rep {
         let Rep::Vector(low, high) = rep else { return rep };
         let low_mask = self.part_mask(mask, scalar, 0);
         let low = self.masked_zero(low, low_mask);
@@ -703,6 +710,10 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
+        if self.table_at(address.memory).is_some() {
+            // It was written before.
+            return;
+        }
         let guard = self.guard_of(guard, c);
         if let Some(guard) = guard.filter(|&guard| self.is_scalar(guard)) {
             // All lanes are inside or none is.
@@ -969,6 +980,8 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) -> Rep {
+        // It knows nothing of arrays of constants.
+        self.failed |= self.table_at(address.memory).is_some();
         // The helper checks bounds by itself, so a value that is the same for all lanes is simply read for all.
         let same = self.shape_of(value).lane == Lane::Same;
         let mask = match (guard, same) {

@@ -28,6 +28,7 @@ mod stream;
 mod strides;
 mod structures;
 mod subgroup;
+mod tables;
 mod tiles;
 mod totals;
 mod value;

@@ -75,6 +75,7 @@ impl<'k> Lower<'k> {
         self.position.y = self.scaled(self.position.groups[1], size[1]);
         self.position.z = self.scaled(self.position.groups[2], size[2]);
         self.clear_totals();
+        self.fill_tables();
         match self.facts.tiling.layout {
             Layout::Rows => self.layers(),
             Layout::Group | Layout::Line => self.groups(),
