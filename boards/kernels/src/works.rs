@@ -768,6 +768,27 @@ pub(crate) fn works() -> Vec<Work> {
             |n| [n.div_ceil(64) as u32, 1, 1],
             |n| 68 * n as u64
         ),
+        work!(
+            "row_sums",
+            [16, 20],
+            None,
+            |n| vec![input("rows", 64 * n, Unit), result("sums", 64 * n, Floats)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 512 * n as u64
+        ),
+        work!(
+            "graph_step",
+            [18, 22],
+            None,
+            |n| vec![
+                input("starts", n + 1, Ragged(8)),
+                input("neighbours", 8 * n + 16, Below(n as u32)),
+                input("before", n, Below(3)),
+                result("after", n, Bits),
+            ],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 48 * n as u64
+        ),
     ]
 }
 

@@ -792,3 +792,42 @@ fn vectors_that_lie_apart() {
         }
     }
 }
+
+/// Each lane goes over a row of its own, from the first or the second word on, and writes one; some rows end behind the memory.
+#[test]
+fn rows_of_their_own() {
+    for length in [16u32, 33, 64, 256] {
+        for from in [0u32, 1] {
+            for there in [70u32, 63] {
+                let text = format!(
+                    "read x: u32[{words}] @0;
+                    output y: u32[{words}] @1;
+                    output most: u32[70] @2;
+                    workgroup_size [64, 1, 1];
+                    entry main {{
+                        let i = global_id.x;
+                        if i >= 70 {{
+                            return;
+                        }}
+                        var sum: u32 = x[i * {length}];
+                        var at: u32 = 0;
+                        for k in {from}..{length} {{
+                            let word = x[i * {length} + k];
+                            sum = sum * 3 + word;
+                            y[i * {length} + k] = sum;
+                            if word > x[i * {length} + at] {{
+                                at = k;
+                            }}
+                        }}
+                        most[i] = at;
+                    }}",
+                    words = there * length - 5,
+                );
+                let program =
+                    vyre_foundation::text::parse(&text).unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
+                let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![words(there * length - 5)]) };
+                agree(&format!("{there} rows of {length} from {from} on"), &case);
+            }
+        }
+    }
+}

@@ -35,6 +35,11 @@ struct Sum {
     vectors: Vec<(Value, i64)>,
 }
 
+/// Bytes of rows of a block that are worth being asked for early: more than a few lines, and no more than the first cache has room for
+/// beside those of this block.
+const ROW: i64 = 1 << 10;
+const ROWS: i64 = 1 << 14;
+
 /// The largest displacement that is put into an address.
 const REACH: i64 = 1 << 28;
 
@@ -451,6 +456,7 @@ impl<'k> Lower<'k> {
                 None => self.load_by_helper(value, address, element, guard, c),
             },
             Place::Affine(at, step) => {
+                self.ask_for_next_rows(address.memory, at, step);
                 if mask.is_none()
                     && bytes == 4
                     && !matches!(address.memory, Memory::Local(_))
@@ -552,6 +558,25 @@ impl<'k> Lower<'k> {
         let mut masks = masks.into_iter();
         let first = masks.next()?;
         Some(masks.fold(first, |all, mask| self.mask_or(all, mask)))
+    }
+
+    /// Lanes of a loop that each go over a row of their own, one behind the other, touch as many lines as there are lanes in a round, in an
+    /// order that no processor foresees. Asks for the rows of the next block, as much of them in each round as this block's rows have.
+    fn ask_for_next_rows(&mut self, memory: Memory, at: At, step: i32) {
+        let Some((counter, to)) = self.loops.last().and_then(|frame| frame.counted) else { return };
+        let lanes = self.lanes() as i32;
+        let block = i64::from(step) * i64::from(lanes) * self.active.components.len() as i64;
+        let rows = i64::from(step) == 4 * i64::from(to) && (ROW..=ROWS).contains(&block);
+        // Blocks of several rows of a grid read the same memory again.
+        let again = self.facts.tiling.rows != 1;
+        if !rows || again || !matches!(memory, Memory::Buffer(_)) || self.facts.isa == Isa::Simd128 {
+            return;
+        }
+        let first = self.general();
+        self.push(M::Lea { wide: true, dst: first, at });
+        // The place goes on by a word in each round, and the rows of all lanes by a word for each.
+        let index = self.product(true, counter, GSrc::Imm(4 * (lanes - 1)));
+        self.push(M::Prefetch { at: At { base: first, index, scale: 1, disp: block as i32 } });
     }
 
     /// The instruction that widens a stored type.
@@ -810,6 +835,9 @@ impl<'k> Lower<'k> {
             place => {
                 if bytes < 4 {
                     return self.store_by_helper(address, element, (value, component), mask, c);
+                }
+                if let Place::Affine(at, step) = place {
+                    self.ask_for_next_rows(address.memory, at, step);
                 }
                 let mut parts = [R::NONE; 2];
                 for (part, src) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
