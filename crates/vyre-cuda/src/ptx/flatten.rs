@@ -1,6 +1,8 @@
 //! Branches around a few loads and stores become their guards, so that a short kernel such as `if i < n { out[i] = … }` has no
 //! branch at all, and what one branch loads is under way while the next one loads too.
 
+use std::collections::HashMap;
+
 use vyre_foundation::kernel::{
     Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo, each_use, end_values,
 };
@@ -17,7 +19,7 @@ pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
     if !kernel.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. })) {
         return None;
     }
-    let mut flat = Flat { kernel, values: kernel.values.clone(), insts: Vec::new() };
+    let mut flat = Flat { kernel, values: kernel.values.clone(), insts: Vec::new(), conditions: HashMap::new() };
     flat.block(&kernel.body, None)?;
     let body = Block { insts: flat.insts, end: End::Return };
     Some(Kernel { values: flat.values, body, ..kernel.clone() })
@@ -26,7 +28,7 @@ pub(super) fn flatten(kernel: &Kernel) -> Option<Kernel> {
 /// The kernel with guards instead of its short branches that keep what they load; `None` where it has none. A branch would wait for what it
 /// loads before anything behind it begins.
 pub(super) fn soften(kernel: &Kernel) -> Option<Kernel> {
-    let mut flat = Flat { kernel, values: kernel.values.clone(), insts: Vec::new() };
+    let mut flat = Flat { kernel, values: kernel.values.clone(), insts: Vec::new(), conditions: HashMap::new() };
     let body = flat.softened(&kernel.body)?;
     Some(Kernel { values: flat.values, body, ..kernel.clone() })
 }
@@ -88,6 +90,8 @@ struct Flat<'k> {
     kernel: &'k Kernel,
     values: Vec<ValueInfo>,
     insts: Vec<Inst>,
+    /// Pairs of conditions of the block at hand, and both of them.
+    conditions: HashMap<(Value, Value), Value>,
 }
 
 impl Flat<'_> {
@@ -95,6 +99,7 @@ impl Flat<'_> {
     fn softened(&mut self, block: &Block) -> Option<Block> {
         let mut changed = false;
         let outer = std::mem::take(&mut self.insts);
+        let conditions = std::mem::take(&mut self.conditions);
         for inst in &block.insts {
             match inst {
                 Inst::If { cond, then, otherwise, results } if results.is_empty() && waits(then, otherwise) => {
@@ -140,6 +145,7 @@ impl Flat<'_> {
                 _ => self.insts.push(inst.clone()),
             }
         }
+        self.conditions = conditions;
         let insts = std::mem::replace(&mut self.insts, outer);
         changed.then(|| Block { insts, end: block.end.clone() })
     }
@@ -188,7 +194,15 @@ impl Flat<'_> {
 
     fn both(&mut self, a: Option<Value>, b: Option<Value>) -> Option<Value> {
         match (a, b) {
-            (Some(a), Some(b)) => Some(self.define(Op::Binary(Binary::And, a, b))),
+            // The fields of a structure are stored under one condition, which is made once, so that it is seen to be one.
+            (Some(a), Some(b)) => Some(match self.conditions.get(&(a, b)) {
+                Some(both) => *both,
+                None => {
+                    let both = self.define(Op::Binary(Binary::And, a, b));
+                    self.conditions.insert((a, b), both);
+                    both
+                }
+            }),
             (a, b) => a.or(b),
         }
     }

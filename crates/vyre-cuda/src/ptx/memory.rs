@@ -329,7 +329,7 @@ impl Emitter<'_> {
 }
 
 /// Adds to an operand that may already have an offset.
-fn plus(at: &str, bytes: u32) -> String {
+pub(super) fn plus(at: &str, bytes: u32) -> String {
     if bytes == 0 {
         return at.to_owned();
     }

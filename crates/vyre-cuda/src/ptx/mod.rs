@@ -5,6 +5,7 @@
 
 mod bytes;
 mod early;
+mod fields;
 mod flatten;
 mod floats;
 mod forms;
@@ -134,11 +135,17 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
         let mut emitter = Emitter::new(kernel, target, TOGETHER);
         emitter.prologue();
         // Step by step, so that the loads of all workgroups are under way before the first is needed.
-        for inst in &kernel.body.insts {
+        let mut fields = HashMap::new();
+        emitter.fields(&kernel.body, &mut fields);
+        for (i, inst) in kernel.body.insts.iter().enumerate() {
             emitter.heed_before(inst);
+            let step = fields.remove(&i);
             for copy in 0..TOGETHER {
                 emitter.copy = copy;
-                emitter.inst(inst)?;
+                match &step {
+                    Some(step) => emitter.step(step),
+                    None => emitter.inst(inst)?,
+                }
             }
         }
         line!(emitter, "ret");
@@ -530,11 +537,7 @@ impl<'k> Emitter<'k> {
                 continue;
             }
             match neighbours.remove(&i) {
-                Some(Step::First(values, address, ty)) => self.load_neighbours(&values, &address, ty),
-                Some(Step::Last(values, address, ty)) => self.store_neighbours(&values, &address, ty),
-                Some(Step::Four(four)) => self.load_four(&four),
-                Some(Step::StoreFour(four)) => self.store_four(&four),
-                Some(Step::Done) => {}
+                Some(step) => self.step(&step),
                 None => self.inst(inst)?,
             }
         }
@@ -566,6 +569,19 @@ impl<'k> Emitter<'k> {
             End::Unreachable => {}
         }
         Ok(())
+    }
+
+    /// Loads or stores what lies side by side.
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::First(values, address, ty) => self.load_neighbours(values, address, ty),
+            Step::Last(values, address, ty) => self.store_neighbours(values, address, ty),
+            Step::Four(four) => self.load_four(four),
+            Step::StoreFour(four) => self.store_four(four),
+            Step::LoadFields(fields) => self.load_fields(fields),
+            Step::StoreFields(fields) => self.store_fields(fields),
+            Step::Done => {}
+        }
     }
 
     fn innermost(&self) -> Result<&LoopLabels<'k>, Diagnostic> {

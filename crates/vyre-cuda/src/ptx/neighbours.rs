@@ -9,6 +9,7 @@ use vyre_foundation::ir::{BufferKind, Literal};
 use vyre_foundation::kernel::{Address, Binary, Block, Element, Inst, Kernel, Memory, Op, Scalar, Value};
 
 use super::early::is_constant;
+use super::fields::Fields;
 use super::forms::Form;
 use super::latency::most_words;
 use super::{Emitter, line};
@@ -23,6 +24,10 @@ pub(super) enum Step {
     Four(FourOf),
     /// The same, stores them.
     StoreFour(FourOf),
+    /// Loads words of a structure.
+    LoadFields(Fields),
+    /// Stores words of a structure.
+    StoreFields(Fields),
     /// Is done by another step.
     Done,
 }
@@ -350,6 +355,7 @@ impl Emitter<'_> {
             }
         }
         open.iter().for_each(|near| self.join(near, &mut steps));
+        self.fields(block, &mut steps);
         steps
     }
 
