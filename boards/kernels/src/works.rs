@@ -662,6 +662,133 @@ pub(crate) fn works() -> Vec<Work> {
             |n| [n.div_ceil(8) as u32, n.div_ceil(8) as u32, n.div_ceil(4) as u32],
             |n| 8 * (n * n * n) as u64
         ),
+        work!(
+            "dither",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("image", n * n, Unit), result("output", n * n, Most)],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "labels",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("kind", n * n, Below(3)), input("before", n * n, Below(0)), result("after", n * n, Bits)],
+            |n| square(n, 16, 16),
+            |n| 12 * (n * n) as u64
+        ),
+        work!(
+            "floyd",
+            [11, 11],
+            None,
+            |_| vec![
+                input("step", 4, Words([2048, 77, 0, 0])),
+                input("before", 1 << 22, Unit),
+                result("after", 1 << 22, Floats),
+            ],
+            |_| square(2048, 16, 16),
+            |_| 8 << 22
+        ),
+        work!(
+            "median",
+            [11, 13],
+            Some("N"),
+            |n| vec![input("input", n * n, Unit), result("output", n * n, Floats)],
+            |n| square(n, 8, 8),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "deposit",
+            [20, 24],
+            None,
+            |n| vec![input("particles", 4 * n, Unit), result("charge", 1 << 16, Most)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 16 * n as u64
+        ),
+        work!(
+            "int8_product",
+            [9, 12],
+            Some("N"),
+            |n| vec![
+                input("a", n * n / 4, Below(0)),
+                input("bt", n * n / 4, Below(0)),
+                input("scales", n, Unit),
+                result("c", n * n, Floats),
+            ],
+            |n| square(n, 16, 16),
+            |n| 6 * (n * n) as u64
+        ),
+        work!(
+            "layer_norm",
+            [12, 16],
+            None,
+            |n| vec![
+                input("input", 1024 * n, Unit),
+                input("weight", 1024, Unit),
+                input("bias", 1024, Unit),
+                result("output", 1024 * n, Floats),
+            ],
+            |n| [n as u32, 1, 1],
+            |n| 8192 * n as u64
+        ),
+        work!(
+            "row_argmax",
+            [14, 18],
+            None,
+            |n| vec![input("rows", 256 * n, Unit), result("found", n, Most)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 1028 * n as u64
+        ),
+        work!(
+            "run_lengths",
+            [22, 26],
+            None,
+            |n| vec![input("input", n, Below(2)), result("lengths", n, Bits)],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "lower_bound",
+            [20, 24],
+            None,
+            |n| vec![
+                input("table", 1 << 16, Ragged(1 << 16)),
+                input("queries", n, Below(0)),
+                result("places", n, Bits),
+            ],
+            line,
+            |n| 8 * n as u64
+        ),
+        work!(
+            "crc",
+            [18, 22],
+            None,
+            |n| vec![input("data", 16 * n, Below(0)), input("table", 256, Below(0)), result("sums", n, Bits)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 68 * n as u64
+        ),
+        work!(
+            "row_sums",
+            [16, 20],
+            None,
+            |n| vec![input("rows", 64 * n, Unit), result("sums", 64 * n, Floats)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 512 * n as u64
+        ),
+        work!(
+            "graph_step",
+            [18, 22],
+            None,
+            |n| vec![
+                input("starts", n + 1, Ragged(8)),
+                input("neighbours", 8 * n + 16, Below(n as u32)),
+                input("before", n, Below(3)),
+                result("after", n, Bits),
+            ],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 48 * n as u64
+        ),
     ]
 }
 

@@ -712,3 +712,122 @@ fn structures_at_places_of_their_own() {
         }
     }
 }
+
+/// Arrays of constants of several lengths, at places that lanes compute, some of them outside; and arrays that look like that until
+/// something else is written to them.
+#[test]
+fn arrays_of_constants() {
+    for count in [3u32, 8, 13, 16, 29, 100] {
+        for change in ["", "a[1] = x[i];", "if x[i] % 3 == 1 { a[2] = 5; }", "a[x[i] % 4] = 9;"] {
+            let constants: String = (0..count)
+                .filter(|place| place % 7 != 5)
+                .map(|place| format!("a[{place}] = {};\n", place.wrapping_mul(2_654_435_761)))
+                .collect();
+            let text = format!(
+                "type 0 = array<u32, {count}> stride 4;
+                read x: u32[300] @0;
+                output y: u32[300] @1;
+                workgroup_size [64, 1, 1];
+                entry main {{
+                    var a: type<0>;
+                    let i = global_id.x;
+                    {constants}
+                    if i >= 300 {{
+                        return;
+                    }}
+                    var sum: u32 = a[x[i] % {outside}] + a[i % 3] * 5 + a[i / 64];
+                    {change}
+                    if x[i] % 5 != 2 {{
+                        sum = sum * 3 + a[x[i] / 8 % {count}];
+                    }}
+                    for k in 0..x[i] % 4 {{
+                        sum = sum * 3 + a[(x[i] + k) % {outside}] + a[k];
+                    }}
+                    y[i] = sum;
+                }}",
+                outside = count + 3,
+            );
+            let program = vyre_foundation::text::parse(&text).unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
+            let case = Case { grid: Some([5, 1, 1]), ..Case::new(program, vec![words(300)]) };
+            agree(&format!("{count} constants, then `{change}`"), &case);
+        }
+    }
+}
+
+/// Vectors at places that lanes compute, in buffers, in workgroup memory and in arrays of constants, by all lanes and by some.
+#[test]
+fn vectors_that_lie_apart() {
+    for (width, stride) in [(2u32, 8u32), (3, 16), (4, 16)] {
+        for some in ["if i < 256 ", "if x[i] % 3 == 1 "] {
+            let parts = |first: u32| (0..width).map(|part| format!("{}", first + part)).collect::<Vec<_>>().join(", ");
+            let constants: String =
+                (0..9).map(|place| format!("a[{place}] = vec<u32, {width}>({});\n", parts(place * 10))).collect();
+            let text = format!(
+                "type 0 = array<vec<u32, {width}>, 9> stride {stride};
+                read x: u32[256] @0;
+                read v: vec<u32, {width}>[256] @1;
+                output y: vec<u32, {width}>[256] @2;
+                output z: vec<u32, {width}>[256] @3;
+                workgroup shared: vec<u32, {width}>[64] @0;
+                workgroup_size [64, 1, 1];
+                entry main {{
+                    var a: type<0>;
+                    let i = global_id.x;
+                    {constants}
+                    let k = i * 29 % 64;
+                    {some}{{
+                        shared[k] = v[x[i] % 256] + a[x[i] / 256 % 11];
+                    }}
+                    barrier;
+                    z[i] = shared[x[i] % 70];
+                    {some}{{
+                        y[i / 64 * 64 + k] = shared[63 - k] + v[i];
+                    }}
+                }}"
+            );
+            let program = vyre_foundation::text::parse(&text).unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
+            let vectors = words(256 * stride / 4);
+            let case = Case { grid: Some([4, 1, 1]), ..Case::new(program, vec![words(256), vectors]) };
+            agree(&format!("vectors of {width}, {some}"), &case);
+        }
+    }
+}
+
+/// Each lane goes over a row of its own, from the first or the second word on, and writes one; some rows end behind the memory.
+#[test]
+fn rows_of_their_own() {
+    for length in [16u32, 33, 64, 256] {
+        for from in [0u32, 1] {
+            for there in [70u32, 63] {
+                let text = format!(
+                    "read x: u32[{words}] @0;
+                    output y: u32[{words}] @1;
+                    output most: u32[70] @2;
+                    workgroup_size [64, 1, 1];
+                    entry main {{
+                        let i = global_id.x;
+                        if i >= 70 {{
+                            return;
+                        }}
+                        var sum: u32 = x[i * {length}];
+                        var at: u32 = 0;
+                        for k in {from}..{length} {{
+                            let word = x[i * {length} + k];
+                            sum = sum * 3 + word;
+                            y[i * {length} + k] = sum;
+                            if word > x[i * {length} + at] {{
+                                at = k;
+                            }}
+                        }}
+                        most[i] = at;
+                    }}",
+                    words = there * length - 5,
+                );
+                let program =
+                    vyre_foundation::text::parse(&text).unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
+                let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![words(there * length - 5)]) };
+                agree(&format!("{there} rows of {length} from {from} on"), &case);
+            }
+        }
+    }
+}

@@ -105,6 +105,19 @@ const LONG_STEPS: usize = 96;
 /// The part of a whole workgroup's work that may be for values on the stack, before another order of instructions is tried.
 const MUCH_SPILLED: f32 = 0.3;
 
+/// A block with many values on the stack is taken instead of the smallest one if its cost for a vector is this part of that one's: what
+/// vectors of a block share may be most of the work of a loop.
+const MUCH_CHEAPER: f32 = 0.7;
+
+/// Code for a block, before it is made of bytes.
+struct Made {
+    tiling: Tiling,
+    lowered: lower::Lowered,
+    allocation: regalloc::Allocation,
+    /// What a vector takes.
+    cost: f32,
+}
+
 /// What decides how a kernel is compiled.
 #[derive(Default)]
 struct Survey {
@@ -389,6 +402,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     };
     let last = candidates.len() - 1;
     let long_group = layout != Layout::Rows && survey.steps >= LONG_STEPS;
+    let mut best: Option<Made> = None;
     for (position, tiling) in candidates.into_iter().enumerate() {
         let whole = tiling.layout != Layout::Rows && tiling.vectors == 0;
         let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
@@ -410,9 +424,20 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         let spilled = allocation.vector_cost + if masks { allocation.mask_cost } else { 0.0 };
         // Those of the longest row keep all others waiting.
         let wide = lowered.tiled && tiling.vectors * tiling.rows * isa.lanes() > MOST_ROWS_TOGETHER;
-        if (wide || spilled > most * allocation.total_cost) && position != last {
-            continue;
+        let cost = (allocation.total_cost + spilled) / (tiling.vectors * tiling.rows).max(1) as f32;
+        let mut made = Made { tiling, lowered, allocation, cost };
+        if position != last {
+            if wide {
+                continue;
+            }
+            if spilled > most * made.allocation.total_cost {
+                best = Some(best.filter(|best| best.cost <= cost).unwrap_or(made));
+                continue;
+            }
+        } else if let Some(best) = best.take_if(|best| survey.loops && best.cost < MUCH_CHEAPER * cost) {
+            made = best;
         }
+        let Made { tiling, lowered, allocation, .. } = made;
         let emitted = match isa {
             Isa::Simd128 => clif::compile(&lowered, clif::Target::host()?).map(|code| (code, allocation.slots[1])),
             Isa::Avx2 | Isa::Avx512 => emit::emit(&lowered.code, lowered.asm, &allocation, isa)

@@ -76,9 +76,15 @@ impl Plan<'_> {
     }
 
     /// Code for a single vector is made, too, for where it is inside all bounds: of a kernel that is not long, and in which masks are much of
-    /// the work, which they are not where it loops.
-    pub(super) fn is_worth_one(&self) -> bool {
-        !self.is_empty() && self.steps <= SHORT && !self.loops
+    /// the work. Where it loops they are only where each round has some, and it is done for blocks of no more than this vector.
+    pub(super) fn is_worth_one(&self, vectors: u32) -> bool {
+        let much = !self.loops || (vectors == 1 && self.masks_are_much_of_loops());
+        !self.is_empty() && self.steps <= SHORT && much
+    }
+
+    /// A comparison is three instructions where a step is one; where all else is much more, it is not what takes the time.
+    fn masks_are_much_of_loops(&self) -> bool {
+        self.in_rounds.saturating_mul(12) >= self.work
     }
 
     /// Some comparisons are settled that another does not settle.
@@ -90,8 +96,7 @@ impl Plan<'_> {
     pub(super) fn is_worth_two(&self, vectors: usize) -> bool {
         let settles = |weight: u32| 2 * weight >= self.weight.1;
         let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
-        // A comparison is three instructions where a step is one; where all else is much more, it is not what takes the time.
-        let in_rounds = settles(self.weight.0) && self.in_rounds.saturating_mul(12) >= self.work;
+        let in_rounds = settles(self.weight.0) && self.masks_are_much_of_loops();
         !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= MOST_GROUP_STEPS / 2
     }
 }

@@ -1102,7 +1102,10 @@ impl<'k> Lower<'k> {
         let start = self.label();
         match &inner.counter {
             Some(counter) if parts => self.start_counter_apart(inner, counter, &live, &left, comps),
-            Some(counter) => self.start_counter(counter, exit, comps),
+            Some(counter) => {
+                self.start_counter(counter, exit, comps);
+                self.note_counted(counter, comps[0]);
+            }
             None => {}
         }
         let tiles = if parts { self.tiles_of(inner, comps) } else { None };
@@ -1327,6 +1330,16 @@ impl<'k> Lower<'k> {
         self.leave_scope(mark);
         self.push(M::Jump(exit));
         self.bind(run);
+    }
+
+    /// Keeps in mind where the innermost loop ends that counts by one, where that is known.
+    fn note_counted(&mut self, counter: &Counter, c: usize) {
+        let to = self.constant_of(counter.to, c).and_then(|to| u32::try_from(to).ok());
+        let Some(to) = to.filter(|_| counter.step == 1) else { return };
+        let value = self.scalar_reg(counter.value, c);
+        if let Some(frame) = self.loops.last_mut() {
+            frame.counted = Some((value, to));
+        }
     }
 
     /// Leaves the code when the launch has to end.

@@ -3,7 +3,7 @@
 use vyre_foundation::kernel::Kernel;
 
 use super::super::mir::R;
-use super::totals;
+use super::{tables, totals};
 
 /// Where private memories lie.
 pub(in crate::native) struct Frame {
@@ -11,12 +11,14 @@ pub(in crate::native) struct Frame {
     pub(in crate::native) shared_bytes: u32,
     /// Behind the workgroup memory: where sums begin that are added to a buffer at the end, and their bytes.
     pub(super) totals: Vec<Option<(u32, u32)>>,
+    /// Behind those: where arrays of constants begin, and their words.
+    pub(super) tables: Vec<Option<(u32, Vec<u32>)>>,
     pub(in crate::native) locals: Vec<u32>,
     pub(in crate::native) lane_bytes: u32,
 }
 
 impl Frame {
-    /// The places of workgroup memory, of the sums of a call, and of one invocation's arrays.
+    /// The places of workgroup memory, of the sums of a call, of arrays of constants, and of one invocation's arrays.
     pub(in crate::native) fn of(kernel: &Kernel) -> Frame {
         let place = |end: &mut u32, size: u32| {
             let at = *end;
@@ -27,9 +29,14 @@ impl Frame {
         let shared = kernel.shared.iter().map(|memory| place(&mut shared_bytes, memory.size)).collect();
         let totals = totals::sizes(kernel).into_iter();
         let totals = totals.map(|bytes| bytes.map(|bytes| (place(&mut shared_bytes, bytes), bytes))).collect();
+        let tables = tables::words(kernel).into_iter();
+        let tables = tables.map(|words| words.map(|words| (place(&mut shared_bytes, 4 * words.len() as u32), words)));
+        let tables: Vec<_> = tables.collect();
         let mut lane_bytes = 0;
-        let locals = kernel.locals.iter().map(|memory| place(&mut lane_bytes, memory.size)).collect();
-        Frame { shared, shared_bytes, totals, locals, lane_bytes }
+        let own =
+            kernel.locals.iter().zip(&tables).map(|(memory, table)| if table.is_some() { 0 } else { memory.size });
+        let locals = own.map(|size| place(&mut lane_bytes, size)).collect();
+        Frame { shared, shared_bytes, totals, tables, locals, lane_bytes }
     }
 }
 

@@ -97,7 +97,7 @@ impl<'k> Lower<'k> {
             return false;
         }
         let mask = self.lanes_inside(value, guard, c);
-        let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
+        let Some(Line { apart, together, otherwise }) = self.line(address, width, c) else {
             return false;
         };
         let mark = self.enter_scope();
@@ -114,11 +114,9 @@ impl<'k> Lower<'k> {
         self.push(M::Jump(done));
         self.bind(otherwise);
         let inner = self.enter_scope();
-        for (component, &dst) in words.iter().enumerate() {
-            let at = At { disp: at.disp + 4 * component as i32, ..at };
-            if let Rep::Vector(src, _) = self.gather(element.scalar(), at, index, mask) {
-                self.push(M::Mov { dst, src });
-            }
+        let gathered = self.gather_words(element, width, apart, mask);
+        for (&dst, src) in words.iter().zip(gathered) {
+            self.push(M::Mov { dst, src });
         }
         self.leave_scope(inner);
         self.bind(done);
@@ -143,7 +141,7 @@ impl<'k> Lower<'k> {
             return false;
         }
         let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
-        let Some(Line { apart: (at, index), together, otherwise }) = self.line(address, width, c) else {
+        let Some(Line { apart, together, otherwise }) = self.line(address, width, c) else {
             return false;
         };
         let mark = self.enter_scope();
@@ -154,10 +152,7 @@ impl<'k> Lower<'k> {
         self.push(M::Jump(done));
         self.bind(otherwise);
         let inner = self.enter_scope();
-        for (component, &word) in words.iter().enumerate() {
-            let at = At { disp: at.disp + 4 * component as i32, ..at };
-            self.store_vector(address, element.scalar(), Place::Vary(at, index), [word, R::NONE], mask);
-        }
+        self.scatter_words(address, element, &words, apart, mask);
         self.leave_scope(inner);
         self.bind(done);
         self.leave_scope(mark);

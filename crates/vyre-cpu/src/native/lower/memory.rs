@@ -35,6 +35,11 @@ struct Sum {
     vectors: Vec<(Value, i64)>,
 }
 
+/// Bytes of rows of a block that are worth being asked for early: more than a few lines, and no more than the first cache has room for
+/// beside those of this block.
+const ROW: i64 = 1 << 10;
+const ROWS: i64 = 1 << 14;
+
 /// The largest displacement that is put into an address.
 const REACH: i64 = 1 << 28;
 
@@ -109,6 +114,9 @@ impl<'k> Lower<'k> {
             Memory::Buffer(index) => At::new(self.bases.buffers[index as usize].unwrap_or(self.bases.zeros), 0),
             Memory::Shared(index) => At::new(self.bases.shared, self.frame.shared[index as usize] as i32),
             Memory::Local(index) => {
+                if let Some(table) = self.table_at(memory) {
+                    return At::new(self.bases.shared, table as i32);
+                }
                 // Each memory has its part of the component's share, all lanes together.
                 let lanes = self.lanes();
                 let first = c as u32 * self.frame.lane_bytes * lanes + self.frame.locals[index as usize] * lanes;
@@ -120,6 +128,7 @@ impl<'k> Lower<'k> {
     /// What one byte of an address is in a memory, and how far the next lane is.
     fn spacing(&self, memory: Memory) -> (i64, i64) {
         match memory {
+            Memory::Local(_) if self.table_at(memory).is_some() => (1, 0),
             Memory::Local(index) if self.is_interleaved(index) => (i64::from(self.lanes()), 4),
             Memory::Local(index) => (1, i64::from(self.facts.kernel.locals[index as usize].size.next_multiple_of(64))),
             _ => (1, 0),
@@ -292,27 +301,73 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && width > 1;
-        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
-        let here = matches!(address.memory, Memory::Buffer(_)) && self.facts.isa != Isa::Simd128;
-        if !(words && by_lanes && here) {
+        if !self.are_pairs(address, element, width) {
             return false;
         }
         let guard = self.guard_of(guard, c);
         let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
         let mask = self.lanes_inside(value, guard, c);
         self.note_read(address.memory);
+        for (component, word) in self.gather_words(element, width, (at, index), mask).into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// They are vectors of words at places that each lane computes.
+    fn are_pairs(&self, address: &Address, element: Element, width: u8) -> bool {
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && width > 1;
+        let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+        words && by_lanes && !matches!(address.memory, Memory::Local(_)) && self.facts.isa != Isa::Simd128
+    }
+
+    /// The words of vectors that each lane finds by its own index: two at a time, which takes half as many accesses.
+    pub(super) fn gather_words(
+        &mut self,
+        element: Element,
+        width: u8,
+        (at, index): (At, R),
+        mask: Option<R>,
+    ) -> Vec<R> {
+        let mut words = Vec::with_capacity(usize::from(width));
         for first in (0..width).step_by(2) {
             let at = At { disp: at.disp + 4 * i32::from(first), ..at };
-            if first + 1 == width {
-                let last = self.gather(element.scalar(), at, index, mask);
-                self.set_rep(value, first, c, last);
-            } else if let Rep::Vector(low, high) = self.gather(Scalar::U64, at, index, mask) {
-                for (word, part) in self.words_of(vec![low, high]).into_iter().zip(first..) {
-                    self.set_rep(value, part, c, Rep::Vector(word, R::NONE));
-                }
+            let alone = first + 1 == width;
+            let scalar = if alone { element.scalar() } else { Scalar::U64 };
+            if let Rep::Vector(low, high) = self.gather(scalar, at, index, mask) {
+                words.extend(if alone { vec![low] } else { self.words_of(vec![low, high]) });
             }
         }
+        words
+    }
+
+    /// Stores the words of vectors where each lane's index says: two at a time.
+    pub(super) fn scatter_words(
+        &mut self,
+        address: &Address,
+        element: Element,
+        words: &[R],
+        (at, index): (At, R),
+        mask: Option<R>,
+    ) {
+        for (pair, words) in words.chunks(2).enumerate() {
+            let place = Place::Vary(At { disp: at.disp + 8 * pair as i32, ..at }, index);
+            match self.vectors_of(words)[..] {
+                [low, high] => self.store_vector(address, Scalar::U64, place, [low, high], mask),
+                _ => self.store_vector(address, element.scalar(), place, [words[0], R::NONE], mask),
+            }
+        }
+    }
+
+    /// Stores vectors at places that each lane computes; false where they go elsewhere.
+    fn store_pairs(&mut self, address: &Address, element: Element, value: Value, mask: Option<R>, c: usize) -> bool {
+        let width = self.width_of(value);
+        if !self.are_pairs(address, element, width) {
+            return false;
+        }
+        let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
+        let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();
+        self.scatter_words(address, element, &words, (at, index), mask);
         true
     }
 
@@ -401,6 +456,7 @@ impl<'k> Lower<'k> {
                 None => self.load_by_helper(value, address, element, guard, c),
             },
             Place::Affine(at, step) => {
+                self.ask_for_next_rows(address.memory, at, step);
                 if mask.is_none()
                     && bytes == 4
                     && !matches!(address.memory, Memory::Local(_))
@@ -411,7 +467,10 @@ impl<'k> Lower<'k> {
                 let (at, index) = self.as_gather(at, step);
                 self.gather(scalar, at, index, mask)
             }
-            Place::Vary(at, index) => self.gather(scalar, at, index, mask),
+            Place::Vary(at, index) => match self.word_of_table(address.memory, &place, scalar, mask) {
+                Some(rep) => rep,
+                None => self.gather(scalar, at, index, mask),
+            },
         }
     }
 
@@ -501,6 +560,25 @@ impl<'k> Lower<'k> {
         Some(masks.fold(first, |all, mask| self.mask_or(all, mask)))
     }
 
+    /// Lanes of a loop that each go over a row of their own, one behind the other, touch as many lines as there are lanes in a round, in an
+    /// order that no processor foresees. Asks for the rows of the next block, as much of them in each round as this block's rows have.
+    fn ask_for_next_rows(&mut self, memory: Memory, at: At, step: i32) {
+        let Some((counter, to)) = self.loops.last().and_then(|frame| frame.counted) else { return };
+        let lanes = self.lanes() as i32;
+        let block = i64::from(step) * i64::from(lanes) * self.active.components.len() as i64;
+        let rows = i64::from(step) == 4 * i64::from(to) && (ROW..=ROWS).contains(&block);
+        // Blocks of several rows of a grid read the same memory again.
+        let again = self.facts.tiling.rows != 1;
+        if !rows || again || !matches!(memory, Memory::Buffer(_)) || self.facts.isa == Isa::Simd128 {
+            return;
+        }
+        let first = self.general();
+        self.push(M::Lea { wide: true, dst: first, at });
+        // The place goes on by a word in each round, and the rows of all lanes by a word for each.
+        let index = self.product(true, counter, GSrc::Imm(4 * (lanes - 1)));
+        self.push(M::Prefetch { at: At { base: first, index, scale: 1, disp: block as i32 } });
+    }
+
     /// The instruction that widens a stored type.
     fn narrow_load(&self, element: Element) -> Option<VOp> {
         Some(match element {
@@ -540,7 +618,7 @@ impl<'k> Lower<'k> {
         At::new(r, 0)
     }
 
-    fn mask_parts(&mut self, scalar: Scalar, rep: Rep, mask: R) -> Rep {
+    pub(super) fn mask_parts(&mut self, scalar: Scalar, rep: Rep, mask: R) -> Rep {
         let Rep::Vector(low, high) = rep else { return rep };
         let low_mask = self.part_mask(mask, scalar, 0);
         let low = self.masked_zero(low, low_mask);
@@ -657,6 +735,10 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) {
+        if self.table_at(address.memory).is_some() {
+            // It was written before.
+            return;
+        }
         let guard = self.guard_of(guard, c);
         if let Some(guard) = guard.filter(|&guard| self.is_scalar(guard)) {
             // All lanes are inside or none is.
@@ -679,6 +761,7 @@ impl<'k> Lower<'k> {
             || self.store_records(address, element, value, mask, c)
             || self.store_far_records(address, element, value, mask, c)
             || self.store_lines(address, element, value, mask, c)
+            || self.store_pairs(address, element, value, mask, c)
         {
             return;
         }
@@ -752,6 +835,9 @@ impl<'k> Lower<'k> {
             place => {
                 if bytes < 4 {
                     return self.store_by_helper(address, element, (value, component), mask, c);
+                }
+                if let Place::Affine(at, step) = place {
+                    self.ask_for_next_rows(address.memory, at, step);
                 }
                 let mut parts = [R::NONE; 2];
                 for (part, src) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
@@ -922,6 +1008,8 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) -> Rep {
+        // It knows nothing of arrays of constants.
+        self.failed |= self.table_at(address.memory).is_some();
         // The helper checks bounds by itself, so a value that is the same for all lanes is simply read for all.
         let same = self.shape_of(value).lane == Lane::Same;
         let mask = match (guard, same) {

@@ -28,6 +28,7 @@ mod stream;
 mod strides;
 mod structures;
 mod subgroup;
+mod tables;
 mod tiles;
 mod totals;
 mod value;
@@ -100,6 +101,8 @@ struct LoopFrame<'k> {
     rounds: Option<bool>,
     /// Where memory is read in the next round.
     ahead: Option<Ahead>,
+    /// The counter of one that counts by one to a known number, and that number.
+    counted: Option<(R, u32)>,
 }
 
 /// An index that each round of a loop goes on by the same step, and what it will be in the next.
@@ -125,6 +128,7 @@ impl<'k> LoopFrame<'k> {
             body: std::ptr::from_ref(&inner.body),
             rounds: None,
             ahead: None,
+            counted: None,
         }
     }
 }

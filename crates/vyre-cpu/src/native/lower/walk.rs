@@ -75,6 +75,7 @@ impl<'k> Lower<'k> {
         self.position.y = self.scaled(self.position.groups[1], size[1]);
         self.position.z = self.scaled(self.position.groups[2], size[2]);
         self.clear_totals();
+        self.fill_tables();
         match self.facts.tiling.layout {
             Layout::Rows => self.layers(),
             Layout::Group | Layout::Line => self.groups(),
@@ -181,7 +182,7 @@ impl<'k> Lower<'k> {
         if vectors > 1 {
             (plan, streams) = (self.plan(), self.plan_streams());
         } else if self.facts.isa != Isa::Simd128 {
-            plan = Some(self.plan()).filter(Plan::is_worth_one).unwrap_or_default();
+            plan = Some(self.plan()).filter(|plan| plan.is_worth_one(vectors)).unwrap_or_default();
         }
         self.streams.written = streams.written();
         // Where a vector that is done alone ends at the latest, and where blocks begin that write past the caches.
@@ -228,7 +229,7 @@ impl<'k> Lower<'k> {
         // Where no limit was settled a block is not whole because the row ends.
         let again = if vectors == 1 || plan.is_empty() { tail } else { main };
         let (limit, after) = (apart.map_or(end, |(until, _)| until), self.label());
-        if plan.is_worth_one() && self.facts.isa != Isa::Simd128 {
+        if plan.is_worth_one(vectors) && self.facts.isa != Isa::Simd128 {
             self.whole_vector_alone(&plan, (x, limit), after);
         }
         self.vector_alone(x, limit);
