@@ -79,6 +79,8 @@ eager = {
     "top 64": lambda: torch.topk(a, 64),
     "softmax of rows": lambda: torch.softmax(table, 1),
     "layer norm": lambda: torch.nn.functional.layer_norm(table, (side,)),
+    "layer norm, softmax, top 64 of rows": lambda: torch.topk(torch.softmax(torch.nn.functional.layer_norm(table[:1000], (side,)), 1), 64, 1),
+    "top 64 of rows": lambda: torch.topk(table[:1000], 64, 1),
     "layer norm, softmax, top 64": lambda: torch.topk(torch.softmax(torch.nn.functional.layer_norm(table[:1000], (side,)), 1).flatten(), 64),
     "transpose": lambda: table.t().contiguous(),
     "gather": lambda: a[places],
@@ -93,7 +95,7 @@ eager = {
     "attention f16": lambda: attention(q_half, k_half, v_half),
     "attention f16, causal": lambda: attention(q_half, k_half, v_half, is_causal=True),
 }
-compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "layer norm, softmax, top 64", "transpose", "gather", "stencil of 5 points", "bodies"]
+compiled = ["map a*b+1", "sum", "sum of a*b", "argmax", "cumsum", "softmax of rows", "layer norm", "layer norm, softmax, top 64 of rows", "top 64 of rows", "layer norm, softmax, top 64", "transpose", "gather", "stencil of 5 points", "bodies"]
 
 
 def milliseconds(work):

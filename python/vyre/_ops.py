@@ -140,9 +140,10 @@ def argsort(x: Any) -> Array:
     return _vyre.op("argsort", [_term(x, "argsort")])[0]
 
 
-def top_k(x: Any, count: int) -> tuple[Array, Array]:
-    """The largest elements, the largest first, and their positions."""
-    values, positions = _vyre.op("top_k", [_term(x, "top_k")], count=operator.index(count))
+def top_k(x: Any, count: int, axis: int | None = None) -> tuple[Array, Array]:
+    """The largest elements, the largest first, and their positions: of all, or of those along an axis."""
+    term = _term(x, "top_k")
+    values, positions = _vyre.op("top_k", [term], count=operator.index(count), axis=_axis(term, axis))
     return values, positions
 
 

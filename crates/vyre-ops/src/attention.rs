@@ -15,7 +15,9 @@ use half::bf16;
 use vyre::expression::Term;
 use vyre::{Array, DataType, Error};
 
-use crate::launch::{MOST, Traits, engine, extents, grid, misfit, mistyped, room, runnable, with_variants};
+use crate::launch::{
+    MOST, Traits, as_a_whole, count, engine, extents, grid, misfit, mistyped, room, runnable, with_variants,
+};
 use crate::matrix::{elements, stored_type};
 use crate::output::Output;
 
@@ -33,6 +35,14 @@ pub fn attention_bf16(q: &Array<bf16>, k: &Array<bf16>, v: &Array<bf16>, causal:
 
 /// `q` is `[.., m, dim]`, `k` and `v` are `[.., n, dim]`. Causal: query `i` looks at the keys up to `i`.
 pub(crate) fn attention(q: &Term, k: &Term, v: &Term, causal: bool) -> Result<Output, Error> {
+    let steps = |term: &Term| term.shape().map_or(1, |shape| shape.extents().iter().rev().nth(1).copied().unwrap_or(1));
+    let op = || format!("attention {causal}");
+    // A multiplication takes a fraction of an item's time.
+    let items = count(&[q]).saturating_mul(steps(k)) / 32;
+    as_a_whole(op, &[q, k, v], items, || attention_here(q, k, v, causal))
+}
+
+fn attention_here(q: &Term, k: &Term, v: &Term, causal: bool) -> Result<Output, Error> {
     let mut ty = stored_type(q);
     if [k, v].iter().any(|other| stored_type(other) != ty) {
         ty = q.data_type().clone();

@@ -14,8 +14,8 @@ use vyre::{Array, Buffer, DataType, Engine, Error, Shape};
 use crate::fold::{Fold, Kind};
 use crate::host::variant;
 use crate::launch::{
-    GROUP, Traits, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable, with_function,
-    with_variants,
+    GROUP, Traits, as_a_whole, count, engine, extents, grid, misfit, misfit_with, mistyped, parsed, room, runnable,
+    with_function, with_variants,
 };
 use crate::output::Output;
 use crate::scan::Scan;
@@ -118,6 +118,11 @@ impl Patterns {
 
     /// Positions, patterns, and how many there are of both.
     fn search(&self, bytes: &Term, most: usize) -> Result<[Output; 3], Error> {
+        let op = || format!("search {:?} {}", self.form, self.shortest);
+        as_a_whole(op, &[bytes], count(&[bytes]) / 16, || self.search_here(bytes, most))
+    }
+
+    fn search_here(&self, bytes: &Term, most: usize) -> Result<[Output; 3], Error> {
         let (buffer, length) = haystack(bytes)?;
         let starts = (length + 1).saturating_sub(self.shortest);
         let most = most.min(starts);

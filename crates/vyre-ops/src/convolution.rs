@@ -11,7 +11,9 @@ use vyre::expression::{Fused, Term};
 use vyre::ir::Literal;
 use vyre::{Buffer, DataType, Error};
 
-use crate::launch::{MOST, Traits, extents, grid, is_float, misfit, misfit_with, mistyped, room};
+use crate::launch::{
+    MOST, Traits, as_a_whole, count, extents, grid, is_float, magnitude, misfit, misfit_with, mistyped, room,
+};
 use crate::layout::permute;
 use crate::matrix::{Transposed, matmul};
 use crate::output::Output;
@@ -46,6 +48,11 @@ impl Sizes {
 /// `x` is `[n, channels, h, w]` or `[h, w]`, weights are `[outputs, channels, kh, kw]` or `[kh, kw]`. Windows step by `stride`, with so many zeros
 /// around the image; they are not mirrored, as everywhere in this field.
 pub(crate) fn convolve(x: &Term, weights: &Term, stride: usize, padding: usize) -> Result<Output, Error> {
+    let op = || format!("convolution of 2^{} by {stride}", magnitude(count(&[weights])));
+    as_a_whole(op, &[x, weights], count(&[x]), || convolve_here(x, weights, stride, padding))
+}
+
+fn convolve_here(x: &Term, weights: &Term, stride: usize, padding: usize) -> Result<Output, Error> {
     let ty = x.data_type().clone();
     if !is_float(&ty) || *weights.data_type() != ty {
         return Err(mistyped(format!(

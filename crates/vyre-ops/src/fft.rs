@@ -15,9 +15,9 @@ use std::f64::consts::PI;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vyre::expression::Term;
-use vyre::{Buffer, DataType, Engine, Error};
+use vyre::{Buffer, DataType, Diagnostic, Engine, Error, codes};
 
-use crate::launch::{MOST, Traits, engine, extents, misfit, misfit_with, mistyped, room};
+use crate::launch::{MOST, Traits, as_a_whole, engine, extents, magnitude, misfit, misfit_with, mistyped, room};
 use crate::output::Output;
 use stages::{Layout, Pass, Point};
 
@@ -56,7 +56,13 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     if batches * n * 2 > MOST {
         return Err(misfit(format!("{} elements are more than are taken at once, which is {MOST}", batches * n * 2)));
     }
-    let traits = Traits::of(&engine);
+    let op = || format!("fft of 2^{}", magnitude(n));
+    let buffer = as_a_whole(op, &[term], batches * n, || transformed(&engine, term, inverse, [n, batches]))?;
+    Ok(Output { buffer, ty, shape })
+}
+
+fn transformed(engine: &Engine, term: &Term, inverse: bool, [n, batches]: [usize; 2]) -> Result<Buffer, Error> {
+    let traits = Traits::of(engine);
     let most = if traits.memory >= LONG.1 { LONG.0 } else { SHORT };
     let one_pass = match traits.is_gpu && traits.memory >= WHOLE.1 && n.is_power_of_two() {
         true => WHOLE.0,
@@ -69,19 +75,22 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
         _ => SHORT,
     };
     let source = term.evaluate()?;
-    let transform = Transform { engine: &engine, traits, inverse, n, batches, room };
+    let transform = Transform { engine, traits, inverse, n, batches, room };
     if let (true, Some(radices)) = (n <= one_pass, radices(n)) {
         let pass = transform.pass(radices, [1, n], [Layout::rows(n); 2]);
         let scaled = Pass { scale: inverse.then_some(n), ..pass };
-        let out = scaled.run(&engine, &traits, &source, &table(&engine, &[n])?, batches)?;
-        return Ok(Output { buffer: out, ty, shape });
+        return scaled.run(engine, &traits, &source, &table(engine, &[n])?, batches);
     }
-    let out = match factors(n, most) {
-        Some(Factors::Two(both)) => transform.two(&source, both)?,
-        Some(Factors::Three(all)) => transform.three(&source, all)?,
-        None => return Err(no_transform(n, most)),
-    };
-    Ok(Output { buffer: out, ty, shape })
+    match factors(n, most) {
+        Some(Factors::Two(both)) => transform.two(&source, both),
+        Some(Factors::Three(all)) => transform.three(&source, all),
+        // Another device may have more room.
+        None if most < LONG.0 && engine.place().is_some() => {
+            let message = format!("a transform of {n} points needs more workgroup memory than the device has");
+            Err(Diagnostic::new(&codes::backend::UNSUPPORTED_FEATURE, message).into())
+        }
+        None => Err(no_transform(n, most)),
+    }
 }
 
 fn no_transform(n: usize, most: usize) -> Error {

@@ -8,7 +8,9 @@ use std::fmt::Write;
 use vyre::expression::{Fused, Term};
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, grid, is_plain, kernel_of_forms_or, misfit, mistyped, room};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, count, grid, is_plain, kernel_of_forms_or, magnitude, misfit, mistyped, room,
+};
 use crate::output::Output;
 use crate::tuning::Axis;
 
@@ -38,6 +40,11 @@ pub(crate) fn histogram(term: &Term, bins: usize) -> Result<Output, Error> {
     if *term.data_type() != DataType::U32 {
         return Err(mistyped(format!("a histogram is of u32, not of {}", term.data_type())));
     }
+    let op = || format!("histogram of 2^{}", magnitude(bins));
+    as_a_whole(op, &[term], count(&[term]) / 4, || histogram_here(term, bins))
+}
+
+fn histogram_here(term: &Term, bins: usize) -> Result<Output, Error> {
     let fused = Fused::new(&[term])?;
     let engine = fused.engine().clone();
     let elements = fused.elements();

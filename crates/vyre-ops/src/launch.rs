@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 
 use vyre::expression::{Fused, Term};
 use vyre::variant::{Blocks, Variant};
-use vyre::{Buffer, DataType, Diagnostic, DispatchConfig, Engine, Error, Kernel, Program, Shape, ValidProgram, codes};
+use vyre::{
+    BackendId, Buffer, DataType, Diagnostic, DispatchConfig, Engine, Error, Kernel, Program, Shape, ValidProgram, codes,
+};
 
 /// The most elements that one launch counts with u32 indices.
 pub(crate) const MOST: usize = 1 << 30;
@@ -113,9 +115,42 @@ pub(crate) fn split(extents: &[usize], axis: usize) -> Result<[usize; 3], Error>
     Ok([extents[..axis].iter().product(), along, extents[axis + 1..].iter().product()])
 }
 
-/// The variants that some device of the engine can run.
+/// Runs an op on the device that is fastest for the whole of it, where it has [`Traits`] of that device alone. `op` is all that its time depends on
+/// besides the terms' types and how many items there are.
+pub(crate) fn as_a_whole<R>(
+    op: impl FnOnce() -> String,
+    terms: &[&Term],
+    items: usize,
+    work: impl FnMut() -> Result<R, Error>,
+) -> Result<R, Error> {
+    let mut work = work;
+    let Some(engine) = terms.iter().find_map(|term| term.engine()).filter(|engine| engine.can_place()) else {
+        return work();
+    };
+    let types: Vec<String> = terms.iter().map(|term| term.data_type().to_string()).collect();
+    let inputs: Vec<&Buffer> = terms.iter().flat_map(|term| term.arrays()).collect();
+    engine.as_a_whole(&format!("op {} {}", op(), types.join(" ")), items as u64, &inputs, work)
+}
+
+/// How many terms have, as far as it can be told.
+pub(crate) fn count(terms: &[&Term]) -> usize {
+    let elements = |term: &&Term| term.shape().and_then(|shape| shape.elements().ok());
+    terms.iter().filter_map(elements).max().unwrap_or(1)
+}
+
+/// About how large a number is.
+pub(crate) fn magnitude(count: usize) -> u32 {
+    count.max(1).ilog2()
+}
+
+/// The backends that work of this thread may go to.
+fn backends(engine: &Engine) -> Vec<BackendId> {
+    engine.place().map_or_else(|| engine.backend_ids(), |place| vec![place])
+}
+
+/// The variants that some device can run which the work may go to.
 pub(crate) fn runnable(engine: &Engine, variants: Vec<Variant>) -> Vec<Variant> {
-    let backends: Vec<_> = engine.backend_ids().iter().filter_map(|id| engine.backend(id.as_str()).ok()).collect();
+    let backends: Vec<_> = backends(engine).iter().filter_map(|id| engine.backend(id.as_str()).ok()).collect();
     variants.into_iter().filter(|variant| backends.iter().any(|backend| backend.takes(variant).is_ok())).collect()
 }
 
@@ -158,7 +193,8 @@ pub(crate) fn is_float(ty: &DataType) -> bool {
     matches!(ty, DataType::F16 | DataType::F32 | DataType::F64)
 }
 
-/// What the devices of an engine have in common. Kernels give the same either way; this chooses the form that suits.
+/// What the device of an op has, or what all devices of an engine have in common where the op may go to any. Kernels give the same either
+/// way; this chooses the form that suits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
     /// Work will probably run on a device that keeps thousands of invocations going at once.
@@ -182,7 +218,7 @@ impl Traits {
         use vyre::backend::DeviceKind;
         let mut traits =
             Traits { is_gpu: false, waits: true, subgroups: true, fragments: true, memory: u64::MAX, threads: 0 };
-        for id in engine.backend_ids() {
+        for id in backends(engine) {
             // The interpreter has what a kernel needs.
             let Ok(backend) = engine.backend(id.as_str()) else { continue };
             if id.as_str() == "reference" {

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms, misfit, mistyped, room, size_of};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, kernel_of_forms, misfit, mistyped, room, size_of,
+};
 use crate::output::Output;
 use crate::tuning::Axis;
 
@@ -40,6 +42,10 @@ pub(crate) fn transpose(term: &Term) -> Result<Output, Error> {
 
 /// Axis `i` of the result is axis `order[i]` of the term.
 pub(crate) fn permute(term: &Term, order: &[usize]) -> Result<Output, Error> {
+    as_a_whole(|| format!("permute {order:?}"), &[term], count(&[term]) / 4, || permute_here(term, order))
+}
+
+fn permute_here(term: &Term, order: &[usize]) -> Result<Output, Error> {
     let own = extents(term)?;
     let mut seen = order.to_vec();
     seen.sort_unstable();

@@ -13,11 +13,11 @@ mod wgmma;
 use half::bf16;
 use vyre::expression::Term;
 use vyre::variant::{Blocks, Variant};
-use vyre::{Array, Buffer, DataType, Error};
+use vyre::{Array, Buffer, DataType, Engine, Error};
 
 use crate::launch::{
-    GROUP, MOST, Traits, engine, extents, grid, is_float, misfit, misfit_with, mistyped, room, runnable, valid,
-    with_function, with_variants,
+    GROUP, MOST, Traits, as_a_whole, engine, extents, grid, is_float, misfit, misfit_with, mistyped, room, runnable,
+    valid, with_function, with_variants,
 };
 use crate::layout::transpose;
 use crate::output::Output;
@@ -113,77 +113,85 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     if most > MOST {
         return Err(misfit(format!("a matrix of {most} elements is more than are taken at once, which is {MOST}")));
     }
-    let mut out = room(&engine, &ty, batches * m * n);
     if batches * m * n == 0 || k == 0 {
-        return Ok(Output { buffer: out, ty, shape });
+        return Ok(Output { buffer: room(&engine, &ty, batches * m * n), ty, shape });
     }
-    let traits = Traits::of(&engine);
+    let product = wgmma::Product { sizes: [m, n, k], batches, transposed };
+    // A multiplication takes a fraction of an item's time.
+    let items = batches.saturating_mul(m * n).saturating_mul(k) / 64;
+    let buffer = as_a_whole(|| "matmul".to_owned(), &[a, b], items, || multiplied(&engine, a, b, &ty, product))?;
+    Ok(Output { buffer, ty, shape })
+}
+
+fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma::Product) -> Result<Buffer, Error> {
+    let wgmma::Product { sizes: [m, n, k], batches, transposed } = product;
+    let mut out = room(engine, ty, batches * m * n);
+    let traits = Traits::of(engine);
     let fits =
         m.is_multiple_of(fragments::BLOCK) && n.is_multiple_of(fragments::BLOCK) && k.is_multiple_of(fragments::DEPTH);
     let is_half = matches!(ty, DataType::F16 | DataType::BF16);
     // Where a device takes one of these, nothing has to be transposed first.
-    let product = wgmma::Product { sizes: [m, n, k], batches, transposed };
     let as_fragments = Transposed { a: false, b: true };
     let key = format!("{ty} {:?} {batches}", product.sizes);
     let mut direct = None;
     if is_half && traits.is_gpu && transposed != as_fragments && m * n * k >= DIRECT {
         let kernel = engine.kernel_from_with(&format!("matmul wgmma {key} {transposed:?}"), || {
-            let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
-            let variants = runnable(&engine, wgmma::variants(&ty, product, 3));
-            Ok((tiles::program(&ty, transposed, cut)?, with_variants(variants)))
+            let cut = tiles::Cut::of(ty, [m, n, k], transposed);
+            let variants = runnable(engine, wgmma::variants(ty, product, 3));
+            Ok((tiles::program(ty, transposed, cut)?, with_variants(variants)))
         })?;
         direct = Some(kernel).filter(|kernel| kernel.has_variants());
     }
-    let movable = ty == DataType::F16 || transposed == as_fragments;
+    let movable = *ty == DataType::F16 || transposed == as_fragments;
     if direct.is_none() && is_half && movable && traits.is_gpu && traits.fragments && fits && batches <= 65_535 {
         // Fragments want both factors with `k` along their rows.
-        let a = if transposed.a { transpose(a)?.buffer } else { elements(a, &ty)? };
-        let b = if transposed.b { elements(b, &ty)? } else { transpose(b)?.buffer };
+        let a = if transposed.a { transpose(a)?.buffer } else { elements(a, ty)? };
+        let b = if transposed.b { elements(b, ty)? } else { transpose(b)?.buffer };
         let sizes = [m, n, k].map(|size| size as u32);
         let kernel = engine.kernel_from_with(&format!("matmul fragments {key}"), || {
             let product = wgmma::Product { transposed: as_fragments, ..product };
-            let variants = runnable(&engine, wgmma::variants(&ty, product, 2));
-            Ok((fragments::program(&ty, sizes), with_variants(variants)))
+            let variants = runnable(engine, wgmma::variants(ty, product, 2));
+            Ok((fragments::program(ty, sizes), with_variants(variants)))
         })?;
         let blocks = m / fragments::BLOCK * (n / fragments::BLOCK);
         let call = kernel.bind("a", &a).bind("b", &b).bind("out", &mut out).grid([blocks as u32, batches as u32, 1]);
         call.overwrites().launch()?;
-        return Ok(Output { buffer: out, ty, shape });
+        return Ok(out);
     }
-    let (a, mut b) = (elements(a, &ty)?, elements(b, &ty)?);
+    let (a, mut b) = (elements(a, ty)?, elements(b, ty)?);
     // Tiles of rows that processors take before they go on to the next columns.
     let mut near = 0;
     let (kernel, groups) = if traits.is_gpu {
-        let cut = tiles::Cut::of(&ty, [m, n, k], transposed);
+        let cut = tiles::Cut::of(ty, [m, n, k], transposed);
         let groups = |cut: tiles::Cut| batches * m.div_ceil(cut.tile) * n.div_ceil(cut.tile);
-        let others = tiles::Cut::others(&ty, [m, n, k], transposed);
+        let others = tiles::Cut::others(ty, [m, n, k], transposed);
         let kernel = match direct {
             Some(kernel) => kernel,
-            None if m * n * k * batches < DIRECT || others.is_empty() => tiles::kernel(&engine, &ty, transposed, cut)?,
+            None if m * n * k * batches < DIRECT || others.is_empty() => tiles::kernel(engine, ty, transposed, cut)?,
             None => engine.kernel_from_with(&format!("matmul tiles {key} {transposed:?}"), || {
                 let mut forms = Vec::new();
                 for other in others {
-                    let program = valid(&tiles::program(&ty, transposed, other)?)?;
+                    let program = valid(&tiles::program(ty, transposed, other)?)?;
                     let blocks = Blocks::Fixed(grid(groups(other)));
                     forms.push(Variant::program(format!("{} x {}", other.tile, other.depth), &program, blocks));
                 }
-                Ok((tiles::program(&ty, transposed, cut)?, with_variants(forms)))
+                Ok((tiles::program(ty, transposed, cut)?, with_variants(forms)))
             })?,
         };
         (kernel, groups(cut))
     } else {
         let in_panels = panels::is_worth([m, n, k], batches);
         if in_panels {
-            b = panels::packed(&engine, &b, &ty, [n, k], batches, transposed)?;
+            b = panels::packed(engine, &b, ty, [n, k], batches, transposed)?;
         }
         let known = Some([m, n, k, batches]).filter(|_| m * n * k * batches >= DIRECT);
-        let program = |form: (usize, usize)| panels::program(&ty, transposed, form, in_panels, known);
+        let program = |form: (usize, usize)| panels::program(ty, transposed, form, in_panels, known);
         let own = panels::default_form(in_panels);
-        let function = || panels::function(&ty, transposed).filter(|_| in_panels);
-        near = panels::tiles_near(&ty, k, own.1);
+        let function = || panels::function(ty, transposed).filter(|_| in_panels);
+        near = panels::tiles_near(ty, k, own.1);
         let kernel = match known.is_some() {
             true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?} {in_panels}"), || {
-                let mut others = with_function(&engine, function()).variants;
+                let mut others = with_function(engine, function()).variants;
                 // Where there is a function, no time goes to other forms of the kernel.
                 let has_function = !others.is_empty();
                 for form in panels::forms(in_panels).filter(|form| **form != own && !has_function) {
@@ -194,7 +202,7 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
                 Ok((program(own)?, with_variants(others)))
             })?,
             false => engine.kernel_from_with(&format!("matmul lanes {ty} {transposed:?} {in_panels}"), || {
-                Ok((program(own)?, with_function(&engine, function())))
+                Ok((program(own)?, with_function(engine, function())))
             })?,
         };
         (kernel, panels::groups([m, n], batches, own))
@@ -202,7 +210,7 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     let sizes = [m, n, k, batches, near].map(|size| size as u32);
     let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).overwrites().launch()?;
-    Ok(Output { buffer: out, ty, shape })
+    Ok(out)
 }
 
 fn head(ty: &str) -> String {

@@ -18,7 +18,7 @@ use crate::segments::{reduce_segments, scan_segments};
 use crate::select::{self, Counted};
 use crate::sort;
 use crate::stencil::{Boundary, stencil};
-use crate::top::top_k;
+use crate::top::{top_k, top_k_axis};
 
 /// Ops on arrays and expressions. See the [crate](crate) for an example.
 ///
@@ -213,6 +213,12 @@ pub trait Ops<T: Number> {
     /// The largest elements, the largest first, and their positions; of equal ones the first.
     fn top_k(&self, count: usize) -> Result<(Array<T>, Array<u32>), Error> {
         let [values, positions] = top_k(&self.to_term(), count)?;
+        Ok((values.typed()?, positions.typed()?))
+    }
+
+    /// [`top_k`](Ops::top_k) along an axis, with positions along it. Up to 512 elements of 32 bits are found without sorting the others, in one launch.
+    fn top_k_axis(&self, count: usize, axis: usize) -> Result<(Array<T>, Array<u32>), Error> {
+        let [values, positions] = top_k_axis(&self.to_term(), count, axis)?;
         Ok((values.typed()?, positions.typed()?))
     }
 

@@ -14,7 +14,10 @@ use vyre::variant::Variant;
 use vyre::{Buffer, DataType, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, is_plain, kernel_of_forms_or, misfit, room, split};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, is_plain, kernel_of_forms_or, magnitude, misfit,
+    room, split,
+};
 use crate::tuning::Axis;
 
 /// Columns of a block.
@@ -142,7 +145,8 @@ pub(crate) fn reduce(
     }
     let shape = Shape::from([outer, along, inner]);
     let job = Job { fold: Fold { kind, ty: term.data_type().clone() }, count: along, finish, stored };
-    job.pass(&[term], &shape, true)
+    let op = || format!("reduce {kind:?} of 2^{} by 2^{}", magnitude(along), magnitude(inner));
+    as_a_whole(op, &[term], count(&[term]) / 4, || job.pass(&[term], &shape, true))
 }
 
 struct Job<'a> {

@@ -292,11 +292,24 @@ pub(crate) fn sort(x: &Plain, descending: bool) -> Plain {
     x.picked(vec![x.len()], &at)
 }
 
-pub(crate) fn top_k(x: &Plain, count: usize) -> Vec<Plain> {
-    let order = &order(x, true)[..count];
-    let at: Vec<Option<usize>> = order.iter().copied().map(Some).collect();
-    let positions = order.iter().map(|&at| at as i128).collect();
-    vec![x.picked(vec![count], &at), Plain::whole(DataType::U32, vec![count], positions)]
+pub(crate) fn top_k(x: &Plain, count: usize, axis: Option<usize>) -> Vec<Plain> {
+    let mut shape = vec![count];
+    if let Some(axis) = axis {
+        shape = x.shape.clone();
+        shape[axis] = count;
+    }
+    // How far apart neighbours along the axis are in the result.
+    let inner: usize = axis.map_or(1, |axis| x.shape[axis + 1..].iter().product());
+    let (mut at, mut positions) = (vec![None; shape.iter().product()], vec![0; shape.iter().product()]);
+    for (number, line) in lines(&x.shape, axis).1.iter().enumerate() {
+        let mut order: Vec<usize> = (0..line.len()).collect();
+        order.sort_by(|&a, &b| x.compare(line[b], line[a]));
+        for (place, &own) in order[..count].iter().enumerate() {
+            let to = (number / inner * count + place) * inner + number % inner;
+            (at[to], positions[to]) = (Some(line[own]), own as i128);
+        }
+    }
+    vec![x.picked(shape.clone(), &at), Plain::whole(DataType::U32, shape, positions)]
 }
 
 pub(crate) fn unique(x: &Plain) -> Vec<Plain> {

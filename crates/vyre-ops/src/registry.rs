@@ -21,7 +21,7 @@ use crate::search::{bounds, merge};
 use crate::segments::{reduce_segments, scan_segments};
 use crate::select;
 use crate::stencil::{Boundary, stencil_of};
-use crate::top::top_k;
+use crate::top::{top_k, top_k_axis};
 
 /// An op: its name, what it takes, how it runs on arrays of any type, and what it means in plain Rust.
 pub struct Op {
@@ -278,10 +278,13 @@ static OPS: &[Op] = &[
         ["x"],
         Keys,
         ["values", "positions"],
-        [Count],
+        [Count, Axis],
         each,
-        |x, p| Ok(top_k(&x[0], p.count.unwrap_or(1))?.into()),
-        |x, p| reference::top_k(&x[0], p.count.unwrap_or(1))
+        |x, p| {
+            let count = p.count.unwrap_or(1);
+            Ok(p.axis.map_or_else(|| top_k(&x[0], count), |axis| top_k_axis(&x[0], count, axis))?.into())
+        },
+        |x, p| reference::top_k(&x[0], p.count.unwrap_or(1), p.axis)
     ),
     op!(
         "unique",

@@ -10,7 +10,9 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, extents, grid, is_float, kernel_of_forms, misfit, mistyped, room};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, count, extents, grid, is_float, kernel_of_forms, magnitude, misfit, mistyped, room,
+};
 use crate::tuning::Axis;
 
 /// Reductions of a row, each of which may use those before it, and what is written for each element. `VALUE` is the element, `LAST` what the
@@ -75,6 +77,12 @@ const FIXED: usize = 1 << 22;
 impl Rows<'_> {
     /// Along the last axis.
     pub(crate) fn run(&self, term: &Term, epsilon: f64) -> Result<Buffer, Error> {
+        let along = || term.shape().and_then(|shape| shape.extents().last().copied()).unwrap_or(1);
+        let op = || format!("{} of 2^{}", self.name, magnitude(along()));
+        as_a_whole(op, &[term], count(&[term]) / 4, || self.run_here(term, epsilon))
+    }
+
+    fn run_here(&self, term: &Term, epsilon: f64) -> Result<Buffer, Error> {
         let ty = term.data_type().clone();
         if !is_float(&ty) || ty == DataType::F16 {
             return Err(mistyped(format!("{} is of f32 and f64, not of {ty}", self.name)));

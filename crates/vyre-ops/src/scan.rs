@@ -24,7 +24,9 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Engine, Error, Kernel};
 
 use crate::fold::Fold;
-use crate::launch::{GROUP, MOST, Traits, grid, is_plain, misfit, room, size_of, with_function};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, count, grid, is_plain, magnitude, misfit, room, size_of, with_function,
+};
 
 const ITEMS: usize = 8;
 const LANES: usize = 256;
@@ -98,6 +100,14 @@ struct Form {
 impl Scan<'_> {
     /// The outputs, in their order.
     pub(crate) fn run(&self) -> Result<Vec<Buffer>, Error> {
+        let op = || {
+            let Scan { fold, outputs, .. } = self;
+            format!("scan {:?} of 2^{} to {}", fold.kind, magnitude(self.along), outputs.len())
+        };
+        as_a_whole(op, self.terms, count(self.terms) / 4, || self.run_here())
+    }
+
+    fn run_here(&self) -> Result<Vec<Buffer>, Error> {
         let fused = Fused::new(self.terms)?;
         let engine = fused.engine().clone();
         let mut outputs: Vec<Buffer> =

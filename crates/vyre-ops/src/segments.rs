@@ -11,7 +11,7 @@ use vyre::ir::BinaryOp;
 use vyre::{DataType, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, magnitude, misfit, mistyped, room};
 use crate::layout::gather;
 use crate::output::Output;
 use crate::search::bounds;
@@ -19,6 +19,11 @@ use crate::sort;
 
 /// Puts elements along the first axis together: segment `j` goes from `offsets[j]` to `offsets[j + 1]`.
 pub(crate) fn reduce_segments(term: &Term, offsets: &Term, kind: Kind) -> Result<Output, Error> {
+    let op = || format!("segments {kind:?} 2^{}", magnitude(count(&[offsets])));
+    as_a_whole(op, &[term, offsets], count(&[term]) / 4, || reduce_segments_here(term, offsets, kind))
+}
+
+fn reduce_segments_here(term: &Term, offsets: &Term, kind: Kind) -> Result<Output, Error> {
     if *offsets.data_type() != DataType::U32 {
         return Err(mistyped(format!("offsets are u32, not {}", offsets.data_type())));
     }

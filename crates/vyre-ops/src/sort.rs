@@ -12,7 +12,9 @@ use vyre::expression::Term;
 use vyre::{Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
-use crate::launch::{GROUP, MOST, Traits, engine, extents, grid, kernel_of_forms_or, misfit, room, size_of};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, engine, extents, grid, kernel_of_forms_or, misfit, room, size_of,
+};
 use crate::onesweep::{self, Sweep};
 use crate::output::Output;
 use crate::scan::Scan;
@@ -73,9 +75,20 @@ pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Resu
     {
         return Err(misfit(format!("values of another number were given for {length} keys")));
     }
-    let traits = Traits::of(&engine);
+    let terms: Vec<&Term> = [keys].into_iter().chain(values).collect();
+    as_a_whole(|| "sort".to_owned(), &terms, length, || sort_here(&engine, keys, values, descending, length))
+}
+
+fn sort_here(
+    engine: &Engine,
+    keys: &Term,
+    values: Option<&Term>,
+    descending: bool,
+    length: usize,
+) -> Result<(Buffer, Option<Buffer>), Error> {
+    let traits = Traits::of(engine);
     if length > 1 && traits.is_gpu && traits.waits && traits.subgroups && traits.memory >= onesweep::MEMORY {
-        return swept(&engine, keys, values, descending, length);
+        return swept(engine, keys, values, descending, length);
     }
     let coded = encoded(keys, descending)?;
     let mut keys_now = coded.evaluate()?;
@@ -84,7 +97,7 @@ pub(crate) fn sort(keys: &Term, values: Option<&Term>, descending: bool) -> Resu
     if length > 1 {
         let cut = if traits.is_gpu { WIDE } else { DEEP };
         let value_type = values.map(|values| values.data_type().clone());
-        let sorter = Sorter { engine: &engine, cut, length, ty: ty.clone(), value_type };
+        let sorter = Sorter { engine, cut, length, ty: ty.clone(), value_type };
         let bits = ty.bits().unwrap_or(32) as usize;
         for shift in (0..bits).step_by(cut.bits) {
             (keys_now, values_now) = sorter.pass(shift, keys_now, values_now)?;
@@ -102,10 +115,20 @@ fn swept(
     descending: bool,
     length: usize,
 ) -> Result<(Buffer, Option<Buffer>), Error> {
-    let (ty, top) = unsigned(keys.data_type())?;
+    let (ty, encode, decode) = turned(keys.data_type(), descending)?;
+    let value_type = values.map(|values| values.data_type().clone());
+    let bytes = size_of(&ty) + value_type.as_ref().map_or(0, size_of);
+    let cut = onesweep::Cut::of(bytes as usize);
+    let sweep = Sweep { engine, cut, length, ty, value_type, encode: &encode, decode: &decode };
+    sweep.run(keys.evaluate()?, values.map(Term::evaluate).transpose()?)
+}
+
+/// The unsigned type of as many bits as keys of a type have; how the bits of a `KEY` become a number of the same order, and back.
+pub(crate) fn turned(ty: &DataType, descending: bool) -> Result<(DataType, String, String), Error> {
+    let (own, (ty, top)) = (ty, unsigned(ty)?);
     let literal = |value: u64| if ty == DataType::U64 { format!("{value}u64") } else { (value as u32).to_string() };
     let (top, most) = (literal(top), literal(u64::MAX));
-    let (encode, decode) = match keys.data_type() {
+    let (encode, decode) = match own {
         DataType::U32 | DataType::U64 => ("KEY".to_owned(), "KEY".to_owned()),
         DataType::I32 | DataType::I64 => (format!("(KEY ^ {top})"), format!("(KEY ^ {top})")),
         _ => (
@@ -113,15 +136,10 @@ fn swept(
             format!("(KEY ^ select(KEY >= {top}, {top}, {most}))"),
         ),
     };
-    let (encode, decode) = match descending {
-        true => (format!("({encode} ^ {most})"), decode.replace("KEY", &format!("(KEY ^ {most})"))),
-        false => (encode, decode),
-    };
-    let value_type = values.map(|values| values.data_type().clone());
-    let bytes = size_of(&ty) + value_type.as_ref().map_or(0, size_of);
-    let cut = onesweep::Cut::of(bytes as usize);
-    let sweep = Sweep { engine, cut, length, ty, value_type, encode: &encode, decode: &decode };
-    sweep.run(keys.evaluate()?, values.map(Term::evaluate).transpose()?)
+    Ok(match descending {
+        true => (ty, format!("({encode} ^ {most})"), decode.replace("KEY", &format!("(KEY ^ {most})"))),
+        false => (ty, encode, decode),
+    })
 }
 
 /// The positions of the elements in sorted order, and the elements.

@@ -10,7 +10,9 @@ use vyre::expression::{Fused, Term};
 use vyre::ir::Literal;
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, Traits, extents, grid, is_plain, misfit, mistyped, room, with_function};
+use crate::launch::{
+    GROUP, MOST, Traits, as_a_whole, count, extents, grid, is_plain, misfit, mistyped, room, with_function,
+};
 use crate::output::Output;
 
 /// What is behind the edge of an array.
@@ -78,6 +80,11 @@ type Offset = [isize; 3];
 
 /// The weights have two or three axes, their middle is the element itself, and axes of the array before these are a batch.
 pub(crate) fn stencil(term: &Term, weights: &[f64], sides: &[usize], boundary: Boundary) -> Result<Output, Error> {
+    let op = || format!("stencil {}", weights.iter().filter(|weight| **weight != 0.0).count());
+    as_a_whole(op, &[term], count(&[term]) / 4, || stencil_here(term, weights, sides, boundary))
+}
+
+fn stencil_here(term: &Term, weights: &[f64], sides: &[usize], boundary: Boundary) -> Result<Output, Error> {
     let ty = term.data_type().clone();
     if !matches!(ty, DataType::F32 | DataType::F64) {
         return Err(mistyped(format!("stencils are of f32 and f64, not of {ty}")));

@@ -4,6 +4,8 @@
 //! the digits found so far, until the last key that is wanted is known. One more pass takes what is smaller, and of what equals it the first
 //! ones; these few are then sorted.
 
+mod rows;
+
 use std::fmt::Write;
 
 use vyre::expression::Term;
@@ -12,13 +14,16 @@ use vyre::{Buffer, DataType, Engine, Error};
 
 use crate::fold::{Fold, Kind};
 use crate::histogram::histogram;
-use crate::launch::{engine, extents, misfit, misfit_with, room};
+use crate::launch::{as_a_whole, engine, extents, misfit, misfit_with, room};
 use crate::output::Output;
 use crate::scan::Scan;
 use crate::sort;
+pub(crate) use rows::top_k_axis;
 
 /// Where digits begin and how many bits they have, the highest first.
 const DIGITS: [(u32, u32); 3] = [(21, 11), (10, 11), (0, 10)];
+/// Invocations of a workgroup.
+const LANES: usize = 256;
 /// Up to so many are sorted by one workgroup.
 const FEW: usize = 2048;
 /// Below this many elements sorting all of them takes as long.
@@ -36,6 +41,10 @@ pub(crate) fn top_k(term: &Term, count: usize) -> Result<[Output; 2], Error> {
         let [values, positions] = sort::sorted_positions(term, true)?;
         return Ok([front(&values, count)?, front(&positions, count)?]);
     }
+    as_a_whole(|| format!("top {count}"), &[term], length / 4, || selected(term, length, count))
+}
+
+fn selected(term: &Term, length: usize, count: usize) -> Result<[Output; 2], Error> {
     let engine = engine(term)?;
     let coded = sort::encoded(&flat(term, length)?, true)?;
     // The key's digits so far, and how many of those that share them are wanted.
@@ -111,13 +120,22 @@ impl Found {
 
 /// A kernel that finds the bin that holds the last of the wanted ones.
 fn pick(bins: usize) -> String {
-    const LANES: usize = 256;
-    let each = bins / LANES;
     let mut text = format!(
         "read counts: u32 @0;\nread before: u32 @1;\nread wanted: u32 @2;\noutput prefix: u32 @3;\noutput rest: u32 @4;\n\
-         workgroup sums: u32[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry pick_bin {{\nlet l = local_index;\nvar own: u32 = 0;\n\
-         for k in 0..{each} {{\nown = own + counts[l * {each} + k];\n}}\nsums[l] = own;\nbarrier;\n",
+         workgroup sums: u32[{}] @0;\nworkgroup_size [{LANES}, 1, 1];\nentry pick_bin {{\nlet l = local_index;\nlet goal = wanted[0];\n",
         2 * LANES
+    );
+    find_bin(&mut text, bins, "", &format!("prefix[0] = before[0] * {bins} + bin;\nrest[0] = goal - sum;"));
+    text.push_str("}\n");
+    text
+}
+
+/// A workgroup finds the `bin` of `counts` that holds what has the number `goal`, counted from 1; `sum` are those before it. Names end as told.
+fn find_bin(text: &mut String, bins: usize, end: &str, then: &str) {
+    let each = bins / LANES;
+    let _ = write!(
+        text,
+        "var own{end}: u32 = 0;\nfor k in 0..{each} {{\nown{end} = own{end} + counts[l * {each} + k];\n}}\nsums[l] = own{end};\nbarrier;\n"
     );
     let (mut distance, mut from, mut to) = (1, 0, LANES);
     while distance < LANES {
@@ -131,11 +149,10 @@ fn pick(bins: usize) -> String {
     }
     let _ = write!(
         text,
-        "let end = sums[l + {from}];\nlet start = end - own;\nlet goal = wanted[0];\nif (start < goal) & (goal <= end) {{\nvar sum: u32 = start;\n\
-         for k in 0..{each} {{\nlet bin = l * {each} + k;\nlet count = counts[bin];\nif (sum < goal) & (goal <= sum + count) {{\n\
-         prefix[0] = before[0] * {bins} + bin;\nrest[0] = goal - sum;\n}}\nsum = sum + count;\n}}\n}}\n}}\n"
+        "let to{end} = sums[l + {from}];\nlet start{end} = to{end} - own{end};\nif (start{end} < goal{end}) & (goal{end} <= to{end}) {{\nvar sum: u32 = start{end};\n\
+         for k in 0..{each} {{\nlet bin = l * {each} + k;\nlet count = counts[bin];\nif (sum < goal{end}) & (goal{end} <= sum + count) {{\n\
+         {then}\n}}\nsum = sum + count;\n}}\n}}\n"
     );
-    text
 }
 
 /// What is smaller than the last key, in any order, and then as many that equal it as are wanted, the first ones: keys, then positions, then
@@ -166,9 +183,28 @@ fn taken(coded: &Term, found: &Found, count: usize) -> Result<Buffer, Error> {
     Ok(scan.run()?.swap_remove(0))
 }
 
-/// Few keys and their positions, sorted by one workgroup: a bitonic sort by key, then position.
+/// A workgroup sorts what it has in `own` and `place`, a power of two of both, by key and then position: a bitonic sort.
+fn sort_by_key(text: &mut String, size: usize) {
+    let mut block = 2;
+    while block <= size {
+        let mut distance = block / 2;
+        while distance > 0 {
+            let _ = writeln!(
+                text,
+                "for p in l..{} step {LANES} {{\nlet i = p / {distance} * {} + p % {distance};\nlet j = i + {distance};\n\
+                 let falls = (own[i] > own[j]) | (own[i] == own[j]) & (place[i] > place[j]);\nif falls == ((i & {block}) == 0) {{\n\
+                 let key = own[i];\nown[i] = own[j];\nown[j] = key;\nlet from = place[i];\nplace[i] = place[j];\nplace[j] = from;\n}}\n}}\nbarrier;",
+                size / 2,
+                2 * distance
+            );
+            distance /= 2;
+        }
+        block *= 2;
+    }
+}
+
+/// Few keys and their positions, sorted by one workgroup.
 fn sorted(engine: &Engine, taken: &Buffer, count: usize) -> Result<[Buffer; 2], Error> {
-    const LANES: usize = 256;
     let size = count.next_power_of_two().max(2);
     let source = || {
         let most = u32::MAX;
@@ -177,22 +213,7 @@ fn sorted(engine: &Engine, taken: &Buffer, count: usize) -> Result<[Buffer; 2], 
              workgroup_size [{LANES}, 1, 1];\nentry sort_few {{\nlet l = local_index;\nfor i in l..{size} step {LANES} {{\nlet inside = i < len(out);\n\
              own[i] = select(inside, taken[i], {most});\nplace[i] = select(inside, taken[i + len(out)], {most});\n}}\nbarrier;\n"
         );
-        let mut block = 2;
-        while block <= size {
-            let mut distance = block / 2;
-            while distance > 0 {
-                let _ = writeln!(
-                    text,
-                    "for p in l..{} step {LANES} {{\nlet i = p / {distance} * {} + p % {distance};\nlet j = i + {distance};\n\
-                     let falls = (own[i] > own[j]) | (own[i] == own[j]) & (place[i] > place[j]);\nif falls == ((i & {block}) == 0) {{\n\
-                     let key = own[i];\nown[i] = own[j];\nown[j] = key;\nlet from = place[i];\nplace[i] = place[j];\nplace[j] = from;\n}}\n}}\nbarrier;",
-                    size / 2,
-                    2 * distance
-                );
-                distance /= 2;
-            }
-            block *= 2;
-        }
+        sort_by_key(&mut text, size);
         let _ = write!(text, "for i in l..len(out) step {LANES} {{\nout[i] = own[i];\nout_at[i] = place[i];\n}}\n}}\n");
         crate::launch::parsed(&text)
     };

@@ -13,7 +13,7 @@ use vyre_foundation::ir::{DataType, Math, Program};
 use vyre_spec::{BackendId, Diagnostic, codes};
 
 use crate::array::{Array, ArrayView, ArrayViewMut, Buffer, Element};
-use crate::engine::{Arg, Core, Request, SizeFrom, ValueBytes, key_of, not_bound, scalar_of};
+use crate::engine::{Arg, Core, Request, SizeFrom, ValueBytes, key_of, not_bound, places, scalar_of};
 use crate::launches::Launch;
 use crate::{Engine, Error, Explanation};
 
@@ -459,7 +459,11 @@ impl<'a> Call<'a> {
             request.timeout = core.config.timeout;
         }
         let inner = &self.kernel.engine.inner;
-        let job = inner.launch(core, &mut self.args.0, self.request.as_deref().unwrap_or(&Request::NONE))?;
+        let request = self.request.as_deref().unwrap_or(&Request::NONE);
+        let job = inner.launch(core, &mut self.args.0, request)?;
+        if core.only.is_some() {
+            places::launched(inner, core, &self.args.0, request);
+        }
         Ok(Launch::new(job))
     }
 

@@ -485,3 +485,84 @@ fn a_device_that_the_caller_opened_is_open_for_the_router_too() {
         "the interpreter took long, and a GPU is thought to be faster: {went:?}"
     );
 }
+
+/// Doubles so often, with a kernel that is found by its key.
+fn doubled(engine: &Engine, input: &vyre::Array<u32>, times: usize) -> Result<vyre::Array<u32>, vyre::Error> {
+    let mut now = input.clone();
+    for _ in 0..times {
+        let mut next = engine.zeros::<u32>(now.len())?;
+        engine.kernel_from("double", || Ok(double()))?.bind("a", &now).bind("out", &mut next).launch()?;
+        now = next;
+    }
+    Ok(now)
+}
+
+#[test]
+fn work_as_a_whole_goes_where_all_of_its_launches_take_least() {
+    let paced = |id, micros| Arc::new(Paced { id, micros, lies: false });
+    // One launch of the first takes longer than all that the second needs for the same.
+    let engine = only(vec![paced("slow", 4000), paced("fast", 50)]).open().unwrap();
+    let input = engine.array(&numbers(64)).unwrap();
+    let mut places = Vec::new();
+    for _ in 0..24 {
+        let result = engine.as_a_whole("quadruple", 64, &[], || {
+            let place = engine.place().expect("it has a place");
+            places.push(place.to_string());
+            match place.as_str() {
+                "slow" => {
+                    let mut out = engine.zeros::<u32>(64)?;
+                    let kernel = engine.kernel_from("quadruple", || vyre::wgsl(&DOUBLE.replace("2u", "4u")))?;
+                    kernel.bind("a", &input).bind("out", &mut out).launch().map(|_| out)
+                }
+                _ => doubled(&engine, &input, 2),
+            }
+        });
+        let expected: Vec<u32> = (0..64).map(|x| 4 * x).collect();
+        assert_eq!(result.unwrap().to_vec().unwrap(), expected);
+        assert_eq!(engine.place(), None);
+    }
+    assert!(places[12..].iter().all(|place| place == "fast"), "{places:?}");
+}
+
+#[test]
+fn work_that_a_device_refuses_begins_anew_elsewhere() {
+    let (broken, good) = (Scripted::new("broken", true), Scripted::new("good", false));
+    let engine = only(vec![broken.clone(), good.clone()]).open().unwrap();
+    let input = engine.array(&[1u32, 2, 3]).unwrap();
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        let result = engine.as_a_whole("quadruple", 3, &[], || {
+            places.push(engine.place().unwrap().to_string());
+            doubled(&engine, &input, 2)
+        });
+        assert_eq!(result.unwrap().to_vec().unwrap(), [4, 8, 12]);
+    }
+    assert_eq!(places, ["broken", "good", "good", "good"]);
+    assert_eq!((broken.calls(), good.calls()), (1, 6));
+    let notices = engine.take_notices();
+    assert!(notices.iter().any(|notice| notice.message.contains("the device caught fire")), "{notices:?}");
+}
+
+#[test]
+fn work_in_exact_arithmetic_is_not_placed_on_a_rough_device() {
+    let (rough, exact) = (Scripted::new("rough", false), Scripted::new("exact", false));
+    let engine = only(vec![Arc::new(Rough(rough.clone())), exact.clone()]).open().unwrap();
+    let input = engine.array(&[1u32, 2, 3]).unwrap();
+    for _ in 0..3 {
+        let result = engine.as_a_whole("double", 3, &[], || doubled(&engine, &input, 1));
+        assert_eq!(result.unwrap().to_vec().unwrap(), [2, 4, 6]);
+    }
+    assert_eq!((rough.calls(), exact.calls()), (0, 3));
+}
+
+#[test]
+fn mistakes_in_work_as_a_whole_are_the_callers() {
+    let engine = only(vec![Scripted::new("first", false), Scripted::new("second", false)]).open().unwrap();
+    let mut runs = 0;
+    let error = engine.as_a_whole("wrong", 1, &[], || {
+        runs += 1;
+        engine.kernel_from("double", || Ok(double()))?.call().launch().map(drop)
+    });
+    assert_eq!((error.unwrap_err().code(), runs), (vyre::codes::engine::NOT_SET.id, 1));
+    assert_eq!(engine.place(), None, "also after an error");
+}

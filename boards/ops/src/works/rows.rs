@@ -23,6 +23,7 @@ const KEPT: usize = 64;
 pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let side = data.sizes.side;
     let chained = data.array(&[CHAINED, side], &data.x);
+    let (by_rows, rows_alone) = (chained.clone(), chained.clone());
     let s = side * side;
     let each = s as f64;
     let (all, x) = data.both(&data.x[..s]);
@@ -47,6 +48,18 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
         })
         .beside("rayon", move || plain::stencil(x, &mut data.out.borrow_mut()[..s], side)),
         // What it has to move at least: all elements once.
+        Work::new(
+            "layer norm, softmax, top 64 of rows",
+            4 * CHAINED * side,
+            8.0 * (CHAINED * side) as f64,
+            move || {
+                let found = by_rows.layer_norm(1e-5).and_then(|x| x.softmax()?.top_k_axis(KEPT, 1));
+                under_way(found.map(|found| found.0))
+            },
+        ),
+        Work::new("top 64 of rows", 4 * CHAINED * side, (CHAINED * side) as f64, move || {
+            under_way(rows_alone.top_k_axis(KEPT, 1).map(|found| found.0))
+        }),
         Work::new("layer norm, softmax, top 64", 4 * CHAINED * side, 8.0 * (CHAINED * side) as f64, move || {
             under_way(chained.layer_norm(1e-5).and_then(|x| x.softmax()?.top_k(KEPT)).map(|found| found.0))
         }),

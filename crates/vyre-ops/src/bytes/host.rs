@@ -116,26 +116,31 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     }
     let all = before[parts].min(most);
     count.bytes_mut().as_chunks_mut::<4>().0[0] = (all as u32).to_le_bytes();
-    // The first part that is given to a thread tells the states, the others write the result. They are small, because most of a result is
-    // often zeros, which one thread writes no faster than memory takes them from it.
+    // What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
+    let (workgroups, states) = states.bytes_mut().as_chunks_mut::<4>().0.split_at_mut(1);
+    workgroups[0] = grid(states.len()).iter().product::<u32>().to_le_bytes();
+    let mut sum = 1;
+    let mut told = Vec::with_capacity(parts);
+    for (states, found) in states.chunks_mut(PART / BLOCK).zip(&found) {
+        told.push(Mutex::new((sum, states)));
+        sum += found.counts.iter().sum::<u32>();
+    }
+    // Parts of the result are small, because most of it is often zeros, which one thread writes no faster than memory takes them from it.
     const WORDS: usize = 1 << 14;
-    let states = Mutex::new(states.bytes_mut().as_chunks_mut::<4>().0);
     let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
     let out: Vec<Mutex<&mut [[u8; 4]]>> = out.chunks_mut(WORDS).map(Mutex::new).collect();
-    workers.run(1 + out.len(), &|part| match part.checked_sub(1) {
-        None => tell(&mut states.lock().unwrap_or_else(PoisonError::into_inner), &found),
-        Some(at) => put(&mut out[at].lock().unwrap_or_else(PoisonError::into_inner), at * WORDS, &found, &before),
+    workers.run(told.len().max(out.len()), &|part| {
+        if let Some(told) = told.get(part) {
+            let (sum, states) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
+            for (state, count) in states.iter_mut().zip(&found[part].counts) {
+                *sum += count;
+                *state = sum.to_le_bytes();
+            }
+        }
+        if let Some(out) = out.get(part) {
+            put(&mut out.lock().unwrap_or_else(PoisonError::into_inner), part * WORDS, &found, &before);
+        }
     });
-}
-
-/// What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
-fn tell(states: &mut [[u8; 4]], found: &[Part]) {
-    states[0] = grid(states.len() - 1).iter().product::<u32>().to_le_bytes();
-    let mut sum = 1;
-    for (state, count) in states[1..].iter_mut().zip(found.iter().flat_map(|found| &found.counts)) {
-        sum += count;
-        *state = sum.to_le_bytes();
-    }
 }
 
 /// Every place of a part of the result is written: the positions from `first` on, and zeros behind them.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn every_form_gives_the_same() {
-    const TESTS: [&str; 16] = [
+    const TESTS: [&str; 17] = [
         "attention::queries_find_values",
         "matrices::products_are_chains_of_fused_sums",
         "matrices::products_of_halves_are_summed_in_f32",
@@ -15,6 +15,7 @@ fn every_form_gives_the_same() {
         "sorting::histograms_of_few_and_many_bins",
         "sorting::pairs_are_stable_and_the_largest_come_first",
         "sorting::signed_floats_wide_and_descending",
+        "sorting::the_largest_of_each_row_are_found",
         "sorting::the_largest_of_many_are_found",
         "transforms::a_wave_has_one_frequency",
         "transforms::images_are_convolved_in_the_stated_order",

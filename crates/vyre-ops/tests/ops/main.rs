@@ -9,6 +9,7 @@ mod hostile;
 mod huge;
 mod matrices;
 mod moves;
+mod places;
 mod reductions;
 mod scans;
 mod sorting;

@@ -132,3 +132,48 @@ fn the_largest_of_many_are_found() {
         }
     }
 }
+
+#[test]
+fn the_largest_of_each_row_are_found() {
+    let mut random = Random(25);
+    for (name, engine) in engines() {
+        let is_slow = name != "cpu" && !name.starts_with("cuda");
+        for (rows, along, counts) in
+            [(3, 40, &[1, 40][..]), (2, 2048, &[64, 512, 513][..]), (5, 5001, &[33][..]), (1, 70_001, &[100][..])]
+        {
+            let counts = if is_slow { &counts[..1] } else { counts };
+            let length = rows * along;
+            let many = random.units(length);
+            let few: Vec<f32> = (0..length).map(|_| [-0.0, 0.0, f32::NAN, -1e30, 3.0][random.below(5)]).collect();
+            let kinds = [("few", few), ("many", many), ("one", vec![-7.5; length])];
+            // Software takes a while for each element.
+            let kinds = kinds.into_iter().take(if is_slow { usize::from(along < 5000) } else { 3 });
+            for (kind, x) in kinds {
+                let array = engine.from_shape([rows, along], &x).expect("x");
+                for &count in counts {
+                    let (mut places, mut expected): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+                    for row in x.chunks(along) {
+                        let mut order: Vec<u32> = (0..along as u32).collect();
+                        order.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]).then(a.cmp(&b)));
+                        expected.extend(order[..count].iter().map(|&at| row[at as usize].to_bits()));
+                        places.extend(&order[..count]);
+                    }
+                    let told = format!("{name} {rows} x {along} {kind} {count}");
+                    let (values, positions) = array.top_k_axis(count, 1).expect("top");
+                    assert_eq!((values.shape(), positions.shape()), (&[rows, count][..], &[rows, count][..]), "{told}");
+                    assert!(positions.to_vec().expect("at") == places, "{told}");
+                    let found: Vec<u32> = values.to_vec().expect("values").into_iter().map(f32::to_bits).collect();
+                    assert!(found == expected, "{told}");
+                    // Of an expression there is no function, but the kernel everywhere.
+                    let (_, positions) = (&array * 2.0).top_k_axis(count, 1).expect("top");
+                    assert!(positions.to_vec().expect("at") == places, "{told} of an expression");
+                }
+            }
+        }
+        let table = engine.from_shape([2, 3], &[1i32, -5, 9, 4, 4, 0]).expect("x");
+        let (values, positions) = table.top_k_axis(1, 0).expect("top");
+        assert_eq!((values.to_vec().expect("i32"), positions.to_vec().expect("at")), (vec![4, 4, 9], vec![1, 1, 0]));
+        assert!(table.top_k_axis(3, 0).is_err() && table.top_k_axis(1, 2).is_err(), "{name}");
+        assert_eq!(table.top_k_axis(0, 1).expect("none").0.shape(), [2, 0], "{name}");
+    }
+}

@@ -197,6 +197,7 @@ impl EngineBuilder {
                 watcher: Arc::new(Watcher::new()),
                 cores: Mutex::default(),
                 keyed: Mutex::default(),
+                places: Default::default(),
                 grid_core: OnceLock::new(),
                 gather_core: OnceLock::new(),
                 clock: AtomicU64::new(0),

@@ -25,10 +25,10 @@ use crate::Error;
 use crate::runtime::{Alarm, Deps, Device, Held, Job, Loan, Storage};
 
 /// The first launches are timed, then one in so many.
-const TIMED_AT_FIRST: u64 = 8;
-const TIMED_EVERY: u64 = 64;
+pub(super) const TIMED_AT_FIRST: u64 = 8;
+pub(super) const TIMED_EVERY: u64 = 64;
 /// A launch that takes this long is worth asking the router each time.
-const LONG_NS: u64 = 1_000_000;
+pub(super) const LONG_NS: u64 = 1_000_000;
 
 /// What came of an attempt on one device.
 enum Attempt {
@@ -274,7 +274,7 @@ impl Inner {
     }
 
     /// Tells the user that the work was done elsewhere than it should have been.
-    fn fell_back(&self, device: &Device, error: Option<&Error>) {
+    pub(super) fn fell_back(&self, device: &Device, error: Option<&Error>) {
         if let Some(error) = error {
             self.metrics.add(Counter::Fallbacks, 1);
             let message = format!("the work was done by `{}` instead: {}", device.id, error.message());

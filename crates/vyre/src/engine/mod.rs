@@ -14,6 +14,7 @@ mod indirect;
 mod knobs;
 mod learning;
 mod packs;
+pub(crate) mod places;
 mod prepared;
 mod routes;
 mod sweep;
@@ -83,7 +84,9 @@ pub(crate) struct Inner {
     /// Programs that `run` has met, by fingerprint and configuration.
     cores: Mutex<HashMap<CoreKey, Arc<Core>>>,
     /// Kernels that are found by a key of their maker's.
-    pub(crate) keyed: Mutex<HashMap<String, Arc<Core>>>,
+    pub(crate) keyed: Mutex<HashMap<String, Vec<Arc<Core>>>>,
+    /// Where work of several launches goes.
+    places: places::Places,
     /// What makes the grids of launches whose size stands in an array.
     grid_core: OnceLock<Arc<Core>>,
     /// What copies strided views.

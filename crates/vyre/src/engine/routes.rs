@@ -203,6 +203,11 @@ impl Routes {
         Ok(Route { backend: self.id_of(&ready.backend) })
     }
 
+    /// There is nothing to choose: one backend, beside the reference interpreter.
+    pub(super) fn is_alone(&self) -> bool {
+        self.ids.iter().filter(|id| id.as_str() != REFERENCE).count() <= 1
+    }
+
     /// The name of a backend of the router, which is shared: a launch that asks takes no memory for it.
     fn id_of(&self, backend: &str) -> BackendId {
         self.ids.iter().find(|id| id.as_str() == backend).cloned().unwrap_or_else(|| backend.into())

@@ -6,6 +6,7 @@ mod term;
 
 use std::fmt::{self, Write};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 pub use fuse::{Fused, literal_text};
 use vyre_driver::DispatchConfig;
@@ -15,7 +16,7 @@ use vyre_foundation::text;
 use self::fuse::stored_as;
 pub use self::term::Term;
 use crate::array::{Array, Buffer, Element, Shape};
-use crate::engine::Arg;
+use crate::engine::{Arg, places};
 use crate::kernels::Kernel;
 use crate::{Engine, Error};
 
@@ -96,18 +97,23 @@ impl Engine {
         make: impl FnOnce() -> Result<(vyre_foundation::ir::Program, DispatchConfig), Error>,
     ) -> Result<Kernel, Error> {
         let inner = &self.inner;
-        if let Some(core) = crate::engine::lock(&inner.keyed).get(key) {
+        let place = places::current(inner);
+        if let Some(cores) = crate::engine::lock(&inner.keyed).get(key)
+            && let Some(core) = cores.iter().find(|core| core.only == place)
+        {
             return Ok(Kernel::of(self, core));
         }
         let (program, config) = make()?;
-        let kernel = self.kernel_with(&program, &config)?;
+        let core = inner.core(&program, &config, place.as_ref())?;
+        inner.check_place(&core)?;
         /// Kernels that an engine remembers by keys.
         const MOST: usize = 1024;
         let mut keyed = crate::engine::lock(&inner.keyed);
         if keyed.len() >= MOST {
             keyed.clear();
         }
-        keyed.insert(key.to_owned(), kernel.core().clone());
+        let kernel = Kernel::of(self, &core);
+        keyed.entry(key.to_owned()).or_default().push(core);
         Ok(kernel)
     }
 
@@ -335,6 +341,21 @@ impl Term {
         match &self.0.op {
             term::Op::Array(stored) => self.0.value.get().map(|buffer| (buffer, stored)),
             _ => None,
+        }
+    }
+
+    /// The arrays that it is computed of.
+    pub fn arrays(&self) -> Vec<&Buffer> {
+        let mut arrays = Vec::new();
+        self.collect_arrays(&mut arrays);
+        arrays
+    }
+
+    fn collect_arrays<'a>(&'a self, arrays: &mut Vec<&'a Buffer>) {
+        match self.0.value.get() {
+            Some(buffer) if arrays.iter().any(|known| Arc::ptr_eq(&known.storage, &buffer.storage)) => {}
+            Some(buffer) => arrays.push(buffer),
+            None => self.0.op.operands().iter().for_each(|operand| operand.collect_arrays(arrays)),
         }
     }
 
