@@ -3,9 +3,12 @@
 #[path = "decide_support/random.rs"]
 mod random;
 
+use std::collections::BTreeMap;
+
 use random::Random;
 use vyre_driver::backend::DeviceKind;
-use vyre_driver::routing::{Load, Prior, Router, Timing};
+use vyre_driver::routing::{Effort, Load, Prior, Router, Timing};
+use vyre_foundation::ir::{AtomicOp, BinaryOp, Expr, Function, Node, Program};
 
 const NAMES: [&str; 3] = ["cpu", "wgpu", "cuda"];
 const KINDS: [DeviceKind; 3] = [DeviceKind::Cpu, DeviceKind::Integrated, DeviceKind::Discrete];
@@ -633,4 +636,141 @@ fn what_was_tried_once_counts_where_it_took_far_less_than_expected() {
     assert_eq!(expected(&router), before, "a first run may take twice as long as others");
     router.observe_first("op", "cpu", 1 << 20, work(300_000));
     assert!(expected(&router) < 330_000.0, "{}", expected(&router));
+}
+
+/// What a kernel takes on each of three backends at one size.
+struct Size {
+    n: u64,
+    bytes: u64,
+    effort: Effort,
+    /// On data of the host until the results are there, with the data there, and to move it, in nanoseconds.
+    costs: Vec<[f64; 3]>,
+}
+
+/// Kernels that were timed on a real host.
+fn kernels_of_a_real_host() -> BTreeMap<&'static str, Vec<Size>> {
+    let mut kernels: BTreeMap<&str, Vec<Size>> = BTreeMap::new();
+    for line in include_str!("decide_support/routes.txt").lines().filter(|line| !line.starts_with('#')) {
+        let mut fields = line.split(' ');
+        let name = fields.next().unwrap();
+        let [operations, atomics, per, n] = [(); 4].map(|()| fields.next().unwrap().parse::<u64>().unwrap());
+        let effort = Effort { operations: operations as f64, atomics: atomics as f64 };
+        let cost = |field: &str| {
+            let mut parts = field.split('/').map(|part| part.parse().unwrap());
+            [(); 3].map(|()| parts.next().unwrap())
+        };
+        kernels.entry(name).or_default().push(Size { n, bytes: per * n, effort, costs: fields.map(cost).collect() });
+    }
+    kernels
+}
+
+/// Times of the first dispatches of a kernel on data of the host, and those of an oracle.
+fn first_dispatches(sizes: &[Size], seed: u64) -> [f64; 2] {
+    const FIRST: usize = 20;
+    let names = ["cpu", "cuda", "wgpu"];
+    let gpu = Prior::of(DeviceKind::Discrete);
+    let layered = Prior { overhead_ns: 100_000.0, move_overhead_ns: 100_000.0, ns_per_byte: 0.2, ..gpu };
+    let priors = [Prior::of(DeviceKind::Cpu), gpu, layered];
+    let mut router = Router::new(names.into_iter().zip(priors));
+    let mut random = Random::seeded(seed);
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < FIRST {
+        let mut pass: Vec<usize> = (0..sizes.len()).collect();
+        (1..pass.len()).rev().for_each(|at| pass.swap(at, random.word() as usize % (at + 1)));
+        order.extend(pass);
+    }
+    let mut met = vec![[false; 3]; sizes.len()];
+    let [mut ours, mut oracle] = [0.0; 2];
+    for &at in &order[..FIRST] {
+        let size = &sizes[at];
+        let n = size.n.max(size.bytes / 16);
+        let load = Load { bytes_back: size.bytes / 3, effort: size.effort, ..Load::on_host(n, size.bytes) };
+        let chosen = router.choose("op", &load).unwrap().backend;
+        let chosen = names.iter().position(|name| *name == chosen).unwrap();
+        let [host, resident, _] = size.costs[chosen];
+        ours += host;
+        oracle += size.costs.iter().map(|cost| cost[0]).fold(f64::INFINITY, f64::min);
+        let is_first = !std::mem::replace(&mut met[at][chosen], true);
+        let cold = if is_first { 1.5 } else { 1.0 };
+        let mut noisy = |ns: f64| (cold * ns * (1.0 + 0.03 * random.normal())) as u64;
+        let (resident, host) = (noisy(resident), noisy(host));
+        if is_first {
+            router.observe_first("op", names[chosen], n, work(resident));
+            router.observe_first_round_trip("op", names[chosen], n, host);
+        } else {
+            router.observe("op", names[chosen], n, work(resident));
+            router.observe_round_trip("op", names[chosen], n, host);
+        }
+    }
+    [ours, oracle]
+}
+
+#[test]
+fn the_first_dispatches_of_a_kernel_on_a_real_host_are_not_far_from_an_oracle() {
+    const ORDERS: u64 = 50;
+    let mut all = [0.0; 2];
+    for (name, sizes) in kernels_of_a_real_host() {
+        let mut sum = [0.0; 2];
+        for seed in 0..ORDERS {
+            let found = first_dispatches(&sizes, seed);
+            sum.iter_mut().zip(found).for_each(|(sum, more)| *sum += more);
+        }
+        println!("{name}: {:.2} times the oracle's", sum[0] / sum[1]);
+        all.iter_mut().zip(sum).for_each(|(all, more)| *all += more);
+    }
+    println!("all: {:.2} times the oracle's", all[0] / all[1]);
+    assert!(all[0] <= 2.0 * all[1]);
+}
+
+fn looks(body: Vec<Node>) -> Effort {
+    Effort::of(&Program::wrapped(Vec::new(), [64, 1, 1], body))
+}
+
+#[test]
+fn what_an_invocation_does_is_seen_in_its_program() {
+    let once = || Node::store("out", Expr::global_id(0), Expr::load("a", Expr::global_id(0)));
+    let one = looks(vec![once()]).operations;
+    assert_eq!(looks(vec![once()]), Effort { operations: one, atomics: 0.0 });
+    let counted = looks(vec![Node::for_range("i", Expr::u32(0), Expr::u32(256), vec![once()])]);
+    assert_eq!(counted.operations, 1.0 + 256.0 * one);
+    // A loop as other languages have it: `if i >= 256 { break }` at its beginning.
+    let binary = |op, left, right| Expr::Binary { op, left: Box::new(left), right: Box::new(right) };
+    let leaves = |cond| Node::if_then(cond, vec![Node::Break]);
+    let ends = binary(BinaryOp::Ge, Expr::var("i"), Expr::u32(256));
+    let general = looks(vec![Node::forever(vec![leaves(ends.clone()), once()])]).operations;
+    assert!(general > 256.0 * one && general < 2.0 * counted.operations + 1_024.0, "{general}");
+    let may_end = binary(BinaryOp::Or, ends, binary(BinaryOp::Gt, Expr::var("x"), Expr::f32(4.0)));
+    let early = looks(vec![Node::forever(vec![leaves(may_end), once()])]).operations;
+    assert!(early < general / 2.0 && early > 10.0 * one, "{early}");
+    let endless = looks(vec![Node::forever(vec![once(), leaves(Expr::var("done"))])]).operations;
+    assert!(endless > 4.0 * one && endless < general);
+    let counting = Node::atomic(AtomicOp::Add, "counts", Expr::u32(0), Expr::u32(1));
+    assert_eq!(looks(vec![Node::for_range("i", Expr::u32(0), Expr::u32(4), vec![counting])]).atomics, 4.0);
+    let place = binary(BinaryOp::Rem, Expr::global_id(0), Expr::u32(7));
+    assert!(looks(vec![Node::store("out", Expr::global_id(0), Expr::load("a", place))]).operations > 2.0 * one);
+}
+
+#[test]
+fn calls_in_calls_are_not_looked_at_for_ever() {
+    let call = |name: String| Node::Call { function: name.into(), args: Vec::new(), result: None };
+    let function = |at: u32| Function {
+        name: format!("f{at}").into(),
+        params: Vec::new(),
+        result: None,
+        body: vec![call(format!("f{}", at + 1)), call(format!("f{}", at + 1))],
+    };
+    let program = Program::wrapped(Vec::new(), [64, 1, 1], vec![call("f0".to_owned())]);
+    let found = Effort::of(&program.with_functions((0..60).map(function).collect()));
+    assert!(found.operations > 1_000.0 && found.operations < 1e6, "{found:?}");
+}
+
+#[test]
+fn a_heavy_op_leaves_the_processor_at_a_smaller_size() {
+    let first = |operations, atomics, n: u64| {
+        let effort = Effort { operations, atomics };
+        two().choose("op", &Load { effort, ..Load::on_host(n, 8 * n) }).unwrap().backend.to_owned()
+    };
+    assert_eq!([first(2_000.0, 0.0, 1 << 14), first(8.0, 0.0, 1 << 14)], ["gpu", "cpu"]);
+    // Atomic operations of many threads on few places are what a GPU is worst at.
+    assert_eq!([first(25.0, 0.0, 1 << 26), first(25.0, 1.0, 1 << 26)].map(|name| name == "cpu"), [false, true]);
 }

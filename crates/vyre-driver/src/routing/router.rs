@@ -5,12 +5,13 @@ use smallvec::{SmallVec, smallvec};
 use vyre_spec::{Diagnostic, codes};
 
 use super::curve::{Curve, Prediction, size_class};
+use super::effort::Effort;
 use crate::backend::DeviceKind;
 
 /// Chooses the backend for each dispatch from what was measured for the op at sizes like this one.
 ///
 /// It has no clock and runs nothing: [`Router::choose`] says which backend to use, [`Router::observe`] takes in how long that
-/// took. What is not measured yet is guessed from the kind of the device ([`Prior`]); among equals the backend that is listed
+/// took. What is not measured yet is guessed from the kind of the device ([`Prior`]) and the look of the program ([`Effort`]); among equals the backend that is listed
 /// first is preferred. Data that stays where it is moved to is moved when what it would have saved there pays for the move, and not
 /// for less than a few percent. What is tried beyond the best known choice is paid from a budget: at most one percent of the time spent
 /// on the op, so that large work is not handed to a backend whose small work has not been seen.
@@ -41,8 +42,10 @@ pub struct Router {
 pub struct Prior {
     /// Time of the smallest dispatch.
     pub overhead_ns: f64,
-    /// Time that each item of work adds.
+    /// Time that each item of work adds, where it is an ordinary one.
     pub ns_per_item: f64,
+    /// Time that each atomic operation adds.
+    pub ns_per_atomic: f64,
     /// Time of the smallest move of data to the device.
     pub move_overhead_ns: f64,
     /// Time that each byte to be moved adds.
@@ -54,14 +57,25 @@ pub struct Prior {
 impl Prior {
     /// The guess for a kind of device: the more it is made for large work, the more the smallest costs.
     pub fn of(kind: DeviceKind) -> Self {
-        let [overhead_ns, ns_per_item, move_overhead_ns, ns_per_byte] = match kind {
-            DeviceKind::Cpu => [2_000.0, 0.5, 100.0, 0.1],
-            DeviceKind::Discrete => [20_000.0, 0.005, 10_000.0, 0.05],
-            DeviceKind::Integrated => [20_000.0, 0.05, 2_000.0, 0.1],
-            DeviceKind::Software => [50_000.0, 2.0, 2_000.0, 0.1],
-            DeviceKind::Other => [20_000.0, 0.5, 2_000.0, 0.1],
+        let [overhead_ns, ns_per_item, ns_per_atomic, move_overhead_ns, ns_per_byte] = match kind {
+            DeviceKind::Cpu => [2_000.0, 0.5, 0.05, 100.0, 0.1],
+            DeviceKind::Discrete => [20_000.0, 0.005, 0.2, 10_000.0, 0.05],
+            DeviceKind::Integrated => [20_000.0, 0.05, 0.5, 2_000.0, 0.1],
+            DeviceKind::Software => [50_000.0, 2.0, 0.2, 2_000.0, 0.1],
+            DeviceKind::Other => [20_000.0, 0.5, 0.2, 2_000.0, 0.1],
         };
-        Prior { overhead_ns, ns_per_item, move_overhead_ns, ns_per_byte, on_host: kind == DeviceKind::Cpu }
+        let on_host = kind == DeviceKind::Cpu;
+        Prior { overhead_ns, ns_per_item, ns_per_atomic, move_overhead_ns, ns_per_byte, on_host }
+    }
+
+    /// Time that each item of an op adds, by the look of it. What an op does besides going through its data is seen, how well that
+    /// goes is not: the smallest are taken for larger than they look.
+    fn each(&self, effort: Effort) -> f64 {
+        if effort.operations == 0.0 {
+            return self.ns_per_item;
+        }
+        let weight = (effort.operations / ORDINARY).clamp(LIGHTEST, HEAVIEST);
+        weight * self.ns_per_item + effort.atomics * self.ns_per_atomic
     }
 
     /// Work on data of the host, of which there are two words for each item of work.
@@ -92,6 +106,8 @@ pub struct Load<'a> {
     pub stays: bool,
     /// For how many dispatches this is asked, where it is not asked for each.
     pub dispatches: u64,
+    /// What each invocation does, by the look of it; nothing where that is not known.
+    pub effort: Effort,
 }
 
 impl<'a> Load<'a> {
@@ -204,6 +220,8 @@ struct Backend {
 struct Op {
     /// By backend.
     lanes: Vec<Lane>,
+    /// What each invocation does, by the look of it.
+    effort: Effort,
     dispatches: u64,
     spent_ns: f64,
     /// Of that, what the first dispatches took.
@@ -261,6 +279,10 @@ const HYSTERESIS: f64 = 0.05;
 /// So many timings of sizes that had not been seen are enough to say how far predictions are off; more count as so many.
 const FEW_UNSEEN: u32 = 3;
 const MOST_UNSEEN: u32 = 32;
+/// So many operations of an invocation are an ordinary item, and how much less and more one may look.
+const ORDINARY: f64 = 25.0;
+const LIGHTEST: f64 = 0.3;
+const HEAVIEST: f64 = 100.0;
 /// Items of an op are between a hundredth and a hundred times as much as usual, as a logarithm.
 const MOST_WEIGHT: f64 = 4.6;
 /// The first dispatch of a size takes up to so many times as long as those after it, as the inverse.
@@ -320,7 +342,10 @@ impl Router {
 
     /// The backend for a dispatch. An error says why every backend is out.
     pub fn choose(&mut self, op: &str, load: &Load<'_>) -> Result<Choice<'_>, Diagnostic> {
-        self.op(op);
+        if !self.ops.contains_key(op) {
+            self.op(op).effort = load.effort;
+            self.expect(op);
+        }
         let state = &self.ops[op];
         let able: SmallVec<[(usize, Prediction); 4]> = (0..self.backends.len())
             .filter(|&index| self.out(state, index).is_none())
@@ -432,9 +457,10 @@ impl Router {
     pub(super) fn guess_anew(&mut self, op: &str) {
         let Router { backends, ops, .. } = self;
         let Some(state) = ops.get_mut(op) else { return };
+        let effort = state.effort;
         let weight = |(lane, backend): (&Lane, &Backend)| {
             let each = lane.curve.per_unit()?;
-            Some((each / backend.prior.ns_per_item).ln().clamp(-MOST_WEIGHT, MOST_WEIGHT))
+            Some((each / backend.prior.each(effort)).ln().clamp(-MOST_WEIGHT, MOST_WEIGHT))
         };
         let (sum, count) = state
             .lanes
@@ -445,10 +471,14 @@ impl Router {
         if count > 0 {
             // In steps, so that a curve is not fitted anew for nothing.
             let weight = (0.25 * (4.0 * sum / f64::from(count)).round()).exp();
-            for (lane, backend) in state.lanes.iter_mut().zip(backends) {
-                lane.curve.guess_per_unit(weight * backend.prior.ns_per_item);
-                lane.round_trip.guess_per_unit(weight * backend.prior.ns_per_item + backend.prior.ns_moved_per_item());
-            }
+            state.guess(weight, backends);
+        }
+    }
+
+    /// Guesses what nothing was measured of by the look of the op.
+    fn expect(&mut self, op: &str) {
+        if let Some(state) = self.ops.get_mut(op) {
+            state.guess(1.0, &self.backends);
         }
     }
 
@@ -627,6 +657,7 @@ impl Router {
         };
         Op {
             lanes: self.backends.iter().map(lane).collect(),
+            effort: Effort::default(),
             dispatches: 0,
             spent_ns: 0.0,
             early_ns: 0.0,
@@ -700,6 +731,17 @@ impl Router {
             &codes::routing::FALLBACK,
             format!("backend `{backend}` failed and is taken out for {work} ({reason}); {next}"),
         )
+    }
+}
+
+impl Op {
+    /// Items are so many times as much as they look.
+    fn guess(&mut self, weight: f64, backends: &[Backend]) {
+        for (lane, backend) in self.lanes.iter_mut().zip(backends) {
+            let each = weight * backend.prior.each(self.effort);
+            lane.curve.guess_per_unit(each);
+            lane.round_trip.guess_per_unit(each + backend.prior.ns_moved_per_item());
+        }
     }
 }
 

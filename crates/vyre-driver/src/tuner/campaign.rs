@@ -1,4 +1,7 @@
-use super::stats::{self, Interval};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::stats::{self, Interval, Timed, Typical};
 
 /// How much a campaign may measure and what it demands of a winner.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +23,7 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.0145, pairs: 12 }
+        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.018, pairs: 12 }
     }
 }
 
@@ -96,15 +99,30 @@ pub struct Outcome {
 
 /// Normal quantiles: of the reported interval (95%, and a little wider because neighbouring runs are not quite independent), and of the stricter one for calling something the winner, which may be wrong in
 /// fewer than one of a hundred campaigns.
-const Z: f64 = 2.2;
+const Z: f64 = 2.3;
 const Z_WINNER: f64 = 2.8;
 /// An interval that is wider than this on each side, and holds zero, tells nothing.
 const NOISY: f64 = 0.04;
-/// The line between as good and slower is drawn between these multiples of `near`.
-const NARROW: f64 = 0.5;
+/// The line between as good and slower is drawn between these multiples of `near`, where it changes least.
+const NARROW: f64 = 0.7;
 const WIDE: f64 = 1.0;
+/// Where many are alike, so many times the finalists of the plan are compared to the end.
+const MOST_FINALISTS: usize = 3;
+/// What is not faster than the default by this much is hardly ever certified, so that it is not worth a try.
+const CLEARLY: f64 = 0.012;
+/// So many deviations are beyond doubt while the search is on; what is chosen is certified in runs of its own.
+const SURE: f64 = 3.0;
+/// No device is steadier than this from one sample to the next.
+const STEADIEST: f64 = 0.0005;
+/// By so much a typical time that stalls don't move varies more than a mean would.
+const TYPICAL: f64 = 1.05;
+/// No launch is taken or left, unless it is slower by more than `FAR`, before it was measured in so many rounds.
+const LEAST_ROUNDS: usize = 4;
+const FAR: f64 = 0.05;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
+/// So many others are measured besides those that are measured again.
+const REFERENCES: usize = 3;
 /// Times a candidate is measured until two samples agree.
 const ATTEMPTS: usize = 5;
 
@@ -141,8 +159,6 @@ pub struct Campaign {
     round: usize,
     rounds_left: usize,
     stage: Stage,
-    /// The round in which the finalists were known.
-    finals: usize,
     /// The round in which certifying began, and how many pairs it takes.
     certify: Option<(usize, usize)>,
 }
@@ -161,6 +177,16 @@ struct Sample {
     number: usize,
     /// Logarithm of the time.
     time: f64,
+}
+
+/// How much slower a candidate is than the fastest.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    candidate: usize,
+    /// Difference of the logarithms of their times.
+    log: f64,
+    /// How far that is typically off.
+    doubt: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +212,6 @@ impl Campaign {
             queue: Vec::new(),
             round: 0,
             stage: Stage::Check,
-            finals: 0,
             certify: None,
         };
         campaign.queue = campaign.active.iter().rev().copied().collect();
@@ -326,8 +351,11 @@ impl Campaign {
         }
         if self.rounds_left == 0 {
             self.stage = Stage::Repeat;
-            let doubtful: Vec<usize> = self.active.iter().rev().copied().filter(|&c| self.doubtful(c)).collect();
+            let (mut doubtful, others): (Vec<usize>, Vec<usize>) =
+                self.active.iter().rev().copied().partition(|&candidate| self.doubtful(candidate));
             if !doubtful.is_empty() {
+                // What the device is like in this round only others can tell.
+                doubtful.extend(others.iter().rev().take(REFERENCES));
                 self.queue = doubtful;
                 return;
             }
@@ -354,7 +382,10 @@ impl Campaign {
         let mut chosen = self.choose();
         if chosen == 0 {
             // Where the default only seems to be the fastest, the next one has its chance, too.
-            match self.next_best(&self.means()).filter(|&next| self.is_lost_in_noise(next)) {
+            let gaps = self.gaps();
+            let next = gaps.iter().filter(|gap| gap.candidate != 0).min_by(|a, b| a.log.total_cmp(&b.log));
+            let doubt = gaps.iter().map(|gap| gap.doubt).fold(0.0, f64::max);
+            match next.filter(|gap| gap.log.is_finite() && SURE * doubt > NOISY).map(|gap| gap.candidate) {
                 Some(next) => chosen = next,
                 None => {
                     self.stage = Stage::Done;
@@ -378,25 +409,76 @@ impl Campaign {
 
     /// The earliest of those that are as good as the fastest.
     fn choose(&self) -> usize {
-        let means = self.means();
-        let best = self.best(&means);
-        let slower = |other: usize| {
-            // Whoever seemed fastest of many was lucky until the finalists were known, and the others look slower beside it.
-            let since = [self.finals, 0].map(|since| self.slower(best, other, Z, since));
-            let known = since.iter().find(|pairs| pairs.is_known());
-            known.map_or(means[other] - means[best], |pairs| pairs.middle)
+        let gaps = self.gaps();
+        let fastest = || gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log)).map(|gap| gap.candidate);
+        self.lasting(&gaps).or_else(fastest).unwrap_or(0)
+    }
+
+    /// How much slower each that is still in the race is than the fastest of them.
+    fn gaps(&self) -> Vec<Gap> {
+        let noise = self.noise();
+        let typical = self.typical(noise);
+        let best = self.active.iter().copied().min_by(|&a, &b| typical[a].log.total_cmp(&typical[b].log)).unwrap_or(0);
+        let doubt = |candidate: usize| self.doubt(candidate, typical[candidate].spread, noise);
+        let gap = |&candidate: &usize| Gap {
+            candidate,
+            log: typical[candidate].log - typical[best].log,
+            doubt: if candidate == best { 0.0 } else { doubt(candidate).hypot(doubt(best)) },
         };
-        self.lasting(self.active.iter().map(|&other| (other, slower(other)))).unwrap_or(best)
+        let mut gaps: Vec<Gap> = self.active.iter().map(gap).collect();
+        // Whoever looks fastest of several that are alike was lucky, too: all are compared with those that can't be told from it, each of
+        // which counts by how well it can't.
+        let weight = |gap: &Gap| (-0.5 * (gap.log / gap.doubt.max(1e-6)).powi(2)).exp();
+        let known = || gaps.iter().filter(|gap| gap.log.is_finite() && gap.doubt.is_finite());
+        let weights: f64 = known().map(weight).sum();
+        let luck = known().map(|gap| weight(gap) * gap.log).sum::<f64>() / weights.max(1.0);
+        gaps.iter_mut().for_each(|gap| gap.log -= luck);
+        gaps
+    }
+
+    /// How far the candidate's typical time is likely to be off.
+    fn doubt(&self, candidate: usize, spread: f64, noise: f64) -> f64 {
+        let count = self.racers[candidate].samples.len() as f64;
+        // A launch may be less steady than the others, but few samples don't say that it is steadier.
+        let each = ((4.0 * noise * noise + count * spread * spread) / (4.0 + count)).sqrt().max(noise);
+        TYPICAL * each / count.max(1.0).sqrt()
+    }
+
+    /// How much one sample of a launch differs from the next, drift aside, by what all launches of the campaign say together: by how much
+    /// more or less one's time changed from one round to another than its neighbour's did. What few rounds say may be small by
+    /// chance, so that the fewer there are the more is added.
+    fn noise(&self) -> f64 {
+        let mut changes: BTreeMap<[usize; 2], Vec<f64>> = BTreeMap::new();
+        for racer in &self.racers {
+            for pair in racer.samples.windows(2) {
+                let rounds = [pair[0].round, pair[1].round];
+                changes.entry(rounds).or_default().push(pair[1].time - pair[0].time);
+            }
+        }
+        let mut rests: Vec<f64> =
+            changes.values().flat_map(|changes| changes.windows(2)).map(|two| (two[1] - two[0]).abs()).collect();
+        let count = rests.len() as f64;
+        if rests.is_empty() {
+            return f64::INFINITY;
+        }
+        // Four samples differ in each.
+        let noise = stats::median(&mut rests) * 1.48 / 2.0;
+        noise.max(STEADIEST) * (1.0 + 2.0 / count.sqrt())
     }
 
     /// Wherever between `NARROW` and `WIDE` times `near` the line is drawn that says who is as good as the fastest, the earliest of those
     /// is taken: the one that is it over the widest range of lines, so that noise seldom changes who that is.
-    fn lasting(&self, slower: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
+    fn lasting(&self, gaps: &[Gap]) -> Option<usize> {
         let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
         let mut found: Option<(usize, f64)> = None;
         let mut reach = high;
-        for (candidate, gap) in slower {
-            let from = gap.max(low);
+        let own = gaps.iter().find(|gap| gap.candidate == 0).map_or(f64::INFINITY, |gap| gap.log);
+        for &Gap { candidate, log, doubt } in gaps {
+            if candidate != 0 && own - log < CLEARLY {
+                continue;
+            }
+            // The less is known of it, the faster it has to look.
+            let from = (log + 0.5 * doubt).max(low);
             if from < reach {
                 if found.is_none_or(|(_, widest)| widest < reach - from) {
                     found = Some((candidate, reach - from));
@@ -435,27 +517,23 @@ impl Campaign {
     }
 
     fn shrink(&mut self) {
-        let means = self.means();
-        let mut order: Vec<usize> = self.active.iter().copied().filter(|&c| c != 0).collect();
-        order.sort_by(|&a, &b| means[a].total_cmp(&means[b]));
-        let last = self.active.len() <= 2 * self.plan.finalists + 1;
-        let mut keep = if last { order.len() } else { order.len().div_ceil(3).max(self.plan.finalists) };
-        // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree.
-        if let Some(&best) = order.first() {
-            let line = 2.0 * self.plan.near + self.doubt();
-            let near = |other: usize| means[other] - means[best] <= line;
-            // A plain of launches that are alike is not cut at random.
-            let alike = order.iter().filter(|&&other| near(other)).count();
-            keep = keep.max(alike.min(2 * self.plan.finalists)).min(order.len());
-            order[self.plan.finalists.div_ceil(2).min(alike)..alike].sort_unstable();
-        }
+        let mut gaps = self.gaps();
+        gaps.retain(|gap| gap.candidate != 0);
+        gaps.sort_by(|a, b| a.log.total_cmp(&b.log));
+        let last = self.active.len() <= MOST_FINALISTS * self.plan.finalists + 1;
+        let mut keep = if last { gaps.len() } else { gaps.len().div_ceil(3).max(self.plan.finalists) };
+        // Of those that are as good as the fastest, so far as is known yet, the earliest go on: fresh processes are to agree. A plain of
+        // launches that are alike is not cut at random.
+        let alike = gaps.iter().filter(|gap| gap.log - SURE * gap.doubt <= self.plan.near).count();
+        keep = keep.max(alike.min(MOST_FINALISTS * self.plan.finalists)).min(gaps.len());
+        let mut order: Vec<usize> = gaps.iter().map(|gap| gap.candidate).collect();
+        order[self.plan.finalists.min(alike)..alike].sort_unstable();
         order.truncate(keep);
         order.push(0);
         order.sort_unstable();
         self.active = order;
         if last || self.active.len() <= self.plan.finalists + 1 {
             self.stage = Stage::Final;
-            self.finals = self.round;
         } else {
             self.stage = Stage::Race;
             // The fewer are left, the closer they are, and the cheaper a round is.
@@ -463,27 +541,15 @@ impl Campaign {
         }
     }
 
-    /// How far the difference of two candidates that are the same is typically off, by what the latest samples of each differ.
-    fn doubt(&self) -> f64 {
-        let samples = |candidate: &usize| &self.racers[*candidate].samples;
-        let pairs = self.active.iter().filter_map(|candidate| match samples(candidate)[..] {
-            [.., before, last] => Some((before.time - last.time).abs()),
-            _ => None,
-        });
-        let each = self.active.iter().map(|candidate| samples(candidate).len()).min().unwrap_or(0).max(1);
-        // The median of such differences is close to the deviation of one sample.
-        stats::median(&mut pairs.collect::<Vec<f64>>()) * (2.0 / each as f64).sqrt()
-    }
-
-    /// Typical log time of every candidate without the drift of the device; infinite where there is none.
-    fn means(&self) -> Vec<f64> {
-        let mut samples = vec![(0, 0.0); self.samples()];
+    /// What is known of every candidate.
+    fn typical(&self, noise: f64) -> Vec<Typical> {
+        let mut samples = vec![Timed::default(); self.samples()];
         for (candidate, racer) in self.racers.iter().enumerate() {
             for sample in &racer.samples {
-                samples[sample.number] = (candidate, sample.time);
+                samples[sample.number] = Timed { candidate, round: sample.round, time: sample.time };
             }
         }
-        stats::without_drift(&samples, self.racers.len())
+        stats::without_drift(&samples, self.racers.len(), noise)
     }
 
     /// How much slower `other` is than `best`, from the rounds from `since` on that both ran in.
@@ -503,28 +569,37 @@ impl Campaign {
         pairs
     }
 
-    fn best(&self, means: &[f64]) -> usize {
-        // `min_by` keeps the first of equals.
-        self.active.iter().copied().min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap_or(0)
-    }
-
-    /// The finalists that more rounds may tell apart: the best, those that may be faster still, and those up to the choice that may be as
-    /// good or not.
+    /// The finalists that more rounds may tell apart: those before the choice that may be as good, those that may be so fast that it is
+    /// not, the choice itself and the fastest.
     fn contenders(&self) -> Vec<usize> {
-        let means = self.means();
-        let best = self.best(&means);
-        let gaps: Vec<(usize, f64)> = self.active.iter().map(|&other| (other, means[other] - means[best])).collect();
-        let Some(choice) = self.lasting(gaps.into_iter()) else { return vec![best] };
-        let (low, high) = (NARROW * self.plan.near, WIDE * self.plan.near);
-        let is_open = |other: usize| {
-            let gap = self.slower(best, other, Z, 0);
-            gap.low <= high && gap.high >= low && (other <= choice || gap.low < 0.0)
-        };
-        self.active.iter().copied().filter(|&other| other == best || is_open(other)).collect()
+        let gaps = self.gaps();
+        let few =
+            |gap: &&Gap| self.racers[gap.candidate].samples.len() < LEAST_ROUNDS && gap.log - SURE * gap.doubt < FAR;
+        let mut open: Vec<usize> = gaps.iter().filter(few).map(|gap| gap.candidate).collect();
+        let fastest = gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log)).map(|best| best.candidate);
+        let choice = self.lasting(&gaps);
+        if let Some(of_choice) = gaps.iter().find(|gap| Some(gap.candidate) == choice) {
+            let line = (NARROW + WIDE) / 2.0 * self.plan.near;
+            let is_open = |gap: &&Gap| match gap.candidate.cmp(&of_choice.candidate) {
+                Ordering::Less => gap.log - SURE * gap.doubt < line,
+                Ordering::Equal => false,
+                Ordering::Greater => of_choice.log - gap.log + SURE * gap.doubt.hypot(of_choice.doubt) > line,
+            };
+            open.extend(gaps.iter().filter(is_open).map(|gap| gap.candidate));
+        }
+        if !open.is_empty() {
+            open.extend(choice);
+            open.extend(fastest);
+            // Besides only one nothing would tell what the device was like.
+            open.push(0);
+            open.sort_unstable();
+            open.dedup();
+        }
+        open
     }
 
     fn judge(&self) -> Outcome {
-        let means = self.means();
+        let means: Vec<f64> = self.typical(self.noise()).iter().map(|typical| typical.log).collect();
         let relative = |log: f64| (-log).exp() - 1.0;
         let (mut chosen, mut verdict, mut difference, mut interval, mut pairs) = (0, Verdict::Tie, 0.0, [0.0; 2], 0);
         if let Some((candidate, gap)) = self.certified(Z) {
@@ -569,17 +644,5 @@ impl Campaign {
                 .filter_map(|(index, racer)| racer.rejected.clone().map(|reason| (index, reason)))
                 .collect(),
         }
-    }
-
-    /// The fastest that is not the default.
-    fn next_best(&self, means: &[f64]) -> Option<usize> {
-        let others = self.active.iter().copied().filter(|&other| other != 0);
-        others.min_by(|&a, &b| means[a].total_cmp(&means[b]))
-    }
-
-    /// The default looks faster than the next, but so might anything.
-    fn is_lost_in_noise(&self, next: usize) -> bool {
-        let gap = self.slower(next, 0, Z, 0);
-        gap.half() > NOISY && gap.high > self.plan.margin
     }
 }

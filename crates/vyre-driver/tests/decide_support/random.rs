@@ -4,6 +4,13 @@
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
+    /// Numbers that have nothing in common with those of other seeds, be they neighbours: states that are a step apart are the same
+    /// numbers, one later.
+    #[allow(dead_code, reason = "not every test that shares this file needs it")]
+    pub(crate) fn seeded(seed: u64) -> Random {
+        Random(Random(seed).word())
+    }
+
     pub(crate) fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

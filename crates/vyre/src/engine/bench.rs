@@ -105,6 +105,8 @@ const FEWEST_ON_CPU: u32 = 2;
 /// Clocks and caches are given so long to settle.
 const WARM_UP: Duration = Duration::from_millis(60);
 const MOST_BATCHED: u32 = 1024;
+/// Where every launch needs its buffers as they were, which may take longer than the launch, so many make a sample.
+const MOST_RESET: u32 = 16;
 /// Samples of fewer candidates than these are longer, up to so many times.
 const MANY: usize = 48;
 const LONGEST: usize = 4;
@@ -169,15 +171,14 @@ impl<'a> Bench<'a> {
                 break;
             }
         }
-        if self.repeatable {
-            let (shortest_sample, least) = match self.is_processor() {
-                true => (SHORTEST_ON_CPU, FEWEST_ON_CPU),
-                false => (SHORTEST_SAMPLE, 1),
-            };
-            let longer = (MANY / candidates.max(1)).clamp(1, LONGEST) as u64;
-            let wanted = (longer * shortest_sample.as_nanos() as u64).div_ceil(self.shortest);
-            self.batch = u32::try_from(wanted).unwrap_or(MOST_BATCHED).clamp(least, MOST_BATCHED);
-        }
+        let (shortest_sample, least) = match self.is_processor() {
+            true => (SHORTEST_ON_CPU, FEWEST_ON_CPU),
+            false => (SHORTEST_SAMPLE, 1),
+        };
+        let longer = (MANY / candidates.max(1)).clamp(1, LONGEST) as u64;
+        let wanted = (longer * shortest_sample.as_nanos() as u64).div_ceil(self.shortest);
+        let most = if self.repeatable { MOST_BATCHED } else { MOST_RESET };
+        self.batch = u32::try_from(wanted).unwrap_or(most).clamp(least, most);
         Ok(())
     }
 
@@ -316,11 +317,20 @@ impl<'a> Bench<'a> {
     /// Launches so often, one after the other. A device with a clock of its own is kept busy by others first, so that each of these is
     /// there before the last is over: what the device waits for the host would be taken for the kernel's time.
     fn times(&self, at: usize, count: u32) -> Result<Vec<u64>, BackendError> {
+        if !self.repeatable {
+            let next = |launch| {
+                if launch > 0 {
+                    self.reset(false)?;
+                }
+                self.launch(at)
+            };
+            return (0..count).map(next).collect();
+        }
         if !self.backend.capabilities().timestamps || self.is_processor() {
             return (0..count).map(|_| self.launch(at)).collect();
         }
         let busy = u32::try_from(LEAD.as_nanos() as u64 / self.shortest).unwrap_or(MOST_BATCHED).min(count);
-        let ahead = if self.repeatable { busy.max(1) } else { 0 };
+        let ahead = busy.max(1);
         let submit = |timed| (self.submit(at, timed), Instant::now());
         let submitted: Vec<_> = (0..ahead + count).map(|launch| submit(launch >= ahead)).collect();
         // Whatever failed, all that was submitted has to end.

@@ -56,8 +56,6 @@ pub(crate) struct Submitted {
     pub(super) run: u64,
     /// When it was submitted, where it is timed.
     pub(super) began: Option<Instant>,
-    /// It is on memory of the caller, who waits for it.
-    pub(super) is_borrowed: bool,
 }
 
 /// Memory of this launch alone.
@@ -521,7 +519,6 @@ impl Inner {
             }
         }
         let is_borrowed = args.iter().any(Arg::is_borrowed);
-        submitted.is_borrowed = is_borrowed;
         if is_borrowed && submitted.run == 0 {
             // Memory for such moves is made for the first of them.
             submitted.began = submitted.began.filter(|_| deps.moved_bytes == 0);
@@ -834,7 +831,7 @@ impl Inner {
             None => submit(pipeline, ready.plan.grid, pick.timed)?,
         };
         // Who asks for the time has launched it often before, in a graph.
-        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run }, began, is_borrowed: false })
+        Ok(Submitted { ticket, pick, run: if is_timed { run.max(1) } else { run }, began })
     }
 
     /// A backend without a resident path works on the bytes of the host, while the caller waits.
@@ -926,7 +923,7 @@ fn is_round_trip(args: &[Arg<'_>]) -> bool {
 fn load<'a>(core: &Core, devices: &'a [Arc<Device>], work: &Work, args: &[Arg<'_>], dispatches: u64) -> Load<'a> {
     let away = devices.iter().filter(|device| device.place != Device::HOST);
     let mut on: Vec<(&Device, u64)> = away.map(|device| (&**device, 0)).collect();
-    let mut load = Load { n: work.size, stays: true, dispatches, ..Load::default() };
+    let mut load = Load { n: work.size, stays: true, dispatches, effort: work.effort, ..Load::default() };
     for (slot, arg) in core.slots.iter().zip(args) {
         let is_needed = slot.access.reads || slot.access.writes != Writes::All;
         let (storage, range): (&Arc<Storage>, Range<u64>) = match arg {

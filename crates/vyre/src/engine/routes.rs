@@ -9,7 +9,7 @@ use vyre_driver::DispatchConfig;
 use vyre_driver::backend::{Capabilities, DeviceKind};
 use vyre_driver::pipeline::hex_encode;
 use vyre_driver::routing::{
-    BackendLatency, Explanation, Load, PgoTable, Prior, Rejection, RouteOption, Router, Timing,
+    BackendLatency, Effort, Explanation, Load, PgoTable, Prior, Rejection, RouteOption, Router, Timing,
 };
 use vyre_driver::tuner::{Lock, Span};
 use vyre_foundation::ir::Program;
@@ -24,7 +24,7 @@ use crate::reference::REFERENCE;
 const OPENING_NS: f64 = 150e6;
 
 /// What it takes, besides the time on the device, to begin a launch and to be told of its end, where only the time on the device is known: on
-/// the caller's memory that can't be told from moving it to and fro.
+/// the caller's memory that can't be told from moving it to and fro, and nobody may have waited for a launch by itself.
 const WAIT_NS: [(&str, u64); 2] = [("cuda", 8_000), ("wgpu", 100_000)];
 
 fn kind_of(id: &str) -> DeviceKind {
@@ -55,6 +55,8 @@ pub(super) struct Work {
     pub(super) size: u64,
     /// Bytes of all buffers.
     pub(super) bytes: u64,
+    /// What each invocation does, by the look of the program.
+    pub(super) effort: Effort,
 }
 
 impl Work {
@@ -65,12 +67,13 @@ impl Work {
             op += &format!("-{:016x}", config.specialization.cache_hash());
         }
         let bytes: u64 = plan.buffer_bytes.iter().sum();
-        Work { op, size: invocations.fold(1, u64::saturating_mul).max(bytes / 16), bytes }
+        let size = invocations.fold(1, u64::saturating_mul).max(bytes / 16);
+        Work { op, size, bytes, effort: Effort::of(program) }
     }
 
     /// What is asked where nothing is known of where its data is: all of it is on the host.
     pub(super) fn on_host(&self) -> Load<'static> {
-        Load::on_host(self.size, self.bytes)
+        Load { effort: self.effort, ..Load::on_host(self.size, self.bytes) }
     }
 }
 

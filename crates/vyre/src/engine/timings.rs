@@ -20,7 +20,6 @@ pub(super) struct Timed {
     is_first: bool,
     /// Data was moved for it, so that nobody knows how long it would have taken to wait for it alone.
     is_moved: bool,
-    is_borrowed: bool,
 }
 
 impl Drop for Timed {
@@ -48,7 +47,7 @@ impl Inner {
         core: &Core,
         ready: &Arc<Ready>,
         job: &Arc<Job>,
-        Submitted { pick, run, began, is_borrowed, .. }: &Submitted,
+        Submitted { pick, run, began, .. }: &Submitted,
         deps: &Deps,
     ) {
         if deps.moved_bytes > 0 {
@@ -64,8 +63,8 @@ impl Inner {
                 job.is_launched(began);
             }
             let (is_first, is_moved) = (*run == 0, deps.moved_bytes > 0);
-            let (job, candidate, is_borrowed) = (job.clone(), pick.candidate, *is_borrowed);
-            timings.push(Timed { job, candidate, is_first, is_moved, is_borrowed });
+            let (job, candidate) = (job.clone(), pick.candidate);
+            timings.push(Timed { job, candidate, is_first, is_moved });
             ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
         }
     }
@@ -84,8 +83,7 @@ impl Inner {
                     // What who waits for a launch sees of it, its backend's way to tell and to be told with it, is what is routed by.
                     let waited_ns = |ns: u64| match timed.job.waited_ns() {
                         Some(waited_ns) => waited_ns,
-                        None if timed.is_borrowed => ns + self.routes.wait_ns(&ready.device.id),
-                        None => ns,
+                        None => ns + self.routes.wait_ns(&ready.device.id),
                     };
                     match timed.job.device_ns().filter(|_| good) {
                         Some(ns) if !timed.is_first => {
