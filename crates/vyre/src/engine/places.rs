@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use vyre_driver::metrics::{Counter, Stage};
-use vyre_driver::routing::{Load, Timing};
+use vyre_driver::routing::{Effort, Load, Timing};
 use vyre_spec::codes::Class;
 use vyre_spec::{BackendId, Diagnostic, codes};
 
@@ -107,7 +107,8 @@ impl Errand<'_> {
 
     fn work(&self) -> Work {
         let bytes = self.bytes();
-        Work { op: self.op.to_owned(), size: self.items.max(bytes / 16), bytes }
+        // What its launches do is not known before it is begun.
+        Work { op: self.op.to_owned(), size: self.items.max(bytes / 16), bytes, effort: Effort::default() }
     }
 
     fn load<'d>(&self, devices: &'d [Arc<Device>], work: &Work, dispatches: u64) -> Load<'d> {
