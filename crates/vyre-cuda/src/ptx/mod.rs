@@ -18,6 +18,7 @@ mod neighbours;
 mod ops;
 mod optional;
 pub(crate) mod parameters;
+mod pitfalls;
 mod quads;
 mod subgroup;
 
@@ -237,6 +238,7 @@ impl<'k> Emitter<'k> {
             dots: bytes::dots(kernel),
             never_small: floats::never_small(kernel),
             minima: minima::minima(kernel),
+            pitfalls: pitfalls::Pitfalls::of(kernel),
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
@@ -345,6 +347,7 @@ struct Emitter<'k> {
     /// Floats that are never subnormal.
     never_small: Vec<bool>,
     minima: HashMap<Value, minima::Minimum>,
+    pitfalls: pitfalls::Pitfalls,
     /// How to address each shared memory.
     shared_base: Vec<String>,
     dynamic_shared: u32,

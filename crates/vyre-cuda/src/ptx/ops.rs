@@ -38,6 +38,8 @@ impl Emitter<'_> {
                 let (from, of) = (self.reg(*operand), self.scalar(*operand));
                 if *op == Unary::RoughInverseSqrt && self.takes_no_subnormals(*operand) {
                     line!(self, "rsqrt.approx.ftz.{} {into}, {from}", suffix(of));
+                } else if *op == Unary::Not && of != Scalar::Bool && self.pitfalls.compared.contains(operand) {
+                    line!(self, "sub.u{} {into}, -1, {from}", of.bits());
                 } else {
                     self.unary(*op, of, &into, &from)?;
                 }
@@ -65,8 +67,12 @@ impl Emitter<'_> {
                 line!(self, "fma.rn.{} {into}, {a}, {b}, {c}", suffix(scalar));
             }
             Op::Select(cond, yes, no) => {
+                let as_bits = [yes, no].iter().any(|value| self.pitfalls.minus_zeros.contains(value));
                 let (cond, yes, no) = (self.reg(*cond), self.reg(*yes), self.reg(*no));
-                self.select(scalar, &into, &cond, &yes, &no);
+                match as_bits {
+                    true => line!(self, "selp.b{} {into}, {yes}, {no}, {cond}", scalar.bits()),
+                    false => self.select(scalar, &into, &cond, &yes, &no),
+                }
             }
             Op::Cast(operand) => {
                 let (from, of) = (self.reg(*operand), self.scalar(*operand));

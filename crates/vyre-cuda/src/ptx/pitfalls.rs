@@ -1,0 +1,89 @@
+//! Values that NVIDIA's assembler gets wrong where they are written in the plain way. Random programs found these; ptxas 12.9 and 13.0 have them.
+//!
+//! - Where a branch says that `x` is zero, `not x` is taken for zero, too: `if x == 0 { y = ~x & 31; }` gives 0. A difference is not.
+//! - A choice between `-0.0` and another whole number is made with integers and converted, and gives `0.0`. A choice of bits is not.
+
+use std::collections::HashSet;
+
+use vyre_foundation::ir::Literal;
+use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Op, Scalar, Value};
+
+#[derive(Default)]
+pub(super) struct Pitfalls {
+    /// Numbers that something is decided by.
+    pub(super) compared: HashSet<Value>,
+    pub(super) minus_zeros: HashSet<Value>,
+}
+
+impl Pitfalls {
+    pub(super) fn of(kernel: &Kernel) -> Pitfalls {
+        let mut pitfalls = Pitfalls::default();
+        pitfalls.block(kernel, &kernel.body);
+        pitfalls
+    }
+
+    fn block(&mut self, kernel: &Kernel, block: &Block) {
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => self.note(kernel, *value, op),
+                Inst::If { then, otherwise, .. } => {
+                    self.block(kernel, then);
+                    self.block(kernel, otherwise);
+                }
+                Inst::Loop(inner) => self.block(kernel, &inner.body),
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, kernel: &Kernel, value: Value, op: &Op) {
+        let is_minus_zero = |literal: &Literal| match literal {
+            Literal::F32(number) => number.to_bits() == (-0.0f32).to_bits(),
+            Literal::F64(number) => number.to_bits() == (-0.0f64).to_bits(),
+            _ => false,
+        };
+        match op {
+            Op::Const(literal) if is_minus_zero(literal) => _ = self.minus_zeros.insert(value),
+            Op::Binary(Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge, a, b) => {
+                self.compared.extend([*a, *b]);
+            }
+            Op::Cast(of) if kernel.values[value.index()].ty.scalar == Scalar::Bool => _ = self.compared.insert(*of),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vyre_foundation::kernel::{Options, lower};
+    use vyre_wgsl::{ImportOptions, import};
+
+    use crate::ptx::{Target, emit, lowering};
+
+    fn text(body: &str) -> String {
+        let source = format!(
+            "@group(0) @binding(0) var<storage, read_write> words: array<u32, 64>;
+             @group(0) @binding(1) var<storage, read_write> numbers: array<f32, 64>;
+             @compute @workgroup_size(64) fn main(@builtin(local_invocation_id) id: vec3u) {{ {body} }}"
+        );
+        let program = import(&source, &ImportOptions::default()).expect("imports");
+        let kernel = lower(&program.validate().expect("valid"), &lowering(Options::default())).expect("lowers");
+        emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text
+    }
+
+    #[test]
+    fn what_a_branch_says_to_be_zero_is_not_inverted() {
+        let decided = text("let x = words[id.x]; if (x == 0u) { words[id.x] = ~x & (id.x | 31u); }");
+        assert!(decided.contains("sub.u32") && !decided.contains("not.b32"), "{decided}");
+        let plain = text("let x = words[id.x]; words[id.x] = ~x & (id.x | 31u);");
+        assert!(plain.contains("not.b32") && !plain.contains("sub.u32"), "{plain}");
+    }
+
+    #[test]
+    fn minus_zero_is_chosen_as_bits() {
+        let minus = text("numbers[id.x] = select(-1.0, -0.0, words[id.x] == 3u);");
+        assert!(minus.contains("selp.b32") && !minus.contains("selp.f32"), "{minus}");
+        let plain = text("numbers[id.x] = select(-1.0, 0.0, words[id.x] == 3u);");
+        assert!(plain.contains("selp.f32"), "{plain}");
+    }
+}
