@@ -200,17 +200,7 @@ impl Inner {
                 },
             };
             self.metrics.add(Counter::Routes, 1);
-            let device = match self.device(id.as_str()) {
-                Ok(device) => device,
-                Err(absent) => {
-                    self.routes.absent(id.as_str(), absent.message());
-                    passed_over.push(id);
-                    continue;
-                }
-            };
-            if self.routes.take_surprise(id.as_str()) {
-                continue;
-            }
+            let Some(device) = self.chosen(&id, &mut passed_over) else { continue };
             if !device.backend.gives_exact(&core.program) {
                 let reason = "its results may differ from the exact ones, and the program is in exact arithmetic";
                 self.routes.unable(&work, id.as_str(), reason);

@@ -355,6 +355,19 @@ fn request_of(config: &DispatchConfig) -> Request {
 }
 
 impl Inner {
+    /// The device that the router chose. None where it has to be asked again: the device is not there and is passed over from now on, or
+    /// opening it told something that was not expected.
+    fn chosen(&self, id: &BackendId, passed_over: &mut Vec<BackendId>) -> Option<Arc<Device>> {
+        match self.device(id.as_str()) {
+            Ok(device) => (!self.routes.take_surprise(id.as_str())).then_some(device),
+            Err(absent) => {
+                self.routes.absent(id.as_str(), absent.message());
+                passed_over.push(id.clone());
+                None
+            }
+        }
+    }
+
     /// A device by the name of its backend, opened where it is not.
     pub(crate) fn device(&self, id: &str) -> Result<Arc<Device>, Error> {
         if self.process != std::process::id() {

@@ -224,17 +224,7 @@ impl Inner {
             let devices = self.open_devices();
             let load = errand.load(&devices, &work, dispatches);
             let id = self.routes.choose(&work, &load, passed_over).ok()?.backend;
-            let device = match self.device(id.as_str()) {
-                Ok(device) => device,
-                Err(absent) => {
-                    self.routes.absent(id.as_str(), absent.message());
-                    passed_over.push(id);
-                    continue;
-                }
-            };
-            if self.routes.take_surprise(id.as_str()) {
-                continue;
-            }
+            let Some(device) = self.chosen(&id, passed_over) else { continue };
             self.places.send(errand, &device);
             return Some((device, true));
         }
