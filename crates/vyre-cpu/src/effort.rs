@@ -1,5 +1,6 @@
 //! How much work a workgroup of a kernel is.
 
+use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Block, Counter, Inst, Kernel, Loop, Memory, Op};
 
 /// Rounds of a loop whose count is not known.
@@ -9,6 +10,8 @@ const ROUNDS: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effort {
     pub(crate) steps: u64,
+    /// Additions to words of buffers whose old values nobody needs.
+    pub(crate) additions: u64,
     /// Every loop ends after a number of rounds that stands in the kernel.
     pub(crate) is_known: bool,
 }
@@ -16,16 +19,21 @@ pub(crate) struct Effort {
 impl Effort {
     /// The effort of a kernel.
     pub(crate) fn of(kernel: &Kernel) -> Effort {
-        let mut survey = Survey { kernel, constants: vec![None; kernel.values.len()], is_known: true };
+        let constants = vec![None; kernel.values.len()];
+        let mut survey = Survey { kernel, constants, times: 1, additions: 0, is_known: true };
         let invocations: u64 = kernel.workgroup_size.iter().map(|&n| u64::from(n)).product();
         let steps = survey.block(&kernel.body).saturating_mul(invocations);
-        Effort { steps, is_known: survey.is_known }
+        let additions = survey.additions.saturating_mul(invocations);
+        Effort { steps, additions, is_known: survey.is_known }
     }
 }
 
 struct Survey<'a> {
     kernel: &'a Kernel,
     constants: Vec<Option<u64>>,
+    /// How often the block at hand runs.
+    times: u64,
+    additions: u64,
     is_known: bool,
 }
 
@@ -39,7 +47,16 @@ impl Survey<'_> {
             Inst::If { then, otherwise, .. } => 1 + self.block(then).saturating_add(self.block(otherwise)),
             Inst::Loop(inner) => {
                 let rounds = self.rounds(inner);
-                self.block(&inner.body).saturating_mul(rounds)
+                let outer = self.times;
+                self.times = outer.saturating_mul(rounds);
+                let steps = self.block(&inner.body).saturating_mul(rounds);
+                self.times = outer;
+                steps
+            }
+            Inst::Atomic { op: AtomicOp::Add | AtomicOp::Sub, address, result: None, .. } => {
+                let buffer = matches!(address.memory, Memory::Buffer(_));
+                self.additions = self.additions.saturating_add(if buffer { self.times } else { 0 });
+                1
             }
             Inst::Let(value, Op::Const(literal)) => {
                 self.constants[value.index()] = Some(literal.bits());

@@ -22,6 +22,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) lengths: &'a [u64],
     /// Results are written past the caches where the code can.
     pub(crate) streams: bool,
+    /// Buffers that are only added to are copies of the thread's own.
+    pub(crate) copies: bool,
 }
 
 /// Tells the loops of one launch to end.

@@ -33,6 +33,7 @@ mod path;
 mod pipeline;
 mod pool;
 mod record;
+mod sums;
 mod threads;
 mod work;
 

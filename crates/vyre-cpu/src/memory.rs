@@ -149,6 +149,23 @@ impl Span {
         }
     }
 
+    /// Adds the words from byte `at` on to those of `sums`, and makes them zero. Nobody else touches them meanwhile.
+    pub(crate) fn take_words(&self, at: usize, sums: &mut [u32]) {
+        assert!(at.is_multiple_of(4) && at <= self.bytes && sums.len() <= (self.bytes - at) / 4);
+        // SAFETY: inside the span, which starts at a multiple of 8; nobody else touches the words.
+        let words = unsafe { std::slice::from_raw_parts_mut(self.start.add(at).cast::<u32>(), sums.len()) };
+        for (sum, word) in sums.iter_mut().zip(words) {
+            *sum = sum.wrapping_add(std::mem::take(word));
+        }
+    }
+
+    /// Adds numbers to the words from byte `at` on, as atomics do.
+    pub(crate) fn add_words(&self, at: usize, sums: &[u32]) {
+        for (index, &sum) in sums.iter().enumerate().filter(|(_, sum)| **sum != 0) {
+            self.atomic(AtomicOp::Add, false, (at + 4 * index) as u64, sum, 0);
+        }
+    }
+
     /// Replaces the 4 or 8 bytes at `at` by what `change` makes of them, in one step; gives the old bits, zero outside.
     pub(crate) fn update(&self, element: Element, at: u64, change: impl Fn(u64) -> u64) -> u64 {
         let size = element.bits() as usize / 8;

@@ -20,6 +20,7 @@ use crate::native::{self, Native};
 use crate::pace::Pace;
 use crate::path::CpuPath;
 use crate::pool::Crew;
+use crate::sums;
 use crate::work::CpuWork;
 
 /// Starts every artifact.
@@ -91,6 +92,7 @@ impl Pipeline for CpuPipeline {
         out.bytes(SOURCE_DIGEST.as_bytes());
         self.workgroup_size.into_iter().for_each(|size| out.word(size));
         out.long(self.effort.steps);
+        out.long(self.effort.additions);
         out.word(u32::from(self.effort.is_known) | u32::from(self.interruptible) << 1);
         BoundShape::write_all(&self.shapes, &mut out);
         native.write(&mut out);
@@ -218,7 +220,7 @@ impl CpuPipeline {
             options: lowered,
             workgroup_size: kernel.workgroup_size,
             shapes: BoundShape::of(&kernel.buffers),
-            effort: Effort { steps: u64::MAX, is_known: false },
+            effort: Effort { steps: u64::MAX, additions: 0, is_known: false },
             interruptible: options.interruptible,
             parts: None,
             streams_from: u64::MAX,
@@ -245,7 +247,7 @@ impl CpuPipeline {
             }
         }
         let workgroup_size = [input.word()?, input.word()?, input.word()?];
-        let (steps, flags) = (input.long()?, input.word()?);
+        let (steps, additions, flags) = (input.long()?, input.long()?, input.word()?);
         if (flags >> 1 != 0) != options.interruptible {
             return None;
         }
@@ -260,7 +262,7 @@ impl CpuPipeline {
             foreign: None,
             refusal: None,
             interpreted: OnceLock::new(),
-            effort: Effort { steps, is_known: flags & 1 != 0 },
+            effort: Effort { steps, additions, is_known: flags & 1 != 0 },
             interruptible: options.interruptible,
             parts: options.knobs.parts,
             streams_from: u64::MAX,
@@ -327,6 +329,17 @@ impl CpuPipeline {
         let Some(native) = &self.native else { return false };
         let bytes = native.streamed_bytes(self.workgroup_size, buffers, grid);
         bytes > 0 && bytes >= self.streams_from
+    }
+
+    /// Buffers in whose place machine code takes copies that are put together at the end.
+    pub(crate) fn copied(&self) -> &[u32] {
+        self.native.as_ref().map_or(&[], Native::copied)
+    }
+
+    /// Bytes of each thread's copies, where a launch has so much to add that they are worth it.
+    pub(crate) fn copy_bytes(&self, way: Way, buffers: &[Span], grid: [u32; 3], threads: usize) -> Option<usize> {
+        let additions = workgroups(grid).saturating_mul(self.effort.additions);
+        (way == Way::Native).then(|| sums::worth(buffers, self.copied(), additions, threads))?
     }
 
     /// Parts of a launch for each thread, where that is asked for.

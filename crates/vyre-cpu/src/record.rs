@@ -17,6 +17,8 @@ const SMALL_RECORDING: u64 = 16 * SMALL_LAUNCH;
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     pub(crate) all: Arc<Vec<Arc<Recorded>>>,
+    /// What runs one after the other: a step, and which phase of it.
+    pub(crate) phases: Arc<[(usize, usize)]>,
     /// So little work that queueing it would cost more.
     pub(crate) is_small: bool,
     /// Every part of every step ends soon.
@@ -28,15 +30,17 @@ impl Steps {
         let effort = all.iter().try_fold(0u64, |sum, step| Some(sum.saturating_add(step.small_effort()?)));
         let is_small = effort.is_some_and(|effort| effort < SMALL_RECORDING);
         let are_brief = all.iter().all(|step| step.is_brief());
-        Steps { all, is_small, are_brief }
+        let phases = all.iter().enumerate().flat_map(|(at, step)| (0..step.phases()).map(move |phase| (at, phase)));
+        let phases = phases.collect();
+        Steps { all, phases, is_small, are_brief }
     }
 
     /// Runs every step on this thread.
     pub(crate) fn run_all(&self, scratch: &mut Scratch) {
         let stop = Stop::default();
         for step in &*self.all {
-            for part in 0..step.parts() {
-                step.run(part, scratch, &stop);
+            for part in 0..step.parts(0) {
+                step.run(0, part, scratch, &stop, None);
             }
         }
     }

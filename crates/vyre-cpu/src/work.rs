@@ -13,6 +13,7 @@ use crate::pace::Expected;
 use crate::pipeline::{CpuPipeline, Way};
 use crate::pool::Work;
 use crate::record::Steps;
+use crate::sums::Sums;
 
 /// Memory of the host as a buffer.
 pub(crate) struct HostBuffer {
@@ -66,7 +67,10 @@ impl Places {
         let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
         let small = pipeline.small_effort(way, grid);
         let (streams, brief) = (self.streams(pipeline, way, grid), pipeline.is_brief(way, grid, split.parts()));
-        Ok(Plan { way, grid, split, scratch_bytes, small, expected, streams, brief })
+        let alone = small.is_some() || split.parts() == 1;
+        let copy_bytes = if alone { None } else { pipeline.copy_bytes(way, &self.spans, grid, threads) };
+        let copy_bytes = copy_bytes.unwrap_or(0);
+        Ok(Plan { way, grid, split, scratch_bytes, small, expected, streams, copy_bytes, brief })
     }
 
     /// A launch on these places writes so much that its results go past the caches.
@@ -78,11 +82,11 @@ impl Places {
     pub(crate) fn run_all(&self, pipeline: &CpuPipeline, plan: &Plan, scratch: &mut Scratch) {
         let stop = Stop::default();
         for part in 0..plan.split.parts() {
-            self.run(pipeline, plan, part, scratch, &stop);
+            self.run(pipeline, plan, part, scratch, &stop, None);
         }
     }
 
-    /// Runs a part of a launch; false when it was left because of `stop`.
+    /// Runs a part of a launch, on copies where it has some; false when it was left because of `stop`.
     pub(crate) fn run(
         &self,
         pipeline: &CpuPipeline,
@@ -90,9 +94,18 @@ impl Places {
         part: u64,
         scratch: &mut Scratch,
         stop: &Stop,
+        sums: Option<&Sums>,
     ) -> bool {
-        let grid = Grid { workgroups: plan.grid, lengths: &self.lengths, streams: plan.streams };
-        pipeline.run(plan.way, &self.spans, &grid, stop, plan.split.stretches(part), scratch)
+        let copy = sums.filter(|_| plan.copy_bytes > 0).and_then(|sums| sums.take(plan.copy_bytes));
+        let instead = copy.as_ref().map(|copy| copy.instead_of(&self.spans, pipeline.copied()));
+        let spans = instead.as_deref().unwrap_or(&self.spans);
+        let (lengths, streams) = (self.lengths.as_slice(), plan.streams);
+        let grid = Grid { workgroups: plan.grid, lengths, streams, copies: copy.is_some() };
+        let whole = pipeline.run(plan.way, spans, &grid, stop, plan.split.stretches(part), scratch);
+        if let (Some(sums), Some(copy)) = (sums, copy) {
+            sums.give_back(copy);
+        }
+        whole
     }
 }
 
@@ -110,6 +123,8 @@ pub(crate) struct Plan {
     expected: Option<Expected>,
     /// Results go past the caches.
     streams: bool,
+    /// Bytes of each thread's copies of buffers that are only added to; none where they are not worth it.
+    copy_bytes: usize,
     /// Every part ends soon, whatever is in the buffers.
     brief: bool,
 }
@@ -123,6 +138,7 @@ impl Plan {
             small: None,
             expected: None,
             streams: places.streams(pipeline, self.way, grid),
+            copy_bytes: 0,
             brief: false,
             ..*self
         }
@@ -175,11 +191,27 @@ impl BoundLaunch {
         matches!((&self.pipeline, &other.pipeline), (Some(own), Some(other)) if Arc::ptr_eq(own, other))
     }
 
-    pub(crate) fn run(&self, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
+    /// Phases: the workgroups, and where they add to copies, putting these together.
+    pub(crate) fn phases(&self) -> usize {
+        if self.plan.copy_bytes > 0 { 2 } else { 1 }
+    }
+
+    pub(crate) fn parts(&self, phase: usize) -> u64 {
+        if phase == 0 { self.plan.split.parts() } else { Sums::parts(self.plan.copy_bytes) }
+    }
+
+    /// Runs a part of a phase. Where there is nowhere to sum up, the first is all there is to do.
+    pub(crate) fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop, sums: Option<&Sums>) -> bool {
         let Some(pipeline) = self.pipeline() else { return true };
+        if phase > 0 {
+            if let Some(sums) = sums {
+                sums.put_together(part, self.plan.copy_bytes, &self.places.spans, pipeline.copied());
+            }
+            return true;
+        }
         // One in the middle is more like the others than one at the rim.
         let timed = (part == self.plan.split.parts() / 2).then(Instant::now);
-        let whole = self.places.run(pipeline, &self.plan, part, scratch, stop);
+        let whole = self.places.run(pipeline, &self.plan, part, scratch, stop, sums);
         if let Some(began) = timed.filter(|_| whole) {
             let groups = self.plan.split.stretches(part).map(|stretch| u64::from(stretch.end - stretch.first)).sum();
             pipeline.pace.note(groups, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -239,16 +271,23 @@ impl Recorded {
         }
     }
 
-    pub(crate) fn parts(&self) -> u64 {
+    pub(crate) fn phases(&self) -> usize {
         match self {
-            Recorded::Launch(launch) => launch.plan.split.parts(),
+            Recorded::Launch(launch) => launch.phases(),
+            Recorded::Move(_) => 1,
+        }
+    }
+
+    pub(crate) fn parts(&self, phase: usize) -> u64 {
+        match self {
+            Recorded::Launch(launch) => launch.parts(phase),
             Recorded::Move(bytes) => bytes.parts(),
         }
     }
 
-    pub(crate) fn run(&self, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
+    pub(crate) fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop, sums: Option<&Sums>) -> bool {
         match self {
-            Recorded::Launch(launch) => launch.run(part, scratch, stop),
+            Recorded::Launch(launch) => launch.run(phase, part, scratch, stop, sums),
             Recorded::Move(bytes) => {
                 bytes.run(part);
                 true
@@ -262,6 +301,7 @@ impl Recorded {
 pub(crate) struct CpuWork {
     launch: BoundLaunch,
     kind: Kind,
+    sums: Sums,
 }
 
 /// A function of the number of a part.
@@ -336,7 +376,8 @@ impl CpuWork {
 impl Work for CpuWork {
     fn phases(&self) -> usize {
         match &self.kind {
-            Kind::Replay(steps) => steps.all.len(),
+            Kind::Launch => self.launch.phases(),
+            Kind::Replay(steps) => steps.phases.len(),
             Kind::Indirect(..) => 2,
             _ => 1,
         }
@@ -345,13 +386,16 @@ impl Work for CpuWork {
     fn parts(&self, phase: usize) -> u64 {
         match &self.kind {
             Kind::Nothing => 0,
-            Kind::Launch => self.launch.plan.split.parts(),
+            Kind::Launch => self.launch.parts(phase),
             Kind::Indirect(_, plan) => match phase {
                 0 => 1,
                 _ => plan.get().map_or(0, |plan| plan.split.parts()),
             },
             Kind::Move(bytes) => bytes.parts(),
-            Kind::Replay(steps) => steps.all[phase].parts(),
+            Kind::Replay(steps) => {
+                let (step, phase) = steps.phases[phase];
+                steps.all[step].parts(phase)
+            }
             Kind::Function(function) => function.parts,
         }
     }
@@ -378,11 +422,12 @@ impl Work for CpuWork {
     fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop) -> bool {
         match &self.kind {
             Kind::Nothing => true,
-            Kind::Launch => self.launch.run(part, scratch, stop),
+            Kind::Launch => self.launch.run(phase, part, scratch, stop, Some(&self.sums)),
             Kind::Indirect(grid, plan) => {
                 let Some(pipeline) = self.launch.pipeline() else { return true };
                 if phase > 0 {
-                    return plan.get().is_none_or(|plan| self.launch.places.run(pipeline, plan, part, scratch, stop));
+                    let run = |plan| self.launch.places.run(pipeline, plan, part, scratch, stop, None);
+                    return plan.get().is_none_or(run);
                 }
                 let mut bytes = [0; INDIRECT_BYTES];
                 grid.memory.copy_to(grid.at, &mut bytes);
@@ -395,7 +440,10 @@ impl Work for CpuWork {
                 bytes.run(part);
                 true
             }
-            Kind::Replay(steps) => steps.all[phase].run(part, scratch, stop),
+            Kind::Replay(steps) => {
+                let (step, phase) = steps.phases[phase];
+                steps.all[step].run(phase, part, scratch, stop, Some(&self.sums))
+            }
             Kind::Function(PartsOf { function, .. }) => {
                 // SAFETY: it lives until this is cleared, and nobody clears what runs.
                 let function = unsafe { &**function };
@@ -407,6 +455,7 @@ impl Work for CpuWork {
 
     fn clear(&mut self) {
         self.launch.clear();
+        self.sums.clear();
         self.kind = Kind::Nothing;
     }
 }

@@ -1,8 +1,13 @@
 //! Atomics on workgroup memory and on buffers, with and without a use of the old value, at one address, at a few and at many, for all
 //! lanes and for some: every path gives what the reference gives.
 
+use std::num::NonZero;
+use std::time::Duration;
+
 use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
-use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_cpu::{CpuBackend, CpuOptions, CpuPath};
+use vyre_driver::VyreBackend;
+use vyre_driver::backend::{Binding, CompileOptions, Launch, Order, Step};
 use vyre_foundation::ir::{AtomicOp, BufferDecl, DataType, Expr, Node, Program};
 
 const OPS: [AtomicOp; 11] = [
@@ -172,4 +177,117 @@ fn sums_of_many_workgroups_agree() {
             }
         }
     }
+}
+
+/// So many invocations add to words of a buffer of any length and take from them, all over it and beyond.
+fn scattered(ty: &DataType) -> Program {
+    let place = |times: u32| (Expr::global_id(0) * times) % (Expr::len("out") + 3u32);
+    let atomic = |op, index, value: Expr| Node::Atomic {
+        op,
+        buffer: "out".into(),
+        index,
+        path: Vec::new(),
+        value: Some(value),
+        compare: None,
+        result: None,
+    };
+    let i = || Expr::global_id(0);
+    let body = vec![
+        atomic(AtomicOp::Add, place(2_654_435_761), i().cast(ty.clone())),
+        Node::if_then((i() % 5u32).ne(2u32), vec![atomic(AtomicOp::Sub, place(40_503), literal(ty, 7))]),
+        atomic(AtomicOp::Add, Expr::u32(3), literal(ty, 1)),
+    ];
+    Program::wrapped(vec![BufferDecl::read_write("out", 0, ty.clone())], [64, 1, 1], body)
+}
+
+/// What so many launches of it make of zeros.
+fn scattered_sums(words: u32, invocations: u32, launches: u32) -> Vec<u32> {
+    let mut sums = vec![0u32; words as usize];
+    let mut add = |at: u32, value: u32| {
+        if let Some(sum) = sums.get_mut(at as usize) {
+            *sum = sum.wrapping_add(value.wrapping_mul(launches));
+        }
+    };
+    for i in 0..invocations {
+        add(i.wrapping_mul(2_654_435_761) % (words + 3), i);
+        if i % 5 != 2 {
+            add(i.wrapping_mul(40_503) % (words + 3), 7u32.wrapping_neg());
+        }
+        add(3, 1);
+    }
+    sums
+}
+
+fn on_threads(path: CpuPath) -> CpuBackend {
+    let mut options = CpuOptions::default();
+    (options.path, options.threads) = (Some(path), NonZero::new(4));
+    CpuBackend::with_options(&options).expect("a path that is here")
+}
+
+/// Launches that threads sum up apart: one after the other, of two buffers at once, of one buffer on several queues, and replayed.
+#[test]
+fn sums_of_many_threads_agree() {
+    const GROUPS: u32 = 1 << 10;
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let backend = on_threads(path);
+        for (ty, words) in [(DataType::U32, 1000), (DataType::I32, 4099), (DataType::U32, 1 << 16)] {
+            let program = scattered(&ty).validate().expect("valid");
+            let pipeline = backend.compile(&program, &CompileOptions::default()).expect("it compiles");
+            let buffers = [0, 1].map(|_| backend.allocate(u64::from(words) * 4).expect("memory"));
+            let bound = buffers.each_ref().map(|buffer| [Binding::from(buffer.clone())]);
+            let step = |at: usize| Step::Launch {
+                pipeline: pipeline.clone(),
+                bindings: bound[at].to_vec(),
+                grid: [GROUPS, 1, 1],
+            };
+            let recording = backend.record(&[step(0), step(1), step(0)]).expect("a recording");
+            let mut tickets = Vec::new();
+            for round in 0..12usize {
+                let order = Order { queue: round as u32 % 3, ..Order::default() };
+                let launch = Launch { order, ..Launch::new(&bound[round % 2], [GROUPS, 1, 1]) };
+                tickets.push(backend.submit(&pipeline, &launch).expect("a launch"));
+                if round % 4 == 0 {
+                    let order = Order { queue: 3, ..Order::default() };
+                    tickets.push(backend.replay(&recording, &order).expect("a replay"));
+                }
+            }
+            for ticket in tickets {
+                backend.wait(ticket, None).expect("its end");
+            }
+            for (buffer, launches) in buffers.iter().zip([6 + 2 * 3, 6 + 3]) {
+                let mut found = vec![0; words as usize * 4];
+                backend.download(buffer, 0, &mut found, &Order::default()).expect("a result");
+                let expected = scattered_sums(words, 64 * GROUPS, launches);
+                let same = found.chunks_exact(4).zip(&expected).all(|(found, sum)| found == sum.to_le_bytes());
+                assert!(same, "{words} words of {ty} on {path}");
+            }
+        }
+    }
+}
+
+/// What a launch that was stopped has summed up goes to no other launch.
+#[test]
+fn sums_of_a_stopped_launch_are_gone() {
+    const WORDS: u32 = 2048;
+    let mut stopped = 0;
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let backend = on_threads(path);
+        let program = scattered(&DataType::U32).validate().expect("valid");
+        let pipeline = backend.compile(&program, &CompileOptions::default()).expect("it compiles");
+        let [lost, kept] = [0, 1].map(|_| [Binding::from(backend.allocate(u64::from(WORDS) * 4).expect("memory"))]);
+        for round in 0..8 {
+            let ticket = backend.submit(&pipeline, &Launch::new(&lost, [1 << 16, 1, 1])).expect("a launch");
+            std::thread::sleep(Duration::from_micros(100 << round));
+            backend.cancel(ticket).expect("its own ticket");
+            stopped += u32::from(backend.wait(ticket, None).is_err());
+            let ticket = backend.submit(&pipeline, &Launch::new(&kept, [1 << 10, 1, 1])).expect("a launch");
+            backend.wait(ticket, None).expect("its end");
+        }
+        let mut found = vec![0; WORDS as usize * 4];
+        backend.download(&kept[0].buffer, 0, &mut found, &Order::default()).expect("a result");
+        let expected = scattered_sums(WORDS, 1 << 16, 8);
+        let same = found.chunks_exact(4).zip(&expected).all(|(found, sum)| found == sum.to_le_bytes());
+        assert!(same, "on {path}");
+    }
+    assert!(stopped > 0, "no launch was stopped");
 }

@@ -145,6 +145,7 @@ fn join<'a>(kernels: impl Iterator<Item = (String, &'a str, &'a str)>) -> Result
         }
         _ = writeln!(text, "// {remark}");
         let body = body.replace("vyre_kernel", &entry).replace("vyre_shared", &format!("dynamic_{entry}"));
+        let body = body.replace("vyre_zeros", &format!("zeros_{entry}"));
         text.push_str(&body.replace("vyre_nf4", &format!("nf4_{entry}")));
     }
     Ok(text)

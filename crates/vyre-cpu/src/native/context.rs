@@ -22,6 +22,8 @@ pub(super) const FRAME: i32 = 72;
 pub(super) const ENDED: i32 = 80;
 /// Not zero where results go past the caches.
 pub(super) const STREAM: i32 = 88;
+/// Not zero where buffers that are only added to are copies of the thread's own.
+pub(super) const COPIES: i32 = 96;
 /// Address and number of elements of each buffer.
 pub(super) const BUFFERS: i32 = 128;
 

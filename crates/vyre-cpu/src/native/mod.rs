@@ -52,6 +52,8 @@ pub(crate) struct Native {
     vector_spills: u32,
     /// Buffers that can be written past the caches, and bytes of each invocation.
     streamed: Vec<(u32, u32)>,
+    /// Buffers that are only added to, for which a thread may be given a copy.
+    copied: Vec<u32>,
 }
 
 /// Sizes of the private memories of one thread.
@@ -447,7 +449,10 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         let Some((bytes, vector_spills)) = emitted else { continue };
         let shape = frame_shape(kernel, isa, tiling, lowered.frame_bytes);
         let streamed = lowered.streamed;
-        return Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills, streamed });
+        let copied = lower::Frame::of(kernel).copied;
+        let copied = (0..).zip(copied).filter(|(_, copied)| *copied).map(|(index, _)| index).collect();
+        let code = code::Code::new(&bytes)?;
+        return Some(Native { code, bytes, isa, tiling, shape, vector_spills, streamed, copied });
     }
     None
 }
@@ -527,6 +532,7 @@ impl Native {
             out.word(buffer);
             out.word(bytes);
         }
+        out.words(&self.copied);
         out.bytes(&self.bytes);
     }
 
@@ -560,10 +566,11 @@ impl Native {
         for _ in 0..input.word()? {
             streamed.push((input.word()?, input.word()?));
         }
+        let copied = input.words()?;
         let bytes = input.bytes()?.to_vec();
         let shape = FrameShape { shared_at, shared_sizes, shared_bytes, arrays, lane_bytes, locals_bytes, frame_bytes };
         let tiling = Tiling { layout, vectors, rows };
-        Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills, streamed })
+        Some(Native { code: code::Code::new(&bytes)?, bytes, isa, tiling, shape, vector_spills, streamed, copied })
     }
 
     /// How the kernel was laid out, for people.
@@ -597,6 +604,11 @@ impl Native {
             let bound = buffers.get(buffer as usize).map_or(0, |span| span.bytes() as u64);
             all.saturating_add(invocations.saturating_mul(u64::from(each)).min(bound))
         })
+    }
+
+    /// Buffers for which a thread may be given a copy that it alone adds to.
+    pub(crate) fn copied(&self) -> &[u32] {
+        &self.copied
     }
 
     /// The launch is small enough for 32-bit offsets.
@@ -659,6 +671,7 @@ impl Native {
             (context::LAUNCH, std::ptr::from_ref(&frame) as u64),
             (context::ENDED, 0),
             (context::STREAM, u64::from(grid.streams)),
+            (context::COPIES, u64::from(grid.copies)),
         ];
         let words = scratch.words(context::HEADER_WORDS + 2 * buffers.len());
         let [x, y, z] = grid.workgroups;

@@ -28,6 +28,13 @@ pub(super) fn access(element: Element) -> (&'static str, u32) {
     }
 }
 
+/// As many zero bytes as one load takes at most.
+pub(super) const ZEROS: &str = "vyre_zeros";
+
+pub(super) fn zeros() -> String {
+    format!(".global .align 32 .b8 {ZEROS}[32];\n")
+}
+
 /// Loaded and stored as bits that are converted.
 fn is_converted(element: Element) -> bool {
     matches!(element, Element::BF16 | Element::F8E4M3 | Element::F8E5M2)
@@ -131,12 +138,18 @@ impl Emitter<'_> {
             Scalar::F64 => "0d0000000000000000",
             _ => "0",
         };
+        // Steps with predicates stay in a branch of their own: a place to load from does not.
+        let elsewhere = guard.filter(|_| self.loads_zeros && matches!(address.memory, Memory::Buffer(_)) && !stays);
+        let guard = guard.filter(|_| elsewhere.is_none());
         if guard.is_some() {
             for target in &targets {
                 line!(self, "mov.{} {target}, {zero}", super::bits_suffix(moved));
             }
         }
-        let at = self.address(address);
+        let mut at = self.address(address);
+        if let Some(inside) = elsewhere {
+            at = self.or_zeros(&at, inside);
+        }
         let guard = self.guard(guard);
         let step = Self::lanes_at_once(width, bytes);
         for first in (0..width).step_by(usize::from(step)) {
@@ -158,6 +171,18 @@ impl Emitter<'_> {
                 }
             }
         }
+    }
+
+    /// The place, or one among zeros where it is not inside.
+    fn or_zeros(&mut self, at: &str, inside: Value) -> String {
+        let (place, zeros) = (self.temp("%d"), self.temp("%d"));
+        match at.split_once('+') {
+            Some((base, offset)) => line!(self, "add.u64 {place}, {base}, {offset}"),
+            None => line!(self, "mov.u64 {place}, {at}"),
+        }
+        line!(self, "mov.u64 {zeros}, {ZEROS}");
+        line!(self, "selp.b64 {place}, {place}, {zeros}, {}", self.reg(inside));
+        place
     }
 
     pub(super) fn store(&mut self, address: &Address, element: Element, value: Value, guard: Option<Value>) {

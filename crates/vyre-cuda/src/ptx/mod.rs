@@ -103,6 +103,9 @@ const STEPS_FOR_A_LOAD: usize = 8;
 /// registers from other workgroups.
 const MOST_LOADS_TOGETHER: usize = 8;
 
+/// Steps of branches that may become predicates.
+const MOST_STEPS_PREDICATED: usize = 32;
+
 /// Longer kernels have one way only.
 const MOST_VALUES_TWICE: usize = 1 << 13;
 
@@ -158,12 +161,22 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Ptx, Diagnostic> {
         several = Some(emitter);
     }
     let several_body = several.as_ref().map_or("", |several| &several.out);
+    if [single.as_str(), several_body].iter().any(|body| body.contains(memory::ZEROS)) {
+        text.push_str(&memory::zeros());
+    }
     let parameters = Parameters::loaded(&[&single, several_body], kernel.buffers.len());
     text.push_str(&emitter.entry(ENTRY, &single, &parameters));
     if let Some(several) = &several {
         text.push_str(&several.entry(ENTRY_TOGETHER, &several.out, &parameters));
     }
     Ok(Ptx { text, dynamic_shared: emitter.dynamic_shared, together, parameters })
+}
+
+/// Branches of so few steps that the assembler can take them under predicates, if none of them has a predicate already.
+fn is_short(then: &Block, otherwise: &Block) -> bool {
+    let computes = |inst: &Inst| matches!(inst, Inst::Let(_, op) if !op.is_across_subgroup());
+    let steps = || then.insts.iter().chain(&otherwise.insts);
+    steps().count() <= MOST_STEPS_PREDICATED && steps().all(computes)
 }
 
 /// The kernel with as many loads under way at once as can be seen, and those that stand before barriers; `None` where it stays as it is.
@@ -242,6 +255,7 @@ impl<'k> Emitter<'k> {
             shared_base: Vec::new(),
             dynamic_shared: 0,
             uses_nf4: false,
+            loads_zeros: false,
             early: None,
             // Where invocations may leave before others, a warp is not whole.
             of_a_warp: if target.interruptible { HashSet::new() } else { meetings::of_a_warp(kernel) },
@@ -352,6 +366,8 @@ struct Emitter<'k> {
     shared_base: Vec<String>,
     dynamic_shared: u32,
     uses_nf4: bool,
+    /// What is out of bounds is loaded from among zeros, so that the branch which is being written can become predicates.
+    loads_zeros: bool,
     /// Loads that stand before a barrier and stay there.
     early: Option<&'k HashSet<Value>>,
     /// Barriers that are only for the first warp, and how many of all are written.
@@ -648,7 +664,9 @@ impl<'k> Emitter<'k> {
                 if self.optional_loads(*cond, then, otherwise, results)? {
                     return Ok(());
                 }
-                let uniform = if self.kernel.values[cond.index()].uniform { ".uni" } else { "" };
+                let is_uniform = self.kernel.values[cond.index()].uniform;
+                let uniform = if is_uniform { ".uni" } else { "" };
+                let outer = std::mem::replace(&mut self.loads_zeros, !is_uniform && is_short(then, otherwise));
                 let end = self.label();
                 let cond = self.reg(*cond);
                 if let (true, End::Yield(values)) = (otherwise.insts.is_empty(), &otherwise.end) {
@@ -664,6 +682,7 @@ impl<'k> Emitter<'k> {
                     self.block(otherwise, &Exit::If { results, label: None })?;
                 }
                 self.place(end);
+                self.loads_zeros = outer;
                 Ok(())
             }
             Inst::Loop(body) => self.repeat(body),

@@ -275,11 +275,29 @@ impl<'k> Lower<'k> {
             self.put_scratch(scratch, 0, index);
         }
         let value = self.atomic_operand(scratch, 1, value, c);
-        self.each_lane(mask, |this, lane| {
-            let at = this.place_of_lane(scratch, place, lane);
-            let b = this.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
-            this.push(M::Update { op, at, b, whole: true });
-        });
+        let lanes = |this: &mut Self, whole: bool| {
+            let mark = this.enter_scope();
+            this.each_lane(mask, |this, lane| {
+                let at = this.place_of_lane(scratch, place, lane);
+                let b = this.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
+                this.push(M::Update { op, at, b, whole });
+            });
+            this.leave_scope(mark);
+        };
+        let Memory::Buffer(index) = address.memory else { return false };
+        if !self.frame.copied[index as usize] {
+            lanes(self, true);
+            return true;
+        }
+        let (copies, alone, done) = (self.general(), self.label(), self.label());
+        self.push(M::Load { bytes: 4, signed: false, dst: copies, at: At::new(R::CONTEXT, context::COPIES) });
+        self.push(M::Test { wide: false, a: copies, b: copies });
+        self.push(M::JumpIf(Cond::NotEqual, alone));
+        lanes(self, true);
+        self.push(M::Jump(done));
+        self.push(M::Label(alone));
+        lanes(self, false);
+        self.push(M::Label(done));
         true
     }
 

@@ -11,6 +11,8 @@ pub(in crate::native) struct Frame {
     pub(in crate::native) shared_bytes: u32,
     /// Behind the workgroup memory: where sums begin that are added to a buffer at the end, and their bytes.
     pub(super) totals: Vec<Option<(u32, u32)>>,
+    /// Buffers in whose place a thread may be given a copy to add to.
+    pub(in crate::native) copied: Vec<bool>,
     /// Behind those: where arrays of constants begin, and their words.
     pub(super) tables: Vec<Option<(u32, Vec<u32>)>>,
     pub(in crate::native) locals: Vec<u32>,
@@ -28,7 +30,10 @@ impl Frame {
         let mut shared_bytes = 0;
         let shared = kernel.shared.iter().map(|memory| place(&mut shared_bytes, memory.size)).collect();
         let totals = totals::sizes(kernel).into_iter();
-        let totals = totals.map(|bytes| bytes.map(|bytes| (place(&mut shared_bytes, bytes), bytes))).collect();
+        let totals: Vec<Option<(u32, u32)>> =
+            totals.map(|bytes| bytes.map(|bytes| (place(&mut shared_bytes, bytes), bytes))).collect();
+        let only_added = totals::only_added(kernel).into_iter();
+        let copied = only_added.zip(&totals).map(|(only, totals)| only && totals.is_none()).collect();
         let tables = tables::words(kernel).into_iter();
         let tables = tables.map(|words| words.map(|words| (place(&mut shared_bytes, 4 * words.len() as u32), words)));
         let tables: Vec<_> = tables.collect();
@@ -36,7 +41,7 @@ impl Frame {
         let own =
             kernel.locals.iter().zip(&tables).map(|(memory, table)| if table.is_some() { 0 } else { memory.size });
         let locals = own.map(|size| place(&mut lane_bytes, size)).collect();
-        Frame { shared, shared_bytes, totals, tables, locals, lane_bytes }
+        Frame { shared, shared_bytes, totals, copied, tables, locals, lane_bytes }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Small buffers that a kernel does nothing with but add to them: what the workgroups of one call add is summed up in memory of the
-//! thread, where nobody waits for anybody, and added to the buffer at the end.
+//! Buffers that a kernel does nothing with but add to them. Of small ones, what the workgroups of one call add is summed up in memory of
+//! the thread, where nobody waits for anybody, and added to the buffer at the end. Of others the thread may be given a copy to add to,
+//! and whoever runs the launch puts the copies together: the code then needs no lock either.
 
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Block, Element, Inst, Kernel, Memory, Op};
@@ -14,34 +15,41 @@ const MOST_WORDS: u32 = 1 << 10;
 
 /// Bytes of the sums of each buffer that has them.
 pub(super) fn sizes(kernel: &Kernel) -> Vec<Option<u32>> {
-    let mut sizes: Vec<Option<u32>> = (kernel.buffers.iter())
+    let small = |count: &u32| *count <= MOST_WORDS;
+    let bytes = |count: u32| count * 4;
+    let only_added = only_added(kernel).into_iter().zip(&kernel.buffers);
+    only_added.map(|(only, buffer)| buffer.count.filter(small).filter(|_| only).map(bytes)).collect()
+}
+
+/// The kernel does nothing with these buffers but add to their words.
+pub(super) fn only_added(kernel: &Kernel) -> Vec<bool> {
+    let mut only: Vec<bool> = (kernel.buffers.iter())
         .map(|buffer| {
             let words = matches!(buffer.element, Some((Element::U32 | Element::I32, 1)));
-            let plain = words && buffer.atomic && buffer.stride == 4 && buffer.header == 0;
-            buffer.count.filter(|&count| plain && count <= MOST_WORDS).map(|count| count * 4)
+            words && buffer.atomic && buffer.stride == 4 && buffer.header == 0
         })
         .collect();
-    if sizes.iter().any(Option::is_some) {
-        leave_out(&kernel.body, &mut sizes);
+    if only.contains(&true) {
+        leave_out(&kernel.body, &mut only);
     }
-    sizes
+    only
 }
 
 /// Takes out the buffers that are used in another way.
-fn leave_out(block: &Block, sizes: &mut [Option<u32>]) {
+fn leave_out(block: &Block, only: &mut [bool]) {
     for inst in &block.insts {
         match inst {
             Inst::Atomic { op: AtomicOp::Add | AtomicOp::Sub, result: None, .. } => {}
             Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } | Inst::Atomic { address, .. } => {
                 if let Memory::Buffer(index) = address.memory {
-                    sizes[index as usize] = None;
+                    only[index as usize] = false;
                 }
             }
             Inst::If { then, otherwise, .. } => {
-                leave_out(then, sizes);
-                leave_out(otherwise, sizes);
+                leave_out(then, only);
+                leave_out(otherwise, only);
             }
-            Inst::Loop(inner) => leave_out(&inner.body, sizes),
+            Inst::Loop(inner) => leave_out(&inner.body, only),
             _ => {}
         }
     }

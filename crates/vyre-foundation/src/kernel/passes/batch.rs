@@ -403,14 +403,14 @@ fn each_load(block: &Block) -> usize {
     count
 }
 
-/// The steps of a block that rounds which follow each other may have: what computes, loads and stores, and ways that come to their end or
+/// The steps of a block that rounds which follow each other may have: what computes, loads and changes memory, and ways that come to their end or
 /// leave the loop. `None` where there is anything else.
 fn steps_in_turn(block: &Block) -> Option<usize> {
     let mut steps = 0;
     for inst in &block.insts {
         steps += match inst {
             Inst::Let(_, op) if !op.is_across_subgroup() => 1,
-            Inst::Store { .. } => 1,
+            Inst::Store { .. } | Inst::Atomic { result: None, .. } => 1,
             Inst::If { then, otherwise, .. } => 1 + steps_in_turn(then)? + steps_in_turn(otherwise)?,
             _ => return None,
         };
