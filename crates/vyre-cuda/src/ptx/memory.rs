@@ -58,7 +58,9 @@ impl Emitter<'_> {
                 if long {
                     line!(self, "mad.lo.u64 {sum}, {index}, {stride}, {at}");
                 } else {
-                    line!(self, "mad.wide.u32 {sum}, {index}, {stride}, {at}");
+                    // The assembler makes one instruction of these two. Of `mad.wide` it makes four where an index has two uses.
+                    line!(self, "mul.wide.u32 {sum}, {index}, {stride}");
+                    line!(self, "add.u64 {sum}, {at}, {sum}");
                 }
                 at = sum;
             } else {
