@@ -784,7 +784,7 @@ impl Kernel {
         let mut stopped: Option<PyErr> = None;
         let tuned = py.detach(|| {
             let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-            engine.tune_watched(device, &this.program, &inputs, &config, None, &mut |sample| {
+            engine.tune_watched(device, &this.program, &inputs, &config, None, None, &mut |sample| {
                 stopped = Python::attach(|py| {
                     py.check_signals().and_then(|()| watch.call1(py, (sample.taken, sample.at_most))).err()
                 });

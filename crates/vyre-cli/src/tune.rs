@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde_json::json;
 use vyre::ir::{BufferKind, Count};
 use vyre::tuner::{Candidate, Decision, Space, Verdict};
-use vyre::{Diagnostic, Engine, Go, Severity, codes};
+use vyre::{Diagnostic, Engine, Go, Severity, TuneSample, codes};
 
 use crate::args::{Inputs, Kernel, Tune};
 use crate::job::{Job, constant};
@@ -116,7 +116,7 @@ fn tune_one(
     let mut samples: Vec<(Candidate, Vec<f64>)> = Vec::new();
     let program = &job.source.program;
     INTERRUPTIONS.store(GENTLE, Ordering::SeqCst);
-    let decision = engine.tune_watched(&backend, program, &job.inputs(), &job.config, space.as_ref(), &mut |sample| {
+    let mut watch = |sample: TuneSample<'_>| {
         progress.set(sample.taken, sample.at_most);
         match samples.iter_mut().find(|(candidate, _)| candidate == sample.candidate) {
             Some((_, times)) => times.push(sample.ns as f64),
@@ -124,10 +124,11 @@ fn tune_one(
         }
         match INTERRUPTIONS.load(Ordering::SeqCst) {
             ASKED => Go::Stop,
-            _ if args.budget.is_some_and(|budget| sample.elapsed > budget.mul_f64(0.8)) => Go::Finish,
             _ => Go::On,
         }
-    });
+    };
+    let (inputs, space) = (job.inputs(), space.as_ref());
+    let decision = engine.tune_watched(&backend, program, &inputs, &job.config, space, args.budget, &mut watch);
     let interrupted = INTERRUPTIONS.swap(AT_ONCE, Ordering::SeqCst) == ASKED;
     drop(progress);
     match decision {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vyre::Engine;
-use vyre::tuner::{Candidate, Decision};
+use vyre::tuner::{Candidate, Decision, Relative, relative};
 
 use crate::args::{Kernel, Tune};
 use crate::job::Job;
@@ -25,9 +25,9 @@ struct Against {
     own_ns: f64,
     chosen_ns: f64,
     best_ns: f64,
-    /// Time of the chosen one relative to the best and to the kernel's own, less one, in neighbouring runs.
-    to_best: f64,
-    to_own: f64,
+    /// Time of the chosen one relative to the best and to the kernel's own, less one, in neighbouring runs after the best was known.
+    to_best: Relative,
+    to_own: Relative,
     /// Every launch with its times in the order of the rounds.
     all: Vec<(Candidate, Vec<u64>)>,
 }
@@ -56,7 +56,7 @@ impl Row {
     pub(crate) fn text(&self, name: &str) -> String {
         let evidence = &self.decision.evidence;
         let launch = self.decision.candidate.to_string();
-        let gain = -100.0 * self.against.as_ref().map_or(evidence.difference, |against| against.to_own);
+        let gain = -100.0 * self.against.as_ref().map_or(evidence.difference, |against| against.to_own.middle);
         let mut text = format!("{name:<24} {:<8} {launch:<20} {gain:>+7.1}% {:>8}", self.backend, evidence.samples);
         if let Some(against) = &self.against {
             text += &format!(
@@ -65,7 +65,7 @@ impl Row {
                 time(against.chosen_ns),
                 time(against.best_ns),
                 format!("{} of {}", against.best, against.launches),
-                100.0 * against.to_best,
+                100.0 * against.to_best.middle,
                 against.samples
             );
         }
@@ -84,7 +84,8 @@ impl Row {
             row["exhaustive"] = json!({
                 "launch": against.best.to_string(), "launches": against.launches, "samples": against.samples,
                 "own_ns": against.own_ns, "chosen_ns": against.chosen_ns, "best_ns": against.best_ns,
-                "to_best": against.to_best, "to_own": against.to_own,
+                "to_best": against.to_best.middle, "to_own": against.to_own.middle,
+                "to_best_interval": against.to_best.interval, "to_own_interval": against.to_own.interval,
                 "all": against.all.iter().map(|(launch, ns)| json!([launch.to_string(), ns])).collect::<Vec<Value>>(),
             });
         }
@@ -103,36 +104,23 @@ impl Against {
     ) -> Result<Against, Failure> {
         let space = space(args, kernel, job)?;
         let program = &job.source.program;
-        let all = engine.time_launches(backend, program, &job.inputs(), &job.config, space.as_ref(), rounds)?;
-        let median = |times: &[u64], odd: bool| {
-            let half = times.iter().enumerate().filter(|(round, _)| (round % 2 == 1) == odd);
-            let [median] = quantiles(&mut half.map(|(_, ns)| *ns as f64).collect::<Vec<f64>>(), [0.5]);
+        let timed =
+            engine.time_launches(backend, program, &job.inputs(), &job.config, space.as_ref(), chosen, rounds)?;
+        let [own, chosen, best] = &timed.again;
+        let median = |times: &[u64]| {
+            let [median] = quantiles(&mut times.iter().map(|ns| *ns as f64).collect::<Vec<f64>>(), [0.5]);
             median
         };
-        // Whoever is fastest of many was lucky, too: one half of the rounds says who is, the other how fast.
-        let by_even = |a: &&(Candidate, Vec<u64>), b: &&(Candidate, Vec<u64>)| {
-            median(&a.1, false).total_cmp(&median(&b.1, false))
-        };
-        let own = &all[0];
-        // Those that were timed a few times only are far slower.
-        let best = all.iter().filter(|(_, times)| times.len() == own.1.len()).min_by(by_even).unwrap_or(own);
-        let chosen = all.iter().find(|(candidate, _)| candidate == chosen).unwrap_or(own);
-        let relative = |to: &(Candidate, Vec<u64>)| {
-            let odd = (1..chosen.1.len().min(to.1.len())).step_by(2);
-            let mut ratios: Vec<f64> = odd.map(|at| chosen.1[at] as f64 / to.1[at].max(1) as f64).collect();
-            let [middle] = quantiles(&mut ratios, [0.5]);
-            middle - 1.0
-        };
         Ok(Against {
-            best: best.0.clone(),
-            launches: all.len(),
-            samples: all.iter().map(|(_, times)| times.len()).sum(),
-            own_ns: median(&own.1, true),
-            chosen_ns: median(&chosen.1, true),
-            best_ns: median(&best.1, true),
-            to_best: relative(best),
-            to_own: relative(own),
-            all,
+            launches: timed.all.len(),
+            samples: timed.all.iter().map(|(_, times)| times.len()).sum(),
+            own_ns: median(own),
+            chosen_ns: median(chosen),
+            best_ns: median(best),
+            to_best: relative(chosen, best),
+            to_own: relative(chosen, own),
+            best: timed.fastest,
+            all: timed.all,
         })
     }
 }

@@ -351,6 +351,21 @@ fn data_that_stays_is_moved_when_that_has_paid() {
 }
 
 #[test]
+fn what_a_backend_that_is_shut_would_have_saved_is_not_forgotten() {
+    let (n, bytes) = (50_000, 400_000);
+    let mut router = with_moves();
+    let shut = Load { shut: vec!["gpu"], ..staying(n, bytes, None) };
+    assert!((0..100).all(|_| router.choose("op", &shut).unwrap().backend == "cpu"), "nothing goes there");
+    assert_eq!(router.choose("op", &staying(n, bytes, None)).unwrap().backend, "gpu", "it has paid for the move");
+    // What comes from the host and goes back there would be faster on the GPU, too.
+    let heavy = Load { shut: vec!["gpu"], ..Load::on_host(100_000_000, 4) };
+    assert_eq!(router.choose("op", &heavy).unwrap().backend, "cpu");
+    assert_eq!(router.choose("op", &Load { shut: Vec::new(), ..heavy }).unwrap().backend, "gpu");
+    let nowhere = Load { shut: vec!["gpu", "cpu"], ..staying(n, bytes, None) };
+    assert!(router.choose("op", &nowhere).is_err());
+}
+
+#[test]
 fn near_a_crossover_data_does_not_go_to_and_fro() {
     let mut router = learnt();
     let mut random = Random(3);

@@ -44,7 +44,7 @@ pub use array::{Array, ArrayView, ArrayViewMut, Buffer, Counted, Element, Layout
 pub use asm::to_asm;
 pub use engine::{
     Certified, Choice, Decided, Decisions, DeviceInfo, Engine, EngineBuilder, Explanation, Go, PackReport, Prepared,
-    Racer, TuneSample,
+    Racer, TimedLaunches, TuneSample,
 };
 pub use error::Error;
 pub use expression::{Expression, Number};

@@ -386,7 +386,7 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
     let input = numbers(1024);
     let tune = |watch: &mut dyn FnMut(vyre::TuneSample<'_>) -> Go| {
         let config = DispatchConfig::default();
-        engine.tune_watched("simulated", &program(DOUBLE), &[to_bytes(&input)], &config, None, watch)
+        engine.tune_watched("simulated", &program(DOUBLE), &[to_bytes(&input)], &config, None, None, watch)
     };
     let stopped = tune(&mut |sample| if sample.taken < 20 { Go::On } else { Go::Stop }).unwrap_err();
     assert!(stopped.to_string().contains("20 timings are kept"), "{stopped}");
@@ -396,6 +396,22 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
     assert_eq!(decision.candidate.workgroup_size, [256, 1, 1]);
     let taken = engine.metrics().counter(Counter::TuningSamples) - before;
     assert_eq!(taken as usize, decision.evidence.samples - 20, "what was measured is not measured again");
+}
+
+#[test]
+fn the_fastest_of_all_launches_is_timed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path()).open().unwrap();
+    let (input, config) = (numbers(1024), DispatchConfig::default());
+    let asked_about = vyre::tuner::Candidate::of_shape([128, 1, 1]);
+    let inputs = [to_bytes(&input)];
+    let timed = engine.time_launches("simulated", &program(DOUBLE), &inputs, &config, None, &asked_about, 6).unwrap();
+    assert_eq!(timed.fastest.workgroup_size, [256, 1, 1]);
+    assert!(timed.all.len() > 3 && timed.all.iter().all(|(_, times)| times.len() == 6 || times.len() == 5));
+    let [own, asked, fastest] = &timed.again;
+    assert!(own.len() == asked.len() && asked.len() == fastest.len() && own.len() >= 24);
+    let slower = vyre::tuner::relative(asked, fastest);
+    assert!(slower.interval[0] > 0.0, "{slower:?}");
 }
 
 #[test]

@@ -108,6 +108,9 @@ pub struct Load<'a> {
     pub dispatches: u64,
     /// What each invocation does, by the look of it; nothing where that is not known.
     pub effort: Effort,
+    /// Backends that it can't go to now, such as those that are not open yet. What having the data there would have saved is counted all the
+    /// same, so that it is moved at once when it has paid for that by then.
+    pub shut: Vec<&'a str>,
 }
 
 impl<'a> Load<'a> {
@@ -124,6 +127,10 @@ impl<'a> Load<'a> {
     /// Its data comes from the host and goes back there.
     fn is_round_trip(&self) -> bool {
         !self.stays && self.on_host == self.bytes_in
+    }
+
+    fn may_go_to(&self, backend: &Backend) -> bool {
+        !self.shut.contains(&backend.id.as_str())
     }
 }
 
@@ -352,7 +359,8 @@ impl Router {
             .map(|index| (index, self.predict(state, index, load)))
             .collect();
         // `min_by` keeps the first of equals.
-        let Some(&fastest) = able.iter().min_by(|a, b| a.1.wary().total_cmp(&b.1.wary())) else {
+        let is_open = |(index, _): &&(usize, Prediction)| load.may_go_to(&self.backends[*index]);
+        let Some(&fastest) = able.iter().filter(is_open).min_by(|a, b| a.1.wary().total_cmp(&b.1.wary())) else {
             return Err(self.no_route(op, state));
         };
         let dispatches = load.dispatches.max(1);
@@ -366,7 +374,7 @@ impl Router {
         let budget = BUDGET * state.spent_ns + early - state.explored_ns;
         let mut doubtful = expected.high / expected.low > 1.0 + DOUBTFUL;
         let (mut chosen, mut gain, mut cost) = (first, 0.0, 0.0);
-        for &(index, predicted) in able.iter().filter(|(index, _)| *index != first && !has_paid) {
+        for &(index, predicted) in able.iter().filter(is_open).filter(|(index, _)| *index != first && !has_paid) {
             // Only where the other may be the faster one is there anything to learn: near a crossover, or far from all data.
             if predicted.low >= expected.ns || predicted.high / predicted.low < 1.0 + ENOUGH {
                 continue;
@@ -407,7 +415,8 @@ impl Router {
         let known = state.staying.get(&class);
         let mut chosen = fastest;
         let last = known.and_then(|known| known.last);
-        let latest = able.iter().find(|(index, _)| Some(*index) == last);
+        let is_open = |index: usize| load.may_go_to(&self.backends[index]);
+        let latest = able.iter().find(|(index, _)| Some(*index) == last && is_open(*index));
         if let Some(&latest) = latest.filter(|latest| latest.1.ns <= (1.0 + HYSTERESIS) * fastest.1.ns) {
             chosen = latest;
         }
@@ -418,7 +427,8 @@ impl Router {
         for &(index, predicted) in able.iter().filter(|(index, _)| *index != chosen.0) {
             let saved = here - (1.0 + HYSTERESIS) * self.work(state, index, load.n).wary();
             owed_ns[index] += saved.max(0.0) * load.dispatches.max(1) as f64;
-            if owed_ns[index] > 0.0
+            if is_open(index)
+                && owed_ns[index] > 0.0
                 && owed_ns[index] >= self.move_time(index, load).ns
                 && paid.is_none_or(|(best, _)| owed_ns[index] > owed_ns[best])
             {

@@ -37,7 +37,7 @@ pub use natural::{
 };
 pub use online::{OnlineTuner, Turn};
 pub use space::{Candidate, Candidates, Space};
-pub use stats::low_mean;
+pub use stats::{Relative, low_mean, relative};
 
 use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
 use stored::Stored;

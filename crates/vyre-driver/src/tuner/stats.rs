@@ -189,6 +189,23 @@ pub(crate) fn paired(differences: &[f64], z: f64) -> Interval {
     Interval { middle, low: means[cut - 1], high: means[means.len() - cut] }
 }
 
+/// The time of one launch relative to another's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relative {
+    /// Less one: −0.3 is 30% faster.
+    pub middle: f64,
+    /// Where it lies, 19 times of 20; infinite where there are too few timings to say.
+    pub interval: [f64; 2],
+}
+
+/// Compares the times of two launches that were taken in neighbouring runs, one by one.
+pub fn relative(times: &[u64], to: &[u64]) -> Relative {
+    let log = |ns: &u64| ((*ns).max(1) as f64).ln();
+    let differences: Vec<f64> = times.iter().zip(to).map(|(a, b)| log(a) - log(b)).collect();
+    let found = paired(&differences, 1.96);
+    Relative { middle: found.middle.exp() - 1.0, interval: [found.low.exp() - 1.0, found.high.exp() - 1.0] }
+}
+
 /// So many of the values are above a limit that, if their median were not, it would happen in fewer than one of 200 cases. Stalls,
 /// however long, count as single values here.
 pub(crate) fn surely_above(values: &[f64], limit: f64) -> bool {
@@ -268,6 +285,18 @@ mod tests {
         samples.push(sample(4, 2, 1.0));
         let typical = without_drift(&samples, 5, 0.001);
         assert!((typical[4].log - typical[0].log - 0.5).abs() < 0.01, "{}", typical[4].log);
+    }
+
+    #[test]
+    fn times_are_compared_run_by_run() {
+        // The device becomes slower while both run, and one run stalls.
+        let to: Vec<u64> = (0..24).map(|run| 1_000 + 100 * run).collect();
+        let mut times: Vec<u64> = to.iter().map(|ns| ns * 11 / 10).collect();
+        times[7] *= 9;
+        let found = relative(&times, &to);
+        assert!((found.middle - 0.1).abs() < 1e-3, "{found:?}");
+        assert!(found.interval[0] > 0.098 && found.interval[1] < 0.102, "{found:?}");
+        assert!(relative(&times[..3], &to).interval[1].is_infinite());
     }
 
     #[test]

@@ -4,18 +4,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vyre_driver::backend::{Binding, DeviceKind, Launch, Order, Pipeline, Ticket};
-use vyre_driver::tuner::{Candidate, Space, low_mean};
+use vyre_driver::tuner::{Candidate, Plan, Space, low_mean};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ValidProgram;
 use vyre_foundation::launch::{self, LaunchPlan};
 
 use super::Inner;
-use super::tuning::{Asked, with_launch};
+use super::tuning::{Asked, Waits, with_launch};
 use super::variants::{self, disagreement};
+
+/// Every launch of a program with its times.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimedLaunches {
+    /// Each with its times in the order of the rounds, the kernel's own first; those that are far slower than the fastest have few.
+    pub all: Vec<(Candidate, Vec<u64>)>,
+    /// The one of them that is fastest by these times.
+    pub fastest: Candidate,
+    /// Times that had no part in choosing it: of the kernel's own launch, the one that was asked about, and the fastest, in turns.
+    pub again: [Vec<u64>; 3],
+}
 
 impl Inner {
     /// Times every launch that gives the results of the kernel's own so many times, in turns; those that are far slower than the fastest
-    /// a few times only. The kernel's own is the first.
+    /// a few times only. Then the kernel's own, the one that is asked about, and the fastest are timed again: whichever is fastest of many
+    /// was lucky, too.
+    #[allow(clippy::too_many_arguments, reason = "what the caller of the engine gives, one by one")]
     pub(super) fn time_all(
         &self,
         backend: &Arc<dyn VyreBackend>,
@@ -23,8 +37,9 @@ impl Inner {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
+        asked_about: &Candidate,
         rounds: u32,
-    ) -> Result<Vec<(Candidate, Vec<u64>)>, BackendError> {
+    ) -> Result<TimedLaunches, BackendError> {
         let plan = vyre_driver::launch::plan(program, inputs, config)?;
         let asked = Asked { backend, program, plan: &plan, config, variants: &[], fixed: false };
         let open: Vec<_> = variants::open(&asked, config.timeout.is_some()).cloned().collect();
@@ -33,6 +48,13 @@ impl Inner {
         let mut all: Vec<(Candidate, Vec<u64>)> = Vec::new();
         let mut expected = None;
         for candidate in self.candidates(&asked, space, false)?.list {
+            if !all.is_empty() && candidate.variant.is_none() && asked.is_proven(&candidate)? {
+                // There is nothing to compare; a launch that can't be made is none to compare with.
+                if bench.prepare(&candidate).is_ok() {
+                    all.push((candidate, Vec::new()));
+                }
+                continue;
+            }
             let results = match bench.results(&candidate) {
                 Ok(results) => results,
                 Err(error) if all.is_empty() => return Err(error),
@@ -44,7 +66,7 @@ impl Inner {
                 all.push((candidate, Vec::new()));
             }
         }
-        bench.warm_up(&all[0].0, all.len())?;
+        bench.warm_up(&all[0].0, all.len(), Waits::ForTuning(None).longest_search())?;
         let mut hopeless = vec![false; all.len()];
         for round in 0..rounds {
             if round == ROUNDS_OF_ALL {
@@ -61,13 +83,47 @@ impl Inner {
                 }
             }
         }
-        Ok(all)
+        let fastest = fastest(&all);
+        let three = [&all[0].0, asked_about, &fastest].map(Candidate::clone);
+        // What is the same launch is measured once.
+        let mut different: Vec<Candidate> = Vec::new();
+        for candidate in three.iter().filter(|candidate| all.iter().any(|(known, _)| known == *candidate)) {
+            if !different.contains(candidate) {
+                different.push(candidate.clone());
+            }
+        }
+        let mut times = vec![Vec::new(); different.len()];
+        for round in 0..rounds.max(LEAST_AGAIN) {
+            bench.begin_round((rounds + round) as usize);
+            for (times, ns) in times.iter_mut().zip(bench.measure(&different)) {
+                times.push(ns?);
+            }
+        }
+        let of = |wanted: &Candidate| different.iter().position(|known| known == wanted).map(|at| times[at].clone());
+        let again = three.each_ref().map(|candidate| of(candidate).unwrap_or_else(|| times[0].clone()));
+        Ok(TimedLaunches { all, fastest, again })
     }
+}
+
+/// The launch that took least, each time beside what the others took in its round.
+fn fastest(all: &[(Candidate, Vec<u64>)]) -> Candidate {
+    let rounds = all[0].1.len();
+    let full: Vec<&(Candidate, Vec<u64>)> = all.iter().filter(|(_, times)| times.len() == rounds).collect();
+    let typical: Vec<f64> =
+        (0..rounds).map(|round| median(&full.iter().map(|(_, times)| times[round]).collect::<Vec<u64>>())).collect();
+    let beside = |times: &[u64]| {
+        let mut logs: Vec<f64> = times.iter().zip(&typical).map(|(ns, typical)| (*ns as f64 / typical).ln()).collect();
+        low_mean(&mut logs)
+    };
+    let by_time = |a: &&&(Candidate, Vec<u64>), b: &&&(Candidate, Vec<u64>)| beside(&a.1).total_cmp(&beside(&b.1));
+    full.iter().min_by(by_time).map_or_else(|| all[0].0.clone(), |(candidate, _)| candidate.clone())
 }
 
 /// Rounds of an exhaustive search after which those are left out that take so many times as long as the fastest.
 const ROUNDS_OF_ALL: u32 = 5;
 const HOPELESS: f64 = 1.08;
+/// So often are the best launches timed again.
+const LEAST_AGAIN: u32 = 24;
 
 fn median(times: &[u64]) -> f64 {
     let mut times = times.to_vec();
@@ -88,13 +144,34 @@ pub(super) struct Bench<'a> {
     place: usize,
     /// What is measured in one round is measured at the same places.
     round: usize,
-    pipelines: Vec<(Candidate, Arc<dyn Pipeline>, LaunchPlan)>,
+    pipelines: Vec<Prepared>,
     /// Launches that make one sample.
     batch: u32,
     /// Time of one launch of the default, in nanoseconds.
     shortest: u64,
+    /// What it takes the host to hand over a launch that is timed, in nanoseconds.
+    submit_ns: u64,
     /// A launch does not see what an earlier one has written, so that several can follow each other on the same buffers.
     repeatable: bool,
+}
+
+/// Which buffers get the contents that a run starts from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reset {
+    All,
+    /// Those that a run writes.
+    Results,
+    /// Those that a run reads and writes.
+    Changed,
+}
+
+/// A candidate that can be launched.
+struct Prepared {
+    candidate: Candidate,
+    pipeline: Arc<dyn Pipeline>,
+    plan: LaunchPlan,
+    /// The shortest time of one of its launches so far, in nanoseconds; 0 before there was one.
+    shortest: u64,
 }
 
 /// A sample that is shorter says more about the clock and the queue than about the kernel.
@@ -110,6 +187,14 @@ const MOST_RESET: u32 = 16;
 /// Samples of fewer candidates than these are longer, up to so many times.
 const MANY: usize = 48;
 const LONGEST: usize = 4;
+/// Two samples of one launch that differ by this much, typically, tell launches apart that differ by one or two percent.
+const QUIET: f64 = 0.006;
+/// So often are two samples of one launch compared to see how much they differ.
+const NOISE_ROUNDS: usize = 9;
+/// Samples are made longer up to so many times.
+const MOST_LENGTHENED: f64 = 16.0;
+/// Launches that are faster than the default by this much or more get so many times as many launches.
+const MOST_FASTER: u64 = 4;
 /// Rounds take turns with so many sets of buffers, unless these would take more memory, ...
 const PLACES: usize = 16;
 /// ... and the launches of one sample, in so many parts, with as many of them, where each gets enough.
@@ -118,6 +203,10 @@ const LEAST_AT_PLACE: u32 = 12;
 const LEAST_ON_CPU: u32 = 1;
 /// Handing a timed launch to a GPU may take longer than the launch; others before it keep the device busy for so long.
 const LEAD: Duration = Duration::from_micros(200);
+/// What handing over a timed launch is taken to last before it was seen, what is slow, and what one that was disturbed counts at most.
+const SUBMIT_NS: u64 = 8_000;
+const SLOW_SUBMIT: u64 = 15_000;
+const LONGEST_SUBMIT: u64 = 30_000;
 const LONGEST_TURN: Duration = Duration::from_millis(500);
 const LEAST_IN_TURN: u64 = 10;
 const MOST_BYTES: u64 = 256 << 20;
@@ -146,6 +235,7 @@ impl<'a> Bench<'a> {
             pipelines: Vec::new(),
             batch: 1,
             shortest: 1,
+            submit_ns: SUBMIT_NS,
             repeatable,
         }
     }
@@ -158,7 +248,12 @@ impl<'a> Bench<'a> {
 
     /// Runs the default until its times have settled, and finds how many launches make a sample that is long enough.
     /// The fewer candidates, the longer: they have fewer samples to be told apart by.
-    pub(super) fn warm_up(&mut self, default: &Candidate, candidates: usize) -> Result<(), BackendError> {
+    pub(super) fn warm_up(
+        &mut self,
+        default: &Candidate,
+        candidates: usize,
+        longest_search: Duration,
+    ) -> Result<(), BackendError> {
         let started = Instant::now();
         let mut last = 0u64;
         self.shortest = u64::MAX;
@@ -179,6 +274,27 @@ impl<'a> Bench<'a> {
         let wanted = (longer * shortest_sample.as_nanos() as u64).div_ceil(self.shortest);
         let most = if self.repeatable { MOST_BATCHED } else { MOST_RESET };
         self.batch = u32::try_from(wanted).unwrap_or(most).clamp(least, most);
+        if longest_search.is_zero() { Ok(()) } else { self.lengthen(default, candidates, longest_search) }
+    }
+
+    /// Makes samples longer until two of one launch differ by little enough to tell launches apart that do, as far as there is time.
+    fn lengthen(&mut self, default: &Candidate, candidates: usize, longest: Duration) -> Result<(), BackendError> {
+        let started = Instant::now();
+        let mut differences = Vec::new();
+        for round in 0..NOISE_ROUNDS {
+            self.begin_round(round);
+            let two = self.measure(&[default.clone(), default.clone()]).into_iter();
+            let logs = two.map(|ns| Ok((ns?.max(1) as f64).ln())).collect::<Result<Vec<f64>, BackendError>>()?;
+            differences.push((logs[0] - logs[1]).abs());
+        }
+        let took = started.elapsed().as_secs_f64() / (2 * NOISE_ROUNDS) as f64;
+        differences.sort_by(f64::total_cmp);
+        // Two samples differ in each.
+        let noise = differences[NOISE_ROUNDS / 2] * 1.48 / f64::sqrt(2.0);
+        let search = Plan::default().most_samples(candidates) as f64 * took;
+        let longer = (noise / QUIET).powi(2).min(longest.as_secs_f64() / search.max(1e-9)).min(MOST_LENGTHENED);
+        self.batch = (f64::from(self.batch) * longer.max(1.0)).min(f64::from(MOST_BATCHED)) as u32;
+        tracing::debug!(batch = self.batch, noise, seconds = took, ns = self.shortest, "samples are long enough");
         Ok(())
     }
 
@@ -187,7 +303,7 @@ impl<'a> Bench<'a> {
         if !self.backend.capabilities().resident {
             return Ok(None);
         }
-        if let Some(at) = self.pipelines.iter().position(|(known, _, _)| known == candidate) {
+        if let Some(at) = self.pipelines.iter().position(|known| known.candidate == *candidate) {
             return Ok(Some(at));
         }
         let config = with_launch(self.config, candidate);
@@ -197,7 +313,7 @@ impl<'a> Bench<'a> {
         if self.places.is_empty() {
             self.allocate(&plan.buffer_bytes)?;
         }
-        self.pipelines.push((candidate.clone(), pipeline, plan));
+        self.pipelines.push(Prepared { candidate: candidate.clone(), pipeline, plan, shortest: 0 });
         Ok(Some(self.pipelines.len() - 1))
     }
 
@@ -215,22 +331,22 @@ impl<'a> Bench<'a> {
         }
         for place in (0..self.places.len()).rev() {
             self.place = place;
-            self.reset(true)?;
+            self.reset(Reset::All)?;
         }
         Ok(())
     }
 
-    /// Every run starts from the same contents: `all` buffers, or only those that a run changes.
-    fn reset(&self, all: bool) -> Result<(), BackendError> {
+    /// Every run starts from the same contents.
+    fn reset(&self, what: Reset) -> Result<(), BackendError> {
         let mut given = self.inputs.iter();
         for (&index, binding) in self.program.binding_order().iter().zip(&self.places[self.place]) {
             let kind = self.program.buffers()[index].kind;
             match if kind.is_input() { given.next() } else { None } {
-                Some(input) if all || kind.is_result() => {
+                Some(input) if what == Reset::All || kind.is_result() => {
                     let uploaded = self.backend.upload(&binding.buffer, 0, input, &Order::default())?;
                     self.backend.forget(uploaded);
                 }
-                None if all => {
+                None if what != Reset::Changed => {
                     let cleared = self.backend.clear(binding, &Order::default())?;
                     self.backend.forget(cleared);
                 }
@@ -244,7 +360,8 @@ impl<'a> Bench<'a> {
         let Some(at) = self.prepare(candidate)? else {
             return self.backend.dispatch_borrowed(self.program, self.inputs, &with_launch(self.config, candidate));
         };
-        self.reset(true)?;
+        // What no launch may write is as it was.
+        self.reset(Reset::Results)?;
         self.launch(at)?;
         let mut results = Vec::new();
         for (&index, binding) in self.program.binding_order().iter().zip(&self.places[self.place]) {
@@ -260,7 +377,8 @@ impl<'a> Bench<'a> {
     /// A sample of each candidate, or why there is none. They take turns launch by launch, or nearly so: machines change how fast they
     /// are from one millisecond to the next, and what changes within a sample reaches all alike.
     pub(super) fn measure(&mut self, turn: &[Candidate]) -> Vec<Result<u64, BackendError>> {
-        let parts = self.parts();
+        let batch = self.batch_for(turn);
+        let parts = self.parts(batch);
         let mut samples: Vec<Result<Vec<f64>, BackendError>> = turn.iter().map(|_| Ok(Vec::new())).collect();
         for part in 0..parts as usize {
             let place = self.round * parts as usize + part;
@@ -268,7 +386,7 @@ impl<'a> Bench<'a> {
                 // Every other part runs backwards, so that a slow drift favours nobody.
                 let at = if (self.round + part).is_multiple_of(2) { at } else { turn.len() - 1 - at };
                 if let Ok(times) = &mut samples[at] {
-                    match self.measure_at(place, &turn[at], self.batch.div_ceil(parts)) {
+                    match self.measure_at(place, &turn[at], batch.div_ceil(parts)) {
                         Ok(ns) => times.push((ns.max(1) as f64).ln()),
                         Err(error) => samples[at] = Err(error),
                     }
@@ -284,10 +402,19 @@ impl<'a> Bench<'a> {
         (LONGEST_TURN.as_nanos() as u64 / sample).max(LEAST_IN_TURN) as usize
     }
 
+    /// Launches that make one sample of each that takes turns: more where all that is known of them is faster than the default.
+    fn batch_for(&self, turn: &[Candidate]) -> u32 {
+        let known = |candidate: &Candidate| self.pipelines.iter().find(|known| known.candidate == *candidate);
+        let shortest = turn.iter().filter_map(known).map(|known| known.shortest).filter(|ns| *ns > 0).min();
+        let faster = self.shortest.checked_div(shortest.unwrap_or(self.shortest)).unwrap_or(1).clamp(1, MOST_FASTER);
+        let most = if self.repeatable { MOST_BATCHED } else { self.batch };
+        self.batch.saturating_mul(faster as u32).min(most.max(self.batch))
+    }
+
     /// In how many parts a sample is taken.
-    fn parts(&self) -> u32 {
+    fn parts(&self, batch: u32) -> u32 {
         let least = if self.is_processor() { LEAST_ON_CPU } else { LEAST_AT_PLACE };
-        (self.batch / least).clamp(1, MOST_PARTS)
+        (batch / least).clamp(1, MOST_PARTS)
     }
 
     fn is_processor(&self) -> bool {
@@ -305,22 +432,32 @@ impl<'a> Bench<'a> {
             return Ok(started.elapsed().as_nanos() as u64 / u64::from(count));
         };
         let place = place % self.places.len();
-        if std::mem::replace(&mut self.place, place) != place {
+        if std::mem::replace(&mut self.place, place) != place || self.pipelines[at].shortest == 0 {
             // Whoever is first at a place would pay for bringing it into the caches.
-            self.reset(false)?;
-            self.launch(at)?;
+            self.reset(Reset::Changed)?;
+            let ns = self.launch(at)?;
+            self.took(at, &[ns]);
         }
-        self.reset(false)?;
-        Ok(middle_mean(&mut self.times(at, count)?))
+        self.reset(Reset::Changed)?;
+        let mut times = self.times(at, count)?;
+        self.took(at, &times);
+        Ok(middle_mean(&mut times))
+    }
+
+    fn took(&mut self, at: usize, times: &[u64]) {
+        let shortest = &mut self.pipelines[at].shortest;
+        for ns in times.iter().map(|ns| (*ns).max(1)) {
+            *shortest = if *shortest == 0 { ns } else { ns.min(*shortest) };
+        }
     }
 
     /// Launches so often, one after the other. A device with a clock of its own is kept busy by others first, so that each of these is
     /// there before the last is over: what the device waits for the host would be taken for the kernel's time.
-    fn times(&self, at: usize, count: u32) -> Result<Vec<u64>, BackendError> {
+    fn times(&mut self, at: usize, count: u32) -> Result<Vec<u64>, BackendError> {
         if !self.repeatable {
             let next = |launch| {
                 if launch > 0 {
-                    self.reset(false)?;
+                    self.reset(Reset::Changed)?;
                 }
                 self.launch(at)
             };
@@ -329,10 +466,18 @@ impl<'a> Bench<'a> {
         if !self.backend.capabilities().timestamps || self.is_processor() {
             return (0..count).map(|_| self.launch(at)).collect();
         }
-        let busy = u32::try_from(LEAD.as_nanos() as u64 / self.shortest).unwrap_or(MOST_BATCHED).min(count);
-        let ahead = busy.max(1);
+        // All that are timed are there before the first of them begins, how much faster than others they may be. What is handed over slowly
+        // goes through layers that time it on the device alone, where waiting does not count.
+        let submit_ns = if self.submit_ns < SLOW_SUBMIT { self.submit_ns } else { 0 };
+        let lead = LEAD.as_nanos() as u64 + u64::from(count) * submit_ns;
+        let ahead = lead.div_ceil(self.pipelines[at].shortest.max(1)).clamp(1, u64::from(MOST_BATCHED)) as u32;
         let submit = |timed| (self.submit(at, timed), Instant::now());
         let submitted: Vec<_> = (0..ahead + count).map(|launch| submit(launch >= ahead)).collect();
+        if let [.., (_, before), (_, last)] = &submitted[ahead as usize..] {
+            // One is as good as many, but for those that were disturbed.
+            let took = last.duration_since(*before).as_nanos() as u64;
+            self.submit_ns = (3 * self.submit_ns + took.min(LONGEST_SUBMIT)) / 4;
+        }
         // Whatever failed, all that was submitted has to end.
         let ended: Vec<_> = submitted.into_iter().map(|(ticket, began)| self.finish(ticket?, began)).collect();
         ended.into_iter().collect::<Result<Vec<u64>, BackendError>>().map(|mut times| times.split_off(ahead as usize))
@@ -344,7 +489,7 @@ impl<'a> Bench<'a> {
     }
 
     fn submit(&self, at: usize, timed: bool) -> Result<Ticket, BackendError> {
-        let (_, pipeline, plan) = &self.pipelines[at];
+        let Prepared { pipeline, plan, .. } = &self.pipelines[at];
         let launch = Launch::new(&self.places[self.place], plan.grid);
         self.backend.submit(pipeline, &if timed { launch.timed() } else { launch })
     }
@@ -371,4 +516,23 @@ fn middle_mean(times: &mut [u64]) -> u64 {
     };
     let middle = &times[from..to];
     middle.iter().sum::<u64>() / middle.len().max(1) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_is_the_one_that_beats_others_in_its_rounds() {
+        // The device becomes faster from round to round, and a launch that was left out had one lucky time.
+        let drift = [8, 7, 6, 5, 4, 3, 2, 1];
+        let launch = |size, ns: u64, rounds: usize| {
+            (Candidate::of_shape([size, 1, 1]), drift[..rounds].iter().map(|drift| drift * ns).collect::<Vec<u64>>())
+        };
+        let mut all = vec![launch(32, 1_000, 8), launch(64, 980, 8), launch(128, 1_100, 5), launch(256, 1_020, 8)];
+        all[1].1[3] *= 5;
+        all[2].1[4] = 1;
+        assert_eq!(fastest(&all).workgroup_size, [64, 1, 1]);
+        assert_eq!(fastest(&all[..1]).workgroup_size, [32, 1, 1]);
+    }
 }

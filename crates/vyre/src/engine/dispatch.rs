@@ -158,7 +158,7 @@ impl Inner {
         let _timer = self.metrics.time(Stage::Route);
         let devices = self.open_devices();
         let load = load(core, &devices, &ready.work, args, dispatches);
-        *elsewhere = self.routes.choose(&ready.work, &load, &[]).ok();
+        *elsewhere = self.routes.choose(&ready.work, load, &[]).ok();
         elsewhere.as_ref().is_some_and(|route| ready.device.id == route.backend)
     }
 
@@ -186,7 +186,7 @@ impl Inner {
                 || {
                     let _timer = self.metrics.time(Stage::Route);
                     let devices = self.open_devices();
-                    self.routes.choose(&work, &load(core, &devices, &work, args, 1), &passed_over)
+                    self.routes.choose(&work, load(core, &devices, &work, args, 1), &passed_over)
                 },
                 Ok,
             );
@@ -402,7 +402,7 @@ impl Inner {
                 let in_place = Load { bytes_in: 0, ..work.on_host() };
                 let mut passed_over = Vec::new();
                 loop {
-                    let id = self.routes.choose(&work, &in_place, &passed_over)?.backend;
+                    let id = self.routes.choose(&work, in_place.clone(), &passed_over)?.backend;
                     match self.device(id.as_str()) {
                         Ok(device) if device.backend.capabilities().resident => {
                             if !self.routes.take_surprise(id.as_str()) {

@@ -26,6 +26,7 @@ mod variants;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use vyre_driver::backend::{Capabilities, Pipeline};
@@ -44,6 +45,7 @@ pub(crate) use self::core::{Arg, Core, Ready, Request, ValueBytes, key_of, scala
 pub(crate) use self::dispatch::not_bound;
 pub(crate) use self::gather::GatherView;
 pub(crate) use self::indirect::SizeFrom;
+pub use bench::TimedLaunches;
 pub use builder::EngineBuilder;
 pub use certify::{Certified, Racer};
 pub use decisions::{Decided, Decisions};
@@ -51,8 +53,8 @@ pub use explain::{Choice, Explanation};
 pub use packs::PackReport;
 pub use prepared::Prepared;
 use routes::Routes;
-use tuning::Tuning;
 pub use tuning::{Go, TuneSample};
+use tuning::{Tuning, Waits};
 
 use crate::Error;
 use crate::runtime::{Device, HostPool, Jobs, MemoryUse, Watcher};
@@ -224,10 +226,12 @@ impl Engine {
         config: &DispatchConfig,
         space: Option<&Space>,
     ) -> Result<Decision, Error> {
-        self.tune_watched(backend, program, inputs, config, space, &mut |_| Go::On)
+        self.tune_watched(backend, program, inputs, config, space, None, &mut |_| Go::On)
     }
 
-    /// [`Engine::tune`] that shows every timing as it is taken and asks whether to go on.
+    /// [`Engine::tune`] that shows every timing as it is taken and asks whether to go on. `budget` is how long it may take, about: noisy machines
+    /// need long timings to tell launches apart, which are as long as it allows.
+    #[allow(clippy::too_many_arguments, reason = "what is launched, one by one")]
     pub fn tune_watched(
         &self,
         backend: &str,
@@ -235,14 +239,18 @@ impl Engine {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
+        budget: Option<Duration>,
         watch: &mut dyn FnMut(TuneSample<'_>) -> Go,
     ) -> Result<Decision, Error> {
         let backend = self.inner.registry.acquire(backend)?;
-        Ok(self.inner.tune(&backend, &valid(program)?, inputs, config, space, false, watch)?)
+        let waits = Waits::ForTuning(budget);
+        Ok(self.inner.tune(&backend, &valid(program)?, inputs, config, space, waits, watch)?)
     }
 
-    /// Times every launch of a program that gives the results of its own so many times, in turns; the kernel's own is the first. This is
-    /// what [`Engine::tune`] is measured by: it finds nearly the same with far fewer timings. Nothing is kept.
+    /// Times every launch of a program that gives the results of its own so many times, in turns, and then the fastest of them again, beside
+    /// the kernel's own and one that is asked about. This is what [`Engine::tune`] is measured by: it finds nearly the same with far fewer
+    /// timings. Nothing is kept.
+    #[allow(clippy::too_many_arguments, reason = "what is launched, one by one")]
     pub fn time_launches(
         &self,
         backend: &str,
@@ -250,10 +258,11 @@ impl Engine {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
+        asked_about: &Candidate,
         rounds: u32,
-    ) -> Result<Vec<(Candidate, Vec<u64>)>, Error> {
+    ) -> Result<TimedLaunches, Error> {
         let backend = self.inner.registry.acquire(backend)?;
-        Ok(self.inner.time_all(&backend, &valid(program)?, inputs, config, space, rounds)?)
+        Ok(self.inner.time_all(&backend, &valid(program)?, inputs, config, space, asked_about, rounds)?)
     }
 
     /// What was decided so far, in all processes.

@@ -223,7 +223,7 @@ impl Inner {
         loop {
             let devices = self.open_devices();
             let load = errand.load(&devices, &work, dispatches);
-            let id = self.routes.choose(&work, &load, passed_over).ok()?.backend;
+            let id = self.routes.choose(&work, load, passed_over).ok()?.backend;
             let Some(device) = self.chosen(&id, passed_over) else { continue };
             self.places.send(errand, &device);
             return Some((device, true));

@@ -167,43 +167,50 @@ impl Routes {
 
     /// The backend for some work whose data is where the load says, but for those that were passed over; the error says why none is left.
     /// Devices that were lost come back on probation when their time is over.
-    pub(super) fn choose(&self, work: &Work, load: &Load<'_>, passed_over: &[BackendId]) -> Result<Route, Diagnostic> {
+    pub(super) fn choose<'a>(
+        &'a self,
+        work: &Work,
+        mut load: Load<'a>,
+        passed_over: &'a [BackendId],
+    ) -> Result<Route, Diagnostic> {
         self.readmit();
         let is_passed = |id: &str| passed_over.iter().any(|passed| passed.as_str() == id);
         let mut router = lock(&self.router);
         if let Some(named) = self.named(&router, work).filter(|id| !is_passed(id)) {
-            let options = router.explain(&work.op, load).options;
+            let options = router.explain(&work.op, &load).options;
             if options.iter().any(|option| option.backend == named && option.out.is_none()) {
                 return Ok(Route { backend: named.into() });
             }
         }
-        let choice = self.id_of(router.choose(&work.op, load)?.backend);
+        load.shut = passed_over.iter().map(BackendId::as_str).collect();
+        let slow: Vec<&str> = self.ids.iter().map(BackendId::as_str).filter(|id| self.is_slow_to_open(id)).collect();
+        if !slow.is_empty() {
+            let opens = self.worth_opening(&router.explain(&work.op, &load).options, &load, &slow);
+            load.shut.extend(slow.into_iter().filter(|id| opens.as_deref() != Some(*id)));
+        }
+        let choice = match router.choose(&work.op, &load) {
+            Ok(choice) => self.id_of(choice.backend),
+            Err(_) => return Err(no_route(&work.op, &router.explain(&work.op, &load).options, passed_over)),
+        };
         if tracing::enabled!(tracing::Level::TRACE) {
-            let explained = router.explain(&work.op, load).to_string();
+            let explained = router.explain(&work.op, &load).to_string();
             tracing::trace!(op = work.op, choice = choice.as_str(), stays = load.stays, "{explained}");
         }
-        if !is_passed(choice.as_str()) && !self.is_slow_to_open(choice.as_str()) {
-            return Ok(Route { backend: choice });
-        }
-        let options = router.explain(&work.op, load).options;
-        let mut able = options.iter().filter(|option| option.out.is_none() && !is_passed(&option.backend));
-        let Some(best) = able.clone().next() else {
-            return Err(no_route(&work.op, &options, passed_over));
-        };
-        let Some(ready) = able.find(|option| !self.is_slow_to_open(&option.backend)) else {
-            return Ok(Route { backend: self.id_of(&best.backend) });
-        };
-        if best.backend == ready.backend {
-            return Ok(Route { backend: self.id_of(&best.backend) });
-        }
-        // What a device that is not open would have saved has to pay for opening it.
-        let saved = (ready.predicted.ns - best.predicted.ns).max(0.0) * load.dispatches.max(1) as f64;
+        Ok(Route { backend: choice })
+    }
+
+    /// The fastest of the devices that are not open, where what it would have saved pays for opening it, or nothing else can do the work.
+    fn worth_opening(&self, options: &[RouteOption], load: &Load<'_>, slow: &[&str]) -> Option<String> {
+        let able = options.iter().filter(|one| one.out.is_none() && !load.shut.contains(&one.backend.as_str()));
+        let (slow, ready): (Vec<_>, Vec<_>) = able.partition(|option| slow.contains(&option.backend.as_str()));
+        // What stays is brought there once for all that comes.
+        let ns = |option: &RouteOption| option.predicted.ns - if load.stays { option.move_ns } else { 0.0 };
+        let best = slow.into_iter().min_by(|a, b| ns(a).total_cmp(&ns(b)))?;
+        let Some(ready) = ready.into_iter().map(ns).min_by(f64::total_cmp) else { return Some(best.backend.clone()) };
+        let saved = (ready - ns(best)).max(0.0) * load.dispatches.max(1) as f64;
         let withheld = f64::from_bits(self.withheld.load(Ordering::Relaxed)) + saved;
-        if withheld >= OPENING_NS || saved >= OPENING_NS {
-            return Ok(Route { backend: self.id_of(&best.backend) });
-        }
         self.withheld.store(withheld.to_bits(), Ordering::Relaxed);
-        Ok(Route { backend: self.id_of(&ready.backend) })
+        (saved > 0.0 && withheld >= OPENING_NS).then(|| best.backend.clone())
     }
 
     /// There is nothing to choose: one backend, beside the reference interpreter.
@@ -317,6 +324,8 @@ impl Routes {
             router.set_prior(backend, Prior::of(able.kind));
         }
         opened.push((backend.to_owned(), software || changed));
+        // The next one has to be paid for anew.
+        self.withheld.store(0f64.to_bits(), Ordering::Relaxed);
     }
 
     /// True once when a backend is not what it was taken for until it was opened (it runs in software, or is another device than was

@@ -11,7 +11,7 @@ use vyre_spec::{Diagnostic, codes};
 
 use super::Inner;
 use super::bench::Bench;
-use super::tuning::{Asked, Go, TuneSample};
+use super::tuning::{Asked, Go, TuneSample, Waits};
 use super::unfinished::Unfinished;
 use super::variants::{self, disagreement};
 
@@ -33,6 +33,7 @@ pub(super) struct Sweep<'a> {
     taken: VecDeque<(usize, Result<u64, BackendError>)>,
     started: Instant,
     warm: bool,
+    waits: Waits,
 }
 
 impl<'a> Sweep<'a> {
@@ -41,6 +42,7 @@ impl<'a> Sweep<'a> {
         asked: &'a Asked<'a>,
         candidates: &'a Candidates,
         inputs: &'a [&'a [u8]],
+        waits: Waits,
     ) -> Sweep<'a> {
         let rules = Plan::default();
         let journal = Unfinished::new(asked.build(), candidates);
@@ -59,6 +61,7 @@ impl<'a> Sweep<'a> {
             path,
             started: Instant::now(),
             warm: false,
+            waits,
         }
     }
 
@@ -109,7 +112,8 @@ impl<'a> Sweep<'a> {
         let before = self.known.pop_front().filter(|(which, _)| *which == at).map(|(_, ns)| ns);
         if before.is_none() && !self.warm {
             self.known.clear();
-            self.bench.warm_up(&self.candidates.list[0], self.candidates.list.len())?;
+            let (own, candidates) = (&self.candidates.list[0], self.candidates.list.len());
+            self.bench.warm_up(own, candidates, self.waits.longest_search())?;
             self.warm = true;
         }
         let candidate = &self.candidates.list[at];
@@ -125,8 +129,8 @@ impl<'a> Sweep<'a> {
         self.journal.push(at, ns);
         let (taken, at_most, elapsed) = (self.campaign.samples(), self.at_most, self.started.elapsed());
         match watch(TuneSample { candidate, ns, taken, at_most, elapsed }) {
-            Go::On => Ok(()),
-            Go::Finish => {
+            Go::On if !self.waits.is_over(elapsed) => Ok(()),
+            Go::On | Go::Finish => {
                 self.campaign.hurry();
                 self.taken.clear();
                 Ok(())

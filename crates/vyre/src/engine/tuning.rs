@@ -70,6 +70,33 @@ pub enum Go {
     Stop,
 }
 
+/// What somebody waits for while launches are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// The first run of a program, for which only launches are compared that are proven to give its results.
+    ForFirstRun,
+    /// The comparison itself, which may take about so long.
+    ForTuning(Option<Duration>),
+}
+
+/// Without a budget samples of a noisy machine are made longer as long as a search is expected to take no longer than this.
+const LONGEST_SEARCH: Duration = Duration::from_secs(6);
+
+impl Waits {
+    /// How long a search may take because of samples that are made longer.
+    pub(super) fn longest_search(self) -> Duration {
+        match self {
+            Waits::ForFirstRun => Duration::ZERO,
+            Waits::ForTuning(budget) => budget.map_or(LONGEST_SEARCH, |budget| budget / 2),
+        }
+    }
+
+    /// The time for searching is over; what is left is for certifying.
+    pub(super) fn is_over(self, elapsed: Duration) -> bool {
+        matches!(self, Waits::ForTuning(Some(budget)) if elapsed > budget.mul_f64(0.8))
+    }
+}
+
 /// Most launches that are compared on request, and while learning.
 const MOST_CANDIDATES: usize = 256;
 const MOST_LEARNT: usize = 64;
@@ -145,7 +172,7 @@ impl Asked<'_> {
 
     /// A launch with these workgroups and constants gives proven the same results as one with the same constants and the kernel's
     /// own workgroups.
-    fn is_proven(&self, candidate: &Candidate) -> Result<bool, Diagnostic> {
+    pub(super) fn is_proven(&self, candidate: &Candidate) -> Result<bool, Diagnostic> {
         if candidate.variant.is_some() {
             // Every size is compared before it runs there.
             return Ok(self.may_run(candidate));
@@ -606,7 +633,7 @@ impl Inner {
         if !leaves_launch_open(asked.config) && asked.config.variants.is_empty() {
             return Ok(None);
         }
-        match self.tune(asked.backend, asked.program, inputs, asked.config, None, true, &mut |_| Go::On) {
+        match self.tune(asked.backend, asked.program, inputs, asked.config, None, Waits::ForFirstRun, &mut |_| Go::On) {
             Ok(decision) => Ok(Some(decision)),
             Err(error) if error.code() == codes::tuner::TOO_NOISY.id => {
                 self.tuning.tell(error.into_diagnostic());
@@ -625,7 +652,7 @@ impl Inner {
         inputs: &[&[u8]],
         config: &DispatchConfig,
         space: Option<&Space>,
-        proven: bool,
+        waits: Waits,
         watch: &mut dyn FnMut(TuneSample<'_>) -> Go,
     ) -> Result<Decision, BackendError> {
         self.tuning.check_unlocked("a kernel is to be tuned")?;
@@ -637,14 +664,14 @@ impl Inner {
         let open = variants::open(&asked, config.timeout.is_some()).filter(|variant| !differs(variant));
         let open: Vec<Variant> = open.cloned().collect();
         let asked = Asked { variants: &open, ..asked };
-        let mut candidates = self.candidates(&asked, space, proven)?;
+        let mut candidates = self.candidates(&asked, space, waits == Waits::ForFirstRun)?;
         self.tuning.begin_with_best_guess(&asked, &mut candidates);
         if let Some(guess) = candidates.first.filter(|_| space.is_none() && self.is_own_guess(&asked)) {
             // Only the guess and the default are compared; the guess stays unless it has become the slower one.
             let keep = candidates.list[guess].clone();
             candidates.retain(|candidate| *candidate == keep);
         }
-        let outcome = Sweep::new(self, &asked, &candidates, inputs).run(watch)?;
+        let outcome = Sweep::new(self, &asked, &candidates, inputs, waits).run(watch)?;
         let proven = asked.is_proven(&candidates.list[outcome.chosen])?;
         let decision = Decision::new(asked.subject(proven), &candidates, &outcome, asked.measured(Source::Tuned));
         self.metrics.add(Counter::TuningDecisions, 1);
