@@ -50,17 +50,18 @@ impl Emitter<'_> {
             Memory::Local(index) => format!("local{index}"),
         };
         let mut in_register = wide;
-        for &(index, stride) in &address.terms {
-            let long = self.scalar(index) == Scalar::U64;
-            let index = self.reg(index);
+        for &(term, stride) in &address.terms {
+            let long = self.scalar(term) == Scalar::U64;
+            let index = self.reg(term);
             if wide {
                 let sum = self.temp("%d");
                 if long {
                     line!(self, "mad.lo.u64 {sum}, {index}, {stride}, {at}");
-                } else {
-                    // The assembler makes one instruction of these two. Of `mad.wide` it makes four where an index has two uses.
+                } else if self.shared_indices.contains(&(term, stride)) {
                     line!(self, "mul.wide.u32 {sum}, {index}, {stride}");
                     line!(self, "add.u64 {sum}, {at}, {sum}");
+                } else {
+                    line!(self, "mad.wide.u32 {sum}, {index}, {stride}, {at}");
                 }
                 at = sum;
             } else {
@@ -92,6 +93,14 @@ impl Emitter<'_> {
         let sum = self.temp(if wide { "%d" } else { "%r" });
         line!(self, "add.{} {sum}, {at}, {}", if wide { "u64" } else { "u32" }, address.offset);
         sum
+    }
+
+    /// Each lane's place in a buffer is one that it has loaded.
+    fn is_all_over(&self, address: &Address) -> bool {
+        let is_loaded = |(index, _): &(Value, u32)| {
+            self.forms[index.index()].terms.iter().any(|(term, _)| self.loaded.contains(term))
+        };
+        matches!(address.memory, Memory::Buffer(_)) && address.terms.iter().any(is_loaded)
     }
 
     pub(super) fn guard(&self, guard: Option<Value>) -> String {
@@ -255,6 +264,11 @@ impl Emitter<'_> {
         };
         match op {
             AtomicOp::Load => line!(self, "{predicate}ld.relaxed.{scope}.{path}.{signed} {into}, [{at}]"),
+            // Where lanes write to places all over a buffer, the cache does that in less time than it takes stores of single words.
+            AtomicOp::Store if self.is_all_over(address) => {
+                let value = operand(self, value)?;
+                line!(self, "{predicate}atom.relaxed.{scope}.{path}.exch.{bits} {into}, [{at}], {value}");
+            }
             AtomicOp::Store => {
                 let value = operand(self, value)?;
                 line!(self, "{predicate}st.relaxed.{scope}.{path}.{signed} [{at}], {value}");

@@ -9,6 +9,7 @@ mod fields;
 mod flatten;
 mod floats;
 mod forms;
+mod indices;
 mod latency;
 mod meetings;
 mod memory;
@@ -245,6 +246,8 @@ impl<'k> Emitter<'k> {
             constants: HashMap::new(),
             shifted: HashMap::new(),
             powers: neighbours::powers(kernel),
+            shared_indices: indices::shared(kernel),
+            loaded: indices::loaded(kernel),
             indices: neighbours::Indices::of(kernel),
             hope: None,
             forms: forms::forms(kernel),
@@ -352,6 +355,10 @@ struct Emitter<'k> {
     shifted: HashMap<Value, (Value, u32)>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
+    /// Terms of addresses that several buffers have.
+    shared_indices: HashSet<(Value, u32)>,
+    /// What each invocation loads for itself.
+    loaded: HashSet<Value>,
     indices: Option<neighbours::Indices>,
     /// What the way that is being written takes for granted.
     hope: Option<neighbours::Hope>,

@@ -166,9 +166,7 @@ fn note_below(kernel: &Kernel, block: &Block, below: &mut HashMap<Value, Below>,
 /// Powers of two that divide the values, as their exponents: as far as shifts, products and sums show it.
 pub(super) fn powers(kernel: &Kernel) -> Vec<u8> {
     let mut powers = Powers::of(kernel, false);
-    if !kernel.shared.is_empty() {
-        powers.note(&kernel.body);
-    }
+    powers.note(&kernel.body);
     powers.powers
 }
 
