@@ -200,8 +200,9 @@ fn radices(n: usize) -> Option<Vec<usize>> {
     match n {
         2048 => return Some(vec![8, 16, 16]),
         4096 => return Some(vec![16, 16, 16]),
-        8192 => return Some(vec![2, 16, 16, 16]),
-        16384 => return Some(vec![4, 16, 16, 16]),
+        // Of 32 points: one exchange less, and fewer angles.
+        8192 => return Some(vec![8, 32, 32]),
+        16384 => return Some(vec![16, 32, 32]),
         _ => {}
     }
     let (mut rest, mut all) = (n, Vec::new());

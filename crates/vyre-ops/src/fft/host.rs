@@ -20,6 +20,8 @@ use crate::lanes::{Lanes, Shared, goes_past, soon_read, written};
 
 /// Points of a transform that are worth it.
 const FEWEST: usize = 16;
+/// The largest butterflies that there are functions for.
+const MOST_RADIX: usize = 16;
 /// The most points of a table whose turns are all kept.
 const MOST_TURNS: usize = 1 << 17;
 
@@ -84,7 +86,8 @@ impl Plan {
         let n: usize = pass.radices.iter().product();
         let Pass { per_batch, batch, from, to, .. } = *pass;
         let fits = |layout: Layout| layout.furthest(per_batch) + (n - 1) * layout.index < batch;
-        if n < FEWEST || !fits(from) || !fits(to) || to.runs.is_some() {
+        let knows = |radix: &usize| *radix <= MOST_RADIX;
+        if n < FEWEST || !pass.radices.iter().all(knows) || !fits(from) || !fits(to) || to.runs.is_some() {
             return None;
         }
         let mut places: Vec<u32> = (0..n as u32).collect();
