@@ -127,9 +127,8 @@ impl Pass {
     fn registers(&self, pairs: bool) -> Option<u32> {
         let lanes = self.lanes(pairs);
         match self.largest() {
-            // Two such workgroups have room on a multiprocessor, or one of twice as many.
-            MOST_POINTS if lanes > LANES => Some(128),
-            MOST_POINTS => Some(112),
+            // One such workgroup has room on a multiprocessor, or two of half as many, or four.
+            MOST_POINTS => Some(if lanes == LANES { 112 } else { 128 }),
             _ if lanes >= MANY_LANES => Some(64),
             // Three, where the assembler would leave room for two; but where all stages have so many points, it would have to put some aside.
             MANY_POINTS if pairs => {
