@@ -236,6 +236,13 @@ def segment_cumsum(x: Any, offsets: Any) -> Array:
     return _vyre.op("segment_cumsum", [_term(x, "segment_cumsum"), _term(offsets, "segment_cumsum").cast("uint32")])[0]
 
 
+def segment_sort(x: Any, offsets: Any, descending: bool = False) -> Array:
+    """The elements of each segment in ascending or descending order: segment ``j`` goes from ``offsets[j]`` to ``offsets[j + 1]``. What is in
+    no segment is zero."""
+    op = "segment_sort_descending" if descending else "segment_sort"
+    return _vyre.op(op, [_term(x, "segment_sort"), _term(offsets, "segment_sort").cast("uint32")])[0]
+
+
 def crc32(x: Any) -> Array:
     """The CRC-32 (of zlib) of each row of uint32: a message whose bytes are in the order of memory."""
     return _vyre.op("crc32", [_term(x, "crc32")])[0]

@@ -1,6 +1,6 @@
 //! The discrete Fourier transform of complex numbers, for lengths whose prime factors are 2, 3, 5 and 7.
 //!
-//! A workgroup takes one transform, or several short ones, and keeps it in workgroup memory between stages of radices 16, 8, 4, 2, 7, 5 and 3
+//! A workgroup takes one transform, or several short ones, and keeps it in workgroup memory between stages of radices 32, 16, 8, 4, 2, 7, 5 and 3
 //! (Stockham's order, which needs no reversal of bits). The first stage reads from the buffer, the last one writes to it. Longer transforms are
 //! tables: columns are transformed, turned by their place, and then rows (Bailey's four steps), in two passes. Where columns would be too long
 //! for several of them to be in workgroup memory at once, rows are tables themselves, in three passes.
@@ -199,9 +199,10 @@ impl Layout {
 fn radices(n: usize) -> Option<Vec<usize>> {
     match n {
         2048 => return Some(vec![8, 16, 16]),
-        4096 => return Some(vec![16, 16, 16]),
-        8192 => return Some(vec![2, 16, 16, 16]),
-        16384 => return Some(vec![4, 16, 16, 16]),
+        // Of 32 points: fewer exchanges and angles.
+        4096 => return Some(vec![4, 32, 32]),
+        8192 => return Some(vec![8, 32, 32]),
+        16384 => return Some(vec![16, 32, 32]),
         _ => {}
     }
     let (mut rest, mut all) = (n, Vec::new());

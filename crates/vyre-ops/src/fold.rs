@@ -96,6 +96,28 @@ impl Fold {
         all
     }
 
+    /// As [`Fold::put`], where `more` comes later in the order of the indices than everything in `places`: of equal ones those stay, and what
+    /// is neutral is never taken.
+    pub(crate) fn put_later(&self, text: &mut String, places: &[String], more: &[String]) {
+        if !self.kind.has_index() {
+            return self.put(text, places, more);
+        }
+        let (a, b) = (&places[0], &more[0]);
+        let least = self.kind.finds_least();
+        let take = match is_float(&self.ty) {
+            // Also true where one of both is NaN.
+            true => format!("({a} == {a}) & !({b} {} {a})", if least { ">=" } else { "<=" }),
+            false => format!("{b} {} {a}", if least { "<" } else { ">" }),
+        };
+        Fold::replace(text, &take, places, more);
+    }
+
+    fn replace(text: &mut String, take: &str, places: &[String], more: &[String]) {
+        let ([a, i], [b, j]) = ([&places[0], &places[1]], [&more[0], &more[1]]);
+        let _ =
+            writeln!(text, "{{ let take = {take};\n{a} = select(take, {b}, {a});\n{i} = select(take, {j}, {i}); }}");
+    }
+
     /// Puts `more` to `places`, which can be written. NaN wins against every number; of equal ones the first index wins.
     pub(crate) fn put(&self, text: &mut String, places: &[String], more: &[String]) {
         let (a, b) = (&places[0], &more[0]);
@@ -108,11 +130,7 @@ impl Fold {
                 ),
                 false => format!("({b} {order} {a}) | ({b} == {a}) & ({j} < {i})"),
             };
-            let _ = writeln!(
-                text,
-                "{{ let take = {take};\n{a} = select(take, {b}, {a});\n{i} = select(take, {j}, {i}); }}"
-            );
-            return;
+            return Fold::replace(text, &take, places, more);
         }
         let _ = writeln!(text, "{a} = {};", self.combined(a, b));
     }

@@ -3,6 +3,7 @@
 //! **Order.** Each element is a chain of `fma(a, b, sum)` from 0 over ascending `k`, whatever the kernel's form, so it is the same everywhere.
 //! f16 and bf16 are added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
 
+mod ffma;
 mod fragments;
 #[cfg(target_arch = "x86_64")]
 mod host;
@@ -32,7 +33,7 @@ pub struct Transposed {
     pub b: bool,
 }
 
-/// What may be tuned, see [`panels`], [`tiles`] and [`wgmma`].
+/// What may be tuned, see [`panels`], [`tiles`], [`ffma`] and [`wgmma`].
 pub(crate) const SPACE: &[Axis] = &[
     Axis {
         name: "columns x rows of an invocation",
@@ -40,6 +41,7 @@ pub(crate) const SPACE: &[Axis] = &[
         values: &["32 x 10", "32 x 6", "32 x 8", "32 x 12", "64 x 4", "64 x 5", "64 x 6", "16 x 12"],
     },
     Axis { name: "tile x depth", on: "GPUs", values: &["128 x 8", "128 x 16", "64 x 16"] },
+    Axis { name: "variant of f32", on: "sm_90a", values: &["tiles", "ffma 128x256", "ffma 128x128"] },
     Axis {
         name: "variant of f16 and bf16",
         on: "sm_90a",
@@ -175,6 +177,7 @@ fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma
                     let blocks = Blocks::Fixed(grid(groups(other)));
                     forms.push(Variant::program(format!("{} x {}", other.tile, other.depth), &program, blocks));
                 }
+                forms.extend(runnable(engine, ffma::variants(ty, product)));
                 Ok((tiles::program(ty, transposed, cut)?, with_variants(forms)))
             })?,
         };

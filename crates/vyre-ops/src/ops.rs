@@ -14,7 +14,7 @@ use crate::matrix::{Transposed, matmul};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
 use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::search::{bounds, merge};
-use crate::segments::{reduce_segments, scan_segments};
+use crate::segments::{reduce_segments, scan_segments, sort_segments};
 use crate::select::{self, Counted};
 use crate::sort;
 use crate::stencil::{Boundary, stencil};
@@ -427,6 +427,29 @@ pub trait Ops<T: Number> {
     /// ```
     fn segment_cumsum(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
         scan_segments(&self.to_term(), &offsets.to_term())?.typed()
+    }
+
+    /// The elements of each segment in ascending order, as [`sort`](Ops::sort) orders them; see [`segment_sum`](Ops::segment_sum). Offsets ascend.
+    /// What is in no segment is zero.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// # let engine = vyre::Engine::builder().without_disk().open()?;
+    /// use vyre_ops::Ops;
+    ///
+    /// let (x, offsets) = (engine.array(&[9u32, 2, 5, 4, 3])?, engine.array(&[0u32, 2, 5])?);
+    /// assert_eq!(x.segment_sort(&offsets)?.to_vec()?, [2, 9, 3, 4, 5]);
+    /// assert_eq!(x.segment_sort_descending(&offsets)?.to_vec()?, [9, 2, 5, 4, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn segment_sort(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
+        sort_segments(&self.to_term(), &offsets.to_term(), false)?.typed()
+    }
+
+    /// The elements of each segment in descending order; see [`segment_sort`](Ops::segment_sort).
+    fn segment_sort_descending(&self, offsets: &impl Ops<u32>) -> Result<Array<T>, Error> {
+        sort_segments(&self.to_term(), &offsets.to_term(), true)?.typed()
     }
 
     /// The CRC-32 (of zlib and Ethernet) of messages along the last axis: words of u32, whose bytes are in the order of memory.

@@ -202,7 +202,7 @@ impl Job<'_> {
             fused.declarations(0, None),
             fused.uniform_lines()
         );
-        let function = || self.function(way, finish, first && is_plain(terms[0], &fused));
+        let function = || self.function(way, finish, is_plain(terms[0], &fused));
         let forms = || {
             let form = |cut: &Cut| {
                 let (body, lanes) = match way {
@@ -259,7 +259,11 @@ impl Job<'_> {
             _ => return None,
         };
         let is_sum = self.fold.kind == Kind::Sum && self.fold.ty == DataType::F32 && *self.stored == DataType::F32;
-        (of_array && is_sum && way == Way::DownRows).then(|| host::down_rows(finished))
+        match way {
+            Way::DownRows if of_array && is_sum => Some(host::down_rows(finished)),
+            Way::AlongRows if of_array && is_sum => Some(host::along_rows(finished)),
+            _ => None,
+        }
     }
 
     /// The number of elements along the axis, in the type that is computed.
@@ -305,19 +309,28 @@ impl Job<'_> {
         ["sum", "index"].iter().take(self.fold.types().len()).map(|name| format!("{name}{suffix}")).collect()
     }
 
-    fn declare(&self, text: &mut String, suffix: &str) {
-        for ((name, ty), neutral) in self.variables(suffix).iter().zip(self.fold.types()).zip(self.fold.neutrals()) {
-            let _ = writeln!(text, "var {name}: {ty} = {neutral};");
+    /// Variables that nothing was put to. In the first pass an index begins with that of its column's first element, number `along` of the
+    /// row, if it is there: no neutral value is put to it later, though it may be as large.
+    fn declare(&self, text: &mut String, suffix: &str, first: bool, along: &str, guard: &str) {
+        let mut begins = self.fold.neutrals();
+        if let Some(index) = begins.get_mut(1).filter(|_| first) {
+            *index = format!("select({guard}, {along} + sizes[3], {index})");
+        }
+        for ((name, ty), begin) in self.variables(suffix).iter().zip(self.fold.types()).zip(begins) {
+            let _ = writeln!(text, "var {name}: {ty} = {begin};");
         }
     }
 
     /// Puts the element at `index` of the expression, number `along` of its row, to variables, if a condition holds.
     fn take(&self, text: &mut String, fused: &Fused, first: bool, places: &Taken<'_>) {
         let Taken { index, along, guard, into, suffix } = places;
-        let (lines, mut values) = fused.lines(index, suffix);
+        let (lines, values) = fused.lines(index, suffix);
         text.push_str(&lines);
         if first && self.fold.kind.has_index() {
-            values.push(format!("({along} + sizes[3])"));
+            // Indices ascend along each column, so that of equal ones those stay that are there.
+            let _ = writeln!(text, "let g0{suffix} = select({guard}, {}, {});", values[0], self.fold.neutral());
+            let more = [format!("g0{suffix}"), format!("({along} + sizes[3])")];
+            return self.fold.put_later(text, &self.variables(into), &more);
         }
         let guarded: Vec<String> = values
             .iter()
@@ -340,7 +353,8 @@ impl Job<'_> {
             "if group < total {{\nlet row = group / blocks;\nlet start = group % blocks * 16384 + l * {own};\n"
         );
         for column in 0..columns {
-            self.declare(&mut text, &column.to_string());
+            let along = format!("start + {}", column * apart);
+            self.declare(&mut text, &column.to_string(), first, &along, &format!("{along} < n"));
         }
         // Columns are 256 apart; the last round may reach beyond the row, and puts neutral values there.
         let _ = writeln!(
@@ -439,7 +453,8 @@ impl Job<'_> {
             d = SIDE - 1
         );
         for k in 0..columns {
-            self.declare(&mut text, &k.to_string());
+            let along = format!("block * 16384 + g + {}", k * SIDE);
+            self.declare(&mut text, &k.to_string(), first, &along, &format!("({along} < n) & (o < inner)"));
         }
         let _ = writeln!(text, "let rows = min((n - block * 16384 + 255) / 256, 64);\nfor r in 0..rows {{");
         for k in 0..columns {
@@ -489,7 +504,7 @@ impl Job<'_> {
             d = OWN_SIDE - 1,
             shift = 32 - COLUMNS.ilog2()
         );
-        self.declare(&mut text, "0");
+        self.declare(&mut text, "0", first, "column", "column < n");
         text.push_str("for r in 0..rows {\nlet a = column + r * 256;\nlet at = (row * n + a) * inner + o;\n");
         self.take(&mut text, fused, first, &Taken { index: "at", along: "a", guard: "a < n", into: "0", suffix: "_0" });
         let _ = writeln!(
@@ -531,7 +546,8 @@ impl Job<'_> {
         }
         let columns = along.next_power_of_two().max(1);
         for k in 0..columns.min(along.max(1)) {
-            self.declare(&mut text, &k.to_string());
+            let guard = if k < along { "true" } else { "false" };
+            self.declare(&mut text, &k.to_string(), first, &k.to_string(), guard);
             if k >= along {
                 continue;
             }

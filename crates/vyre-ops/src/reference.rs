@@ -581,6 +581,19 @@ pub(crate) fn scan_segments(x: &Plain, offsets: &Plain) -> Plain {
     found
 }
 
+/// The elements of each segment in order; zeros elsewhere.
+pub(crate) fn sort_segments(x: &Plain, offsets: &Plain, descending: bool) -> Plain {
+    let bounds: Vec<usize> = whole(offsets).into_iter().map(|at| at.min(x.len())).collect();
+    let mut at = vec![None; x.len()];
+    for pair in bounds.windows(2).filter(|pair| pair[0] < pair[1]) {
+        let order = order(&part(x, pair[0]..pair[1]), descending);
+        for (to, from) in at[pair[0]..pair[1]].iter_mut().zip(order) {
+            *to = Some(pair[0] + from);
+        }
+    }
+    x.picked(vec![x.len()], &at)
+}
+
 /// Elements of bytes.
 fn bytes_of(x: &Plain) -> Vec<u8> {
     let Numbers::Whole(all) = &x.numbers else { return Vec::new() };

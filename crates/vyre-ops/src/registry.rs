@@ -18,7 +18,7 @@ use crate::reference::{self, Plain};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
 use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::search::{bounds, merge};
-use crate::segments::{reduce_segments, scan_segments};
+use crate::segments::{reduce_segments, scan_segments, sort_segments};
 use crate::select;
 use crate::stencil::{Boundary, stencil_of};
 use crate::top::{top_k, top_k_axis};
@@ -538,6 +538,28 @@ static OPS: &[Op] = &[
         each,
         |x, _| Ok(vec![scan_segments(&x[0], &x[1])?]),
         |x, _| vec![reference::scan_segments(&x[0], &x[1])]
+    ),
+    op!(
+        "segment_sort",
+        "the elements of each segment in ascending order",
+        ["x", "offsets"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![sort_segments(&x[0], &x[1], false)?]),
+        |x, _| vec![reference::sort_segments(&x[0], &x[1], false)]
+    ),
+    op!(
+        "segment_sort_descending",
+        "the elements of each segment in descending order",
+        ["x", "offsets"],
+        Keys,
+        ["y"],
+        [],
+        each,
+        |x, _| Ok(vec![sort_segments(&x[0], &x[1], true)?]),
+        |x, _| vec![reference::sort_segments(&x[0], &x[1], true)]
     ),
     op!(
         "crc32",

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use vyre::expression::{Fused, Term};
 use vyre::ir::BinaryOp;
-use vyre::{DataType, Error, Shape};
+use vyre::{Buffer, DataType, Error, Shape};
 
 use crate::fold::{Fold, Kind};
 use crate::launch::{GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, magnitude, misfit, mistyped, room};
@@ -177,6 +177,38 @@ pub(crate) fn scan_segments(term: &Term, offsets: &Term) -> Result<Output, Error
         call.bind("out", &mut out).grid(grid(groups)).launch()?;
     }
     Ok(Output { buffer: out, ty, shape })
+}
+
+/// The elements of each segment in ascending or descending order. What is in no segment is zero.
+///
+/// All elements are sorted with the numbers of their segments, and then, which keeps the order of equal ones, by these numbers.
+pub(crate) fn sort_segments(term: &Term, offsets: &Term, descending: bool) -> Result<Output, Error> {
+    let op = || format!("segment sort 2^{}", magnitude(count(&[offsets])));
+    as_a_whole(op, &[term, offsets], 2 * count(&[term]), || sort_segments_here(term, offsets, descending))
+}
+
+fn sort_segments_here(term: &Term, offsets: &Term, descending: bool) -> Result<Output, Error> {
+    if *offsets.data_type() != DataType::U32 {
+        return Err(mistyped(format!("offsets are u32, not {}", offsets.data_type())));
+    }
+    let [length] = extents(term)?[..] else { return Err(misfit("what is sorted in segments has one axis")) };
+    let [ends] = extents(offsets)?[..] else { return Err(misfit("offsets have one axis")) };
+    let (ty, engine) = (term.data_type().clone(), engine(term)?);
+    // How many offsets are not behind an element: none where it is before all segments, all where it is behind them.
+    let segments = bounds(offsets, &Term::positions(&engine, Shape::from(length)), true)?;
+    let paired = |(sorted, moved): (Buffer, Option<Buffer>), types: [&DataType; 2]| -> Result<[Term; 2], Error> {
+        let moved = moved.ok_or_else(|| misfit("values were given"))?;
+        let [a, b] = [(sorted, types[0]), (moved, types[1])];
+        Ok([a, b].map(|(buffer, ty)| Term::array(buffer, ty.clone(), Shape::from(length))))
+    };
+    let [keys, own] = paired(sort::sort(term, Some(&segments.term()), descending)?, [&ty, &DataType::U32])?;
+    let [own, keys] = paired(sort::sort(&own, Some(&keys), false)?, [&DataType::U32, &ty])?;
+    let number = |value: usize| Term::scalar(vyre::ir::Literal::U32(value as u32));
+    // Number 0 becomes the largest.
+    let inside = own.binary(BinaryOp::Sub, &number(1)).binary(BinaryOp::Lt, &number(ends.saturating_sub(1)));
+    let zero = vyre::ir::Literal::zero(&ty).ok_or_else(|| mistyped(format!("{ty} has no zero")))?;
+    let buffer = inside.select(&keys, &Term::scalar(zero)).evaluate()?;
+    Ok(Output { buffer, ty, shape: vec![length] })
 }
 
 fn scan_source(fused: &Fused, fold: &Fold, lanes: usize) -> String {

@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use vyre::variant::{HostSlice, Workers};
 
 use super::{BLOCK, PAIRS};
-use crate::host::{Cell, PART, fill, words};
+use crate::host::{Cell, PART, fill, in_chunks, words};
 use crate::launch::grid;
 
 /// States of a tree whose patterns are looked for by a library. It makes an automaton of them each time, and they are what is told of
@@ -87,9 +87,12 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let (pattern, most) = (pattern.bytes(), words(sizes.bytes()).nth(3).unwrap_or(0) as usize);
     let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { panic!("the text is shorter than was said") };
     let finder = Finder::new(pattern);
-    let parts = starts.div_ceil(PART);
+    let parts = starts.div_ceil(PART).max(1);
     // Each is locked once, by whom its number was given to.
     let found: Vec<Mutex<Part>> = (0..parts).map(|_| Mutex::default()).collect();
+    let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
+    // Most of the result is often zeros. Whoever searches a part writes some of them, so that the threads are called once.
+    let room: Vec<Mutex<&mut [[u8; 4]]>> = out.chunks_mut(most.div_ceil(parts).max(1)).map(Mutex::new).collect();
     let is_done = workers.run(parts, &|part| {
         let (begin, end) = (part * PART, starts.min((part + 1) * PART));
         let mut own = Part { positions: Vec::new(), counts: vec![0; (end - begin).div_ceil(BLOCK)] };
@@ -104,6 +107,9 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
             _ => starts_of(begin, end, |from| first_between(text, pattern, &finder, from..end)).for_each(put),
         }
         *found[part].lock().unwrap_or_else(PoisonError::into_inner) = own;
+        if let Some(room) = room.get(part) {
+            room.lock().unwrap_or_else(PoisonError::into_inner).fill([0; 4]);
+        }
     });
     if !is_done {
         return;
@@ -116,38 +122,38 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     }
     let all = before[parts].min(most);
     count.bytes_mut().as_chunks_mut::<4>().0[0] = (all as u32).to_le_bytes();
-    // What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
-    let (workgroups, states) = states.bytes_mut().as_chunks_mut::<4>().0.split_at_mut(1);
-    workgroups[0] = grid(states.len()).iter().product::<u32>().to_le_bytes();
-    let mut sum = 1;
-    let mut told = Vec::with_capacity(parts);
-    for (states, found) in states.chunks_mut(PART / BLOCK).zip(&found) {
-        told.push(Mutex::new((sum, states)));
-        sum += found.counts.iter().sum::<u32>();
+    // So many are put by one thread sooner than others are there to help.
+    const FEW: usize = 1 << 14;
+    let put = |at: usize, out: &mut [[u8; 4]]| put(out, at * FEW, &found, &before);
+    match all <= FEW {
+        true => put(0, &mut out[..all]),
+        false => in_chunks(&mut out[..all], FEW, workers, put),
     }
-    // Parts of the result are small, because most of it is often zeros, which one thread writes no faster than memory takes them from it.
-    const WORDS: usize = 1 << 14;
-    let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
-    let out: Vec<Mutex<&mut [[u8; 4]]>> = out.chunks_mut(WORDS).map(Mutex::new).collect();
-    workers.run(told.len().max(out.len()), &|part| {
-        if let Some(told) = told.get(part) {
-            let (sum, states) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
-            for (state, count) in states.iter_mut().zip(&found[part].counts) {
-                *sum += count;
-                *state = sum.to_le_bytes();
-            }
-        }
-        if let Some(out) = out.get(part) {
-            put(&mut out.lock().unwrap_or_else(PoisonError::into_inner), part * WORDS, &found, &before);
-        }
-    });
+    tell(states.bytes_mut().as_chunks_mut::<4>().0, &found);
 }
 
-/// Every place of a part of the result is written: the positions from `first` on, and zeros behind them.
+/// What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
+fn tell(states: &mut [[u8; 4]], found: &[Part]) {
+    let (workgroups, states) = states.split_at_mut(1);
+    workgroups[0] = grid(states.len()).iter().product::<u32>().to_le_bytes();
+    let mut sum = 1u32;
+    for (states, found) in states.chunks_mut(PART / BLOCK).zip(found) {
+        if found.counts.iter().all(|count| *count == 0) {
+            states.fill(sum.to_le_bytes());
+            continue;
+        }
+        for (state, count) in states.iter_mut().zip(&found.counts) {
+            sum += count;
+            *state = sum.to_le_bytes();
+        }
+    }
+}
+
+/// The positions from `first` on.
 fn put(out: &mut [[u8; 4]], first: usize, found: &[Part], before: &[usize]) {
     let mut part = before.partition_point(|before| *before <= first).saturating_sub(1);
     let mut filled = 0;
-    while filled < out.len() && part < found.len() {
+    while filled < out.len() {
         let own = &found[part].positions[first + filled - before[part]..];
         let taken = own.len().min(out.len() - filled);
         for (out, position) in out[filled..filled + taken].iter_mut().zip(own) {
@@ -156,7 +162,6 @@ fn put(out: &mut [[u8; 4]], first: usize, found: &[Part], before: &[usize]) {
         filled += taken;
         part += 1;
     }
-    out[filled..].fill([0; 4]);
 }
 
 /// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each block.

@@ -20,6 +20,8 @@ use crate::lanes::{Lanes, Shared, goes_past, soon_read, written};
 
 /// Points of a transform that are worth it.
 const FEWEST: usize = 16;
+/// The largest butterflies that there are functions for.
+const MOST_RADIX: usize = 32;
 /// The most points of a table whose turns are all kept.
 const MOST_TURNS: usize = 1 << 17;
 
@@ -84,7 +86,8 @@ impl Plan {
         let n: usize = pass.radices.iter().product();
         let Pass { per_batch, batch, from, to, .. } = *pass;
         let fits = |layout: Layout| layout.furthest(per_batch) + (n - 1) * layout.index < batch;
-        if n < FEWEST || !fits(from) || !fits(to) || to.runs.is_some() {
+        let knows = |radix: &usize| *radix <= MOST_RADIX;
+        if n < FEWEST || !pass.radices.iter().all(knows) || !fits(from) || !fits(to) || to.runs.is_some() {
             return None;
         }
         let mut places: Vec<u32> = (0..n as u32).collect();
@@ -258,7 +261,8 @@ impl Work<'_> {
                     5 => stage.run::<V, 5>(room, &end, odd),
                     7 => stage.run::<V, 7>(room, &end, odd),
                     8 => stage.run::<V, 8>(room, &end, eight),
-                    _ => stage.run::<V, 16>(room, &end, sixteen),
+                    16 => stage.run::<V, 16>(room, &end, sixteen),
+                    _ => stage.run::<V, 32>(room, &end, thirty_two),
                 }
             }
             self.write::<V>(group, room);
@@ -626,6 +630,23 @@ fn sixteen<V: Lanes>(all: [Complex<V>; 16]) -> [Complex<V>; 16] {
     }
 }
 
+#[inline(always)]
+fn thirty_two<V: Lanes>(all: [Complex<V>; 32]) -> [Complex<V>; 32] {
+    // SAFETY: as above.
+    unsafe {
+        let (mut even, mut odd) = ([Complex::zero(); 16], [Complex::zero(); 16]);
+        for m in 0..16 {
+            even[m] = all[2 * m];
+            odd[m] = all[2 * m + 1];
+        }
+        (even, odd) = (sixteen(even), sixteen(odd));
+        for m in 1..16 {
+            odd[m] = if m == 8 { odd[m].quarter() } else { odd[m].times(Complex::splat(THIRTY_SECONDS[m])) };
+        }
+        Complex::halves(even, odd)
+    }
+}
+
 /// Points that stand opposite each other share their products.
 #[inline(always)]
 fn odd<V: Lanes, const N: usize>(points: [Complex<V>; N]) -> [Complex<V>; N] {
@@ -678,6 +699,24 @@ const SIXTEENTHS: [[f32; 2]; 8] = [
     [-0.70710677, -0.70710677],
     [-0.9238795, -0.38268343],
 ];
+const THIRTY_SECONDS: [[f32; 2]; 16] = [
+    [1.0, 0.0],
+    [0.98078525, -0.19509032],
+    [0.9238795, -0.38268343],
+    [0.8314696, -0.55557024],
+    [0.70710677, -0.70710677],
+    [0.55557024, -0.8314696],
+    [0.38268343, -0.9238795],
+    [0.19509032, -0.98078525],
+    [0.0, -1.0],
+    [-0.19509032, -0.98078525],
+    [-0.38268343, -0.9238795],
+    [-0.55557024, -0.8314696],
+    [-0.70710677, -0.70710677],
+    [-0.8314696, -0.55557024],
+    [-0.9238795, -0.38268343],
+    [-0.98078525, -0.19509032],
+];
 /// `exp(2πi·m/n)`.
 const THIRDS: [[f32; 2]; 3] = [[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]];
 const FIFTHS: [[f32; 2]; 5] =
@@ -708,6 +747,7 @@ mod tests {
         for (all, n, sign) in [
             (&EIGHTHS[..], 8, -1.0),
             (&SIXTEENTHS[..], 16, -1.0),
+            (&THIRTY_SECONDS[..], 32, -1.0),
             (&THIRDS[..], 3, 1.0),
             (&FIFTHS[..], 5, 1.0),
             (&SEVENTHS[..], 7, 1.0),

@@ -14,9 +14,10 @@ use crate::launch::{GROUP, Traits, grid, parsed, room, with_function};
 const TOGETHER: usize = 1024;
 /// Columns of so many points are taken sixteen together where memory has room for twice as many; shorter ones were not measured.
 const SIXTEEN_OF: usize = 256;
-/// Points for each invocation, and where two stages follow each other in its registers.
+/// Points for each invocation, where two stages follow each other in its registers, and of the largest butterflies.
 const POINTS: usize = 8;
 const MANY_POINTS: usize = 16;
+const MOST_POINTS: usize = 32;
 /// The most invocations of a workgroup, and of those for more points than these have.
 const LANES: usize = 256;
 const MANY_LANES: usize = 512;
@@ -78,6 +79,10 @@ impl Pass {
         self.radices.iter().product()
     }
 
+    fn largest(&self) -> usize {
+        self.radices.iter().copied().max().unwrap_or(1)
+    }
+
     /// Neighbours in memory belong to one transform.
     fn is_rows(&self) -> bool {
         self.from.by_index && self.to.by_index
@@ -109,13 +114,29 @@ impl Pass {
     /// Invocations of a workgroup.
     fn lanes(&self, pairs: bool) -> usize {
         let all = self.points() * self.together();
-        let points = if self.joins(pairs) || self.radices.contains(&MANY_POINTS) { MANY_POINTS } else { POINTS };
+        let points = if self.joins(pairs) { MANY_POINTS } else { self.largest().max(POINTS) };
         let most = match pairs {
             true if self.is_rows() && all > MANY_LANES * points => MOST_LANES,
             true if all > LANES * points => MANY_LANES,
             _ => LANES,
         };
         (all / points).next_power_of_two().clamp(32, most)
+    }
+
+    /// The most registers of an invocation, where it is better to say so.
+    fn registers(&self, pairs: bool) -> Option<u32> {
+        let lanes = self.lanes(pairs);
+        match self.largest() {
+            // One such workgroup has room on a multiprocessor, or two of half as many, or four.
+            MOST_POINTS => Some(if lanes == LANES { 112 } else { 128 }),
+            _ if lanes >= MANY_LANES => Some(64),
+            // Three, where the assembler would leave room for two; but where all stages have so many points, it would have to put some aside.
+            MANY_POINTS if pairs => {
+                let all = self.is_rows() && self.radices.iter().all(|radix| *radix == MANY_POINTS);
+                Some(if all { 128 } else { 80 })
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn run(
@@ -186,15 +207,7 @@ impl Pass {
         let key = format!("fft {self:?} {pairs} {several}");
         let kernel = engine.kernel_from_with(&key, || {
             let mut config = with_function(engine, self.function().filter(|_| several));
-            // Three such workgroups, where the assembler would leave room for two; but where all stages have so many points, it would have to put some aside.
-            if pairs && self.radices.contains(&MANY_POINTS) && self.lanes(pairs) <= LANES {
-                let all = self.is_rows() && self.radices.iter().all(|radix| *radix == MANY_POINTS);
-                config.knobs.registers = Some(if all { 128 } else { 80 });
-            }
-            // Two such workgroups have room on a multiprocessor, or one of twice as many.
-            if self.lanes(pairs) >= MANY_LANES {
-                config.knobs.registers = Some(64);
-            }
+            config.knobs.registers = self.registers(pairs);
             Ok((parsed(&self.source(pairs))?, config))
         })?;
         Ok((kernel, self.together()))

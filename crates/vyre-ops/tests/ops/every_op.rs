@@ -130,6 +130,12 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             let offsets = Plain::whole(DataType::U32, vec![offsets.len()], offsets);
             vec![numbers(random, ty, vec![length, row], None), offsets]
         }
+        "segment_sort" | "segment_sort_descending" => {
+            let mut offsets: Vec<i128> = (0..size / 40 + 2).map(|_| random.below(size + 1) as i128).collect();
+            offsets.sort_unstable();
+            let offsets = Plain::whole(DataType::U32, vec![offsets.len()], offsets);
+            vec![numbers(random, ty, vec![size], None), offsets]
+        }
         "matmul" => {
             let side = side.min(70);
             let (m, k, n) = (side, side + 1, side + 3);
