@@ -306,7 +306,7 @@ pub(crate) struct Tune {
     /// Take no longer than this, as in 30s, 500ms or 2m; what is fastest by then is certified.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) budget: Option<std::time::Duration>,
-    /// Measure every launch this often, too, and show how far the decision is from the best of them; those that are far slower five times.
+    /// Measure every launch this often, too, and show how far the decision is from the best of them; those that are far slower a few times.
     #[arg(long, value_name = "TIMES", num_args = 0..=1, default_missing_value = "30", value_parser = clap::value_parser!(u32).range(4..=1000))]
     pub(crate) exhaustive: Option<u32>,
 }

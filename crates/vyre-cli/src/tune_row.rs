@@ -56,7 +56,7 @@ impl Row {
     pub(crate) fn text(&self, name: &str) -> String {
         let evidence = &self.decision.evidence;
         let launch = self.decision.candidate.to_string();
-        let gain = -100.0 * self.against.as_ref().map_or(evidence.difference, |against| against.to_own.middle);
+        let gain = 0.0 - 100.0 * self.against.as_ref().map_or(evidence.difference, |against| against.to_own.middle);
         let mut text = format!("{name:<24} {:<8} {launch:<20} {gain:>+7.1}% {:>8}", self.backend, evidence.samples);
         if let Some(against) = &self.against {
             text += &format!(

@@ -366,6 +366,27 @@ fn what_a_backend_that_is_shut_would_have_saved_is_not_forgotten() {
 }
 
 #[test]
+fn what_callers_lend_takes_longer_to_move_than_what_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("routes.toml");
+    let mut router = with_moves();
+    for bits in 4..28 {
+        let lent = Timing { compute_ns: 0, moved_bytes: 1 << bits, move_ns: 5_000 + (8 << bits) };
+        router.observe_loan("gpu", lent);
+    }
+    router.save(&path).unwrap();
+    let mut again = two();
+    again.load(&path).unwrap();
+    for router in [&router, &again] {
+        let moved = |stays: bool| {
+            let options = router.explain("op", &Load { stays, ..Load::on_host(1_000, 1 << 20) }).options;
+            options.into_iter().find(|option| option.backend == "gpu").unwrap().move_ns
+        };
+        assert!((7.0..9.0).contains(&(moved(false) / moved(true))), "{} {}", moved(false), moved(true));
+    }
+}
+
+#[test]
 fn near_a_crossover_data_does_not_go_to_and_fro() {
     let mut router = learnt();
     let mut random = Random(3);

@@ -407,7 +407,7 @@ fn the_fastest_of_all_launches_is_timed_again() {
     let inputs = [to_bytes(&input)];
     let timed = engine.time_launches("simulated", &program(DOUBLE), &inputs, &config, None, &asked_about, 6).unwrap();
     assert_eq!(timed.fastest.workgroup_size, [256, 1, 1]);
-    assert!(timed.all.len() > 3 && timed.all.iter().all(|(_, times)| times.len() == 6 || times.len() == 5));
+    assert!(timed.all.len() > 3 && timed.all.iter().all(|(_, times)| (2..=6).contains(&times.len())));
     let [own, asked, fastest] = &timed.again;
     assert!(own.len() == asked.len() && asked.len() == fastest.len() && own.len() >= 24);
     let slower = vyre::tuner::relative(asked, fastest);

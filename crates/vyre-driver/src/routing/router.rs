@@ -218,8 +218,10 @@ struct Backend {
     /// The device that its curves were measured on, where it is known.
     device: Option<String>,
     prior: Prior,
-    /// Moving data is the same for all ops.
+    /// Moving data that stays is the same for all ops, and so is bringing what lies in a caller's own memory, which takes longer: the device can't
+    /// reach that by itself.
     moves: Curve,
+    loans: Curve,
     lost: Option<String>,
 }
 
@@ -304,7 +306,7 @@ impl Router {
     pub fn new<S: Into<String>>(backends: impl IntoIterator<Item = (S, Prior)>) -> Self {
         let backend = |(id, prior): (S, Prior)| {
             let moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
-            Backend { id: id.into(), device: None, prior, moves, lost: None }
+            Backend { id: id.into(), device: None, prior, loans: moves.clone(), moves, lost: None }
         };
         Router { backends: backends.into_iter().map(backend).collect(), ops: BTreeMap::new(), requests: Vec::new() }
     }
@@ -314,6 +316,7 @@ impl Router {
         let Some(index) = self.index(backend) else { return };
         let backend = &mut self.backends[index];
         backend.moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
+        backend.loans = backend.moves.clone();
         backend.prior = prior;
     }
 
@@ -329,6 +332,7 @@ impl Router {
             }
             let prior = self.backends[index].prior;
             self.backends[index].moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
+            self.backends[index].loans = self.backends[index].moves.clone();
         }
         changed
     }
@@ -518,6 +522,15 @@ impl Router {
         }
     }
 
+    /// Takes in how long it took to bring a caller's own memory to a backend.
+    pub fn observe_loan(&mut self, backend: &str, timing: Timing) {
+        if let Some(index) = self.index(backend)
+            && timing.moved_bytes > 0
+        {
+            self.backends[index].loans.observe(timing.moved_bytes, timing.move_ns);
+        }
+    }
+
     /// Takes a backend out for an op, because it failed. The diagnostic tells the caller what is used instead, or that
     /// nothing is left.
     pub fn failed(&mut self, op: &str, backend: &str, reason: &str) -> Diagnostic {
@@ -628,6 +641,10 @@ impl Router {
         Some(&self.backends[self.index(backend)?].moves)
     }
 
+    pub(super) fn loans(&self, backend: &str) -> Option<&Curve> {
+        Some(&self.backends[self.index(backend)?].loans)
+    }
+
     pub(super) fn curve_mut(&mut self, op: &str, backend: &str) -> Option<&mut Curve> {
         let index = self.index(backend)?;
         Some(&mut self.op(op).lanes[index].curve)
@@ -645,6 +662,11 @@ impl Router {
     pub(super) fn moves_mut(&mut self, backend: &str) -> Option<&mut Curve> {
         let index = self.index(backend)?;
         Some(&mut self.backends[index].moves)
+    }
+
+    pub(super) fn loans_mut(&mut self, backend: &str) -> Option<&mut Curve> {
+        let index = self.index(backend)?;
+        Some(&mut self.backends[index].loans)
     }
 
     fn op(&mut self, op: &str) -> &mut Op {
@@ -693,9 +715,10 @@ impl Router {
             true => (own + load.on_host, 0),
             false => (own, load.bytes_back),
         };
+        let is_lent = !load.stays && backend.loans.samples() > 0;
         let mut all = Prediction { ns: 0.0, low: 0.0, high: 0.0 };
         for bytes in [load.bytes_in.saturating_sub(there), back].into_iter().filter(|&bytes| bytes > 0) {
-            let moved = backend.moves.predict(bytes);
+            let moved = if is_lent { &backend.loans } else { &backend.moves }.predict(bytes);
             all = Prediction { ns: all.ns + moved.ns, low: all.low + moved.low, high: all.high + moved.high };
         }
         all

@@ -20,6 +20,9 @@ struct Stored {
     devices: BTreeMap<String, String>,
     #[serde(default)]
     moves: BTreeMap<String, StoredCurve>,
+    /// The same of memory that is the caller's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    loans: BTreeMap<String, StoredCurve>,
     #[serde(default)]
     ops: BTreeMap<String, StoredOp>,
 }
@@ -115,6 +118,13 @@ impl Router {
                 bad.push((backend.clone(), why));
             }
         }
+        for (backend, stored) in &stored.loans {
+            if let Some(curve) = loaded.loans_mut(backend)
+                && let Err(why) = take(curve, backend, stored.cells.clone())
+            {
+                bad.push((backend.clone(), why));
+            }
+        }
         for (op, stored) in &stored.ops {
             for (backend, stored) in &stored.backends {
                 if let Some(curve) = loaded.curve_mut(op, backend)
@@ -162,6 +172,7 @@ impl Router {
                 if known.is_some_and(|known| known != device) {
                     // Times of another device say nothing about this one.
                     stored.moves.remove(backend);
+                    stored.loans.remove(backend);
                     for op in stored.ops.values_mut() {
                         op.backends.remove(backend);
                         op.round_trips.remove(backend);
@@ -171,6 +182,9 @@ impl Router {
             for backend in &backends {
                 if let Some(curve) = self.moves(backend) {
                     merge(&mut stored.moves, backend, curve, false);
+                }
+                if let Some(curve) = self.loans(backend) {
+                    merge(&mut stored.loans, backend, curve, false);
                 }
             }
             for op in self.op_names() {
@@ -244,11 +258,15 @@ fn decode(path: &Path, mut table: toml::Table) -> Result<Stored, Diagnostic> {
                     Ok(curve) => drop(stored.moves.insert(name, curve)),
                     Err(error) => bad.push(unusable(error)),
                 },
+                "loans" => match value.try_into() {
+                    Ok(curve) => drop(stored.loans.insert(name, curve)),
+                    Err(error) => bad.push(unusable(error)),
+                },
                 "ops" => match value.try_into() {
                     Ok(op) => drop(stored.ops.insert(name, op)),
                     Err(error) => bad.push(unusable(error)),
                 },
-                _ => bad.push((part.clone(), "is none of `devices`, `moves` and `ops`".to_owned())),
+                _ => bad.push((part.clone(), "is none of `devices`, `moves`, `loans` and `ops`".to_owned())),
             }
         }
     }

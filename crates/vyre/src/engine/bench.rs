@@ -66,13 +66,13 @@ impl Inner {
                 all.push((candidate, Vec::new()));
             }
         }
-        bench.warm_up(&all[0].0, all.len(), Waits::ForTuning(None).longest_search())?;
+        bench.warm_up(&all[0].0, all.len(), Waits::ForTuning(None).longest_search(Duration::ZERO))?;
         let mut hopeless = vec![false; all.len()];
         for round in 0..rounds {
-            if round == ROUNDS_OF_ALL {
+            if let Some((_, hopeless_from)) = HOPELESS.iter().find(|(rounds, _)| *rounds == round) {
                 let typical: Vec<f64> = all.iter().map(|(_, times)| median(times)).collect();
-                let line = HOPELESS * typical.iter().copied().fold(f64::INFINITY, f64::min);
-                hopeless = typical.iter().enumerate().map(|(at, ns)| at > 0 && *ns > line).collect();
+                let line = hopeless_from * typical.iter().copied().fold(f64::INFINITY, f64::min);
+                hopeless.iter_mut().zip(&typical).skip(1).for_each(|(hopeless, ns)| *hopeless |= *ns > line);
             }
             bench.begin_round(round as usize);
             let turn: Vec<usize> = (0..all.len()).filter(|&at| !hopeless[at]).collect();
@@ -120,8 +120,7 @@ fn fastest(all: &[(Candidate, Vec<u64>)]) -> Candidate {
 }
 
 /// Rounds of an exhaustive search after which those are left out that take so many times as long as the fastest.
-const ROUNDS_OF_ALL: u32 = 5;
-const HOPELESS: f64 = 1.08;
+const HOPELESS: [(u32, f64); 3] = [(2, 1.3), (3, 1.15), (5, 1.08)];
 /// So often are the best launches timed again.
 const LEAST_AGAIN: u32 = 24;
 

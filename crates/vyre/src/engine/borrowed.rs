@@ -106,6 +106,7 @@ impl Inner {
         deps.after.push(ticket);
         deps.moved_bytes += bytes.len() as u64;
         deps.move_ns += started.elapsed().as_nanos() as u64;
+        deps.is_lent = true;
         self.metrics.add(Counter::BytesUploaded, bytes.len() as u64);
         Ok(ticket)
     }

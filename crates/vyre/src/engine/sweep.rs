@@ -113,7 +113,7 @@ impl<'a> Sweep<'a> {
         if before.is_none() && !self.warm {
             self.known.clear();
             let (own, candidates) = (&self.candidates.list[0], self.candidates.list.len());
-            self.bench.warm_up(own, candidates, self.waits.longest_search())?;
+            self.bench.warm_up(own, candidates, self.waits.longest_search(self.started.elapsed()))?;
             self.warm = true;
         }
         let candidate = &self.candidates.list[at];
@@ -129,7 +129,8 @@ impl<'a> Sweep<'a> {
         self.journal.push(at, ns);
         let (taken, at_most, elapsed) = (self.campaign.samples(), self.at_most, self.started.elapsed());
         match watch(TuneSample { candidate, ns, taken, at_most, elapsed }) {
-            Go::On if !self.waits.is_over(elapsed) => Ok(()),
+            // What was measured together is told together.
+            Go::On if !self.taken.is_empty() || !self.waits.is_over(elapsed) => Ok(()),
             Go::On | Go::Finish => {
                 self.campaign.hurry();
                 self.taken.clear();

@@ -52,7 +52,7 @@ impl Inner {
     ) {
         if deps.moved_bytes > 0 {
             let timing = Timing { compute_ns: 0, moved_bytes: deps.moved_bytes, move_ns: deps.move_ns };
-            self.routes.observe_move(&ready.device.id, timing);
+            self.routes.observe_move(&ready.device.id, timing, deps.is_lent);
         }
         self.collect_timings(core, ready);
         if pick.timed

@@ -80,20 +80,24 @@ pub(super) enum Waits {
 }
 
 /// Without a budget samples of a noisy machine are made longer as long as a search is expected to take no longer than this.
-const LONGEST_SEARCH: Duration = Duration::from_secs(6);
+const LONGEST_SEARCH: Duration = Duration::from_secs(4);
+/// Shares of a budget that may be over before what is fastest is certified, and of what is left that a search should take.
+const SEARCH: f64 = 0.8;
+const EXPECTED: f64 = 0.7;
 
 impl Waits {
-    /// How long a search may take because of samples that are made longer.
-    pub(super) fn longest_search(self) -> Duration {
+    /// How long a search that begins now may take because of samples that are made longer.
+    pub(super) fn longest_search(self, elapsed: Duration) -> Duration {
         match self {
             Waits::ForFirstRun => Duration::ZERO,
-            Waits::ForTuning(budget) => budget.map_or(LONGEST_SEARCH, |budget| budget / 2),
+            Waits::ForTuning(None) => LONGEST_SEARCH,
+            Waits::ForTuning(Some(budget)) => budget.mul_f64(SEARCH).saturating_sub(elapsed).mul_f64(EXPECTED),
         }
     }
 
     /// The time for searching is over; what is left is for certifying.
     pub(super) fn is_over(self, elapsed: Duration) -> bool {
-        matches!(self, Waits::ForTuning(Some(budget)) if elapsed > budget.mul_f64(0.8))
+        matches!(self, Waits::ForTuning(Some(budget)) if elapsed > budget.mul_f64(SEARCH))
     }
 }
 

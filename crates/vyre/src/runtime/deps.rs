@@ -19,6 +19,8 @@ pub(crate) struct Deps {
     pub(crate) queue: Option<u32>,
     pub(crate) moved_bytes: u64,
     pub(crate) move_ns: u64,
+    /// Some of these are of a caller's own memory.
+    pub(crate) is_lent: bool,
     pub(crate) deadline: Option<Instant>,
     /// What is ready for this work stays where it is until the work is known.
     pins: SmallVec<[Arc<Storage>; 8]>,
