@@ -136,6 +136,12 @@ def test_segments_and_digests():
     sums = vyre.segment_cumsum(vyre.array(WHOLE.ravel()), np.array([0, 40, 1961], np.uint32))
     expected = np.concatenate([np.cumsum(WHOLE.ravel()[:40]), np.cumsum(WHOLE.ravel()[40:])])
     np.testing.assert_array_equal(sums.numpy(), expected)
+    offsets = np.array([3, 40, 40, 1900], np.uint32)
+    for descending, step in [(False, 1), (True, -1)]:
+        parts = [np.sort(WHOLE.ravel()[start:end])[::step] for start, end in [(3, 40), (40, 1900)]]
+        expected = np.zeros_like(WHOLE.ravel())
+        expected[3:1900] = np.concatenate(parts)
+        np.testing.assert_array_equal(vyre.segment_sort(WHOLE.ravel(), offsets, descending).numpy(), expected)
     messages = RANDOM.integers(0, 1 << 32, (5, 17), dtype=np.uint32)
     np.testing.assert_array_equal(vyre.crc32(messages).numpy(), [zlib.crc32(row.tobytes()) for row in messages])
     hashes = [hashlib.sha256(row.tobytes()).digest() for row in messages]

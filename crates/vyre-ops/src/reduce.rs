@@ -202,7 +202,7 @@ impl Job<'_> {
             fused.declarations(0, None),
             fused.uniform_lines()
         );
-        let function = || self.function(way, finish, is_plain(terms[0], &fused));
+        let function = || self.function(way, finish, first && is_plain(terms[0], &fused));
         let forms = || {
             let form = |cut: &Cut| {
                 let (body, lanes) = match way {
@@ -259,11 +259,7 @@ impl Job<'_> {
             _ => return None,
         };
         let is_sum = self.fold.kind == Kind::Sum && self.fold.ty == DataType::F32 && *self.stored == DataType::F32;
-        match way {
-            Way::DownRows if of_array && is_sum => Some(host::down_rows(finished)),
-            Way::AlongRows if of_array && is_sum => Some(host::along_rows(finished)),
-            _ => None,
-        }
+        (of_array && is_sum && way == Way::DownRows).then(|| host::down_rows(finished))
     }
 
     /// The number of elements along the axis, in the type that is computed.

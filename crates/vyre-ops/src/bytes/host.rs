@@ -95,8 +95,11 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let room: Vec<Mutex<&mut [[u8; 4]]>> = out.chunks_mut(most.div_ceil(parts).max(1)).map(Mutex::new).collect();
     let is_done = workers.run(parts, &|part| {
         let (begin, end) = (part * PART, starts.min((part + 1) * PART));
-        let mut own = Part { positions: Vec::new(), counts: vec![0; (end - begin).div_ceil(BLOCK)] };
+        let mut own = Part::default();
         let put = |at: usize| {
+            if own.counts.is_empty() {
+                own.counts.resize((end - begin).div_ceil(BLOCK), 0);
+            }
             own.counts[(at - begin) / BLOCK] += 1;
             if own.positions.len() < most {
                 own.positions.push(at as u32);
@@ -138,7 +141,7 @@ fn tell(states: &mut [[u8; 4]], found: &[Part]) {
     workgroups[0] = grid(states.len()).iter().product::<u32>().to_le_bytes();
     let mut sum = 1u32;
     for (states, found) in states.chunks_mut(PART / BLOCK).zip(found) {
-        if found.counts.iter().all(|count| *count == 0) {
+        if found.counts.is_empty() {
             states.fill(sum.to_le_bytes());
             continue;
         }
@@ -164,7 +167,7 @@ fn put(out: &mut [[u8; 4]], first: usize, found: &[Part], before: &[usize]) {
     }
 }
 
-/// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each block.
+/// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each block, where there are any.
 #[derive(Default)]
 struct Part {
     positions: Vec<u32>,
