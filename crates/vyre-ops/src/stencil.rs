@@ -44,6 +44,8 @@ impl Boundary {
 
 /// Invocations of a workgroup.
 const LANES: usize = 256;
+/// Words of weights that go with a launch.
+const FEW_WORDS: usize = 32;
 /// Weights that are not zero.
 const MOST_WEIGHTS: usize = 343;
 /// With more of them the text of sixteen sums gets long, and what is shared is in registers anyway.
@@ -151,8 +153,17 @@ fn stencil_here(term: &Term, weights: &[f64], sides: &[usize], boundary: Boundar
             _ => vec![(*weight as f32).to_bits()],
         })
         .collect();
-    let words = engine.array(&words)?.into_buffer();
-    let mut call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes).bind("weights", &words);
+    let many;
+    let mut call = fused.bind(kernel.call(), 0..elements).value("sizes", &sizes);
+    if words.len() <= FEW_WORDS {
+        // They go with the launch: an array of their own would be moved to the device first.
+        let mut few = [0; FEW_WORDS];
+        few[..words.len()].copy_from_slice(&words);
+        call = call.value("weights", &few);
+    } else {
+        many = engine.array(&words)?.into_buffer();
+        call = call.bind("weights", &many);
+    }
     if let Some(buffer) = whole {
         call = call.bind("quads", buffer);
     }
