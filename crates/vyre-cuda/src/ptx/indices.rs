@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use vyre_foundation::kernel::{Address, Block, Inst, Kernel, Memory, Op, Value};
+use vyre_foundation::kernel::{Inst, Kernel, Memory, Op, Value, each_inst};
 
 /// Indices that several buffers have before addresses are written for them.
 const FEWEST: usize = 2;
@@ -16,57 +16,30 @@ type Term = (Value, u32);
 
 /// The terms of the addresses of several buffers; none where there are few.
 pub(super) fn shared(kernel: &Kernel) -> HashSet<Term> {
-    let mut users = HashMap::new();
-    note(&kernel.body, &mut users);
+    let mut users: HashMap<Term, HashSet<u32>> = HashMap::new();
+    each_inst(&kernel.body, &mut |inst| {
+        let (Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } | Inst::Atomic { address, .. }) =
+            inst
+        else {
+            return;
+        };
+        // The others are added to what is an address of one buffer already.
+        if let (Memory::Buffer(index), Some(term)) = (address.memory, address.terms.first()) {
+            users.entry(*term).or_default().insert(index);
+        }
+    });
     let shared = users.into_iter().filter(|(_, buffers)| buffers.len() > 1).map(|(term, _)| term);
     Some(shared.collect::<HashSet<Term>>()).filter(|shared| shared.len() >= FEWEST).unwrap_or_default()
 }
 
 /// What each invocation loads for itself.
 pub(super) fn loaded(kernel: &Kernel) -> HashSet<Value> {
-    fn note(kernel: &Kernel, block: &Block, loaded: &mut HashSet<Value>) {
-        for inst in &block.insts {
-            match inst {
-                Inst::Let(value, Op::Load { .. }) if !kernel.values[value.index()].uniform => {
-                    loaded.insert(*value);
-                }
-                Inst::If { then, otherwise, .. } => {
-                    note(kernel, then, loaded);
-                    note(kernel, otherwise, loaded);
-                }
-                Inst::Loop(inner) => note(kernel, &inner.body, loaded),
-                _ => {}
-            }
-        }
-    }
     let mut loaded = HashSet::new();
-    note(kernel, &kernel.body, &mut loaded);
+    each_inst(&kernel.body, &mut |inst| match inst {
+        Inst::Let(value, Op::Load { .. }) if !kernel.values[value.index()].uniform => {
+            loaded.insert(*value);
+        }
+        _ => {}
+    });
     loaded
-}
-
-fn note(block: &Block, users: &mut HashMap<Term, HashSet<u32>>) {
-    let mut user = |address: &Address| {
-        // The others are added to what is an address of one buffer already.
-        if let (Memory::Buffer(index), Some(term)) = (address.memory, address.terms.first()) {
-            users.entry(*term).or_default().insert(index);
-        }
-    };
-    for inst in &block.insts {
-        match inst {
-            Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } | Inst::Atomic { address, .. } => {
-                user(address);
-            }
-            _ => {}
-        }
-    }
-    for inst in &block.insts {
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                note(then, users);
-                note(otherwise, users);
-            }
-            Inst::Loop(inner) => note(&inner.body, users),
-            _ => {}
-        }
-    }
 }

@@ -12,7 +12,7 @@ pub(crate) enum Effect {
 }
 
 /// Every step, outer ones before inner ones.
-pub(crate) fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
+pub fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
     for inst in &block.insts {
         visit(inst);
         match inst {
