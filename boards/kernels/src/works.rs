@@ -789,6 +789,139 @@ pub(crate) fn works() -> Vec<Work> {
             |n| [n.div_ceil(64) as u32, 1, 1],
             |n| 48 * n as u64
         ),
+        work!(
+            "product_4x4",
+            [10, 12],
+            Some("N"),
+            |n| vec![input("a", n * n, Unit), input("b", n * n, Unit), result("c", n * n, Floats)],
+            |n| square(n, 64, 64),
+            |n| 12 * (n * n) as u64
+        ),
+        work!(
+            "blelloch",
+            [22, 27],
+            None,
+            |n| vec![input("input", n, Below(0)), result("output", n, Bits)],
+            |n| [(n / 1024) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "wavefront",
+            [12, 17],
+            None,
+            |n| vec![input("queries", 64 * n, Below(4)), input("targets", 64 * n, Below(4)), result("scores", n, Bits)],
+            |n| [n as u32, 1, 1],
+            |n| 516 * n as u64
+        ),
+        work!(
+            "chacha",
+            [18, 22],
+            None,
+            |n| vec![input("key", 8, Below(0)), input("message", 16 * n, Below(0)), result("secret", 16 * n, Bits)],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 128 * n as u64
+        ),
+        work!("bulb", [8, 11], Some("N"), |n| vec![result("depth", n * n, Mostly)], |n| square(n, 8, 8), |n| 4
+            * (n * n) as u64),
+        work!(
+            "centre_sums",
+            [22, 26],
+            None,
+            |n| vec![input("points", 2 * n, Unit), input("cluster", n, Below(16)), result("sums", 48, Bits)],
+            |_| [1056, 1, 1],
+            |n| 12 * n as u64
+        ),
+        work!(
+            "cholesky",
+            [16, 20],
+            None,
+            |n| vec![input("matrices", 64 * n, Unit), result("factors", 64 * n, Floats)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 512 * n as u64
+        ),
+        work!(
+            "walks",
+            [17, 22],
+            None,
+            |n| vec![
+                input("params", 4, Words([0x3a83_126f, 0x3ccc_cccd, 0x42ca_0000, 1234])),
+                result("values", n, Floats),
+            ],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 4 * n as u64
+        ),
+        work!(
+            "substring",
+            [21, 26],
+            None,
+            |n| vec![input("text", n, Below(0)), input("pattern", 2, Below(0)), result("counts", n / 256, Bits)],
+            line,
+            |n| 4 * n as u64
+        ),
+        work!(
+            "half_rows",
+            [13, 18],
+            None,
+            |n| vec![input("matrix", 512 * n, Half), input("vector", 512, Half), result("products", n, Floats)],
+            |n| [n as u32, 1, 1],
+            |n| 2048 * n as u64
+        ),
+        work!(
+            "filter_tile",
+            [11, 13],
+            Some("N"),
+            |n| vec![
+                input("weights", 28, Words([0.1f32, 0.2, -0.05, 0.07].map(f32::to_bits))),
+                input("picture", n * n, Unit),
+                result("filtered", n * n, Floats),
+            ],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "online_softmax",
+            [12, 16],
+            None,
+            |n| vec![input("input", 1024 * n, Unit), result("output", 1024 * n, Floats)],
+            |n| [n as u32, 1, 1],
+            |n| 8192 * n as u64
+        ),
+        work!(
+            "stockham",
+            [20, 25],
+            None,
+            |n| vec![
+                input("pass_", 4, Words([n as u32, 1024, 0, 0])),
+                input("before", 2 * n, Unit),
+                result("after", 2 * n, Floats),
+            ],
+            |n| [n.div_ceil(256) as u32, 1, 1],
+            |n| 16 * n as u64
+        ),
+        work!(
+            "bitonic_step",
+            [22, 26],
+            None,
+            |n| vec![
+                input("step", 4, Words([1 << 20, 1 << 12, 0, 0])),
+                Buffer { name: "keys", words: n, fill: Below(0), result: Some(Bits) },
+            ],
+            line,
+            |n| 8 * n as u64
+        ),
+        work!(
+            "ell",
+            [17, 21],
+            None,
+            |n| vec![
+                input("columns", 24 * n, Below(n as u32)),
+                input("entries", 24 * n, Unit),
+                input("x", n, Unit),
+                result("y", n, Floats),
+            ],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 200 * n as u64
+        ),
     ]
 }
 

@@ -117,7 +117,7 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
 }
 
 /// Scalars of private arrays that become values: more would only be stored and loaded again, and carried ones twice.
-const ARRAY_VALUES: u32 = 24;
+const ARRAY_VALUES: u32 = 32;
 
 /// Steps of all invocations of a part that takes some milliseconds.
 const BRIEF_PART: u64 = 1 << 24;

@@ -81,6 +81,7 @@ ops! {
     VPSRAVD = op(1, 2, 0x46, 0);
     VPSLLD = shift(0x72, 0, 6);
     VPSRLD = shift(0x72, 0, 2);
+    VPROLD = VOp { evex: true, ..shift(0x72, 0, 1) };
     VPSRAD = shift(0x72, 0, 4);
     VPSLLW = shift(0x71, 0, 6);
     VPSRLW = shift(0x71, 0, 2);
@@ -115,6 +116,10 @@ ops! {
     VCVTUDQ2PD = evex_part(2, 1, 0x7a, 0);
     VCVTTPD2DQ = op(1, 1, 0xe6, 1);
     VCVTTPD2UDQ = evex(0, 1, 0x78, 1);
+    VCVTPS2PD = part(0, 1, 0x5a, 0);
+    VCVTPD2PS = op(1, 1, 0x5a, 1);
+    VCVTQQ2PD = evex(2, 1, 0xe6, 1);
+    VCVTUQQ2PD = evex(2, 1, 0x7a, 1);
     VCVTPH2PS = part(1, 2, 0x13, 0);
     VCVTPS2PH = part(1, 3, 0x1d, 0);
     VMOVUPS = op(0, 1, 0x10, 0);

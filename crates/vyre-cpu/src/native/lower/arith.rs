@@ -504,6 +504,10 @@ impl<'k> Lower<'k> {
             (Binary::Sub, true) => self.binary_op(ops::VPSUBQ, false, a, b, c),
             (Binary::Mul, true) if rich => self.binary_op(ops::VPMULLQ, true, a, b, c),
             (Binary::And, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPANDD }, true, a, b, c),
+            (Binary::Or, false) if let Some((x, by)) = self.rotation(a, b, c) => {
+                let v = self.vector_of(x, c);
+                Rep::Vector(self.vec_imm(ops::VPROLD, R::NONE, Src::R(v), by), R::NONE)
+            }
             (Binary::Or, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPORD }, true, a, b, c),
             (Binary::Xor, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPXORD }, true, a, b, c),
             (Binary::Min, false) => self.binary_op(if signed { ops::VPMINSD } else { ops::VPMINUD }, true, a, b, c),
@@ -519,6 +523,23 @@ impl<'k> Lower<'k> {
             (Binary::Div | Binary::Rem, false) if self.facts.isa != Isa::Simd128 => self.divide(op, a, b, c),
             _ => self.rare_binary(op, a, b, c),
         }
+    }
+
+    /// What `a | b` is rotated from, and by how much to the left, where both are shifts of one word by constants.
+    fn rotation(&self, a: Value, b: Value, c: usize) -> Option<(Value, u8)> {
+        if self.facts.isa != Isa::Avx512 {
+            return None;
+        }
+        let shifted = |value: Value| match self.facts.makers.ops[value.index()] {
+            Some(Op::Binary(op @ (Binary::Shl | Binary::Shr), x, count)) => {
+                Some((*op, *x, self.constant_of(*count, c)?))
+            }
+            _ => None,
+        };
+        let (left, right) = (shifted(a)?, shifted(b)?);
+        let (left, right) = if left.0 == Binary::Shl { (left, right) } else { (right, left) };
+        let whole = left.1 == right.1 && left.0 != right.0 && left.2 + right.2 == 32;
+        (whole && self.scalar_of(left.1) == Scalar::U32).then_some((left.1, left.2 as u8))
     }
 
     fn shift(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
@@ -893,12 +914,39 @@ impl<'k> Lower<'k> {
     fn cast(&mut self, value: Value, a: Value, c: usize) -> Rep {
         let (from, to) = (self.scalar_of(a), self.scalar_of(value));
         let rich = self.facts.isa.is_rich();
-        use Scalar::{Bool, F16, F32, I32, U32};
+        let halves = self.facts.isa != Isa::Simd128;
+        use Scalar::{Bool, F16, F32, F64, I32, I64, U32, U64};
         let single = |r: R| Rep::Vector(r, R::NONE);
         match (from, to) {
             (Bool, Bool) => Rep::Mask(self.mask_of(a, c)),
             (from, to) if from == to => self.copy_rep(a, c),
-            (U32 | I32, U32 | I32) | (F16, F32) => self.copy_rep(a, c),
+            (U32 | I32, U32 | I32) | (U64 | I64, U64 | I64) | (F16, F32) => self.copy_rep(a, c),
+            (U32 | I32, U64 | I64) if halves => {
+                let v = self.vector_of(a, c);
+                self.each_part(to, |this, part| this.widen(v, part, from == I32))
+            }
+            (U64 | I64, U32 | I32) if halves => {
+                let (low, high) = (self.vector_part(a, 0, c, 0), self.vector_part(a, 0, c, 1));
+                single(self.truncate(low, high))
+            }
+            (F32 | F16, F64) if halves => {
+                let v = self.vector_of(a, c);
+                self.each_part(to, |this, part| {
+                    let half = if part == 0 { v } else { this.upper_half(v) };
+                    this.vec(ops::VCVTPS2PD, R::NONE, Src::R(half))
+                })
+            }
+            (F64, F32) if halves => {
+                let parts = [0, 1].map(|part| {
+                    let v = self.vector_part(a, 0, c, part);
+                    self.vec(ops::VCVTPD2PS, R::NONE, Src::R(v))
+                });
+                single(self.join_halves(parts[0], parts[1]))
+            }
+            (U64 | I64, F64) if rich => self.each_part(to, |this, part| {
+                let v = this.vector_part(a, 0, c, part);
+                this.vec(if from == I64 { ops::VCVTQQ2PD } else { ops::VCVTUQQ2PD }, R::NONE, Src::R(v))
+            }),
             (F32, F16) => {
                 let v = self.vector_of(a, c);
                 single(self.round_half(v))

@@ -328,6 +328,11 @@ impl Rewriter {
             let count = self.constant(Literal::U32(bits as u32 % ty.bits()));
             return Some(self.binary(op, a, count));
         }
+        if ty == Scalar::U32
+            && let Some(value) = self.fold_multiple(op, a, bits as u32)
+        {
+            return Some(value);
+        }
         // (x + c) + d, (x + c) - d, (x * c) * d, (x & c) & d: one constant is enough.
         if let Some(Op::Binary(inner, x, c)) = def
             && let Some(c) = self.literal(c)
@@ -345,6 +350,37 @@ impl Rewriter {
             }
         }
         None
+    }
+
+    /// Shifts and masks of `(x << k) + y`, as places of bytes in words have them: its low bits are those of `y`, and what is above them is `x` and
+    /// what is above those of `y`, less what leaves the word.
+    fn fold_multiple(&mut self, op: Binary, a: Value, right: u32) -> Option<Value> {
+        let Some(Op::Binary(Binary::Add, left, y)) = self.defs[a.index()] else { return None };
+        let shifted = |value: Value| match self.defs[value.index()] {
+            Some(Op::Binary(Binary::Shl, x, count)) => match self.literal(count) {
+                Some(Literal::U32(count)) if count < 32 => Some((x, count)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let ((x, k), y) = match (shifted(left), shifted(y)) {
+            (Some(multiple), _) => (multiple, y),
+            (None, Some(multiple)) => (multiple, left),
+            (None, None) => return None,
+        };
+        match op {
+            Binary::And if right < 1 << k => {
+                let mask = self.constant(Literal::U32(right));
+                Some(self.binary(Binary::And, y, mask))
+            }
+            Binary::Shr if right == k && k > 0 => {
+                let above = self.shift(Binary::Shr, y, k);
+                let sum = self.binary(Binary::Add, x, above);
+                let mask = self.constant(Literal::U32(u32::MAX >> k));
+                Some(self.binary(Binary::And, sum, mask))
+            }
+            _ => None,
+        }
     }
 
     fn fold_select(&mut self, cond: Value, yes: Value, no: Value, ty: Type) -> Option<Value> {

@@ -1,4 +1,4 @@
-use crate::ir::{BinaryOp, BufferDecl, DataType, Expr, Node, Program};
+use crate::ir::{BinaryOp, BufferDecl, DataType, Expr, MathOp, Node, Program};
 use crate::kernel::{Interpret, Options, Passes, Unrolling, interpret, lower};
 
 fn text(buffers: Vec<BufferDecl>, size: u32, body: Vec<Node>) -> String {
@@ -176,13 +176,61 @@ fn the_same_value_is_computed_once() {
     assert_eq!(text.matches("mul ").count(), 1, "{text}");
 }
 
+/// Words of all sizes.
+fn samples() -> Vec<u8> {
+    let words = (0..200u32).map(|n| n.wrapping_mul(0x9e37_79b9)).chain([
+        0,
+        1,
+        2,
+        6,
+        7,
+        8,
+        0x7fff_ffff,
+        0x8000_0000,
+        0x8000_0001,
+        u32::MAX - 1,
+        u32::MAX,
+    ]);
+    words.flat_map(|n| n.to_le_bytes()).collect()
+}
+
+/// What a program makes of an input without the optimiser and with it, and its kernel.
+fn with_and_without_passes(program: &Program, input: &[u8]) -> (Vec<u8>, Vec<u8>, String) {
+    let valid = program.validate().expect("valid");
+    let run = |passes| {
+        let kernel = lower(&valid, &Options { passes, ..Options::default() }).expect("lowers");
+        let mut buffers = [input.to_vec(), vec![0; input.len()]];
+        let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
+        interpret(&kernel, &mut buffers, &how).expect("runs");
+        (buffers[1].clone(), kernel.to_string())
+    };
+    let (expected, _) = run(Passes::none());
+    let (actual, kernel) = run(Passes::all());
+    (expected, actual, kernel)
+}
+
+#[test]
+fn places_of_bytes_in_words_are_sums_of_words_and_of_bytes() {
+    let input = samples();
+    let word = || Expr::load("in", i());
+    let at = || word() * Expr::u32(4) + (i() & Expr::u32(7)) + Expr::u32(5);
+    for (what, value) in [
+        ("word", at() / Expr::u32(4)),
+        ("byte", at() % Expr::u32(4)),
+        ("far", (word() * Expr::u32(4) + Expr::u32(u32::MAX)) / Expr::u32(4)),
+    ] {
+        let buffers = vec![BufferDecl::read("in", 0, DataType::U32), BufferDecl::output("out", 1, DataType::U32)];
+        let program = Program::wrapped(buffers, [64, 1, 1], vec![Node::store("out", i(), value)]);
+        let (expected, actual, kernel) = with_and_without_passes(&program, &input);
+        assert!(actual == expected, "{what}\n{kernel}");
+        let loads = kernel.matches("load u32 in").count();
+        assert_eq!(loads, usize::from(what != "byte"), "the low bits are not those of the word:\n{kernel}");
+    }
+}
+
 #[test]
 fn divisions_by_constants_give_the_quotients() {
-    let samples: Vec<u32> = (0..200u32)
-        .map(|n| n.wrapping_mul(0x9e37_79b9))
-        .chain([0, 1, 2, 6, 7, 8, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, u32::MAX - 1, u32::MAX])
-        .collect();
-    let input: Vec<u8> = samples.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let input = samples();
     let divisors =
         [1u32, 2, 3, 5, 6, 7, 9, 10, 25, 64, 100, 641, 1 << 20, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, u32::MAX];
     for divisor in divisors {
@@ -196,16 +244,7 @@ fn divisions_by_constants_give_the_quotients() {
                 [64, 1, 1],
                 vec![Node::store("out", i(), Expr::binary(op, Expr::load("in", i()), constant))],
             );
-            let valid = program.validate().expect("valid");
-            let run = |passes| {
-                let kernel = lower(&valid, &Options { passes, ..Options::default() }).expect("lowers");
-                let mut buffers = [input.clone(), vec![0; input.len()]];
-                let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
-                interpret(&kernel, &mut buffers, &how).expect("runs");
-                (buffers[1].clone(), kernel.to_string())
-            };
-            let (expected, _) = run(Passes::none());
-            let (actual, kernel) = run(Passes::all());
+            let (expected, actual, kernel) = with_and_without_passes(&program, &input);
             assert!(actual == expected, "{op:?} by {divisor} (signed: {signed})\n{kernel}");
             assert!(signed || !kernel.contains("= div ") && !kernel.contains("= rem "), "{kernel}");
         }
@@ -411,4 +450,25 @@ fn loops_that_are_left_early_are_unrolled_in_a_loop_of_one_round() {
         let found = f32::from_le_bytes(buffers[0][..4].try_into().expect("four"));
         assert_eq!(found, if place < 8 { place as f32 } else { 99.0 });
     }
+}
+
+#[test]
+fn work_behind_the_exits_of_written_out_rounds_stays_there() {
+    let square = Expr::var("x") * Expr::var("x") + Expr::load("a", i());
+    let step = Node::assign("x", Expr::math(MathOp::Exp, vec![Expr::math(MathOp::Cos, vec![square])]));
+    let leave = Node::if_then(Expr::var("x").lt(Expr::f32(0.5)), vec![Node::Break]);
+    let program = Program::wrapped(
+        data(),
+        [1, 1, 1],
+        vec![
+            Node::var("x", DataType::F32, Expr::load("a", i())),
+            Node::for_range("k", Expr::u32(0), Expr::u32(6), vec![leave, step]),
+            Node::store("a", i(), Expr::var("x")),
+        ],
+    );
+    let valid = program.validate().expect("valid");
+    let options = Options { unrolling: Unrolling::FAR, expand_math: true, ..Options::default() };
+    let kernel = lower(&valid, &options).expect("lowers").to_string();
+    let before = kernel.find("loop").unwrap_or_else(|| panic!("rounds are not written out:\n{kernel}"));
+    assert!(!kernel[..before].contains("fma"), "all rounds come before the first exit:\n{kernel}");
 }
