@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use vyre::expression::Term as Inner;
 use vyre::{Array as Typed, DataType, Diagnostic, Error, Expression, Number, codes};
-use vyre_ops::{Boundary, Ops, Output, Parameters};
+use vyre_ops::{Activation, Boundary, Ops, Output, Parameters};
 
 use crate::array::{Array, Kind};
 use crate::element::Element;
@@ -13,7 +13,7 @@ use crate::expression::Term;
 #[allow(clippy::too_many_arguments, reason = "each is a named argument in Python")]
 /// An op by its name, on terms; see `vyre_ops`.
 #[pyfunction]
-#[pyo3(signature = (name, terms, axis=None, count=None, epsilon=None, order=Vec::new(), causal=false, inverse=false, boundary=None, padding=0, stride=None))]
+#[pyo3(signature = (name, terms, axis=None, count=None, epsilon=None, order=Vec::new(), causal=false, inverse=false, boundary=None, padding=0, stride=None, scale=None, activation=None))]
 pub(crate) fn op(
     py: Python<'_>,
     name: &str,
@@ -27,6 +27,8 @@ pub(crate) fn op(
     boundary: Option<&str>,
     padding: usize,
     stride: Option<usize>,
+    scale: Option<f64>,
+    activation: Option<&str>,
 ) -> PyResult<Vec<Array>> {
     let terms: Vec<Inner> = terms.iter().map(|term| term.inner().clone()).collect();
     let boundary = match boundary {
@@ -35,7 +37,12 @@ pub(crate) fn op(
             refused(py, format!("there is no boundary {name:?}"), "Take zero, edge, wrap or reflect.")
         })?,
     };
-    let parameters = Parameters { axis, boundary, causal, count, epsilon, inverse, padding, stride };
+    let activation = match activation {
+        None => Activation::None,
+        Some(name) => Activation::named(name)
+            .ok_or_else(|| refused(py, format!("there is no activation {name:?}"), "Take none, relu or gelu."))?,
+    };
+    let parameters = Parameters { activation, axis, boundary, causal, count, epsilon, inverse, padding, scale, stride };
     let made = py.detach(|| run(name, &terms, &parameters, &order)).map_err(|error| raised(py, &error))?;
     let array = |output: Output| {
         let element = Element::of(&output.ty).ok_or_else(|| {

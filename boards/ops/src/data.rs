@@ -84,11 +84,16 @@ pub(crate) fn words(count: usize) -> Vec<u32> {
     (0..count).map(|_| next()).collect()
 }
 
+/// An engine with one device alone.
+pub(crate) fn engine(on: &str) -> Engine {
+    let all = Engine::builder().without_disk().open().expect("the engine opens");
+    let only = all.backend(on).expect("the backend is here");
+    let engine = Engine::builder().without_disk().without_default_backends().with_backend(only, 1).open();
+    engine.expect("the engine opens")
+}
+
 impl Data {
     pub(crate) fn new(on: &str, sizes: Sizes) -> Data {
-        let all = Engine::builder().without_disk().open().expect("the engine opens");
-        let only = all.backend(on).expect("the backend is here");
-        let engine = Engine::builder().without_disk().without_default_backends().with_backend(only, 1).open();
         let unit = |word: &u32| (word >> 8) as f32 / (1u32 << 23) as f32 - 1.0;
         let count = sizes.elements.max(Sizes::SMALL.elements).max(sizes.keys).max(sizes.side * sizes.side);
         let random = words(2 * count);
@@ -104,7 +109,7 @@ impl Data {
         let pattern = |at: usize| words_of[at * 8..at * 8 + 8].iter().map(|word| b'a' + (word % 26) as u8).collect();
         let keys = first[..sizes.keys].to_vec();
         Data {
-            engine: engine.expect("the engine opens"),
+            engine: engine(on),
             sizes,
             x: first.iter().map(unit).collect(),
             y: second.iter().map(unit).collect(),

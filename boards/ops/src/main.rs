@@ -5,11 +5,12 @@
 //! under that name into `docs/benchmarks/ops.md`, and `-- sum sort` takes only works that begin so. With the feature `gpu`, `-- --on cuda --large`
 //! measures a GPU at the sizes of its board, and `--medium` at some of them; `--elements 20` takes 2^20 elements where works are of
 //! one long array. `--routes 0.1` tells instead where an engine with all devices of this machine runs ops, with so many seconds for each
-//! size, and how long each device takes. `-- --processor-time` compares how long the threads of this process
+//! size, and how long each device takes. `--little` times ops of a few elements, where it is the engine that is measured. `-- --processor-time` compares how long the threads of this process
 //! work instead of how long it takes, for a machine that has other work.
 
 mod data;
 mod limits;
+mod little;
 mod measure;
 mod plain;
 mod report;
@@ -32,6 +33,9 @@ fn main() {
         return routes::print(seconds.parse().expect("--routes takes seconds for each engine"), &only);
     }
     let on = on.as_deref().unwrap_or("cpu");
+    if is_set("--little") {
+        return little::print(&data::engine(on), &only);
+    }
     let mut sizes = match (is_set("--large"), is_set("--medium")) {
         (true, _) => Sizes::LARGE,
         (_, true) => Sizes::MEDIUM,

@@ -174,6 +174,12 @@ pub(crate) struct Op {
     /// The axis that a reduction goes along, or -1 for the last; without one, it takes all elements.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) axis: Option<i64>,
+    /// What the elements of a product go through at the end: none, relu or gelu.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) activation: Option<String>,
+    /// What the elements of a product are multiplied by.
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) scale: Option<f64>,
     /// Bins of a histogram, elements of top-k.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,

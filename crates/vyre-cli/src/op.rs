@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use vyre::expression::Term;
 use vyre::{DataType, Diagnostic, Engine, codes};
-use vyre_ops::{Boundary, Op, Parameter, Parameters, Types};
+use vyre_ops::{Activation, Boundary, Op, Parameter, Parameters, Types};
 
 use crate::args;
 use crate::data::{self, Layout, Numbers, Place, Value};
@@ -98,6 +98,7 @@ fn list(output: &Output) -> Result<(), Failure> {
 
 fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
     let given = [
+        ("--activation", Parameter::Activation, args.activation.is_some()),
         ("--axis", Parameter::Axis, args.axis.is_some()),
         ("--boundary", Parameter::Boundary, args.boundary.is_some()),
         ("--causal", Parameter::Causal, args.causal),
@@ -105,6 +106,7 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
         ("--epsilon", Parameter::Epsilon, args.epsilon.is_some()),
         ("--inverse", Parameter::Inverse, args.inverse),
         ("--padding", Parameter::Padding, args.padding.is_some()),
+        ("--scale", Parameter::Scale, args.scale.is_some()),
         ("--stride", Parameter::Stride, args.stride.is_some()),
     ];
     for (option, parameter, is_given) in given {
@@ -120,8 +122,16 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
                 .with_fix("Take zero, edge, wrap or reflect.")
         })?,
     };
-    let args::Op { causal, count, epsilon, inverse, padding, stride, .. } = *args;
-    Ok(Parameters { axis: None, boundary, causal, count, epsilon, inverse, padding: padding.unwrap_or(0), stride })
+    let activation = match &args.activation {
+        None => Activation::None,
+        Some(name) => Activation::named(name).ok_or_else(|| {
+            Diagnostic::new(&codes::command::BAD_ARGUMENT, format!("there is no activation `{name}`"))
+                .with_fix("Take none, relu or gelu.")
+        })?,
+    };
+    let args::Op { causal, count, epsilon, inverse, padding, scale, stride, .. } = *args;
+    let padding = padding.unwrap_or(0);
+    Ok(Parameters { activation, axis: None, boundary, causal, count, epsilon, inverse, padding, scale, stride })
 }
 
 /// What is said of each name, in their order.

@@ -15,7 +15,7 @@ use crate::launch::{
     MOST, Traits, as_a_whole, count, extents, grid, is_float, magnitude, misfit, misfit_with, mistyped, room,
 };
 use crate::layout::permute;
-use crate::matrix::{Transposed, matmul};
+use crate::matrix::{Epilogue, Transposed, matmul};
 use crate::output::Output;
 
 /// The most zeros around an image.
@@ -142,8 +142,8 @@ fn convolve_here(x: &Term, weights: &Term, stride: usize, padding: usize) -> Res
     let call = fused.bind(kernel.call(), 0..fused.elements()).bind("out", &mut made);
     call.overwrites().launch()?;
     let weights = Term::array(weights.evaluate()?, ty.clone(), (&[o, depth][..]).into());
-    let product =
-        matmul(&weights, &Term::array(made, ty.clone(), (&[depth, places][..]).into()), Transposed::default())?;
+    let columns = Term::array(made, ty.clone(), (&[depth, places][..]).into());
+    let product = matmul(&weights, &columns, Transposed::default(), &Epilogue::default())?;
     if n == 1 {
         return Ok(Output { buffer: product.buffer, ty, shape });
     }

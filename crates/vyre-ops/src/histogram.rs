@@ -60,8 +60,7 @@ fn histogram_here(term: &Term, bins: usize) -> Result<Output, Error> {
         return bytes::histogram(&fused, bins);
     }
     let local = (bins <= LOCAL_BINS).then_some(bins);
-    let (lines, values) = fused.lines("i", "");
-    let key = format!("histogram {local:?}\n{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines());
+    let key = format!("histogram {local:?} {}", fused.key());
     let forms = || CUTS.iter().map(|cut| (format!("{} x {}", cut.0, cut.1), source(&fused, local, *cut))).collect();
     let kernel = kernel_of_forms_or(&engine, &key, forms, || is_plain(term, &fused).then(host::counted))?;
     for part in fused.parts(1)? {

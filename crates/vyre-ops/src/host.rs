@@ -2,7 +2,7 @@
 //! registers, or where a kernel's way is not a processor's, such as counters that many invocations share. They are variants like any other: held
 //! against the kernel, and used where they are faster.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use vyre::variant::{HostSlice, Variant, Workers};
@@ -88,6 +88,7 @@ macro_rules! cell {
     };
 }
 
+cell!(AtomicU16, 2, u16);
 cell!(AtomicU32, 4, u32);
 cell!(AtomicU64, 8, u64);
 

@@ -57,7 +57,7 @@ mod tuning;
 pub use attention::attention_bf16;
 pub use bytes::{Found, Patterns, find_bytes};
 pub use digest::{crc32_bytes, sha256_bytes};
-pub use matrix::{Transposed, matmul_bf16};
+pub use matrix::{Activation, Epilogue, Transposed, matmul_bf16, matmul_bf16_with};
 pub use ops::Ops;
 pub use output::Output;
 pub use random::Random;

@@ -2,7 +2,9 @@
 //!
 //! **Order.** Each element is a chain of `fma(a, b, sum)` from 0 over ascending `k`, whatever the kernel's form, so it is the same everywhere.
 //! f16 and bf16 are added up in f32 and rounded once; on matrix fragments in the order of the fragments, which may differ in the last bit.
+//! An [`Epilogue`] is computed of the sums before that.
 
+mod epilogue;
 mod ffma;
 mod fragments;
 #[cfg(target_arch = "x86_64")]
@@ -23,6 +25,8 @@ use crate::launch::{
 use crate::layout::transpose;
 use crate::output::Output;
 use crate::tuning::{Axis, Contents, Sample};
+use epilogue::Steps;
+pub use epilogue::{Activation, Epilogue};
 
 /// Which factors are given transposed: `[.., k, m]` instead of `[.., m, k]`, and `[.., n, k]` instead of `[.., k, n]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,12 +66,33 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples
 }
 
+/// The same with a bias.
+pub(crate) fn samples_with_bias() -> Vec<Sample> {
+    let mut samples = samples();
+    for sample in &mut samples {
+        let (ty, shape, _) = &sample.inputs[1];
+        let bias = (ty.clone(), vec![shape[1]], Contents::Random);
+        sample.inputs.push(bias);
+    }
+    samples
+}
+
 /// Products of so many products are worth a kernel of their own for their sizes.
 const DIRECT: usize = 1 << 24;
 
 /// The product of matrices of bf16, `[.., m, k]` by `[.., k, n]`, or transposed; added up in f32 and rounded once.
 pub fn matmul_bf16(a: &Array<bf16>, b: &Array<bf16>, transposed: Transposed) -> Result<Array<bf16>, Error> {
-    matmul(a.lazy().term(), b.lazy().term(), transposed)?.typed()
+    matmul_bf16_with(a, b, transposed, &Epilogue::default())
+}
+
+/// [`matmul_bf16`] with an epilogue, which is computed in f32.
+pub fn matmul_bf16_with(
+    a: &Array<bf16>,
+    b: &Array<bf16>,
+    transposed: Transposed,
+    epilogue: &Epilogue,
+) -> Result<Array<bf16>, Error> {
+    matmul(a.lazy().term(), b.lazy().term(), transposed, epilogue)?.typed()
 }
 
 /// The type that a term has in memory, where that is a float of its own.
@@ -86,7 +111,7 @@ pub(crate) fn elements(term: &Term, ty: &DataType) -> Result<Buffer, Error> {
     }
 }
 
-pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Output, Error> {
+pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed, epilogue: &Epilogue) -> Result<Output, Error> {
     let (mut ty, other) = (stored_type(a), stored_type(b));
     if ty != other {
         ty = a.data_type().clone();
@@ -115,18 +140,66 @@ pub(crate) fn matmul(a: &Term, b: &Term, transposed: Transposed) -> Result<Outpu
     if most > MOST {
         return Err(misfit(format!("a matrix of {most} elements is more than are taken at once, which is {MOST}")));
     }
-    if batches * m * n == 0 || k == 0 {
+    let bias = epilogue.bias_of(&ty, n)?;
+    let steps = epilogue.steps();
+    if batches * m * n == 0 || k == 0 && steps.is_none() {
         return Ok(Output { buffer: room(&engine, &ty, batches * m * n), ty, shape });
     }
-    let product = wgmma::Product { sizes: [m, n, k], batches, transposed };
+    if k == 0 {
+        // Sums of nothing are zeros, as those of one product of zeros are.
+        let zeros = |rows: usize, columns: usize| {
+            let shape = [batch_a, &[rows, columns]].concat();
+            Term::array(room(&engine, &ty, batches * rows * columns), ty.clone(), (&shape[..]).into())
+        };
+        return matmul(&zeros(m, 1), &zeros(1, n), Transposed::default(), epilogue);
+    }
+    let product = wgmma::Product { sizes: [m, n, k], batches, transposed, steps };
     // A multiplication takes a fraction of an item's time.
     let items = batches.saturating_mul(m * n).saturating_mul(k) / 64;
-    let buffer = as_a_whole(|| "matmul".to_owned(), &[a, b], items, || multiplied(&engine, a, b, &ty, product))?;
+    let terms: Vec<&Term> = [a, b].into_iter().chain(&epilogue.bias).collect();
+    let buffer = as_a_whole(
+        || format!("matmul {}", if steps.is_none() { String::new() } else { format!("{steps:?}") }),
+        &terms,
+        items,
+        || match is_done_after(&engine, &ty, product) {
+            true => {
+                let without = wgmma::Product { steps: Steps::default(), ..product };
+                let sums = multiplied(&engine, [a, b], &ty, without, Told::default())?;
+                epilogue.applied(&Term::array(sums, ty.clone(), (&shape[..]).into())).evaluate()
+            }
+            false => {
+                let told = Told { scale: epilogue.scale_words(&ty), bias: bias.as_ref() };
+                multiplied(&engine, [a, b], &ty, product, told)
+            }
+        },
+    )?;
     Ok(Output { buffer, ty, shape })
 }
 
-fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma::Product) -> Result<Buffer, Error> {
-    let wgmma::Product { sizes: [m, n, k], batches, transposed } = product;
+/// An epilogue costs less as a pass of its own, which gives the same bits, where what is fastest for the product has none: the function of
+/// processors, and the variants of f32 on GPUs, which have no `tanh`.
+fn is_done_after(engine: &Engine, ty: &DataType, product: wgmma::Product) -> bool {
+    let wgmma::Product { sizes: [m, n, k], batches, transposed, steps } = product;
+    let has_function = || panels::is_worth([m, n, k], batches) && panels::function(ty, transposed).is_some();
+    let is_long = steps.activation == Activation::Gelu && m * n * k * batches >= DIRECT;
+    !steps.is_none() && *ty == DataType::F32 && if Traits::of(engine).is_gpu { is_long } else { has_function() }
+}
+
+/// What a launch is told of an epilogue.
+#[derive(Clone, Copy, Default)]
+struct Told<'a> {
+    scale: [u32; 2],
+    bias: Option<&'a Buffer>,
+}
+
+fn multiplied(
+    engine: &Engine,
+    [a, b]: [&Term; 2],
+    ty: &DataType,
+    product: wgmma::Product,
+    told: Told<'_>,
+) -> Result<Buffer, Error> {
+    let wgmma::Product { sizes: [m, n, k], batches, transposed, steps } = product;
     let mut out = room(engine, ty, batches * m * n);
     let traits = Traits::of(engine);
     let fits =
@@ -134,13 +207,14 @@ fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma
     let is_half = matches!(ty, DataType::F16 | DataType::BF16);
     // Where a device takes one of these, nothing has to be transposed first.
     let as_fragments = Transposed { a: false, b: true };
-    let key = format!("{ty} {:?} {batches}", product.sizes);
+    let key = format!("{ty} {:?} {batches} {steps:?}", product.sizes);
     let mut direct = None;
     if is_half && traits.is_gpu && transposed != as_fragments && m * n * k >= DIRECT {
         let kernel = engine.kernel_from_with(&format!("matmul wgmma {key} {transposed:?}"), || {
             let cut = tiles::Cut::of(ty, [m, n, k], transposed);
-            let variants = runnable(engine, wgmma::variants(ty, product, 3));
-            Ok((tiles::program(ty, transposed, cut)?, with_variants(variants)))
+            let places = wgmma::Places { out: 3, scale: (2, epilogue::SCALE * 4), bias: 4 };
+            let variants = runnable(engine, wgmma::variants(ty, product, places));
+            Ok((tiles::program(ty, transposed, cut, steps)?, with_variants(variants)))
         })?;
         direct = Some(kernel).filter(|kernel| kernel.has_variants());
     }
@@ -152,11 +226,19 @@ fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma
         let sizes = [m, n, k].map(|size| size as u32);
         let kernel = engine.kernel_from_with(&format!("matmul fragments {key}"), || {
             let product = wgmma::Product { transposed: as_fragments, ..product };
-            let variants = runnable(engine, wgmma::variants(ty, product, 2));
-            Ok((fragments::program(ty, sizes), with_variants(variants)))
+            let places = wgmma::Places { out: 2, scale: (3, 0), bias: 4 };
+            let variants = runnable(engine, wgmma::variants(ty, product, places));
+            Ok((fragments::program(ty, sizes, steps), with_variants(variants)))
         })?;
         let blocks = m / fragments::BLOCK * (n / fragments::BLOCK);
-        let call = kernel.bind("a", &a).bind("b", &b).bind("out", &mut out).grid([blocks as u32, batches as u32, 1]);
+        let mut call =
+            kernel.bind("a", &a).bind("b", &b).bind("out", &mut out).grid([blocks as u32, batches as u32, 1]);
+        if !steps.is_none() {
+            call = call.value("told", &told.scale[0]);
+        }
+        if let Some(bias) = told.bias {
+            call = call.bind("bias", bias);
+        }
         call.overwrites().launch()?;
         return Ok(out);
     }
@@ -169,16 +251,18 @@ fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma
         let others = tiles::Cut::others(ty, [m, n, k], transposed);
         let kernel = match direct {
             Some(kernel) => kernel,
-            None if m * n * k * batches < DIRECT || others.is_empty() => tiles::kernel(engine, ty, transposed, cut)?,
+            None if m * n * k * batches < DIRECT || others.is_empty() => {
+                tiles::kernel(engine, ty, transposed, cut, steps)?
+            }
             None => engine.kernel_from_with(&format!("matmul tiles {key} {transposed:?}"), || {
                 let mut forms = Vec::new();
                 for other in others {
-                    let program = valid(&tiles::program(ty, transposed, other)?)?;
+                    let program = valid(&tiles::program(ty, transposed, other, steps)?)?;
                     let blocks = Blocks::Fixed(grid(groups(other)));
                     forms.push(Variant::program(format!("{} x {}", other.tile, other.depth), &program, blocks));
                 }
                 forms.extend(runnable(engine, ffma::variants(ty, product)));
-                Ok((tiles::program(ty, transposed, cut)?, with_variants(forms)))
+                Ok((tiles::program(ty, transposed, cut, steps)?, with_variants(forms)))
             })?,
         };
         (kernel, groups(cut))
@@ -188,9 +272,9 @@ fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma
             b = panels::packed(engine, &b, ty, [n, k], batches, transposed)?;
         }
         let known = Some([m, n, k, batches]).filter(|_| m * n * k * batches >= DIRECT);
-        let program = |form: (usize, usize)| panels::program(ty, transposed, form, in_panels, known);
+        let program = |form: (usize, usize)| panels::program(ty, transposed, form, in_panels, known, steps);
         let own = panels::default_form(in_panels);
-        let function = || panels::function(ty, transposed).filter(|_| in_panels);
+        let function = || panels::function(ty, transposed).filter(|_| in_panels && steps.is_none());
         near = panels::tiles_near(ty, k, own.1);
         let kernel = match known.is_some() {
             true => engine.kernel_from_with(&format!("matmul lanes {key} {transposed:?} {in_panels}"), || {
@@ -204,14 +288,19 @@ fn multiplied(engine: &Engine, a: &Term, b: &Term, ty: &DataType, product: wgmma
                 }
                 Ok((program(own)?, with_variants(others)))
             })?,
-            false => engine.kernel_from_with(&format!("matmul lanes {ty} {transposed:?} {in_panels}"), || {
-                Ok((program(own)?, with_function(engine, function())))
-            })?,
+            false => engine
+                .kernel_from_with(&format!("matmul lanes {ty} {transposed:?} {in_panels} {steps:?}"), || {
+                    Ok((program(own)?, with_function(engine, function())))
+                })?,
         };
         (kernel, panels::groups([m, n], batches, own))
     };
-    let sizes = [m, n, k, batches, near].map(|size| size as u32);
-    let call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
+    let [m, n, k, batches, near] = [m, n, k, batches, near].map(|size| size as u32);
+    let sizes = [m, n, k, batches, near, told.scale[0], told.scale[1]];
+    let mut call = kernel.bind("a", &a).bind("b", &b).value("sizes", &sizes).bind("out", &mut out);
+    if let Some(bias) = told.bias {
+        call = call.bind("bias", bias);
+    }
     call.grid(grid(groups)).overwrites().launch()?;
     Ok(out)
 }

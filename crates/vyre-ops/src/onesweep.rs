@@ -51,7 +51,7 @@ pub(crate) struct Sweep<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) cut: Cut,
     pub(crate) length: usize,
-    /// u32 or u64.
+    /// u32, u64 or, as they are in memory, u16.
     pub(crate) ty: DataType,
     pub(crate) value_type: Option<DataType>,
     pub(crate) encode: &'a str,
@@ -159,6 +159,7 @@ impl Sweep<'_> {
     fn source(&self, encode: &str, decode: &str) -> String {
         let Cut { lanes, items } = self.cut;
         let (tile, subgroups, ty) = (self.cut.tile(), lanes / SUBGROUP, &self.ty);
+        let computed = if *ty == DataType::U16 { &DataType::U32 } else { ty };
         let mut text = format!(
             "read keys: {ty} @0;\nread sizes: u32 @1;\nread starts: u32 @2;\nread_write states: u32 @3;\noutput out: {ty} @4;\n"
         );
@@ -171,7 +172,7 @@ impl Sweep<'_> {
         // Tiles are taken in their order, so that all before one have been begun when it waits for them.
         let _ = write!(
             text,
-            "workgroup kept: {ty}[{tile}] @0;\nworkgroup found: u32[{}] @0;\nworkgroup bases: u32[{DIGITS}] @0;\nworkgroup runs: u32[{subgroups}] @0;\n\
+            "workgroup kept: {computed}[{tile}] @0;\nworkgroup found: u32[{}] @0;\nworkgroup bases: u32[{DIGITS}] @0;\nworkgroup runs: u32[{subgroups}] @0;\n\
              workgroup ticket: u32[1] @0;\nworkgroup_size [{lanes}, 1, 1];\nentry sort_digit {{\nlet l = local_index;\nif l == 0 {{\n\
              let taken = atomic.add(states[0], 1);\nticket[0] = taken;\n}}\nbarrier;\nlet tile = ticket[0];\nbarrier;\nif tile < sizes[1] {{\n\
              let n = sizes[0];\nlet shift = sizes[2];\nlet lane = l % {SUBGROUP};\nlet row = l / {SUBGROUP} * {DIGITS};\nlet lower = (1 << lane) - 1;\n\

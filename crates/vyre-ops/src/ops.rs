@@ -10,7 +10,7 @@ use crate::fold::Kind;
 use crate::histogram::histogram;
 use crate::launch::misfit;
 use crate::layout;
-use crate::matrix::{Transposed, matmul};
+use crate::matrix::{Epilogue, Transposed, matmul};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
 use crate::run::{dot, matvec, mean, position, reduced, rows, scanned, sorted, truth, variance};
 use crate::search::{bounds, merge};
@@ -244,12 +244,31 @@ pub trait Ops<T: Number> {
 
     /// The product of matrices, `[.., m, k]` by `[.., k, n]`; of f32 and f64.
     fn matmul(&self, other: &impl Ops<T>) -> Result<Array<T>, Error> {
-        matmul(&self.to_term(), &other.to_term(), Transposed::default())?.typed()
+        self.matmul_with(other, Transposed::default(), &Epilogue::default())
     }
 
     /// [`matmul`](Ops::matmul) of matrices that are given transposed.
     fn matmul_transposed(&self, other: &impl Ops<T>, transposed: Transposed) -> Result<Array<T>, Error> {
-        matmul(&self.to_term(), &other.to_term(), transposed)?.typed()
+        self.matmul_with(other, transposed, &Epilogue::default())
+    }
+
+    /// The product of matrices, scaled, with a bias and an activation, which are computed before the sums are rounded and stored.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), vyre::Error> {
+    /// use vyre_ops::{Activation, Epilogue, Ops, Transposed};
+    /// let engine = vyre::Engine::builder().without_disk().open()?;
+    /// let x = engine.from_shape([2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+    /// let weights = engine.from_shape([2, 2], &[1.0f32, -1.0, 1.0, -1.0])?;
+    /// let bias = engine.array(&[0.5f32, 4.0])?;
+    /// let epilogue = Epilogue { bias: Some(bias.to_term()), activation: Activation::Relu, ..Epilogue::default() };
+    /// let y = x.matmul_with(&weights, Transposed::default(), &epilogue)?;
+    /// assert_eq!(y.to_vec()?, [3.5, 1.0, 7.5, 0.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn matmul_with(&self, other: &impl Ops<T>, transposed: Transposed, epilogue: &Epilogue) -> Result<Array<T>, Error> {
+        matmul(&self.to_term(), &other.to_term(), transposed, epilogue)?.typed()
     }
 
     /// The sum of the products of the elements of two arrays of one shape.

@@ -188,20 +188,24 @@ impl Job<'_> {
             0 => Fused::new(&terms.iter().map(|term| zero(term)).collect::<Vec<_>>().iter().collect::<Vec<_>>())?,
             _ => Fused::new(terms)?,
         };
-        let (lines, values) = fused.lines("i", "");
         let baked = match way {
             Way::Few => [along, inner],
             Way::AcrossRows => [along.min(COLUMNS).div_ceil(SIDE), 0],
             Way::AlongRows | Way::DownRows => [0, 0],
         };
         let finish = self.finish.filter(|_| last).unwrap_or("#");
-        let key = format!(
-            "reduce {:?} {} {way:?} {baked:?} {first} {finish} {types:?}\n{}{}{lines}{values:?}",
-            self.fold.kind,
-            self.fold.ty,
-            fused.declarations(0, None),
-            fused.uniform_lines()
+        let mut key = String::with_capacity(128);
+        let _ = write!(
+            key,
+            "reduce {} {} {} {} {} {first} {finish} ",
+            self.fold.kind as u8,
+            self.fold.ty.tag(),
+            way as u8,
+            baked[0],
+            baked[1]
         );
+        types.iter().for_each(|ty| _ = write!(key, "{} ", ty.tag()));
+        key.push_str(&fused.key());
         let function = || self.function(way, finish, first && is_plain(terms[0], &fused));
         let forms = || {
             let form = |cut: &Cut| {

@@ -2,6 +2,7 @@
 
 use vyre::DataType;
 
+use crate::registry::Parameters;
 use crate::stencil::Boundary;
 
 /// Elements on the host, of any type.
@@ -386,7 +387,12 @@ pub(crate) fn gather(x: &Plain, positions: &Plain) -> Plain {
     x.picked(shape, &at.collect::<Vec<_>>())
 }
 
-pub(crate) fn matmul(a: &Plain, b: &Plain) -> Plain {
+pub(crate) fn matmul(a: &Plain, b: &Plain, bias: Option<&Plain>, parameters: &Parameters) -> Plain {
+    let bias = |column: usize| match bias.map(|bias| &bias.numbers) {
+        Some(Numbers::Float(bias)) => bias[column],
+        _ => 0.0,
+    };
+    let scale = parameters.scale.unwrap_or(1.0);
     let (Numbers::Float(x), Numbers::Float(y)) = (&a.numbers, &b.numbers) else { return a.clone() };
     let axes = a.shape.len();
     let (m, k, n) = (a.shape[axes - 2], a.shape[axes - 1], b.shape[axes - 1]);
@@ -396,7 +402,8 @@ pub(crate) fn matmul(a: &Plain, b: &Plain) -> Plain {
         for row in 0..m {
             for column in 0..n {
                 let products = (0..k).map(|d| x[(batch * m + row) * k + d] * y[(batch * k + d) * n + column]);
-                numbers.push(products.sum());
+                let sum: f64 = products.sum();
+                numbers.push(parameters.activation.plain(scale * sum + bias(column)));
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::fft::fft;
 use crate::fold::Kind;
 use crate::histogram::histogram;
 use crate::layout;
-use crate::matrix::{Transposed, matmul};
+use crate::matrix::{Activation, Epilogue, Transposed, matmul};
 use crate::output::Output;
 use crate::reference::{self, Plain};
 use crate::rows::{LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX};
@@ -57,6 +57,8 @@ pub enum Types {
     Singles,
     /// u32, i32, f32 and their wide kin.
     Keys,
+    /// The same, and f16.
+    AllKeys,
     /// u32.
     Words,
     /// u32 and u8.
@@ -69,6 +71,7 @@ pub enum Types {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields of `Parameters` say it")]
 pub enum Parameter {
+    Activation,
     Axis,
     Boundary,
     Causal,
@@ -76,12 +79,15 @@ pub enum Parameter {
     Epsilon,
     Inverse,
     Padding,
+    Scale,
     Stride,
 }
 
 /// What an op may be told besides its arrays.
 #[derive(Clone, Debug, Default)]
 pub struct Parameters {
+    /// What the elements of a product go through at the end.
+    pub activation: Activation,
     /// The axis to work along; all elements where there is none.
     pub axis: Option<usize>,
     /// What a stencil finds behind the edges.
@@ -96,6 +102,8 @@ pub struct Parameters {
     pub inverse: bool,
     /// Zeros around an image.
     pub padding: usize,
+    /// What the elements of a product are multiplied by.
+    pub scale: Option<f64>,
     /// How far a window moves at a time; 1 where nothing is said.
     pub stride: Option<usize>,
 }
@@ -155,6 +163,10 @@ fn each(shapes: &[Vec<usize>]) -> u64 {
 fn product(shapes: &[Vec<usize>]) -> u64 {
     let columns = shapes[1].last().copied().unwrap_or(1);
     2 * each(shapes) * columns as u64
+}
+
+fn epilogue(parameters: &Parameters, bias: Option<&Term>) -> Epilogue {
+    Epilogue { scale: parameters.scale, bias: bias.cloned(), activation: parameters.activation }
 }
 
 fn attended(shapes: &[Vec<usize>]) -> u64 {
@@ -254,7 +266,7 @@ static OPS: &[Op] = &[
         "sort",
         "the elements in ascending order",
         ["x"],
-        Keys,
+        AllKeys,
         ["y"],
         [],
         each,
@@ -265,7 +277,7 @@ static OPS: &[Op] = &[
         "sort_descending",
         "the elements in descending order",
         ["x"],
-        Keys,
+        AllKeys,
         ["y"],
         [],
         each,
@@ -446,10 +458,21 @@ static OPS: &[Op] = &[
         ["a", "b"],
         AllFloats,
         ["y"],
-        [],
+        [Scale, Activation],
         product,
-        |x, _| Ok(vec![matmul(&x[0], &x[1], Transposed::default())?]),
-        |x, _| vec![reference::matmul(&x[0], &x[1])]
+        |x, p| Ok(vec![matmul(&x[0], &x[1], Transposed::default(), &epilogue(p, None))?]),
+        |x, p| vec![reference::matmul(&x[0], &x[1], None, p)]
+    ),
+    op!(
+        "linear",
+        "the product of matrices with a bias for each column",
+        ["a", "b", "bias"],
+        AllFloats,
+        ["y"],
+        [Scale, Activation],
+        product,
+        |x, p| Ok(vec![matmul(&x[0], &x[1], Transposed::default(), &epilogue(p, Some(&x[2])))?]),
+        |x, p| vec![reference::matmul(&x[0], &x[1], Some(&x[2]), p)]
     ),
     op!(
         "matvec",

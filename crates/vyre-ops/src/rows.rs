@@ -101,19 +101,12 @@ impl Rows<'_> {
         }
         let rows = elements / along;
         let lanes = (along / 16).next_power_of_two().clamp(32, 512);
-        let (lines, values) = fused.lines("i", "");
         let kept = Some(along.div_ceil(lanes)).filter(|&kept| kept <= MOST_KEPT);
         let whole = kept.is_some_and(|kept| kept * lanes == along);
         let traits = Traits::of(&engine);
         let fixed = Some(elements).filter(|_| traits.is_gpu && elements >= FIXED);
         let form = Form { lanes, kept, whole, at_once: AT_ONCE[0], subgroups: traits.subgroups_on_gpu(), fixed };
-        let declarations = fused.declarations(0, fixed);
-        let key = format!(
-            "{} {form:?} {}\n{declarations}{}{lines}{values:?}",
-            self.name,
-            fixed.map_or(0, |_| along),
-            fused.uniform_lines()
-        );
+        let key = format!("{} {form:?} {} {}", self.name, fixed.map_or(0, |_| along), fused.key());
         let kernel = kernel_of_forms(&engine, &key, || {
             let again = |at_once: usize| Form { kept: None, whole: false, at_once, ..form };
             // Processors have few registers and near caches, and keep only what is dear to compute again.

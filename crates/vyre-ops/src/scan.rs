@@ -214,16 +214,13 @@ impl Scan<'_> {
     }
 
     fn key(&self, what: &str, fused: &Fused, form: &Form) -> String {
-        let (lines, values) = fused.lines("i", "");
         let Scan { fold, inclusive, outputs, each, end, .. } = self;
-        let types: Vec<&DataType> = outputs.iter().map(|(_, ty, _)| ty).collect();
-        let declarations = fused.declarations(0, None);
         let Form { cut, subgroups, padded, kept } = form;
-        format!(
-            "scan {what} {:?} {inclusive} {types:?} {each} {end} {cut:?} {subgroups} {padded} {kept}\n{declarations}{}{lines}{values:?}",
-            fold.kind,
-            fused.uniform_lines()
-        )
+        let mut key =
+            format!("scan {what} {} {inclusive} {each} {end} {cut:?} {subgroups} {padded} {kept} ", fold.kind as u8);
+        outputs.iter().for_each(|(_, ty, _)| _ = write!(key, "{} ", ty.tag()));
+        key.push_str(&fused.key());
+        key
     }
 
     fn totals_kernel(&self, fused: &Fused, form: &Form, engine: &Engine) -> Result<Kernel, Error> {

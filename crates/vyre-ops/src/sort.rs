@@ -2,7 +2,8 @@
 //!
 //! Keys become unsigned numbers of the same order. For each digit, the lowest first: the digits of each block are counted, counts are scanned
 //! digit by digit, and each block puts its keys where they belong, those of one digit side by side. Where workgroups may wait for each other,
-//! [`onesweep`](crate::onesweep) does it in one pass a digit. Floats are ordered by their bits: −NaN, −∞ … −0, 0 … ∞, NaN.
+//! [`onesweep`](crate::onesweep) does it in one pass a digit. Floats are ordered by their bits: −NaN, −∞ … −0, 0 … ∞, NaN. f16 is read and
+//! written as u16, so that its bits stay what they are and there are two digits of them.
 
 mod host;
 
@@ -90,10 +91,13 @@ fn sort_here(
     if length > 1 && traits.is_gpu && traits.waits && traits.subgroups && traits.memory >= onesweep::MEMORY {
         return swept(engine, keys, values, descending, length);
     }
-    let coded = encoded(keys, descending)?;
-    let mut keys_now = coded.evaluate()?;
+    let is_half = *keys.data_type() == DataType::F16;
+    let (ty, encode, decode) = turned(keys.data_type(), descending)?;
+    let mut keys_now = match is_half {
+        true => turn(engine, keys.evaluate()?, length, &encode)?,
+        false => encoded(keys, descending)?.evaluate()?,
+    };
     let mut values_now = values.map(Term::evaluate).transpose()?;
-    let ty = coded.data_type().clone();
     if length > 1 {
         let cut = if traits.is_gpu { WIDE } else { DEEP };
         let value_type = values.map(|values| values.data_type().clone());
@@ -103,8 +107,27 @@ fn sort_here(
             (keys_now, values_now) = sorter.pass(shift, keys_now, values_now)?;
         }
     }
+    if is_half {
+        return Ok((turn(engine, keys_now, length, &decode)?, values_now));
+    }
     let sorted = Term::array(keys_now, ty, Shape::from(length));
     Ok((decoded(&sorted, keys.data_type(), descending).evaluate()?, values_now))
+}
+
+/// Each `KEY` of 16 bits as an expression of it.
+fn turn(engine: &Engine, keys: Buffer, length: usize, expression: &str) -> Result<Buffer, Error> {
+    let mut out = room(engine, &DataType::U16, length);
+    if length > 0 {
+        let kernel = engine.kernel_from(&format!("turn u16 {expression}"), || {
+            crate::launch::parsed(&format!(
+                "read keys: u16 @0;\noutput out: u16 @1;\nworkgroup_size [256, 1, 1];\ndomain [len(out), 1, 1];\nentry turn {{\n\
+                 let i = global_id.x;\nif i < len(out) {{\nlet key = keys[i];\nout[i] = {};\n}}\n}}\n",
+                expression.replace("KEY", "key")
+            ))
+        })?;
+        kernel.bind("keys", &keys).bind("out", &mut out).overwrites().launch()?;
+    }
+    Ok(out)
 }
 
 /// The same in one pass a digit, which turns the bits of keys on its first and last way.
@@ -123,10 +146,17 @@ fn swept(
     sweep.run(keys.evaluate()?, values.map(Term::evaluate).transpose()?)
 }
 
-/// The unsigned type of as many bits as keys of a type have; how the bits of a `KEY` become a number of the same order, and back.
+/// The unsigned type of as many bits as keys of a type have, in memory; how the bits of a `KEY` become a number of the same order, and back.
 pub(crate) fn turned(ty: &DataType, descending: bool) -> Result<(DataType, String, String), Error> {
-    let (own, (ty, top)) = (ty, unsigned(ty)?);
-    let literal = |value: u64| if ty == DataType::U64 { format!("{value}u64") } else { (value as u32).to_string() };
+    let (own, (ty, top)) = match ty {
+        DataType::F16 => (ty, (DataType::U16, 1 << 15)),
+        _ => (ty, unsigned(ty)?),
+    };
+    let literal = |value: u64| match ty {
+        DataType::U64 => format!("{value}u64"),
+        DataType::U16 => (value as u16).to_string(),
+        _ => (value as u32).to_string(),
+    };
     let (top, most) = (literal(top), literal(u64::MAX));
     let (encode, decode) = match own {
         DataType::U32 | DataType::U64 => ("KEY".to_owned(), "KEY".to_owned()),

@@ -125,17 +125,14 @@ fn stencil_here(term: &Term, weights: &[f64], sides: &[usize], boundary: Boundar
         return Ok(Output { buffer: out, ty, shape });
     }
     let offsets: Vec<Offset> = taps.iter().map(|(offset, _)| *offset).collect();
-    let (lines, values) = fused.lines("i", "");
     // Elements of an array that nothing is done to before come four at a time.
     let whole = term.stored().filter(|(_, stored)| **stored == DataType::F32).map(|(buffer, _)| buffer);
     let fits = width.is_multiple_of(4) && taps.len() <= MOST_FOR_QUADS;
     let whole = whole.filter(|_| fits && Traits::of(&engine).is_gpu);
     let cut = if whole.is_some() { Cut::QUADS } else { Cut::PLAIN };
-    let key = format!(
-        "stencil {boundary:?} {offsets:?} {cut:?}\n{}{}{lines}{values:?}",
-        fused.declarations(0, None),
-        fused.uniform_lines()
-    );
+    let mut key = format!("stencil {boundary:?} {cut:?} ");
+    offsets.iter().for_each(|[z, y, x]| _ = write!(key, "{z},{y},{x};"));
+    key.push_str(&fused.key());
     let kernel = engine.kernel_from_with(&key, || {
         let plain = is_plain(term, &fused) && !cut.is_quads();
         let function = plain.then(|| host::rows(&ty, &offsets, boundary)).flatten();

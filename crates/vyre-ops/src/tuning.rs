@@ -51,7 +51,7 @@ impl Op {
             "histogram" => histogram::SPACE,
             "transpose" => layout::SPACE,
             "gather" | "scatter_add" | "lower_bound" | "upper_bound" | "merge" => WORKGROUPS,
-            "matmul" | "convolution" => matrix::SPACE,
+            "matmul" | "linear" | "convolution" => matrix::SPACE,
             "accelerations" => bodies::SPACE,
             _ => &[],
         }
@@ -94,6 +94,7 @@ impl Op {
             }
             "merge" => vec![Sample::of(vec![(U32, vec![million], Ascending(4)), (U32, vec![million], Ascending(3))])],
             "matmul" => matrix::samples(),
+            "linear" => matrix::samples_with_bias(),
             "convolution" => {
                 vec![Sample::of(vec![(F32, vec![2, 16, 56, 56], Random), (F32, vec![16, 16, 3, 3], Random)])]
             }

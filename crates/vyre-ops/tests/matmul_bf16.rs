@@ -2,7 +2,7 @@
 
 use half::bf16;
 use vyre::Engine;
-use vyre_ops::{Transposed, matmul_bf16};
+use vyre_ops::{Activation, Epilogue, Transposed, matmul_bf16, matmul_bf16_with};
 
 fn numbers(count: usize, seed: u64) -> Vec<bf16> {
     let mut state = seed | 1;
@@ -41,6 +41,27 @@ fn products_of_bf16_are_added_up_in_f32_and_rounded_once() -> Result<(), vyre::E
                 assert!((f64::from(got) - sum).abs() <= bound, "{m}x{n}x{k} at {at}: {got} is not {sum}");
             }
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn epilogues_of_bf16_are_computed_in_f32() -> Result<(), vyre::Error> {
+    let engine = Engine::builder().without_disk().open()?;
+    let (m, n, k) = (33, 40, 31);
+    let (left, right, bias) = (numbers(m * k, 3), numbers(k * n, 5), numbers(n, 7));
+    let (a, b) = (engine.array(&left)?.shaped([m, k])?, engine.array(&right)?.shaped([k, n])?);
+    let epilogue = Epilogue {
+        scale: Some(2.0),
+        bias: Some(engine.array(&bias)?.lazy().term().clone()),
+        activation: Activation::Relu,
+    };
+    let found = matmul_bf16_with(&a, &b, Transposed::default(), &epilogue)?.to_vec()?;
+    for (at, found) in found.into_iter().enumerate() {
+        let (row, column) = (at / n, at % n);
+        let sum: f64 = (0..k).map(|d| f64::from(left[row * k + d]) * f64::from(right[d * n + column])).sum();
+        let exact = (2.0 * sum + f64::from(bias[column])).max(0.0);
+        assert!((f64::from(found) - exact).abs() <= exact / 256.0 + 1e-5, "{at}: {found} is not {exact}");
     }
     Ok(())
 }

@@ -145,6 +145,59 @@ fn the_second_evaluation_compiles_nothing_and_one_value_is_one_kernel() {
 }
 
 #[test]
+fn keys_tell_apart_what_texts_do() {
+    let engine = cpu();
+    let of = |shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        engine.from_shape(shape, &vec![1.0f32; count]).expect("an array").lazy()
+    };
+    let (a, b, row, column, one) = (of(&[4, 100]), of(&[4, 100]), of(&[100]), of(&[4, 1]), of(&[2, 200]));
+    let words = a.cast::<u32>();
+    let floats = [
+        a.clone(),
+        &a + &b,
+        &a + &a,
+        &b + &a,
+        &a - &b,
+        &a + 1.0,
+        &a + 2.0,
+        (&a + 1.0) * 1.0,
+        (&a + 1.0) * 2.0,
+        &a + &row,
+        &a + &column,
+        &one + 1.0,
+        -&a,
+        a.abs(),
+        a.sqrt(),
+        a.mul_add(&b, &a),
+        a.mul_add(&a, &b),
+        a.lt(&b).select(&a, &b),
+        a.lt(&b).select(&b, &a),
+        (&a * &b + 1.0) / (2.0 - &b),
+        words.cast::<f32>(),
+        words.bit_cast::<f32>(),
+        (&words / 3).cast::<f32>(),
+        (&words / 300).cast::<f32>(),
+        (&words + 3).cast::<f32>(),
+        engine.positions([4, 100]).cast::<f32>(),
+        engine.positions([4, 100]).cast::<f32>() + &a,
+    ];
+    let both = |expression: &Expression<f32>| {
+        let fused = Fused::new(&[expression.term()]).expect("fits");
+        let (lines, values) = fused.lines("i", "");
+        (fused.key(), format!("{}{}{lines}{values:?}", fused.declarations(0, None), fused.uniform_lines()))
+    };
+    let all: Vec<(String, String)> = floats.iter().map(both).collect();
+    for (at, (key, text)) in all.iter().enumerate() {
+        for (other_key, other_text) in &all[at + 1..] {
+            assert_eq!(key == other_key, text == other_text, "{key} {other_key}\n{text}\n{other_text}");
+        }
+    }
+    assert_eq!(all[1], all[3], "arrays are told apart by their order alone");
+    assert_eq!(all[5], all[6], "numbers are given with each launch");
+}
+
+#[test]
 fn expressions_hold_the_value_that_arrays_had() {
     let engine = cpu();
     let mut a = engine.array(&[1.0f32, 2.0]).expect("a");

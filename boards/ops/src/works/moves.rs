@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use rayon::prelude::*;
 use voracious_radix_sort::RadixSort;
 use vyre_ops::Ops;
 
@@ -19,6 +20,8 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     let places = data.engine.array(&data.places).expect("places");
     let (unsorted2, places2) = (unsorted.clone(), places.clone());
     let (each, each_key) = (n as f64, keys as f64);
+    let (halves, plain_halves) = data.both(&data.x[..keys].iter().map(|&x| half::f16::from_f32(x)).collect::<Vec<_>>());
+    let mut sorted_halves = plain_halves.to_vec();
     vec![
         Work::new("compact", 6 * n, each, move || under_way(a.compact(&a.lazy().gt(0.0)).map(|found| found.elements)))
             .beside("rayon", move || plain::compact(x, &mut data.kept.borrow_mut())),
@@ -33,6 +36,10 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
                 sorted.extend_from_slice(&data.keys);
                 sorted.voracious_mt_sort(rayon::current_num_threads());
             }),
+        Work::new("sort f16", 4 * keys, each_key, move || under_way(halves.sort())).beside("rayon", move || {
+            sorted_halves.copy_from_slice(plain_halves);
+            sorted_halves.par_sort_unstable_by(half::f16::total_cmp);
+        }),
         Work::new("sort pairs", 16 * keys, each_key, move || {
             under_way(unsorted2.sort_with(&places2).map(|pairs| pairs.1))
         }),

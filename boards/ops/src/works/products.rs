@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use gemm::Parallelism;
-use vyre_ops::Ops;
+use vyre_ops::{Activation, Epilogue, Ops, Transposed};
 
 use super::rows::table;
 use crate::data::Data;
@@ -34,18 +34,34 @@ pub(super) fn works(data: &Data) -> Vec<Work<'_>> {
     works
 }
 
-fn products(data: &Data, side: usize) -> [Work<'_>; 2] {
+fn products(data: &Data, side: usize) -> [Work<'_>; 5] {
     let s = side * side;
     let flops = 2.0 * (side as f64).powi(3);
     let ((a, x), (b, y)) = (data.both(&data.x[..s]), data.both(&data.y[..s]));
     let [a, b] = [a, b].map(|factor| factor.shaped([side, side]).expect("a matrix"));
     let (a_half, b_half) = (Data::halves(&a), Data::halves(&b));
+    let bias = data.array(&[side], &data.y);
+    let half_bias = Data::halves(&bias);
+    let (a2, b2, a_half2, b_half2) = (a.clone(), b.clone(), a_half.clone(), b_half.clone());
+    let (a_half3, b_half3) = (a_half.clone(), b_half.clone());
+    let epilogue = |bias: vyre::expression::Term, activation| Epilogue { scale: None, bias: Some(bias), activation };
+    let gelu = epilogue(bias.to_term(), Activation::Gelu);
+    let [relu_half, gelu_half] = [Activation::Relu, Activation::Gelu].map(|last| epilogue(half_bias.to_term(), last));
     [
         Work::new(format!("matmul {side}"), 12 * s, flops, move || under_way(a.matmul(&b)))
             .beside("rayon", move || plain::matmul(x, y, &mut data.out.borrow_mut()[..s], side, side))
             .beside("gemm", move || product(x, y, &mut data.out.borrow_mut()[..s], side))
             .beside("ndarray", move || drop(black_box(table(x, side).dot(&table(y, side))))),
         Work::new(format!("matmul f16 {side}"), 6 * s, flops, move || under_way(a_half.matmul(&b_half))),
+        Work::new(format!("linear, gelu {side}"), 12 * s, flops, move || {
+            under_way(a2.matmul_with(&b2, Transposed::default(), &gelu))
+        }),
+        Work::new(format!("linear f16, relu {side}"), 6 * s, flops, move || {
+            under_way(a_half2.matmul_with(&b_half2, Transposed::default(), &relu_half))
+        }),
+        Work::new(format!("linear f16, gelu {side}"), 6 * s, flops, move || {
+            under_way(a_half3.matmul_with(&b_half3, Transposed::default(), &gelu_half))
+        }),
     ]
 }
 

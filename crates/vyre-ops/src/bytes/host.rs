@@ -87,14 +87,15 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
     let (pattern, most) = (pattern.bytes(), words(sizes.bytes()).nth(3).unwrap_or(0) as usize);
     let Some((text, starts)) = text(x.bytes(), sizes.bytes()) else { panic!("the text is shorter than was said") };
     let finder = Finder::new(pattern);
-    let parts = starts.div_ceil(PART).max(1);
+    let each = part_of(starts, workers.threads());
+    let parts = starts.div_ceil(each).max(1);
     // Each is locked once, by whom its number was given to.
     let found: Vec<Mutex<Part>> = (0..parts).map(|_| Mutex::default()).collect();
     let out = &mut out.bytes_mut().as_chunks_mut::<4>().0[..most];
     // Most of the result is often zeros. Whoever searches a part writes some of them, so that the threads are called once.
     let room: Vec<Mutex<&mut [[u8; 4]]>> = out.chunks_mut(most.div_ceil(parts).max(1)).map(Mutex::new).collect();
     let is_done = workers.run(parts, &|part| {
-        let (begin, end) = (part * PART, starts.min((part + 1) * PART));
+        let (begin, end) = (part * each, starts.min((part + 1) * each));
         let mut own = Part::default();
         let put = |at: usize| {
             if own.counts.is_empty() {
@@ -132,15 +133,23 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
         true => put(0, &mut out[..all]),
         false => in_chunks(&mut out[..all], FEW, workers, put),
     }
-    tell(states.bytes_mut().as_chunks_mut::<4>().0, &found);
+    tell(states.bytes_mut().as_chunks_mut::<4>().0, each / BLOCK, &found);
 }
 
-/// What the kernel leaves in its states: how many workgroups there were, and for each block one more than was found up to its end.
-fn tell(states: &mut [[u8; 4]], found: &[Part]) {
+/// Bytes of a part of a text: whole blocks, and so many parts for each thread that none waits long for the last one of another.
+fn part_of(starts: usize, threads: usize) -> usize {
+    const PARTS_OF_A_THREAD: usize = 32;
+    const LEAST: usize = 1 << 16;
+    starts.div_ceil(threads * PARTS_OF_A_THREAD).clamp(LEAST, PART).next_multiple_of(BLOCK)
+}
+
+/// What the kernel leaves in its states: how many workgroups there were, and for each block, of which a part has so many, one more than was
+/// found up to its end.
+fn tell(states: &mut [[u8; 4]], blocks: usize, found: &[Part]) {
     let (workgroups, states) = states.split_at_mut(1);
     workgroups[0] = grid(states.len()).iter().product::<u32>().to_le_bytes();
     let mut sum = 1u32;
-    for (states, found) in states.chunks_mut(PART / BLOCK).zip(found) {
+    for (states, found) in states.chunks_mut(blocks).zip(found) {
         if found.counts.is_empty() {
             states.fill(sum.to_le_bytes());
             continue;

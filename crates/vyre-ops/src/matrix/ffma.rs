@@ -11,6 +11,7 @@ use vyre::DataType;
 use vyre::variant::{Blocks, Param, Ptx, Variant};
 
 use super::Transposed;
+use super::epilogue::{Activation, SCALE, Steps};
 use super::wgmma::Product;
 use crate::hopper::line;
 
@@ -56,9 +57,13 @@ impl Form {
     }
 }
 
-/// The variants for a product of f32 matrices, whose program binds `a`, `b`, the sizes and the result. None where tiles don't fill them.
+/// The variants for a product of f32 matrices, whose program binds `a`, `b`, the sizes, the result and the bias. None where tiles don't fill
+/// them, nor for the one function that is not the same bits here.
 pub(super) fn variants(ty: &DataType, product: Product) -> Vec<Variant> {
     let [m, n, k] = product.sizes;
+    if product.steps.activation == Activation::Gelu {
+        return Vec::new();
+    }
     if *ty != DataType::F32 || m.max(n).max(k) > MOST_SIDE || product.batches > MOST_SIDE - 1 {
         return Vec::new();
     }
@@ -71,6 +76,13 @@ pub(super) fn variants(ty: &DataType, product: Product) -> Vec<Variant> {
     forms.into_iter().filter(fits).map(|form| variant(product, form)).collect()
 }
 
+/// The names of a kernel's parameters, and the buffers of the program that they are.
+fn places(steps: Steps) -> impl Iterator<Item = (&'static str, usize)> {
+    let more = [("p_sizes", 2, steps.scaled), ("p_bias", 4, steps.bias)];
+    let more = more.into_iter().filter(|(.., is_needed)| *is_needed).map(|(name, at, _)| (name, at));
+    [("p_a", 0), ("p_b", 1), ("p_out", 3)].into_iter().chain(more)
+}
+
 fn variant(product: Product, form: Form) -> Variant {
     let [m, n, _] = product.sizes;
     let ptx = Ptx {
@@ -81,7 +93,7 @@ fn variant(product: Product, form: Form) -> Variant {
         blocks: Blocks::Fixed([(m / form.rows * (n / form.columns)) as u32, product.batches as u32, 1]),
         shared: (form.stage(product.transposed) * form.stages) as u32,
         tensor_maps: Vec::new(),
-        params: [0, 1, 3].map(Param::Buffer).into(),
+        params: places(product.steps).map(|(_, at)| Param::Buffer(at)).collect(),
     };
     // SAFETY: tiles fill the matrices, whose extents are those of the buffers, which the op has made or checked; what is fetched behind the last
     // step of `k` is not. Stages are read between the barriers that stand behind what was fetched to them and before what is fetched next.
@@ -163,7 +175,7 @@ impl Factor {
 
 /// The whole module.
 fn text(product: Product, form: Form) -> String {
-    let Product { sizes: [m, n, k], transposed, .. } = product;
+    let Product { sizes: [m, n, k], transposed, steps: epilogue, .. } = product;
     let Form { rows, columns, depth, stages, .. } = form;
     let [a_step, b_step] = form.steps(transposed);
     let a = Factor {
@@ -185,11 +197,13 @@ fn text(product: Product, form: Form) -> String {
     let (stage, steps) = (form.stage(transposed), k / depth);
     let mut t = String::new();
     line!(t, ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 shm[];");
-    line!(t, ".visible .entry matmul(.param .u64 p_a, .param .u64 p_b, .param .u64 p_out)");
+    let params: Vec<String> = places(epilogue).map(|(name, _)| format!(".param .u64 {name}")).collect();
+    line!(t, ".visible .entry matmul({})", params.join(", "));
     line!(t, ".reqntid {}, 1, 1\n.maxnreg {REGISTERS}\n{{", form.threads());
     line!(t, ".reg .pred %p, %more; .reg .b32 %r<8>; .reg .b64 %d<2>; .reg .b32 %t, %shm, %first_a, %first_b;");
     line!(t, ".reg .b64 %from_a, %from_b, %out; .reg .b32 %to_a, %to_b, %into_a, %into_b, %read_a, %read_b;");
     line!(t, ".reg .b32 %down, %across, %own_a, %own_b, %write, %read, %step, %fetched;");
+    line!(t, ".reg .f32 %scale; .reg .b64 %bias;");
     line!(t, ".reg .f32 %c<{}>; .reg .f32 %a<{}>; .reg .f32 %b<{}>;", DOWN * ACROSS, 2 * DOWN, 2 * ACROSS);
     begin(&mut t, product, form);
     line!(
@@ -236,6 +250,7 @@ fn text(product: Product, form: Form) -> String {
         multiply(&mut t, half);
     }
     line!(t, "setp.lt.u32 %p, %step, {steps}; @%p bra LOOP;");
+    finish(&mut t, epilogue);
     for (i, j) in (0..DOWN).flat_map(|i| (0..ACROSS).step_by(4).map(move |j| (i, j))) {
         let c = i * ACROSS + j;
         let place = (i / 4 * WARP[0] * 4 + i % 4) * n * 4 + j / 4 * WARP[1] * 16;
@@ -271,6 +286,29 @@ fn begin(t: &mut String, product: Product, form: Form) {
     line!(t, "mul.lo.u32 %r2, %r2, {}; mad.lo.u32 %across, %across, 4, %r2;", WARP[1] * ACROSS);
     line!(t, "add.u32 %r1, %first_a, %down; add.u32 %r2, %first_b, %across;");
     line!(t, "mad.wide.u32 %out, %r1, {}, %out; mad.wide.u32 %out, %r2, 4, %out;", n * 4);
+    if product.steps.bias {
+        line!(t, "ld.param.u64 %bias, [p_bias]; cvta.to.global.u64 %bias, %bias; mad.wide.u32 %bias, %r2, 4, %bias;");
+    }
+}
+
+/// What becomes of the sums before they are stored, when nothing else needs registers.
+fn finish(t: &mut String, steps: Steps) {
+    if steps.scaled {
+        line!(
+            t,
+            "ld.param.u64 %d0, [p_sizes]; cvta.to.global.u64 %d0, %d0; ld.global.f32 %scale, [%d0+{}];",
+            SCALE * 4
+        );
+    }
+    for j in 0..ACROSS {
+        if steps.bias {
+            let place = (j / 4 * WARP[1] * 4 + j % 4) * 4;
+            line!(t, "ld.global.f32 %b{j}, [%bias+{place}];");
+        }
+        for i in 0..DOWN {
+            steps.instructions(t, &format!("%c{}", i * ACROSS + j), &format!("%b{j}"));
+        }
+    }
 }
 
 /// One step of `k`: rows back and forth, so that the next product has a factor of this one.
@@ -291,23 +329,29 @@ mod tests {
     #[test]
     fn the_assembler_takes_every_form() {
         for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
-            let product = Product { sizes: [256, 512, 64], batches: 2, transposed: Transposed { a, b } };
-            let variants = variants(&DataType::F32, product);
-            assert_eq!(variants.len(), 2);
-            crate::hopper::assemble("ffma", &variants);
+            for (scaled, bias, activation) in
+                [(false, false, Activation::None), (true, true, Activation::Relu), (false, true, Activation::None)]
+            {
+                let steps = Steps { scaled, bias, activation };
+                let product = Product { sizes: [256, 512, 64], batches: 2, transposed: Transposed { a, b }, steps };
+                let variants = variants(&DataType::F32, product);
+                assert_eq!(variants.len(), 2);
+                crate::hopper::assemble("ffma", &variants);
+            }
         }
     }
 
     #[test]
     fn tiles_fill_the_matrices() {
-        let count =
-            |sizes| variants(&DataType::F32, Product { sizes, batches: 1, transposed: Transposed::default() }).len();
+        let of = |sizes| Product { sizes, batches: 1, transposed: Transposed::default(), steps: Steps::default() };
+        let count = |sizes| variants(&DataType::F32, of(sizes)).len();
         assert_eq!(count([128, 128, 8]), 1);
         assert_eq!(count([256, 256, 16]), 2);
         assert_eq!(count([128, 256, 12]), 0);
         assert_eq!(count([130, 256, 16]), 0);
         assert_eq!(count([128, 64, 16]), 0);
-        let f64 = Product { sizes: [256; 3], batches: 1, transposed: Transposed::default() };
-        assert_eq!(variants(&DataType::F64, f64).len(), 0);
+        assert_eq!(variants(&DataType::F64, of([256; 3])).len(), 0);
+        let steps = Steps { activation: Activation::Gelu, ..Steps::default() };
+        assert_eq!(variants(&DataType::F32, Product { steps, ..of([256; 3]) }).len(), 0);
     }
 }

@@ -7,6 +7,8 @@
 
 use vyre::ir::{BufferDecl, DataType, Expr, MatrixKind, Node, Program};
 
+use super::epilogue::Steps;
+
 /// Rows and columns that a workgroup makes.
 pub(super) const BLOCK: usize = 128;
 /// Steps of `k` at a time.
@@ -34,9 +36,9 @@ fn quad() -> DataType {
 }
 
 /// `C[m][n] = A[m][k] · B[n][k]ᵀ`, in as many workgroups as there are blocks, and a row of workgroups for each matrix of a batch. Sizes are
-/// multiples of the block's.
-pub(super) fn program(ty: &DataType, [m, n, k]: [u32; 3]) -> Program {
-    let (line, steps, block) = (k / 8, k / DEPTH as u32, BLOCK as u32);
+/// multiples of the block's. With an epilogue there are `told`, whose first word is the scale, and `bias`.
+pub(super) fn program(ty: &DataType, [m, n, k]: [u32; 3], steps: Steps) -> Program {
+    let (line, rounds, block) = (k / 8, k / DEPTH as u32, BLOCK as u32);
     // Row blocks that are worked on together, so that the columns they need stay in the cache.
     let together = [8, 4, 2].into_iter().find(|count| (m / block).is_multiple_of(*count)).unwrap_or(1);
     let within = || Expr::workgroup_id(0) % u(together * (n / block));
@@ -65,18 +67,21 @@ pub(super) fn program(ty: &DataType, [m, n, k]: [u32; 3]) -> Program {
     multiply(kind, &mut round);
     keep((Expr::var("step") + u(1)) % u(2), &mut round);
     round.push(Node::barrier());
-    body.push(Node::for_range("step", u(0), u(steps), round));
-    store(ty, n, &mut body);
-    Program::wrapped(
-        vec![
-            BufferDecl::read("a", 0, quad()),
-            BufferDecl::read("b", 1, quad()),
-            BufferDecl::output("out", 2, pair(ty)),
-            BufferDecl::workgroup("tiles", 0, quad()).with_count(4 * TILE),
-        ],
-        [INVOCATIONS, 1, 1],
-        body,
-    )
+    body.push(Node::for_range("step", u(0), u(rounds), round));
+    store(ty, n, steps, &mut body);
+    let mut buffers = vec![
+        BufferDecl::read("a", 0, quad()),
+        BufferDecl::read("b", 1, quad()),
+        BufferDecl::output("out", 2, pair(ty)),
+    ];
+    if !steps.is_none() {
+        buffers.push(BufferDecl::read("told", 3, DataType::U32));
+    }
+    if steps.bias {
+        buffers.push(BufferDecl::read("bias", 4, ty.clone()));
+    }
+    buffers.push(BufferDecl::workgroup("tiles", 0, quad()).with_count(4 * TILE));
+    Program::wrapped(buffers, [INVOCATIONS, 1, 1], body)
 }
 
 /// Fetches four pieces of each matrix per invocation; of the left one from two pairs of rows that lie eight apart.
@@ -141,7 +146,7 @@ fn pair(ty: &DataType) -> DataType {
     if *ty == DataType::BF16 { DataType::BF16 } else { DataType::vector(DataType::F16, 2) }
 }
 
-fn store(ty: &DataType, n: u32, body: &mut Vec<Node>) {
+fn store(ty: &DataType, n: u32, steps: Steps, body: &mut Vec<Node>) {
     // The rows of `out` are counted through the batch, and so are those of the left factor.
     body.push(Node::let_bind("row", Expr::var("a_row") + id() / u(64) * u(64) + id() % u(32) / u(4)));
     let column = Expr::var("b_row") - Expr::workgroup_id(1) * u(n) + id() / u(32) % u(2) * u(64);
@@ -149,16 +154,20 @@ fn store(ty: &DataType, n: u32, body: &mut Vec<Node>) {
     for i in 0..4 {
         for j in 0..8 {
             for (row, first) in [(0, 0), (8, 2)] {
-                let sum = |lane| var(format!("sum_{i}_{j}")).lane(lane);
+                let mut done = |lane: u8| {
+                    let column = Expr::var("column") + u(j * 8 + u32::from(lane % 2));
+                    let sum = var(format!("sum_{i}_{j}")).lane(lane);
+                    steps.nodes(ty, sum, column, format!("begun_{i}_{j}_{lane}"), body)
+                };
+                let (left, right) = (done(first), done(first + 1));
                 let at = (Expr::var("row") + u(i * 16 + row)) * u(n) + Expr::var("column") + u(j * 8);
                 if *ty == DataType::BF16 {
                     // What is stored as bf16 is computed as f32.
-                    body.push(Node::store("out", at.clone(), sum(first)));
-                    body.push(Node::store("out", at + u(1), sum(first + 1)));
+                    body.push(Node::store("out", at.clone(), left));
+                    body.push(Node::store("out", at + u(1), right));
                     continue;
                 }
-                let half = |lane| sum(lane).cast(DataType::F16);
-                let two = Expr::construct(pair(ty), vec![half(first), half(first + 1)]);
+                let two = Expr::construct(pair(ty), vec![left.cast(DataType::F16), right.cast(DataType::F16)]);
                 body.push(Node::store("out", at / u(2), two));
             }
         }

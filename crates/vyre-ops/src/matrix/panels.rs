@@ -9,6 +9,7 @@ use std::fmt::Write;
 use vyre::variant::Variant;
 use vyre::{Buffer, DataType, Engine, Error, Program};
 
+use super::epilogue::Steps;
 use super::{Transposed, begin, narrowed, place_a, place_b, sums_of, widened};
 use crate::launch::{GROUP, MOST, grid, parsed, room, size_of};
 
@@ -104,6 +105,7 @@ pub(super) fn program(
     (columns, rows): (usize, usize),
     in_panels: bool,
     known: Option<Sizes>,
+    steps: Steps,
 ) -> Result<Program, Error> {
     // The last tile of rows is moved up to the others, and what both make is the same.
     let known = known.filter(|[m, ..]| in_panels && *m >= rows);
@@ -114,7 +116,9 @@ pub(super) fn program(
     });
     let mut text =
         format!("read a: {ty}{a} @0;\nread b: {right}{b} @1;\nread sizes: u32 @2;\noutput out: {ty}{out} @3;\n");
+    text.push_str(&steps.declaration(&ty.to_string(), 4));
     let _ = write!(text, "workgroup_size [{columns}, 1, 1];\nentry matmul {{\n");
+    text.push_str(&steps.begin(ty));
     text.push_str(&match known {
         Some(sizes) => begin_known(sizes, rows, columns),
         None => begin(rows, columns),
@@ -144,10 +148,11 @@ pub(super) fn program(
     }
     let _ = write!(text, "}}\n{behind}");
     for r in 0..rows {
+        let (lines, done) = steps.lines(ty, &format!("sum{r}"), "column", &r.to_string());
         let _ = writeln!(
             text,
-            "if row + {r} < m {{\nout[out_start + (row + {r}) * n + column] = {};\n}}",
-            narrowed(ty, &format!("sum{r}"))
+            "if row + {r} < m {{\n{lines}out[out_start + (row + {r}) * n + column] = {};\n}}",
+            narrowed(ty, &done)
         );
     }
     text.push_str("}\n}\n}\n");

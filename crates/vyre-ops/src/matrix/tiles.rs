@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use vyre::{DataType, Engine, Error, Kernel, Program};
 
+use super::epilogue::Steps;
 use super::{Transposed, begin, head, narrowed, place_a, place_b, sums_of, widened};
 
 /// Invocations of a workgroup.
@@ -56,16 +57,22 @@ impl Cut {
     }
 }
 
-pub(super) fn kernel(engine: &Engine, ty: &DataType, transposed: Transposed, cut: Cut) -> Result<Kernel, Error> {
-    let key = format!("matmul tiles {ty} {transposed:?} {cut:?}");
-    engine.kernel_from(&key, || program(ty, transposed, cut))
+pub(super) fn kernel(
+    engine: &Engine,
+    ty: &DataType,
+    transposed: Transposed,
+    cut: Cut,
+    steps: Steps,
+) -> Result<Kernel, Error> {
+    let key = format!("matmul tiles {ty} {transposed:?} {cut:?} {steps:?}");
+    engine.kernel_from(&key, || program(ty, transposed, cut, steps))
 }
 
-pub(super) fn program(ty: &DataType, transposed: Transposed, cut: Cut) -> Result<Program, Error> {
-    crate::launch::parsed(&source(ty, transposed, cut))
+pub(super) fn program(ty: &DataType, transposed: Transposed, cut: Cut, steps: Steps) -> Result<Program, Error> {
+    crate::launch::parsed(&source(ty, transposed, cut, steps))
 }
 
-fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
+fn source(ty: &DataType, transposed: Transposed, cut: Cut, steps: Steps) -> String {
     let tile = cut.tile;
     // Four more than there are keep the lanes on different banks and rows at multiples of four.
     let row = tile + 4;
@@ -74,6 +81,7 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
         true => head(&format!("vec<{ty}, 4>")),
         false => head(&ty.to_string()),
     };
+    text.push_str(&steps.declaration(&ty.to_string(), 4));
     let fetches = Fetches::new(ty, transposed, cut);
     if cut.whole {
         let _ = writeln!(text, "workgroup places: u32[{LANES}] @0;");
@@ -138,7 +146,9 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
     }
     text.push_str("}\n");
     let from = |i: usize| i / SIDE * (tile / cut.parts()) + i % SIDE;
+    text.push_str(&steps.begin(ty));
     match cut.whole {
+        true if steps.bias => text.push_str("let to = places[l];\nlet own_column = to % n;\n"),
         true => text.push_str("let to = places[l];\n"),
         false => {
             for i in 0..side {
@@ -156,14 +166,20 @@ fn source(ty: &DataType, transposed: Transposed, cut: Cut) -> String {
                 true => format!("to + {} * n + {}", from(i), from(j)),
                 false => format!("out_start + row{i} * n + column{j}"),
             };
+            let mut done = Vec::new();
+            let mut made = String::new();
+            for j in j..j + if cut.vectors { SIDE } else { 1 } {
+                let column = match cut.whole {
+                    true => format!("own_column + {}", from(j)),
+                    false => format!("column{j}"),
+                };
+                let (lines, value) = steps.lines(ty, &format!("sum{i}_{j}"), &column, &format!("{i}_{j}"));
+                made.push_str(&lines);
+                done.push(value);
+            }
             let store = match cut.vectors {
-                true => format!(
-                    "out[({place}) / 4] = vec<{ty}, 4>(sum{i}_{j}, sum{i}_{}, sum{i}_{}, sum{i}_{});",
-                    j + 1,
-                    j + 2,
-                    j + 3
-                ),
-                false => format!("out[{place}] = {};", narrowed(ty, &format!("sum{i}_{j}"))),
+                true => format!("{made}out[({place}) / 4] = vec<{ty}, 4>({});", done.join(", ")),
+                false => format!("{made}out[{place}] = {};", narrowed(ty, &done[0])),
             };
             let _ = match cut.whole {
                 true => writeln!(text, "{store}"),

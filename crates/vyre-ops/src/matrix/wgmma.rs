@@ -12,6 +12,7 @@ use vyre::DataType;
 use vyre::variant::{Blocks, Param, Ptx, TensorMap, Tolerance, Variant};
 
 use super::Transposed;
+use super::epilogue::Steps;
 use crate::hopper::{COPY, descriptor, exchange, line, name, registers, wait};
 
 /// Rows of a tile, and steps of `k` in a stage: 128 bytes, which is what is swizzled.
@@ -37,11 +38,20 @@ pub(super) struct Product {
     pub(super) sizes: [usize; 3],
     pub(super) batches: usize,
     pub(super) transposed: Transposed,
+    pub(super) steps: Steps,
 }
 
-/// The variants for a product of matrices of this type, whose program binds `a`, `b` and, at position `out`, the result. None where rows don't
-/// start at multiples of 16 bytes.
-pub(super) fn variants(ty: &DataType, product: Product, out: usize) -> Vec<Variant> {
+/// Where a program binds its result, and of an epilogue the scale, with the bytes before it, and the bias.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    pub(super) out: usize,
+    pub(super) scale: (usize, usize),
+    pub(super) bias: usize,
+}
+
+/// The variants for a product of matrices of this type, whose program binds `a` and `b` first. None where rows don't start at multiples of 16
+/// bytes.
+pub(super) fn variants(ty: &DataType, product: Product, places: Places) -> Vec<Variant> {
     let [m, n, k] = product.sizes;
     let Transposed { a, b } = product.transposed;
     let rows_fit = [n, if a { m } else { k }, if b { k } else { n }].iter().all(|size| size.is_multiple_of(8));
@@ -51,11 +61,11 @@ pub(super) fn variants(ty: &DataType, product: Product, out: usize) -> Vec<Varia
     let forms = [Form { columns: 256, stages: 4, together: 8 }, Form { columns: 128, stages: 6, together: 8 }];
     // Tiles that are mostly outside only waste time.
     let fits = |form: &Form| form.columns <= n.next_multiple_of(128);
-    forms.into_iter().filter(fits).map(|form| variant(ty, product, out, form)).collect()
+    forms.into_iter().filter(fits).map(|form| variant(ty, product, places, form)).collect()
 }
 
-fn variant(ty: &DataType, product: Product, out: usize, form: Form) -> Variant {
-    let Product { sizes: [m, n, k], batches, transposed } = product;
+fn variant(ty: &DataType, product: Product, places: Places, form: Form) -> Variant {
+    let Product { sizes: [m, n, k], batches, transposed, steps } = product;
     let map = |buffer: usize, rows: usize, columns: usize, tile: [usize; 2]| TensorMap {
         buffer,
         element: ty.clone(),
@@ -76,14 +86,16 @@ fn variant(ty: &DataType, product: Product, out: usize, form: Form) -> Variant {
     let ptx = Ptx {
         target: "sm_90a".to_owned(),
         entry: "matmul".to_owned(),
-        text: text(ty, transposed, form),
+        text: text(ty, transposed, form, steps, places.scale.1),
         block: [384, 1, 1],
         blocks: Blocks::Fixed([tiles.min(BLOCKS) as u32, 1, 1]),
         shared: shared(form) as u32,
         tensor_maps: vec![a, b],
-        params: [Param::Buffer(out)]
+        params: [Param::Buffer(places.out)]
             .into_iter()
             .chain([m, n, k, batches].map(|size| Param::U32(size as u32)))
+            .chain(steps.scaled.then_some(Param::Buffer(places.scale.0)))
+            .chain(steps.bias.then_some(Param::Buffer(places.bias)))
             .collect(),
     };
     let name = format!("wgmma {ROWS}x{}", form.columns);
@@ -105,7 +117,7 @@ fn shared(form: Form) -> usize {
 }
 
 /// The whole module.
-fn text(ty: &DataType, transposed: Transposed, form: Form) -> String {
+fn text(ty: &DataType, transposed: Transposed, form: Form, epilogue: Steps, scale_at: usize) -> String {
     let Form { columns, stages, .. } = form;
     let [a_bytes, b_bytes] = stage(form);
     let (bytes, sums) = (a_bytes + b_bytes, columns / 2);
@@ -115,9 +127,11 @@ fn text(ty: &DataType, transposed: Transposed, form: Form) -> String {
         t,
         ".visible .entry matmul(.param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128], .param .u64 p_out,"
     );
-    line!(t, " .param .u32 p_m, .param .u32 p_n, .param .u32 p_k, .param .u32 p_batches)\n.reqntid 384, 1, 1");
+    let more = [(" .param .u64 p_scale", epilogue.scaled), (" .param .u64 p_bias", epilogue.bias)];
+    let more: String = more.iter().filter(|(_, is_needed)| *is_needed).map(|(param, _)| format!(",{param}")).collect();
+    line!(t, " .param .u32 p_m, .param .u32 p_n, .param .u32 p_k, .param .u32 p_batches{more})\n.reqntid 384, 1, 1");
     line!(t, ".maxnreg 168\n{{\n.reg .pred %p, %q, %first, %one, %odd, %upper; .reg .b32 %r<64>; .reg .b64 %d<16>;");
-    line!(t, ".reg .f32 %acc<{sums}>; .reg .b32 %w<{}>;", sums / 2);
+    line!(t, ".reg .f32 %acc<{sums}>, %scale, %bias0, %bias1, %g0, %g1; .reg .b16 %h; .reg .b32 %w<{}>;", sums / 2);
     line!(t, ".reg .b32 %t, %wg, %shm, %bar, %m, %n, %k, %steps, %tm, %tn, %tiles, %tile, %stride, %per;");
     line!(t, ".reg .b32 %stage, %phase, %step, %row, %col, %bat, %at, %full, %empty, %c0, %c1, %before;");
     line!(t, "mov.u32 %t, %tid.x; shr.u32 %wg, %t, 7;");
@@ -139,6 +153,7 @@ fn text(ty: &DataType, transposed: Transposed, form: Form) -> String {
     line!(t, "mov.u32 %stage, 0; mov.u32 %phase, 0;\nsetp.ne.u32 %p, %wg, 0; @%p bra CONSUMER;");
     produce(&mut t, transposed, form);
     consume(&mut t, ty, transposed, form);
+    finish(&mut t, ty, form, epilogue, scale_at);
     store(&mut t, ty, form);
     line!(t, "add.u32 %tile, %tile, %stride; bra CONSUME;\nEND: ret;\n}}");
     t
@@ -246,6 +261,38 @@ fn release(t: &mut String) {
     line!(t, "@%q mbarrier.arrive.release.cta.shared::cta.b64 _, [%empty+8];");
 }
 
+/// What becomes of the sums before they are rounded.
+fn finish(t: &mut String, ty: &DataType, form: Form, steps: Steps, scale_at: usize) {
+    if steps.scaled {
+        line!(t, "ld.param.u64 %d5, [p_scale]; cvta.to.global.u64 %d5, %d5; ld.global.f32 %scale, [%d5+{scale_at}];");
+    }
+    if steps.bias {
+        // This lane's first two columns; two of each eight are its own.
+        line!(
+            t,
+            "ld.param.u64 %d5, [p_bias]; cvta.to.global.u64 %d5, %d5; and.b32 %r11, %t, 3; shl.b32 %r11, %r11, 1;"
+        );
+        line!(t, "add.u32 %r11, %r11, %col; mad.wide.u32 %d5, %r11, 2, %d5;");
+    }
+    for group in 0..form.columns / 8 {
+        if steps.bias {
+            line!(t, "add.u32 %r12, %r11, {}; setp.lt.u32 %p, %r12, %n;", 8 * group);
+            for at in 0..2 {
+                line!(t, "mov.b16 %h, 0; @%p ld.global.b16 %h, [%d5+{}];", 16 * group + 2 * at);
+                match ty {
+                    DataType::BF16 => {
+                        line!(t, "cvt.u32.u16 %r13, %h; shl.b32 %r13, %r13, 16; mov.b32 %bias{at}, %r13;")
+                    }
+                    _ => line!(t, "cvt.f32.f16 %bias{at}, %h;"),
+                }
+            }
+        }
+        for at in 0..4 {
+            steps.instructions(t, &format!("%acc{}", 4 * group + at), &format!("%bias{}", at % 2));
+        }
+    }
+}
+
 /// Four lanes exchange their sums, so that each stores eight columns side by side.
 fn store(t: &mut String, ty: &DataType, form: Form) {
     let columns = form.columns;
@@ -274,28 +321,37 @@ fn store(t: &mut String, ty: &DataType, form: Form) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::epilogue::Activation;
 
     #[test]
     fn the_assembler_takes_every_form() {
         for ty in [DataType::F16, DataType::BF16] {
             for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
-                let product = Product { sizes: [256, 256, 64], batches: 1, transposed: Transposed { a, b } };
-                crate::hopper::assemble("matmul", &variants(&ty, product, 3));
+                for steps in STEPS {
+                    let product = Product { sizes: [256, 256, 64], batches: 1, transposed: Transposed { a, b }, steps };
+                    crate::hopper::assemble("matmul", &variants(&ty, product, PLACES));
+                }
             }
         }
     }
 
+    const PLACES: Places = Places { out: 3, scale: (2, 20), bias: 4 };
+    const STEPS: [Steps; 3] = [
+        Steps { scaled: false, bias: false, activation: Activation::None },
+        Steps { scaled: true, bias: true, activation: Activation::Relu },
+        Steps { scaled: false, bias: true, activation: Activation::Gelu },
+    ];
+
     #[test]
     fn rows_that_copies_cant_begin_at_have_no_variants() {
-        let count = |sizes, transposed| variants(&DataType::BF16, Product { sizes, batches: 1, transposed }, 3).len();
+        let of = |ty, sizes, transposed| {
+            variants(&ty, Product { sizes, batches: 1, transposed, steps: STEPS[0] }, PLACES).len()
+        };
+        let count = |sizes, transposed| of(DataType::BF16, sizes, transposed);
         assert_eq!(count([100, 512, 72], Transposed::default()), 2);
         assert_eq!(count([100, 512, 70], Transposed::default()), 0);
         assert_eq!(count([100, 512, 72], Transposed { a: true, b: false }), 0);
         assert_eq!(count([100, 120, 72], Transposed::default()), 1);
-        assert_eq!(
-            variants(&DataType::F32, Product { sizes: [128; 3], batches: 1, transposed: Transposed::default() }, 3)
-                .len(),
-            0
-        );
+        assert_eq!(of(DataType::F32, [128; 3], Transposed::default()), 0);
     }
 }

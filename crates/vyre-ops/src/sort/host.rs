@@ -1,7 +1,7 @@
 //! The two steps of a pass as processors do them: a key is a few bytes, one of which is its digit, and keys go one after another to the ends of
 //! 256 runs.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use vyre::DataType;
 use vyre::variant::{HostSlice, Variant, Workers};
@@ -19,6 +19,9 @@ const LINE: usize = 64;
 pub(super) fn count_variant(ty: &DataType, cut: Cut) -> Option<Variant> {
     let block = cut.block();
     match (size_of(ty), 1 << cut.bits) {
+        (2, DIGITS) => {
+            Some(variant("counters of bytes", 1, move |buffers, workers| count::<2>(buffers, workers, block)))
+        }
         (4, DIGITS) => {
             Some(variant("counters of bytes", 1, move |buffers, workers| count::<4>(buffers, workers, block)))
         }
@@ -33,8 +36,11 @@ pub(super) fn count_variant(ty: &DataType, cut: Cut) -> Option<Variant> {
 pub(super) fn move_variant(ty: &DataType, value_type: Option<&DataType>, cut: Cut) -> Option<Variant> {
     let block = cut.block();
     let function = match (size_of(ty), value_type.map(size_of)) {
+        (2, None) => move_keys::<2, AtomicU16>,
         (4, None) => move_keys::<4, AtomicU32>,
         (8, None) => move_keys::<8, AtomicU64>,
+        (2, Some(4)) => move_pairs::<2, AtomicU16, 4, AtomicU32>,
+        (2, Some(8)) => move_pairs::<2, AtomicU16, 8, AtomicU64>,
         (4, Some(4)) => move_pairs::<4, AtomicU32, 4, AtomicU32>,
         (4, Some(8)) => move_pairs::<4, AtomicU32, 8, AtomicU64>,
         (8, Some(4)) => move_pairs::<8, AtomicU64, 4, AtomicU32>,

@@ -2,7 +2,7 @@
 
 use vyre::expression::Term;
 use vyre::{DataType, Engine, Error, codes::Class};
-use vyre_ops::{Boundary, Numbers, Op, Output, Parameter, Parameters, Plain, Types, ops};
+use vyre_ops::{Activation, Boundary, Numbers, Op, Output, Parameter, Parameters, Plain, Types, ops};
 
 use crate::support::{Random, engines};
 
@@ -15,6 +15,7 @@ fn types_of(types: Types) -> &'static [DataType] {
         Types::Halves => &[F32, F16],
         Types::Singles => &[F32],
         Types::Keys => &[U32, F32, I32, U64, I64, F64],
+        Types::AllKeys => &[U32, F32, I32, U64, I64, F64, F16],
         Types::Words => &[U32],
         Types::Messages => &[U32, DataType::U8],
         Types::Bytes => &[DataType::U8],
@@ -141,6 +142,11 @@ fn inputs(op: &Op, ty: &DataType, size: usize, random: &mut Random) -> Vec<Plain
             let (m, k, n) = (side, side + 1, side + 3);
             vec![numbers(random, ty, vec![2, m, k], None), numbers(random, ty, vec![2, k, n], None)]
         }
+        "linear" => {
+            let side = side.min(90);
+            let (m, k, n) = (side + 2, random.below(2) * side, side);
+            [vec![2, m, k], vec![2, k, n], vec![n]].map(|shape| numbers(random, ty, shape, None)).into()
+        }
         "attention" => {
             // The reference looks at every key for each query.
             let (dim, side) = ([16, 32, 20, 64, 128][random.below(5)], side.min(130));
@@ -259,7 +265,9 @@ fn check(
         _ => op.parameters.contains(&Parameter::Count).then_some(257),
     };
     let boundaries = [Boundary::Zero, Boundary::Edge, Boundary::Wrap, Boundary::Reflect];
+    let activations = [Activation::None, Activation::Relu, Activation::Gelu];
     let parameters = Parameters {
+        activation: activations[random.below(3)],
         axis,
         boundary: boundaries[random.below(4)],
         causal: random.below(2) == 1,
@@ -267,6 +275,7 @@ fn check(
         epsilon: (op.id == "accelerations").then_some(0.1),
         inverse: random.below(2) == 1,
         padding: random.below(3),
+        scale: [None, Some(0.125)][random.below(2)],
         stride: Some(1 + random.below(2)),
     };
     let terms: Vec<Term> = inputs

@@ -1,4 +1,4 @@
-use vyre_ops::{Ops, Transposed};
+use vyre_ops::{Activation, Epilogue, Ops, Transposed};
 
 use crate::support::{Random, engines, read};
 
@@ -122,6 +122,125 @@ fn products_of_halves_are_summed_in_f32() {
                 let exact: f64 = (0..k).map(product).sum();
                 let near = exact.abs() * 2f64.powi(-10) + 1e-5;
                 assert!((found - exact).abs() <= near, "{name} {m} {k} {n} {at}: {found} {exact}");
+            }
+        }
+    }
+    assert!(tried > 0, "the processor has f16");
+}
+
+/// Epilogues of all steps.
+fn epilogues(engine: &vyre::Engine, bias: &[f32]) -> Vec<Epilogue> {
+    let bias = engine.array(bias).expect("bias").to_term();
+    let activations = [Activation::None, Activation::Relu, Activation::Gelu];
+    let mut all = Vec::new();
+    for (scale, bias) in [(None, None), (Some(0.3), None), (None, Some(&bias)), (Some(-1.7), Some(&bias))] {
+        all.extend(activations.map(|activation| Epilogue { scale, bias: bias.cloned(), activation }));
+    }
+    all
+}
+
+#[test]
+fn epilogues_give_the_bits_of_the_same_steps_behind_the_product() {
+    let mut random = Random(34);
+    for (name, engine) in engines() {
+        let is_slow = name != "cpu" && !name.starts_with("cuda");
+        // Of a few, one with panels on processors, one of whole tiles, and on GPUs one that has forms of its own.
+        let sizes = [[1, 3, 5, 7], [2, 33, 31, 17], [1, 67, 260, 70], [1, 128, 16, 132], [1, 256, 256, 256]];
+        for &[batches, m, k, n] in if is_slow { &sizes[..2] } else { &sizes[..] } {
+            let (x, y, bias) = (random.units(batches * m * k), random.units(batches * k * n), random.units(n));
+            let transposed = Transposed { a: random.below(2) == 1, b: random.below(2) == 1 };
+            let a = engine.from_shape(if transposed.a { [batches, k, m] } else { [batches, m, k] }, &x).expect("a");
+            let b = engine.from_shape(if transposed.b { [batches, n, k] } else { [batches, k, n] }, &y).expect("b");
+            let product = a.matmul_transposed(&b, transposed).expect("product");
+            let bias_array = engine.array(&bias).expect("bias");
+            for epilogue in epilogues(engine, &bias) {
+                let mut lazy = product.lazy();
+                if let Some(scale) = epilogue.scale {
+                    lazy = lazy * scale as f32;
+                }
+                if epilogue.bias.is_some() {
+                    lazy = lazy + &bias_array;
+                }
+                let expected = match epilogue.activation {
+                    Activation::None => lazy.eval(),
+                    Activation::Relu => lazy.clone().le(0.0).select(0.0, &lazy).eval(),
+                    Activation::Gelu => {
+                        let inner = (&lazy * &lazy).mul_add(0.035_677_407_f32, 0.797_884_6);
+                        let half = &lazy * 0.5;
+                        half.mul_add((inner * &lazy).tanh(), half.clone()).eval()
+                    }
+                };
+                let found = a.matmul_with(&b, transposed, &epilogue).expect("product");
+                assert_eq!(found.shape(), [batches, m, n]);
+                let bits = |all: Vec<f32>| all.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                let (found, expected) = (read(Ok(found)).expect("f32"), read(expected).expect("f32"));
+                let told = format!("{name} {batches} {m} {k} {n} {:?} {:?}", epilogue.scale, epilogue.activation);
+                assert!(bits(found) == bits(expected), "{told}");
+            }
+        }
+        // Sums of nothing are zeros, and have a bias.
+        let (a, b) =
+            (engine.from_shape([2, 0], &[0f32; 0]).expect("a"), engine.from_shape([0, 3], &[0f32; 0]).expect("b"));
+        let bias = engine.array(&[1.0f32, -2.0, 3.0]).expect("bias");
+        let epilogue = Epilogue { bias: Some(bias.to_term()), activation: Activation::Relu, ..Epilogue::default() };
+        let found = a.matmul_with(&b, Transposed::default(), &epilogue).expect("product");
+        assert_eq!(read(Ok(found)).expect("f32"), [1.0, 0.0, 3.0, 1.0, 0.0, 3.0], "{name}");
+        let other = engine.array(&[1.0f32, 2.0]).expect("bias");
+        let epilogue = Epilogue { bias: Some(other.to_term()), ..Epilogue::default() };
+        let refused = a.matmul_with(&b, Transposed::default(), &epilogue).expect_err("a bias of two columns");
+        assert_eq!(refused.code(), "V1311");
+        let words = engine.array(&[1u32, 2, 3]).expect("words");
+        let epilogue = Epilogue { bias: Some(words.to_term()), ..Epilogue::default() };
+        let refused = a.matmul_with(&b, Transposed::default(), &epilogue).expect_err("a bias of words");
+        assert_eq!(refused.code(), "V1314");
+    }
+}
+
+#[test]
+fn epilogues_of_halves_are_rounded_once() {
+    use half::f16;
+    let mut random = Random(35);
+    let mut tried = 0;
+    for (name, engine) in engines() {
+        for (m, k, n, transposed) in [
+            (5, 7, 3, (false, false)),
+            (128, 64, 256, (false, true)),
+            (256, 256, 256, (false, false)),
+            (130, 40, 9, (false, true)),
+        ] {
+            if m > 100 && name != "cpu" && !name.starts_with("cuda") {
+                continue;
+            }
+            let halves = |random: &mut Random, count: usize| -> Vec<f16> {
+                (0..count).map(|_| f16::from_f32(random.unit())).collect()
+            };
+            let (x, y, bias) = (halves(&mut random, m * k), halves(&mut random, k * n), halves(&mut random, n));
+            let transposed = Transposed { a: transposed.0, b: transposed.1 };
+            let a = engine.from_shape([m, k], &x).expect("a");
+            let b = engine.from_shape(if transposed.b { [n, k] } else { [k, n] }, &y).expect("b");
+            let array = engine.array(&bias).expect("bias");
+            for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
+                let epilogue = Epilogue { scale: Some(0.75), bias: Some(array.to_term()), activation };
+                let Some(found) = read(a.matmul_with(&b, transposed, &epilogue)) else { continue };
+                tried += 1;
+                for (at, found) in found.iter().map(|found| found.to_f64()).enumerate() {
+                    let (row, column) = (at / n, at % n);
+                    let product = |d: usize| {
+                        let right = if transposed.b { column * k + d } else { d * n + column };
+                        x[row * k + d].to_f64() * y[right].to_f64()
+                    };
+                    let sum = 0.75 * (0..k).map(product).sum::<f64>() + bias[column].to_f64();
+                    let exact = match activation {
+                        Activation::None => sum,
+                        Activation::Relu => sum.max(0.0),
+                        Activation::Gelu => {
+                            sum / 2.0 * (1.0 + (0.797_884_560_8 * (sum + 0.044715 * sum.powi(3))).tanh())
+                        }
+                    };
+                    // Half a unit of f16, twice where the device has sums in another order.
+                    let near = exact.abs() * 2f64.powi(-10) + 2e-5;
+                    assert!((found - exact).abs() <= near, "{name} {m} {k} {n} {activation:?} {at}: {found} {exact}");
+                }
             }
         }
     }

@@ -51,6 +51,35 @@ fn signed_floats_wide_and_descending() {
 }
 
 #[test]
+fn halves_keep_their_bits_and_their_order() {
+    use half::f16;
+    let mut random = Random(26);
+    for (name, engine) in engines() {
+        for length in lengths(name) {
+            let mut keys: Vec<f16> = random.words(length).iter().map(|&x| f16::from_bits(x as u16)).collect();
+            if length > 8 {
+                // NaNs with either sign and other bits below, zeros, infinities and equal neighbours.
+                let special = [0x7e01u16, 0xfe02, 0x7c01, 0, 0x8000, 0x7c00, 0xfc00, 0x3c00];
+                keys.iter_mut().zip(special).for_each(|(key, bits)| *key = f16::from_bits(bits));
+            }
+            let bits = |all: Vec<f16>| all.into_iter().map(f16::to_bits).collect::<Vec<u16>>();
+            let mut order: Vec<u32> = (0..length as u32).collect();
+            order.sort_by(|&a, &b| keys[a as usize].total_cmp(&keys[b as usize]));
+            let expected: Vec<u16> = order.iter().map(|&at| keys[at as usize].to_bits()).collect();
+            let array = engine.array(&keys).expect("keys");
+            assert!(bits(read(array.sort()).expect("f16")) == expected, "{name} {length}");
+            assert!(read(array.argsort()).expect("u32") == order, "{name} {length}: equal ones in their order");
+            let values: Vec<f32> = (0..length).map(|at| at as f32).collect();
+            let (sorted, moved) = array.sort_with(&engine.array(&values).expect("values")).expect("sorted");
+            assert!(bits(sorted.to_vec().expect("keys")) == expected, "{name} {length}");
+            assert!(moved.to_vec().expect("values").iter().map(|&at| at as u32).eq(order.iter().copied()), "{name}");
+            let backwards: Vec<u16> = expected.into_iter().rev().collect();
+            assert!(bits(read(array.sort_descending()).expect("f16")) == backwards, "{name} {length}");
+        }
+    }
+}
+
+#[test]
 fn pairs_are_stable_and_the_largest_come_first() {
     let mut random = Random(22);
     for (name, engine) in engines() {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::hash::Hash;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -143,6 +144,49 @@ impl Fused {
         text
     }
 
+    /// Tells what is computed from everything else that is, as the text of the lines does; it is made sooner.
+    pub fn key(&self) -> String {
+        let mut key = Key(String::with_capacity(8 + 4 * (self.arrays.len() + self.lines.len())));
+        key.push(self.arrays.len());
+        for input in &self.arrays {
+            key.all([input.ty.tag().into(), input.whole.into()]);
+        }
+        key.all([usize::from(!self.words.is_empty()), self.base.map_or(0, |base| base + 1), self.results.len()]);
+        for (line, ty) in &self.results {
+            key.all([*line, ty.tag().into()]);
+        }
+        for line in &self.lines {
+            match line {
+                Line::Load { input, place, is_bool } => {
+                    key.all([0, *input, (*is_bool).into(), place.as_ref().map_or(0, |steps| steps.len() + 1)]);
+                    for step in place.iter().flatten() {
+                        key.all([step.over, step.extent.map_or(0, |extent| extent + 1), step.stride]);
+                    }
+                }
+                Line::Word(at, ty) => key.all([1, *at, ty.tag().into()]),
+                Line::Fixed(value) => {
+                    key.all([
+                        2,
+                        value.data_type().tag().into(),
+                        value.bits() as u32 as usize,
+                        (value.bits() >> 32) as usize,
+                    ]);
+                }
+                Line::Position => key.push(3),
+                Line::Unary(op, a) => key.all([4, *op as usize, *a]),
+                Line::Binary(op, a, b) => key.all([5, *op as usize, *a, *b]),
+                Line::Math(op, all) => {
+                    key.all([6, *op as usize, all.len()]);
+                    all.iter().for_each(|at| key.push(*at));
+                }
+                Line::Select(a, b, c) => key.all([7, *a, *b, *c]),
+                Line::Cast(ty, a) => key.all([8, ty.tag().into(), *a]),
+                Line::BitCast(ty, a) => key.all([9, ty.tag().into(), *a]),
+            }
+        }
+        key.0
+    }
+
     /// How many bindings [`Fused::declarations`] takes.
     pub fn bindings(&self) -> usize {
         self.arrays.len() + usize::from(!self.words.is_empty())
@@ -206,7 +250,7 @@ impl Fused {
     }
 
     fn add(&mut self, line: Line, operands: &[usize], known: &mut Numbers) -> usize {
-        if let Some(&at) = known.lines.get(&line) {
+        if let Some(at) = known.lines.get(&line) {
             return at;
         }
         let uniform = match line {
@@ -225,7 +269,7 @@ impl Fused {
     fn number(&mut self, term: &Term, known: &mut Numbers) -> Result<usize, Error> {
         let node = &*term.0;
         let key = std::ptr::from_ref(node) as usize;
-        if let Some(&at) = known.terms.get(&key) {
+        if let Some(at) = known.terms.get(&key) {
             return Ok(at);
         }
         let at = if let Some(buffer) = node.value.get() {
@@ -295,7 +339,7 @@ impl Fused {
 
     /// Where a number stands among the words.
     fn word(&mut self, value: &Literal, known: &mut Numbers) -> usize {
-        if let Some(&at) = known.words.get(value) {
+        if let Some(at) = known.words.get(value) {
             return at;
         }
         let at = self.words.len();
@@ -332,12 +376,61 @@ impl Fused {
     }
 }
 
+/// Numbers one after the other, none of which is the beginning of another.
+struct Key(String);
+
+impl Key {
+    fn push(&mut self, number: usize) {
+        match number {
+            0..0x40 => self.0.push(char::from(b'@' + number as u8)),
+            _ => {
+                let _ = write!(self.0, "{number};");
+            }
+        }
+    }
+
+    fn all<const N: usize>(&mut self, numbers: [usize; N]) {
+        numbers.into_iter().for_each(|number| self.push(number));
+    }
+}
+
 /// Lines that are known, by the term that they compute and by what they say, and numbers.
 #[derive(Default)]
 struct Numbers {
-    terms: HashMap<usize, usize>,
-    lines: HashMap<Line, usize>,
-    words: HashMap<Literal, usize>,
+    terms: Table<usize>,
+    lines: Table<Line>,
+    words: Table<Literal>,
+}
+
+/// A table that is mostly short, where looking at all is faster than hashing.
+struct Table<K> {
+    few: SmallVec<[(K, usize); 8]>,
+    more: HashMap<K, usize>,
+}
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Table { few: SmallVec::new(), more: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash> Table<K> {
+    const FEW: usize = 16;
+
+    fn get(&self, key: &K) -> Option<usize> {
+        match self.few.iter().find(|(own, _)| own == key) {
+            Some((_, at)) => Some(*at),
+            None if self.few.len() < Self::FEW => None,
+            None => self.more.get(key).copied(),
+        }
+    }
+
+    fn insert(&mut self, key: K, at: usize) {
+        match self.few.len() < Self::FEW {
+            true => self.few.push((key, at)),
+            false => drop(self.more.insert(key, at)),
+        }
+    }
 }
 
 fn is_fixed(op: BinaryOp, value: &Literal) -> bool {

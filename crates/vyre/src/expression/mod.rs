@@ -310,20 +310,8 @@ impl Term {
         let ty = stored_as(self.data_type());
         let size = u64::from(ty.bits().unwrap_or(32) / 8);
         let buffer = fused.engine().buffer(fused.elements() as u64 * size);
-        let at = fused.bindings();
-        let (lines, values) = fused.lines("i", "");
-        let value = match *self.data_type() {
-            DataType::Bool => format!("select({}, 1, 0)", values[0]),
-            _ => values[0].clone(),
-        };
-        let mut source = fused.declarations(0, None);
-        let _ = write!(
-            source,
-            "output out: {ty} @{at};\nworkgroup_size [128, 1, 1];\nentry map {{\nlet i = global_id.x;\nif i < len(out) {{\n{}{lines}out[i] = {value};\n}}\n}}\n",
-            fused.uniform_lines()
-        );
         for part in fused.parts(1)? {
-            let kernel = fused.engine().kernel_of_text(&source)?;
+            let kernel = self.map(&fused, &ty)?;
             let bytes = part.start as u64 * size..part.end as u64 * size;
             let call = fused.bind(kernel.call(), part);
             // Every position has its element.
@@ -334,6 +322,25 @@ impl Term {
             let _ = self.0.value.set(buffer.clone());
         }
         Ok(buffer)
+    }
+
+    /// The kernel that computes it for each position.
+    fn map(&self, fused: &Fused, ty: &DataType) -> Result<Kernel, Error> {
+        fused.engine().kernel_from(&format!("map {}", fused.key()), || {
+            let at = fused.bindings();
+            let (lines, values) = fused.lines("i", "");
+            let value = match *self.data_type() {
+                DataType::Bool => format!("select({}, 1, 0)", values[0]),
+                _ => values[0].clone(),
+            };
+            let mut source = fused.declarations(0, None);
+            let _ = write!(
+                source,
+                "output out: {ty} @{at};\nworkgroup_size [128, 1, 1];\nentry map {{\nlet i = global_id.x;\nif i < len(out) {{\n{}{lines}out[i] = {value};\n}}\n}}\n",
+                fused.uniform_lines()
+            );
+            Ok(text::parse(&source)?)
+        })
     }
 
     /// The buffer behind an array, and the type that its elements have there: bf16 computes as f32, but is stored as what it is.
