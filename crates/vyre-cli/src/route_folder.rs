@@ -85,10 +85,12 @@ pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure>
     }
     let progress = Progress::new("routing", Some(files.len() as u64));
     let mut rows: Vec<Value> = Vec::new();
-    let mut text = vec![format!(
+    // Rows are printed as they come: all of them may take long.
+    let show = |text: String| if output.json { Ok(()) } else { output.print(&text) };
+    show(format!(
         "{:<24} {:<9} {:>12} {:>12} {:>12} {:>12} {:>10}",
         "kernel", "data", "first 20", "learnt", "all", "astray", "oracle"
-    )];
+    ))?;
     let mut all = [Totals::default(); 2];
     for (at, path) in files.iter().enumerate() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -98,7 +100,7 @@ pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure>
             let known = Oracle::new(&oracle, &backends, &jobs, resident, args.rounds)?;
             let (found, chosen) = known.ask(&router, &jobs, at as u64)?;
             all.add(&found);
-            text.push(found.text(&name, data));
+            show(found.text(&name, data))?;
             let mut row = found.json();
             row["kernel"] = json!(name);
             row["data"] = json!(data);
@@ -112,13 +114,14 @@ pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure>
         progress.step();
     }
     drop(progress);
-    text.extend([all[0].text("all", "host"), all[1].text("all", "resident")]);
+    show(all[0].text("all", "host"))?;
+    show(all[1].text("all", "resident"))?;
     if output.json {
         return output.print_json(&json!({
             "backends": backends, "sizes": sizes, "kernels": rows, "host": all[0].json(), "resident": all[1].json(),
         }));
     }
-    output.print(&text.join("\n"))
+    Ok(())
 }
 
 /// The kernel with inputs of every size that it takes: pictures have whole rows.

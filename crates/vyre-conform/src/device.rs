@@ -165,6 +165,19 @@ fn large_copies(backend: &dyn VyreBackend) -> Result<(), Box<dyn Error>> {
         backend.download(&buffer, 32, &mut out, &order)?;
         expect(out == bytes, || format!("{size} bytes changed on the way"))?;
     }
+    // Memory that copies go through is used again, but not before the one before is over.
+    let size = 20 << 20;
+    let buffers = [backend.allocate(size as u64)?, backend.allocate(size as u64)?];
+    let contents = |number: usize| -> Vec<u8> { (0..size).map(|i| (i * (2 * number + 1) + i / 4096) as u8).collect() };
+    for number in 0..6 {
+        let uploaded = backend.upload(&buffers[number % 2], 0, &contents(number), &Order::default())?;
+        backend.forget(uploaded);
+    }
+    for (buffer, number) in buffers.iter().zip([4, 5]) {
+        let mut out = vec![0; size];
+        backend.download(buffer, 0, &mut out, &Order::default())?;
+        expect(out == contents(number), || "uploads that follow each other are mixed up".to_owned())?;
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! A device with its queue between two losses: what is made on it, and waiting for it.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use wgpu::PollType;
 
 use crate::adapter::{Adapter, ready};
 use crate::raw::StopPage;
+use crate::transfer::{Used, by_several, share};
 use crate::work::Work;
 
 /// Longest wait inside wgpu: it holds locks meanwhile, and does not notice that the device was given back.
@@ -44,6 +46,8 @@ pub(crate) struct Context {
     /// One thread polls at a time: wgpu 30 panics where a wait that gives up meets a poll that empties the queue.
     polling: Mutex<()>,
     pub(crate) staging: Mutex<Vec<wgpu::Buffer>>,
+    /// Memory that uploads went through, in the order in which it is free again.
+    pub(crate) uploads: Mutex<VecDeque<Used>>,
 }
 
 #[derive(Default)]
@@ -127,6 +131,7 @@ impl Context {
             work: Mutex::new(Work::new(ledger.submitted(0).unwrap_or(0), page)),
             polling: Mutex::new(()),
             staging: Mutex::default(),
+            uploads: Mutex::default(),
             ledger,
             device,
             queue,
@@ -271,11 +276,22 @@ impl Context {
     /// Copies from a buffer that was asked to be mapped before a submission, which is over.
     pub(crate) fn read_mapped(&self, buffer: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), BackendError> {
         let size = bytes.len().next_multiple_of(8) as u64;
+        let view = self.mapped(|| buffer.get_mapped_range(0..size))?;
+        let share = share(bytes.len());
+        let parts: Vec<_> = bytes.chunks_mut(share).zip(view.chunks(share)).collect();
+        by_several(parts, |(to, from)| to.copy_from_slice(&from[..to.len()]));
+        drop(view);
+        buffer.unmap();
+        Ok(())
+    }
+
+    /// A view of memory that was asked to be mapped before a submission, which is over.
+    pub(crate) fn mapped<T>(&self, view: impl Fn() -> Result<T, wgpu::MapRangeError>) -> Result<T, BackendError> {
         let begin = Instant::now();
         // Another thread's poll may be the one that maps it, a moment later.
-        let view = loop {
-            match buffer.get_mapped_range(0..size) {
-                Ok(view) => break view,
+        loop {
+            match view() {
+                Ok(view) => return Ok(view),
                 Err(_) if self.is_lost() => return Err(self.lost_error()),
                 Err(error) if begin.elapsed() > GRACE => {
                     return Err(BackendError::with_code(&codes::wgpu::CALL_FAILED, error.to_string()));
@@ -285,11 +301,7 @@ impl Context {
                     self.poll(PollType::Poll);
                 }
             }
-        };
-        bytes.copy_from_slice(&view[..bytes.len()]);
-        drop(view);
-        buffer.unmap();
-        Ok(())
+        }
     }
 }
 

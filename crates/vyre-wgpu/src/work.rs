@@ -182,6 +182,12 @@ impl Work {
         self.open.is_some() || !self.held.is_empty()
     }
 
+    /// The submission that a ticket is over with, where the queue has it.
+    pub(crate) fn submission_of(&self, ticket: Ticket) -> Option<wgpu::SubmissionIndex> {
+        let covering = self.submissions.iter().find(|submission| submission.last >= ticket.number);
+        covering.and_then(|submission| submission.index.clone())
+    }
+
     /// Something that is not a launch was recorded.
     pub(crate) fn count_command(&mut self) {
         self.open.iter_mut().for_each(|open| open.launches += 1);

@@ -298,7 +298,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Buffers and a pipeline for a candidate, where the backend keeps them.
-    fn prepare(&mut self, candidate: &Candidate) -> Result<Option<usize>, BackendError> {
+    pub(super) fn prepare(&mut self, candidate: &Candidate) -> Result<Option<usize>, BackendError> {
         if !self.backend.capabilities().resident {
             return Ok(None);
         }

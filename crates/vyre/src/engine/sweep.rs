@@ -15,6 +15,9 @@ use super::tuning::{Asked, Go, TuneSample, Waits};
 use super::unfinished::Unfinished;
 use super::variants::{self, disagreement};
 
+/// What is measured this often may be chosen: it runs more often than that beside the kernel's own launch in the end.
+const COMPARED_AT: usize = 4;
+
 pub(super) struct Sweep<'a> {
     engine: &'a Inner,
     asked: &'a Asked<'a>,
@@ -24,6 +27,8 @@ pub(super) struct Sweep<'a> {
     at_most: usize,
     /// Results of the kernel's own launch.
     expected: Option<Vec<Vec<u8>>>,
+    /// Samples of each candidate, and whether its results were compared.
+    samples: Vec<(usize, bool)>,
     journal: Unfinished,
     /// Where the journal is kept, if anywhere.
     path: Option<PathBuf>,
@@ -55,6 +60,7 @@ impl<'a> Sweep<'a> {
             at_most: rules.most_samples(candidates.list.len()),
             campaign: Campaign::new(candidates.list.len(), rules),
             expected: None,
+            samples: vec![(0, false); candidates.list.len()],
             taken: VecDeque::new(),
             known: path.as_deref().map(|path| journal.samples(path)).unwrap_or_default(),
             journal,
@@ -90,22 +96,39 @@ impl<'a> Sweep<'a> {
         Ok(outcome)
     }
 
-    /// Compares a candidate's results with those of the kernel's own launch, which comes first.
+    /// A candidate is there to be measured. What is not proven to give the results of the kernel's own launch is compared with them
+    /// first; the rest only where it may be chosen, since that takes longer than measuring.
     fn check(&mut self, at: usize) {
         let candidate = &self.candidates.list[at];
+        let is_proven = candidate.variant.is_none() && self.asked.is_proven(candidate).unwrap_or(false);
+        let verdict = match self.bench.prepare(candidate).map_err(|error| error.message().to_owned()) {
+            Ok(Some(_)) if is_proven => Ok(()),
+            Ok(_) => self.compare(at),
+            Err(why) => Err(why),
+        };
+        self.campaign.checked(at, verdict);
+    }
+
+    /// Compares a candidate's results with those of the kernel's own launch.
+    fn compare(&mut self, at: usize) -> Result<(), String> {
         let Asked { program, config, .. } = *self.asked;
+        let own = &self.candidates.list[0];
+        if self.expected.is_none() {
+            self.expected = Some(self.bench.results(own).map_err(|error| error.message().to_owned())?);
+        }
+        self.samples[at].1 = true;
+        let candidate = &self.candidates.list[at];
+        if at == 0 {
+            return Ok(());
+        }
         let results = self.bench.results(candidate).map_err(|error| error.message().to_owned());
-        let verdict = results.and_then(|results| match &self.expected {
-            None => {
-                self.expected = Some(results);
-                Ok(())
-            }
-            Some(expected) => disagreement(program, config, candidate, expected, &results).map_or(Ok(()), Err),
-        });
+        let expected = self.expected.as_deref().unwrap_or_default();
+        let agrees = |results: Vec<Vec<u8>>| disagreement(program, config, candidate, expected, &results);
+        let verdict = results.and_then(|results| agrees(results).map_or(Ok(()), Err));
         if let Some(variant) = variants::find(config, candidate) {
             self.engine.judged(self.asked, variant, &verdict);
         }
-        self.campaign.checked(at, verdict);
+        verdict
     }
 
     fn measure(&mut self, at: usize, watch: &mut dyn FnMut(TuneSample<'_>) -> Go) -> Result<(), BackendError> {
@@ -115,6 +138,16 @@ impl<'a> Sweep<'a> {
             let (own, candidates) = (&self.candidates.list[0], self.candidates.list.len());
             self.bench.warm_up(own, candidates, self.waits.longest_search(self.started.elapsed()))?;
             self.warm = true;
+        }
+        let (samples, compared) = &mut self.samples[at];
+        *samples += 1;
+        if *samples == COMPARED_AT
+            && !*compared
+            && let Err(why) = self.compare(at)
+        {
+            self.taken.retain(|(taken, _)| *taken != at);
+            self.campaign.reject(at, why);
+            return Ok(());
         }
         let candidate = &self.candidates.list[at];
         let ns = match before.map_or_else(|| self.sample(at), Ok) {
