@@ -390,6 +390,13 @@ impl<W: Work> Shared<W> {
         self.leave(state);
         state = self.lock();
         let goes_on = |state: &State<W>| state.lanes[lane].outcome.is_none();
+        // Those who have the last parts are about to finish, and to be woken takes longer than most of them need.
+        let look = Instant::now() + LOOK;
+        while goes_on(&state) && is_to_come(deadline) && Instant::now() < look {
+            drop(state);
+            (0..64).for_each(|_| std::hint::spin_loop());
+            state = self.lock();
+        }
         let in_time;
         (state, in_time) = self.wait_while(state, deadline, goes_on);
         if !in_time {
