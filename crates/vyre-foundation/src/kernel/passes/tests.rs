@@ -213,7 +213,7 @@ fn with_and_without_passes(program: &Program, input: &[u8]) -> (Vec<u8>, Vec<u8>
 fn places_of_bytes_in_words_are_sums_of_words_and_of_bytes() {
     let input = samples();
     let word = || Expr::load("in", i());
-    let at = || word() * Expr::u32(4) + (i() & Expr::u32(7)) + Expr::u32(5);
+    let at = || word() * Expr::u32(4) + ((i() & Expr::u32(7)) + Expr::u32(5));
     for (what, value) in [
         ("word", at() / Expr::u32(4)),
         ("byte", at() % Expr::u32(4)),
