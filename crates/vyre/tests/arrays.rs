@@ -34,6 +34,9 @@ const SCALE: &str = "
         if id.x < arrayLength(&y) { y[id.x] = x[id.x] * params.factor + params.offset; }
     }";
 
+/// A kernel that would not end is ended after this; it is compiled within it, which takes a while on a busy machine.
+const ENDS_AFTER: Duration = Duration::from_secs(2);
+
 /// Never ends by itself on any backend, and writes to `x`.
 fn endless() -> Program {
     let source = format!(
@@ -274,7 +277,7 @@ fn a_launch_past_its_deadline_ends_alone_and_loses_what_it_writes() {
         let (forever, increment) = (engine.kernel(&endless()).unwrap(), kernel(&engine, INCREMENT));
         let (mut bad, mut good) = (engine.zeros::<u32>(64).unwrap(), engine.zeros::<u32>(64).unwrap());
         increment.bind("x", &mut good).launch().unwrap();
-        let late = Duration::from_millis(400);
+        let late = ENDS_AFTER;
         let launch = forever.bind("x", &mut bad).timeout(late).label("runaway").launch().unwrap();
         for _ in 0..10 {
             increment.bind("x", &mut good).launch().unwrap();
@@ -337,7 +340,7 @@ fn an_error_that_nobody_asks_about_becomes_a_notice() {
         // Both are timed, so that the engine itself waits for them.
         for label in ["orphan", "second"] {
             let mut x = engine.zeros::<u32>(64).unwrap();
-            drop(forever.bind("x", &mut x).timeout(Duration::from_millis(400)).label(label).launch().unwrap());
+            drop(forever.bind("x", &mut x).timeout(ENDS_AFTER).label(label).launch().unwrap());
             drop(x);
             engine.synchronize();
             let notices = engine.take_notices();
@@ -386,7 +389,7 @@ fn launches_and_reads_are_futures_and_call_back() {
         assert!(receive.recv_timeout(Duration::from_secs(10)).unwrap(), "{name}");
         let mut y = engine.zeros::<u32>(64).unwrap();
         let late = engine.kernel(&endless()).unwrap();
-        let launch = late.bind("x", &mut y).timeout(Duration::from_millis(400)).launch().unwrap();
+        let launch = late.bind("x", &mut y).timeout(ENDS_AFTER).launch().unwrap();
         assert!(is_ended(&block_on(launch).unwrap_err()), "{name}");
     }
 }
@@ -636,7 +639,7 @@ fn waiters_of_a_lost_device_wake() {
 fn prepared_programs_keep_to_their_timeout_when_read() {
     for (name, engine) in engines() {
         let mut config = vyre::DispatchConfig::default();
-        config.timeout = Some(Duration::from_millis(400));
+        config.timeout = Some(ENDS_AFTER);
         let prepared = engine.prepare_with(&endless(), &config).unwrap();
         prepared.set("x", vyre::to_bytes(&[0u32; 64])).unwrap();
         let started = Instant::now();
