@@ -164,16 +164,21 @@ impl Device {
         self.sweep();
     }
 
-    /// Nothing is parked any more, or what is will be in use for long.
+    /// No memory is parked any more, or what is will be in use for long: an allocation that waits beats one that fails for want of memory
+    /// that nobody holds.
     pub(crate) fn sweep_all(&self) {
-        const SHORT: Duration = Duration::from_millis(50);
+        const PATIENCE: Duration = Duration::from_secs(2);
+        const BUSY: Duration = Duration::from_millis(1);
         let begin = Instant::now();
         loop {
             self.sweep();
-            if locked(&self.parked).is_empty() || begin.elapsed() > SHORT {
-                return;
+            let holds_memory = locked(&self.parked).iter().any(|parked| !matches!(parked.left, Leftover::Module(_)));
+            match begin.elapsed() {
+                _ if !holds_memory => return,
+                waited if waited > PATIENCE => return,
+                waited if waited > BUSY => std::thread::sleep(Duration::from_micros(200)),
+                _ => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         }
     }
 

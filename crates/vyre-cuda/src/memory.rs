@@ -40,7 +40,6 @@ impl Device {
     pub(crate) fn take_memory(&self, bytes: usize) -> Result<(DevicePointer, u64), CudaError> {
         let Memory { stream, pool, ref taken } = self.memory;
         self.sweep();
-        let mut taken = locked(taken);
         let pointer = match self.api.allocate(bytes, stream) {
             Err(error) if error.is_out_of_memory() => {
                 self.sweep_all();
@@ -52,6 +51,7 @@ impl Device {
             other => other?,
         };
         let word = self.words.address(QUEUES as usize);
+        let mut taken = locked(taken);
         let cleared = self.api.clear(pointer, bytes, stream);
         match cleared.and_then(|()| self.api.write_value(word, *taken + 1, stream)) {
             Ok(()) => {
