@@ -107,9 +107,9 @@ fn atomics_agree() {
         for choice in 0..3 * 4 * 3 {
             let (value, place, condition) = (choice % 3, choice / 3 % 4, choice / 12);
             for kind in 0..8 {
-                // Some of all, with every value of every choice.
+                // Some of all, with every value of every choice, and more of those that meet at one place.
                 number += 1;
-                if number % 17 != 0 {
+                if number % if place == 0 { 3 } else { 17 } != 0 {
                     continue;
                 }
                 let (shared, old) = (kind & 1 == 0, kind & 2 == 0);
@@ -175,6 +175,41 @@ fn sums_of_many_workgroups_agree() {
                     assert!(matches!(outcome, Outcome::Same), "{what}: {outcome:?}");
                 }
             }
+        }
+    }
+}
+
+/// Threads meet at the words of a buffer with every atomic whose order does not matter, with all of their lanes, with some and with one value.
+#[test]
+fn threads_that_meet_at_a_word_agree() {
+    for ty in [DataType::U32, DataType::I32] {
+        let i = || Expr::global_id(0);
+        let ops =
+            [AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor];
+        let atomic = |at: u32, op, value| Node::Atomic {
+            op,
+            buffer: "out".into(),
+            index: Expr::u32(at),
+            path: Vec::new(),
+            value: Some(value),
+            compare: None,
+            result: None,
+        };
+        let mixed = || (i() * 2_654_435_761u32).cast(ty.clone());
+        let body = (0..).zip(ops).flat_map(|(at, op)| {
+            [
+                atomic(3 * at, op, mixed()),
+                Node::if_then((i() % 5u32).eq(2u32), vec![atomic(3 * at + 1, op, mixed() + literal(&ty, 77))]),
+                Node::if_then((i() / 50u32 % 3u32).ne(0u32), vec![atomic(3 * at + 2, op, literal(&ty, 41))]),
+            ]
+        });
+        let program = Program::wrapped(vec![BufferDecl::read_write("out", 0, ty.clone())], [64, 1, 1], body.collect());
+        let words = (1..=21u32).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+        let case = Case { grid: Some([200, 1, 1]), ..Case::new(program, vec![words]) };
+        let expected = run_reference(&case).expect("the reference runs it");
+        for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+            let outcome = check_against(&on_threads(path), &case, &expected, &Rules::exact());
+            assert!(matches!(outcome, Outcome::Same), "{ty} on {path}: {outcome:?}");
         }
     }
 }

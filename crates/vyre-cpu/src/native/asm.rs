@@ -83,6 +83,24 @@ pub(super) enum Cond {
     Greater = 15,
 }
 
+impl Cond {
+    /// What holds where this does not.
+    pub(super) fn inverse(self) -> Cond {
+        match self {
+            Cond::Below => Cond::AboveEqual,
+            Cond::AboveEqual => Cond::Below,
+            Cond::Equal => Cond::NotEqual,
+            Cond::NotEqual => Cond::Equal,
+            Cond::BelowEqual => Cond::Above,
+            Cond::Above => Cond::BelowEqual,
+            Cond::Less => Cond::GreaterEqual,
+            Cond::GreaterEqual => Cond::Less,
+            Cond::LessEqual => Cond::Greater,
+            Cond::Greater => Cond::LessEqual,
+        }
+    }
+}
+
 /// Two-operand integer instructions, by the opcode of `op r, rm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

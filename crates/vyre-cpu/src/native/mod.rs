@@ -106,6 +106,10 @@ const LONG_STEPS: usize = 96;
 
 /// The part of a whole workgroup's work that may be for values on the stack, before another order of instructions is tried.
 const MUCH_SPILLED: f32 = 0.3;
+/// The same before a workgroup with loops is taken in pieces instead, and the bytes of code before it is: more than the processor's cache
+/// of instructions holds, for what is run once for each workgroup is in them too.
+const TOO_MUCH_SPILLED: f32 = 0.25;
+const TOO_MUCH_CODE: usize = 40_000;
 
 /// A block with many values on the stack is taken instead of the smallest one if its cost for a vector is this part of that one's: what
 /// vectors of a block share may be most of the work of a loop.
@@ -124,6 +128,8 @@ struct Made {
 #[derive(Default)]
 struct Survey {
     steps: usize,
+    /// Of these, what stands for one lane after another.
+    lane_steps: usize,
     loops: bool,
     matrices: bool,
     subgroups: bool,
@@ -182,8 +188,10 @@ impl Survey {
                 }
                 // Lane by lane, and where the old value is needed in several steps; but loads and stores are like any others.
                 Inst::Atomic { op: AtomicOp::Load | AtomicOp::Store, .. } => {}
+                // At one place lanes are put together.
+                Inst::Atomic { result: None, address, .. } if address.terms.is_empty() && isa != Isa::Simd128 => {}
                 Inst::Atomic { result, .. } => {
-                    survey.steps += if result.is_some() { 4 } else { 2 } * isa.lanes() as usize;
+                    survey.lane_steps += if result.is_some() { 4 } else { 2 } * isa.lanes() as usize;
                     survey.by_lanes = true;
                 }
                 Inst::Let(_, Op::Matrix(_)) => survey.matrices = true,
@@ -197,6 +205,7 @@ impl Survey {
                 _ => {}
             }
         });
+        survey.steps += survey.lane_steps;
         survey.tree = is_tree(&kernel.body);
         survey
     }
@@ -233,7 +242,9 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     let layout = layout(kernel, isa, &survey);
     let steps = survey.steps;
     let whole = layout != Layout::Rows
-        && (isa != Isa::Simd128 || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout, 1)).is_empty());
+        && (isa != Isa::Simd128
+            || is_small(kernel, isa, &survey)
+            || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout, 1)).is_empty());
     // Cranelift takes long for such blocks, and their code was not seen to hold on every processor.
     if whole && isa == Isa::Simd128 && vectors > 64 {
         return Some(format!("{vectors} vectors of a workgroup are too much code"));
@@ -289,10 +300,9 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     if whole_rows { Layout::Group } else { Layout::Line }
 }
 
-/// The pieces that a workgroup can be taken in, the best first; none where it should be one block.
-fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
-    let size = kernel.workgroup_size;
-    let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
+/// A workgroup has few vectors and steps, and might be one block.
+fn is_small(kernel: &Kernel, isa: Isa, survey: &Survey) -> bool {
+    let vectors = kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes());
     let arrays = lower::Frame::of(kernel).lane_bytes * isa.lanes();
     let most = match isa {
         Isa::Simd128 => MOST_VECTORS_128,
@@ -303,14 +313,22 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
         Isa::Avx2 => MOST_VECTORS_256,
         Isa::Avx512 => MOST_VECTORS,
     };
-    let is_small = vectors <= most
+    vectors <= most
         && (isa == Isa::Simd128 || vectors as usize * survey.steps <= MOST_GROUP_STEPS)
-        && vectors * arrays <= MOST_ARRAYS;
-    if is_small || !lower::can_split(&kernel.body, shapes) {
+        && vectors * arrays <= MOST_ARRAYS
+}
+
+/// The pieces that a workgroup can be taken in, the best first; none where it has to be one block.
+fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &shape::Shapes) -> Vec<Tiling> {
+    if !lower::can_split(&kernel.body, shapes) {
         return Vec::new();
     }
+    let size = kernel.workgroup_size;
+    let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
+    let arrays = lower::Frame::of(kernel).lane_bytes * isa.lanes();
     let along = if layout == Layout::Group { size[0] / isa.lanes() } else { vectors };
-    let (subgroups, steps) = (survey.subgroups, survey.steps);
+    // Lanes one after another need few registers.
+    let (subgroups, steps) = (survey.subgroups, survey.steps - survey.lane_steps);
     let largest = |count: u32, most: u32| (1..=most.min(count)).rev().find(|&n| count.is_multiple_of(n)).unwrap_or(1);
     let mut all: Vec<Tiling> = Vec::new();
     for most in [16, 8, 4, 2, 1] {
@@ -398,16 +416,43 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             all
         }
         _ => {
-            let pieces = pieces(kernel, isa, layout, &survey, &shapes);
-            if pieces.is_empty() { vec![Tiling { layout, vectors: 0, rows: 0 }] } else { pieces }
+            let whole = vec![Tiling { layout, vectors: 0, rows: 0 }];
+            if !is_small(kernel, isa, &survey) {
+                let pieces = pieces(kernel, isa, layout, &survey, &shapes);
+                if pieces.is_empty() { whole } else { pieces }
+            } else {
+                let (native, spilled) = compile_as(kernel, isa, &survey, &shapes, whole)?;
+                let is_spilled = spilled > TOO_MUCH_SPILLED && survey.loops && !survey.tree;
+                if isa == Isa::Simd128 || !(is_spilled || native.bytes.len() > TOO_MUCH_CODE) {
+                    return Some(native);
+                }
+                let pieces = pieces(kernel, isa, layout, &survey, &shapes);
+                if pieces.is_empty() {
+                    return Some(native);
+                }
+                let in_pieces = compile_as(kernel, isa, &survey, &shapes, pieces);
+                return Some(in_pieces.map_or(native, |(native, _)| native));
+            }
         }
     };
+    compile_as(kernel, isa, &survey, &shapes, candidates).map(|(native, _)| native)
+}
+
+/// Compiles a kernel as the first of some blocks that does well, with the part of its work that is for values on the stack.
+fn compile_as(
+    kernel: &Kernel,
+    isa: Isa,
+    survey: &Survey,
+    shapes: &shape::Shapes,
+    candidates: Vec<Tiling>,
+) -> Option<(Native, f32)> {
     let last = candidates.len() - 1;
+    let layout = candidates[last].layout;
     let long_group = layout != Layout::Rows && survey.steps >= LONG_STEPS;
     let mut best: Option<Made> = None;
     for (position, tiling) in candidates.into_iter().enumerate() {
         let whole = tiling.layout != Layout::Rows && tiling.vectors == 0;
-        let mut lowered = lower::lower(kernel, isa, &shapes, tiling)?;
+        let mut lowered = lower::lower(kernel, isa, shapes, tiling)?;
         tidy::tidy(&mut lowered, isa);
         let mut allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         if whole && isa != Isa::Simd128 && allocation.vector_cost > MUCH_SPILLED * allocation.total_cost {
@@ -452,7 +497,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         let copied = lower::Frame::of(kernel).copied;
         let copied = (0..).zip(copied).filter(|(_, copied)| *copied).map(|(index, _)| index).collect();
         let code = code::Code::new(&bytes)?;
-        return Some(Native { code, bytes, isa, tiling, shape, vector_spills, streamed, copied });
+        let spilled = allocation.vector_cost / allocation.total_cost;
+        return Some((Native { code, bytes, isa, tiling, shape, vector_spills, streamed, copied }, spilled));
     }
     None
 }

@@ -54,6 +54,7 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     }
     late.flush();
     lowered.code = late.out;
+    join_copies(&mut lowered.code, lowered.counts);
 }
 
 /// Takes out the labels that nothing jumps to: what waits for its use can wait across them.
@@ -98,6 +99,84 @@ fn drop_copies(code: &mut Vec<M>, counts: &mut Counts) {
             }
         });
     }
+}
+
+/// Makes what ends as a copy in the copy's own register, where nobody needs the old value of that one meanwhile: the sums of a loop stay
+/// where they are, and need one register each instead of two. What is made in several steps stays apart, for the copy may live on the stack.
+fn join_copies(code: &mut Vec<M>, counts: [u32; 3]) {
+    /// Where a register is named.
+    #[derive(Clone, Copy)]
+    struct Named {
+        first: u32,
+        /// It is written there, and not read.
+        begins: bool,
+        /// By how many instructions it is changed.
+        changes: u32,
+        last: u32,
+    }
+    let never = Named { first: u32::MAX, begins: false, changes: 0, last: 0 };
+    let mut named = counts.map(|count| vec![never; count as usize]);
+    // What a register is a copy of at first.
+    let mut copies: [Vec<Option<R>>; 3] = counts.map(|count| vec![None; count as usize]);
+    for (at, m) in (0..).zip(&mut *code) {
+        if let M::Mov { dst, src } = *m
+            && !dst.is_none()
+            && dst.fixed().is_none()
+            && named[dst.class() as usize][dst.index()].first == u32::MAX
+        {
+            copies[dst.class() as usize][dst.index()] = Some(src);
+        }
+        m.visit(&mut |r, role| {
+            let named = &mut named[r.class() as usize][r.index()];
+            if named.first == u32::MAX {
+                (named.first, named.begins) = (at, role == Role::Def);
+            } else if named.first == at {
+                named.begins &= role == Role::Def;
+            }
+            named.changes += u32::from(role == Role::Both);
+            named.last = at;
+        });
+    }
+    let mut names: [Vec<Option<R>>; 3] = counts.map(|count| vec![None; count as usize]);
+    // Where a register was named so far, one more than its place.
+    let mut seen = counts.map(|count| vec![0u32; count as usize]);
+    let mut block = 0;
+    let mut joins = false;
+    for (at, m) in (0..).zip(&mut *code) {
+        if let M::Mov { dst, src } = *m
+            && [dst, src].into_iter().all(|r| !r.is_none() && r.fixed().is_none())
+            && dst != src
+            && dst.class() == src.class()
+        {
+            let class = dst.class() as usize;
+            let Named { first, begins, changes, last } = named[class][src.index()];
+            let is_short = changes == 0 || changes == 1 && copies[class][src.index()] == Some(dst);
+            if begins && is_short && last == at && first >= block && seen[class][dst.index()] <= first + 1 {
+                names[class][src.index()] = Some(dst);
+                let target = &mut named[class][dst.index()];
+                // Seen from here on it was made where the other was.
+                if target.first == at {
+                    (target.first, target.begins) = (first, true);
+                }
+                joins = true;
+            }
+        }
+        m.visit(&mut |r, _| seen[r.class() as usize][r.index()] = at + 1);
+        if matches!(m, M::Label(_) | M::Jump(_) | M::JumpIf(..)) {
+            block = at + 1;
+        }
+    }
+    if !joins {
+        return;
+    }
+    for m in &mut *code {
+        m.visit(&mut |r, _| {
+            while let Some(name) = names[r.class() as usize][r.index()] {
+                *r = name;
+            }
+        });
+    }
+    code.retain(|m| !matches!(m, M::Mov { dst, src } if dst == src));
 }
 
 fn is_copy(dst: R, src: R, counts: &Counts) -> bool {

@@ -1,10 +1,12 @@
-//! Atomics, one lane after another. A workgroup runs on one thread, so that on its memory they are plain operations.
+//! Atomics, one lane after another, or put together where lanes meet at one word. A workgroup runs on one thread, so that on its memory
+//! they are plain operations.
 
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Inst, Memory, Scalar, Value};
 
-use super::super::asm::{Alu, Cond};
+use super::super::asm::{Alu, Cond, VOp};
 use super::super::context::{self, COLUMN};
+use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
@@ -37,26 +39,82 @@ fn plain(op: AtomicOp) -> Option<Alu> {
     }
 }
 
+/// The instruction that puts the values of two lanes together, and the value that changes nothing.
+fn united(op: AtomicOp, element: Element) -> Option<(VOp, u32)> {
+    match (op, element) {
+        // What is taken away is the sum.
+        (AtomicOp::Add | AtomicOp::Sub, Element::U32 | Element::I32) => Some((ops::VPADDD, 0)),
+        (AtomicOp::And, Element::U32 | Element::I32) => Some((ops::VPANDD, u32::MAX)),
+        (AtomicOp::Or, Element::U32 | Element::I32) => Some((ops::VPORD, 0)),
+        (AtomicOp::Xor, Element::U32 | Element::I32) => Some((ops::VPXORD, 0)),
+        (AtomicOp::Min, Element::U32) => Some((ops::VPMINUD, u32::MAX)),
+        (AtomicOp::Min, Element::I32) => Some((ops::VPMINSD, i32::MAX as u32)),
+        (AtomicOp::Max, Element::U32) => Some((ops::VPMAXUD, 0)),
+        (AtomicOp::Max, Element::I32) => Some((ops::VPMAXSD, i32::MIN as u32)),
+        _ => None,
+    }
+}
+
+/// A value takes the place of the old one if this holds between them.
+fn takes(op: AtomicOp, element: Element) -> Cond {
+    match (op, element) {
+        (AtomicOp::Min, Element::I32) => Cond::Less,
+        (AtomicOp::Min, _) => Cond::Below,
+        (_, Element::I32) => Cond::Greater,
+        _ => Cond::Above,
+    }
+}
+
 fn is_word_of_buffer(address: &Address, element: Element) -> bool {
     matches!(address.memory, Memory::Buffer(_)) && matches!(element, Element::U32 | Element::I32)
 }
 
 impl<'k> Lower<'k> {
     /// It can be done with instructions, in the order of the lanes.
-    pub(super) fn is_own_atomic(&self, op: AtomicOp, address: &Address, element: Element) -> bool {
-        let apart = address.terms.iter().any(|&(index, _)| self.shape_of(index).lane != Lane::Same);
+    fn is_own_atomic(&self, op: AtomicOp, address: &Address, element: Element) -> bool {
+        let apart = !self.is_one_place(address);
         let moves = apart && matches!(op, AtomicOp::Store | AtomicOp::Load);
-        // Where all lanes meet at one word of a buffer, their values are put together first.
         let here = self.own_words(address).is_some() && (apart || matches!(address.memory, Memory::Shared(_)));
         here && matches!(element, Element::U32 | Element::I32) && !moves
     }
 
-    /// An atomic on memory of the thread for several vectors; false where it is none. All places are put down before the first is
+    /// Lanes change one word, so that what they bring can be put together.
+    fn meets(&self, op: AtomicOp, address: &Address, element: Element) -> bool {
+        self.facts.isa != Isa::Simd128 && united(op, element).is_some() && self.is_one_place(address)
+    }
+
+    /// An atomic that is done for several vectors at once.
+    pub(super) fn is_together(&self, inst: &Inst) -> bool {
+        let Inst::Atomic { op, address, element, result, .. } = inst else { return false };
+        self.is_own_atomic(*op, address, *element) || result.is_none() && self.meets(*op, address, *element)
+    }
+
+    /// An atomic on memory of the thread, or on one word, for several vectors; false where it is none. All places are put down before the first is
     /// needed, because the processor waits for a word of a vector that was just written.
     pub(super) fn atomics_together(&mut self, inst: &'k Inst, comps: &[usize]) -> bool {
         let Inst::Atomic { op, address, element, value, compare, result, guard } = inst else { return false };
+        if self.meeting_atomic(inst, comps) {
+            return true;
+        }
         if !self.is_own_atomic(*op, address, *element) {
             return false;
+        }
+        if let (AtomicOp::Add | AtomicOp::Sub, Some(value), Some(result)) = (op, value, result)
+            && self.is_one_place(address)
+        {
+            for &c in comps {
+                let Some(Place::Same(at)) = self.own_place(address, c) else {
+                    self.failed = true;
+                    return true;
+                };
+                let guard = self.guard_of(*guard, c);
+                let mask = self.active(guard, c);
+                let rep = self.count_on(*op, at, *value, mask, false, c);
+                self.set_rep(*result, 0, c, rep);
+            }
+            self.note_read(address.memory);
+            self.forget_cells(address.memory);
+            return true;
         }
         let apart: Vec<usize> = comps.iter().copied().filter(|&c| !self.line_atomic(inst, c)).collect();
         for together in apart.chunks(context::PLACED_VECTORS) {
@@ -79,19 +137,10 @@ impl<'k> Lower<'k> {
             AtomicOp::Sub => ops::VPSUBD,
             _ => return false,
         };
-        let (true, Some(first)) = (self.is_side_by_side(address, 4), self.own_words(address)) else { return false };
-        // The words of a buffer's sums are found like those of the buffer.
-        let buffer = match address.memory {
-            Memory::Buffer(index) => {
-                let own = self.alu(Alu::Add, true, self.bases.shared, GSrc::Imm(first as i32));
-                Some((index as usize, self.bases.buffers[index as usize].replace(own)))
-            }
-            _ => None,
-        };
-        let place = self.place(address, c);
-        if let Some((index, base)) = buffer {
-            self.bases.buffers[index] = base;
+        if !self.is_side_by_side(address, 4) || self.own_words(address).is_none() {
+            return false;
         }
+        let place = self.own_place(address, c);
         let Some(Place::Affine(at, 4)) = place else { return false };
         let guard = self.guard_of(*guard, c);
         let mask = self.active(guard, c);
@@ -101,6 +150,137 @@ impl<'k> Lower<'k> {
         let new = self.vec(code, old, Src::R(by));
         self.store_vector(address, element.scalar(), Place::Affine(at, 4), [new, R::NONE], mask);
         true
+    }
+
+    /// All lanes of a vector work on one word.
+    fn is_one_place(&self, address: &Address) -> bool {
+        address.terms.iter().all(|&(index, _)| self.shape_of(index).lane == Lane::Same)
+    }
+
+    /// Where an address lies in memory of the thread, if it does.
+    fn own_place(&mut self, address: &Address, c: usize) -> Option<Place> {
+        let first = self.own_words(address)?;
+        let Memory::Buffer(index) = address.memory else { return self.place(address, c) };
+        // The words of a buffer's sums are found like those of the buffer.
+        let own = self.alu(Alu::Add, true, self.bases.shared, GSrc::Imm(first as i32));
+        let base = self.bases.buffers[index as usize].replace(own);
+        let place = self.place(address, c);
+        self.bases.buffers[index as usize] = base;
+        place
+    }
+
+    /// An atomic whose lanes meet at one word and need no old value: what they bring is put together, and the word is changed once. False
+    /// where it is none.
+    fn meeting_atomic(&mut self, inst: &'k Inst, comps: &[usize]) -> bool {
+        let Inst::Atomic { op, address, element, value: Some(value), result: None, guard, .. } = inst else {
+            return false;
+        };
+        let Some((code, nothing)) = united(*op, *element) else { return false };
+        if !self.meets(*op, address, *element) {
+            return false;
+        }
+        // The same from all lanes is no more than from one.
+        let is_one = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Min | AtomicOp::Max)
+            && self.shape_of(*value).is_uniform();
+        let is_own = self.own_words(address).is_some();
+        let is_whole = address.terms.iter().all(|&(index, _)| self.shape_of(index).is_uniform());
+        let together: Vec<&[usize]> = if is_whole { vec![comps] } else { comps.chunks(1).collect() };
+        for comps in together {
+            let place = if is_own { self.own_place(address, comps[0]) } else { self.place(address, comps[0]) };
+            let Some(Place::Same(at)) = place else {
+                self.failed = true;
+                return true;
+            };
+            let masks: Vec<Option<R>> = (comps.iter())
+                .map(|&c| {
+                    let guard = self.guard_of(*guard, c);
+                    self.active(guard, c)
+                })
+                .collect();
+            let done = self.label();
+            if let Some(masks) = masks.iter().copied().collect::<Option<Vec<R>>>() {
+                self.jump_if_none(&masks, done);
+            }
+            let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
+            let value = match self.one_operand(*value, comps[0]).filter(|_| is_one) {
+                Some(one) => self.in_register(one),
+                None => {
+                    let lanes: Vec<R> = (comps.iter().zip(masks))
+                        .map(|(&c, mask)| {
+                            let lanes = self.vector_of(*value, c);
+                            mask.map_or(lanes, |mask| self.or_nothing(lanes, mask, nothing))
+                        })
+                        .collect();
+                    let all = lanes.into_iter().reduce(|all, lanes| self.vec(code, all, Src::R(lanes)));
+                    self.lanes_together(code, all.unwrap_or(R::NONE))
+                }
+            };
+            self.change_word(*op, *element, at, value, is_own);
+            self.leave_scope(mark);
+            self.bind(done);
+            self.workgroup.cells = cells;
+        }
+        self.note_read(address.memory);
+        self.forget_cells(address.memory);
+        true
+    }
+
+    /// The lanes of a mask, and what changes nothing elsewhere.
+    fn or_nothing(&mut self, lanes: R, mask: R, nothing: u32) -> R {
+        if nothing == 0 {
+            return self.masked_zero(lanes, mask);
+        }
+        let nothing = self.constant(nothing);
+        self.blend(Scalar::U32, mask, Src::R(lanes), false, nothing)
+    }
+
+    /// All lanes of a vector put together.
+    fn lanes_together(&mut self, code: VOp, lanes: R) -> R {
+        let mut all = lanes;
+        match self.facts.isa {
+            Isa::Avx512 => {
+                for by in [8, 4, 2, 1] {
+                    let turned = self.vec_imm(ops::VALIGND, all, Src::R(all), by);
+                    all = self.vec(code, all, Src::R(turned));
+                }
+            }
+            _ => {
+                for (turn, by) in [(ops::VPERM2F128, 0x01), (ops::VSHUFPS, 0x4e), (ops::VSHUFPS, 0xb1)] {
+                    let turned = self.vec_imm(turn, all, Src::R(all), by);
+                    all = self.vec(code, all, Src::R(turned));
+                }
+            }
+        }
+        let value = self.general();
+        self.push(M::First { wide: false, dst: value, src: all });
+        value
+    }
+
+    /// One change of a word that is the thread's own, or that others change too.
+    fn change_word(&mut self, op: AtomicOp, element: Element, at: At, value: R, is_own: bool) {
+        if let Some(op) = plain(op) {
+            self.push(M::Update { op, at, b: GSrc::R(value), whole: !is_own });
+            return;
+        }
+        let (old, done) = (self.general(), self.label());
+        self.push(M::Load { bytes: 4, signed: false, dst: old, at });
+        let again = self.label();
+        if !is_own {
+            self.bind(again);
+        }
+        self.push(M::Cmp { wide: false, a: value, b: GSrc::R(old) });
+        self.push(M::JumpIf(takes(op, element).inverse(), done));
+        if is_own {
+            self.push(M::Store { bytes: 4, src: value, at });
+        } else {
+            // Until nobody else was there between the look and the change.
+            let found = self.general();
+            self.push(M::CompareExchange { dst: found, at, compare: old, b: value });
+            self.push(M::Cmp { wide: false, a: found, b: GSrc::R(old) });
+            self.push(M::Mov { dst: old, src: found });
+            self.push(M::JumpIf(Cond::NotEqual, again));
+        }
+        self.bind(done);
     }
 
     /// Puts down where the lanes of a vector work, and with what.
@@ -172,14 +352,9 @@ impl<'k> Lower<'k> {
                 (AtomicOp::Or, Some(value)) => Some(self.combined(Alu::Or, old, value)),
                 (AtomicOp::Xor, Some(value)) => Some(self.combined(Alu::Xor, old, value)),
                 (AtomicOp::Min | AtomicOp::Max, Some(value)) => {
-                    let takes = match (op, element) {
-                        (AtomicOp::Min, Element::I32) => Cond::Less,
-                        (AtomicOp::Min, _) => Cond::Below,
-                        (_, Element::I32) => Cond::Greater,
-                        _ => Cond::Above,
-                    };
                     let value = self.in_register(value);
-                    Some(self.either(M::Cmp { wide: false, a: value, b: GSrc::R(old) }, takes, value, old))
+                    let compare = M::Cmp { wide: false, a: value, b: GSrc::R(old) };
+                    Some(self.either(compare, takes(op, element), value, old))
                 }
                 (AtomicOp::CompareExchange, Some(value)) => {
                     let value = self.in_register(value);
@@ -227,8 +402,7 @@ impl<'k> Lower<'k> {
             (AtomicOp::Or, Element::U32 | Element::I32) => ops::VPORD,
             _ => return None,
         };
-        let apart = address.terms.iter().any(|&(index, _)| self.shape_of(index).lane != Lane::Same);
-        if !apart || !matches!(address.memory, Memory::Buffer(_)) {
+        if self.is_one_place(address) || !matches!(address.memory, Memory::Buffer(_)) {
             return None;
         }
         let old = match self.place(address, c)? {
@@ -258,7 +432,7 @@ impl<'k> Lower<'k> {
     ) -> bool {
         let (true, Some(value)) = (is_word_of_buffer(address, element), value) else { return false };
         // Where all lanes meet at one word, their values are put together first.
-        if address.terms.iter().all(|&(index, _)| self.shape_of(index).lane == Lane::Same) {
+        if self.is_one_place(address) {
             return false;
         }
         if op == AtomicOp::Store {
@@ -319,7 +493,7 @@ impl<'k> Lower<'k> {
         let rep = match (op, value, place) {
             // Only this form of a load stays where it is among others.
             (Load, _, Place::Vary(at, index)) => self.gather(element.scalar(), at, index, mask),
-            (Add | Sub, Some(value), Place::Same(at)) => self.count_on(op, at, value, mask, c),
+            (Add | Sub, Some(value), Place::Same(at)) => self.count_on(op, at, value, mask, true, c),
             (Add | Sub | Exchange | CompareExchange, Some(value), _) => {
                 self.fetch_lanes(op, place, (value, compare), mask, c)
             }
@@ -329,8 +503,9 @@ impl<'k> Lower<'k> {
         true
     }
 
-    /// The lanes of a mask add to the same word, in one step; each has what was there and what those before it have added.
-    fn count_on(&mut self, op: AtomicOp, at: At, value: Value, mask: Option<R>, c: usize) -> Rep {
+    /// The lanes of a mask add to the same word, in one step; each has what was there and what those before it have added. Others may
+    /// work on a word that is `shared`.
+    fn count_on(&mut self, op: AtomicOp, at: At, value: Value, mask: Option<R>, shared: bool, c: usize) -> Rep {
         let scratch = self.scratch();
         let mut by = self.vector_of(value, c);
         let zero = self.constant(0);
@@ -357,7 +532,12 @@ impl<'k> Lower<'k> {
             sum = more;
         }
         let (old, first) = (self.general(), self.vector());
-        self.push(M::Fetch { adds: true, dst: old, at, b: sum });
+        if shared {
+            self.push(M::Fetch { adds: true, dst: old, at, b: sum });
+        } else {
+            self.push(M::Load { bytes: 4, signed: false, dst: old, at });
+            self.push(M::Update { op: Alu::Add, at, b: GSrc::R(sum), whole: false });
+        }
         self.push(M::Broadcast { len: self.len(), wide: false, dst: first, src: old });
         let rep = self.take_scratch(scratch, Scalar::U32);
         let Rep::Vector(before, _) = rep else { return rep };

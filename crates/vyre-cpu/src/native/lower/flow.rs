@@ -341,9 +341,7 @@ impl<'k> Lower<'k> {
         let together = groups.iter().any(|group| !group.scattered);
         let mut bounds = if together { vec![0, run.len()] } else { self.stretches(run, comps) };
         for (at, inst) in run.iter().enumerate() {
-            if let Inst::Atomic { op, address, element, .. } = inst
-                && self.is_own_atomic(*op, address, *element)
-            {
+            if self.is_together(inst) {
                 bounds.extend([at, at + 1]);
             }
         }

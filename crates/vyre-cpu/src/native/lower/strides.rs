@@ -44,6 +44,14 @@ fn found(apart: u32, part: usize) -> [u32; LANES as usize] {
 impl<'k> Lower<'k> {
     /// The words of lanes that are a few words apart, all of them; nothing where a gather is better.
     pub(super) fn load_apart(&mut self, at: At, step: i32) -> Option<R> {
+        let lanes = self.lanes();
+        if step == -4 && self.facts.isa != Isa::Simd128 {
+            // Backwards.
+            let first = At { disp: at.disp - 4 * (lanes as i32 - 1), ..at };
+            let words = self.load_contiguous(Element::U32.scalar(), first, None);
+            let order = self.lanes_constant(&(0..lanes).rev().collect::<Vec<u32>>());
+            return Some(self.vec(ops::VPERMD, order, Src::R(words)));
+        }
         let apart = u32::try_from(step).ok().filter(|step| step % 4 == 0)? / 4;
         let load = |lower: &mut Self, start: u32| {
             lower.load_contiguous(Element::U32.scalar(), At { disp: at.disp + 4 * start as i32, ..at }, None)
