@@ -54,6 +54,32 @@ def test_orders():
     np.testing.assert_array_equal(vyre.bincount(counts, 5).numpy(), [1, 0, 1, 2, 0])
 
 
+def test_halves_are_sorted_by_their_bits():
+    halves = np.concatenate([FLOATS.ravel(), [np.inf, -np.inf, 0, -0.0, 6e-8]]).astype(np.float16)
+    array = vyre.array(halves)
+    assert vyre.sort(array).dtype == np.float16
+    np.testing.assert_array_equal(vyre.sort(array).numpy(), np.sort(halves))
+    np.testing.assert_array_equal(vyre.sort(array, descending=True).numpy(), np.sort(halves)[::-1])
+    order = vyre.argsort(array).numpy()
+    np.testing.assert_array_equal(halves[order], np.sort(halves))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_products_have_epilogues(dtype):
+    a, b = FLOATS[:, :20].astype(dtype), FLOATS[:20].astype(dtype)
+    bias = RANDOM.normal(size=53).astype(dtype)
+    sums = 0.5 * (a.astype(np.float64) @ b.astype(np.float64)) + bias
+    near = {"rtol": 2e-3, "atol": 2e-3} if dtype == np.float16 else {"rtol": 1e-4, "atol": 1e-5}
+    made = vyre.linear(a, b, bias, scale=0.5, activation="relu")
+    assert made.dtype == dtype
+    np.testing.assert_allclose(made.numpy(), np.maximum(sums, 0), **near)
+    gelu = sums / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (sums + 0.044715 * sums**3)))
+    np.testing.assert_allclose(vyre.linear(a, b, bias, 0.5, "gelu").numpy(), gelu, **near)
+    np.testing.assert_array_equal(vyre.linear(a, b).numpy(), (vyre.array(a) @ b).numpy())
+    with pytest.raises(vyre.errors.InvalidUse, match="no activation"):
+        vyre.linear(a, b, activation="swish")
+
+
 def test_rows():
     shifted = np.exp(FLOATS - FLOATS.max(1, keepdims=True))
     soft = shifted / shifted.sum(1, keepdims=True)

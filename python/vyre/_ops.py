@@ -301,6 +301,14 @@ def matmul(a: Any, b: Any) -> Array:
     return _vyre.op("matmul", [left, right])[0]
 
 
+def linear(a: Any, b: Any, bias: Any = None, scale: float | None = None, activation: str | None = None) -> Array:
+    """``activation(scale * (a @ b) + bias)`` of matrices in one kernel, with a bias for each column; ``activation`` is ``"relu"``, ``"gelu"``
+    (the form with ``tanh``) or nothing. Halves are computed in float32 and rounded once."""
+    given = [a, b] if bias is None else [a, b, bias]
+    terms = together([_term(value, "linear") for value in given])
+    return _vyre.op("matmul" if bias is None else "linear", terms, scale=scale, activation=activation)[0]
+
+
 #: What arrays and expressions have as methods: where NumPy has the same, under the same name.
 METHODS = (sum, prod, min, max, mean, var, std, argmin, argmax, any, all, cumsum, cumprod, argsort, dot)
 
