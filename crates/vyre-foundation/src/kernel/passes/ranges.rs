@@ -16,8 +16,8 @@ const DEPTH: u32 = 5;
 /// How many conditions around an access are looked at.
 const FACTS: usize = 64;
 
-/// Gives what is known of each f32.
-pub(super) fn run(kernel: &mut Kernel) -> Vec<Interval> {
+/// Gives what is known of each f32, and how values are made now, but for what became of the addresses and guards of loads.
+pub(super) fn run(kernel: &mut Kernel) -> (Vec<Interval>, Vec<Option<Op>>) {
     let defs = definitions(kernel);
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
@@ -31,7 +31,7 @@ pub(super) fn run(kernel: &mut Kernel) -> Vec<Interval> {
     };
     ranges.block(&mut kernel.body);
     kernel.values = ranges.values;
-    ranges.floats
+    (ranges.floats, ranges.defs)
 }
 
 /// Least and most.
@@ -156,7 +156,7 @@ impl Ranges {
             }
         }
         let unsigned = matches!(self.values[a.index()].ty.scalar, Scalar::U32 | Scalar::U64);
-        let above = match self.defs[a.index()].clone() {
+        let above = match self.defs[a.index()] {
             Some(Op::Binary(op, p, q)) => match op {
                 Binary::Min => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
                 Binary::And if unsigned => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
@@ -176,7 +176,7 @@ impl Ranges {
         if above {
             return true;
         }
-        match self.defs[b.index()].clone() {
+        match self.defs[b.index()] {
             Some(Op::Binary(Binary::Min, p, q)) => {
                 self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1)
             }
@@ -229,10 +229,14 @@ impl Ranges {
 
     /// The part of a guard that is not proven.
     fn rest_of(&mut self, guard: Value) -> Option<Value> {
-        match self.defs[guard.index()].clone() {
-            Some(Op::Const(Literal::Bool(true))) => None,
-            Some(Op::Binary(Binary::Lt, a, b)) if self.is_integer(a) && self.prove(a, b, true, DEPTH) => None,
-            Some(Op::Binary(Binary::And, a, b)) if self.values[a.index()].ty.scalar == Scalar::Bool => {
+        let (op, a, b) = match self.defs[guard.index()] {
+            Some(Op::Const(Literal::Bool(true))) => return None,
+            Some(Op::Binary(op, a, b)) => (op, a, b),
+            _ => return Some(guard),
+        };
+        match op {
+            Binary::Lt if self.is_integer(a) && self.prove(a, b, true, DEPTH) => None,
+            Binary::And if self.values[a.index()].ty.scalar == Scalar::Bool => {
                 match (self.rest_of(a), self.rest_of(b)) {
                     (None, rest) | (rest, None) => rest,
                     _ => Some(guard),

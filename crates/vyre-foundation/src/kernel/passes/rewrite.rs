@@ -276,8 +276,9 @@ impl Rewriter {
         Mark { known: self.known_log.len(), table: self.table_log.len(), scope: self.scope.len() }
     }
 
-    fn open(&mut self) -> Mark {
-        self.blocks.push(Vec::new());
+    /// Begins a block of about so many steps.
+    fn open(&mut self, steps: usize) -> Mark {
+        self.blocks.push(Vec::with_capacity(steps));
         self.mark()
     }
 
@@ -462,7 +463,7 @@ impl Rewriter {
     }
 
     fn block(&mut self, block: &Block, assumed: Option<(Value, bool)>) -> Block {
-        let mark = self.open();
+        let mark = self.open(block.insts.len());
         if let Some((cond, holds)) = assumed {
             self.assume(cond, holds);
         }
@@ -741,7 +742,7 @@ impl Rewriter {
 
     /// The rounds one after another; where one may leave the loop, in a loop that is run through once.
     fn unroll_any(&mut self, inner: &Loop, counter: Option<&Counter>, trial: Trial, init: Vec<Value>) -> Option<End> {
-        let mark = trial.left_early.then(|| self.open());
+        let mark = trial.left_early.then(|| self.open(inner.body.insts.len()));
         let mut carried = init.clone();
         let mut end = None;
         self.renaming += 1;
@@ -803,7 +804,7 @@ impl Rewriter {
             })
             .collect();
         each_inst(&inner.body, &mut |inst| self.epochs.inst(inst));
-        let mark = self.open();
+        let mark = self.open(inner.body.insts.len());
         let counter = counter.map(|counter| Counter { value: self.define(counter.value), ..counter });
         let mut params = Vec::with_capacity(inner.params.len());
         for (i, param) in inner.params.iter().enumerate() {
