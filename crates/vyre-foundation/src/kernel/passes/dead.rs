@@ -6,7 +6,12 @@ use crate::kernel::{Block, End, Inst, Kernel, Loop, Op, Value};
 
 pub(super) fn run(kernel: &mut Kernel) {
     let count = kernel.values.len();
-    let mut graph = Graph { made: vec![None; count], last: vec![0; count], edges: Vec::new(), roots: Vec::new() };
+    let mut graph = Graph {
+        made: vec![None; count],
+        last: vec![0; count],
+        edges: Vec::with_capacity(count / 2),
+        roots: Vec::with_capacity(count / 2),
+    };
     graph.block(&kernel.body, None, &mut Vec::new());
     let needed = graph.reach();
     Sweep { needed }.block(&mut kernel.body, None);

@@ -5,7 +5,7 @@
 //! loaded before the loop even where few rounds come by: it is small, nobody changes it, and all invocations find it near.
 
 use crate::ir::BufferKind;
-use crate::kernel::walk::{Effect, access, each_inst, each_operand, exits, has_loop};
+use crate::kernel::walk::{Effect, access, each_inst, each_operand, has_loop};
 use crate::kernel::{Address, Block, Inst, Kernel, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
@@ -77,11 +77,9 @@ impl Mover {
         self.block(&mut inner.body, this);
         // Rounds that were written out one after the other are a loop of one round: most invocations may leave it at its first exit, and
         // would do the work of all of them before it. A few loads and comparisons are better done at once.
-        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
-        exits(&inner.body, &mut continues, &mut breaks);
         let mut steps = 0;
         each_inst(&inner.body, &mut |_| steps += 1);
-        if continues.is_empty() && steps > FEW_STEPS {
+        if steps > FEW_STEPS && !skips(&inner.body) {
             return;
         }
         let mut written = Written::default();

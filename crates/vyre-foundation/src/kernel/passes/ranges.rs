@@ -2,6 +2,8 @@
 
 use std::f64::consts::{LN_2, LOG2_E};
 
+use smallvec::SmallVec;
+
 use super::definitions;
 use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
@@ -100,7 +102,7 @@ impl Ranges {
     }
 
     fn assume(&mut self, cond: Value, holds: bool) {
-        let mut stack = vec![(cond, holds)];
+        let mut stack: SmallVec<[(Value, bool); 8]> = SmallVec::from_slice(&[(cond, holds)]);
         while let Some((cond, holds)) = stack.pop() {
             match (&self.defs[cond.index()], holds) {
                 (Some(Op::Unary(Unary::Not, a)), _) => stack.push((*a, !holds)),
@@ -249,7 +251,7 @@ impl Ranges {
     /// An index `x + c` that can't wrap is the index `x` and an offset, wherever in a sum the constant stands.
     fn split(&mut self, address: &mut Address) {
         for (index, stride) in &mut address.terms {
-            let mut parts = Vec::new();
+            let mut parts = SmallVec::new();
             let c = self.summands(*index, DEPTH, &mut parts);
             let offset = i128::from(address.offset) + c * i128::from(*stride);
             let (Ok(offset), false, false) = (u32::try_from(offset), c == 0, parts.is_empty()) else { continue };
@@ -264,7 +266,7 @@ impl Ranges {
     }
 
     /// What a number is the sum of, of which nothing is negative and nothing wraps; gives the constant among it.
-    fn summands(&self, value: Value, depth: u32, parts: &mut Vec<Value>) -> i128 {
+    fn summands(&self, value: Value, depth: u32, parts: &mut SmallVec<[Value; 8]>) -> i128 {
         match self.defs[value.index()] {
             Some(Op::Const(literal)) if let Some(known) = fold::integer(&literal).filter(|known| *known >= 0) => known,
             Some(Op::Binary(Binary::Add, a, b)) if depth > 0 && self.is_integer(value) => {
