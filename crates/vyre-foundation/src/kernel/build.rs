@@ -20,12 +20,12 @@ pub(super) struct Builder {
 impl Builder {
     pub(super) fn new(fold: bool) -> Builder {
         Builder {
-            values: Vec::new(),
-            literals: Vec::new(),
-            prelude: Vec::new(),
-            constants: HashMap::new(),
+            values: Vec::with_capacity(256),
+            literals: Vec::with_capacity(256),
+            prelude: Vec::with_capacity(32),
+            constants: HashMap::with_capacity(48),
             globals: Vec::new(),
-            blocks: vec![Vec::new()],
+            blocks: vec![Vec::with_capacity(64)],
             fold,
         }
     }
@@ -188,7 +188,7 @@ impl Builder {
 
     /// Starts an inner block.
     pub(super) fn open(&mut self) {
-        self.blocks.push(Vec::new());
+        self.blocks.push(Vec::with_capacity(16));
     }
 
     /// Ends the innermost block.

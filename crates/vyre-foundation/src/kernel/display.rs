@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use super::{Address, Block, Element, End, Inst, Kernel, KernelMemory, Loop, Memory, Op, Scalar, Type, Value};
+use super::{
+    Address, Block, Element, End, Inst, Kernel, KernelMemory, Loop, Memory, Op, Scalar, Type, Value, ValueInfo,
+};
 use crate::ir::{BarrierScope, Literal};
 
 impl Display for Value {
@@ -13,7 +15,20 @@ impl Display for Value {
 
 impl Display for Scalar {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Display::fmt(&self.data_type(), f)
+        f.write_str(scalar_name(*self))
+    }
+}
+
+fn scalar_name(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "bool",
+        Scalar::U32 => "u32",
+        Scalar::I32 => "i32",
+        Scalar::U64 => "u64",
+        Scalar::I64 => "i64",
+        Scalar::F16 => "f16",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
     }
 }
 
@@ -56,8 +71,10 @@ impl Display for Kernel {
                 memory_line(f, what, i, memory)?;
             }
         }
-        let printer = Printer { kernel: self };
-        printer.block(f, &self.body, 1)?;
+        // Steps are many and made of short pieces, which a string takes sooner than a formatter.
+        let mut text = String::with_capacity(32 * self.values.len());
+        Printer { kernel: self }.block(&mut text, &self.body, 1)?;
+        f.write_str(&text)?;
         writeln!(f, "}}")
     }
 }
@@ -80,8 +97,29 @@ fn name(element: Element) -> String {
     format!("{element:?}").to_lowercase()
 }
 
-fn lower(value: impl fmt::Debug) -> String {
-    format!("{value:?}").to_lowercase()
+/// What `Debug` says, in lower case.
+fn lower(f: &mut String, value: impl fmt::Debug) -> fmt::Result {
+    let start = f.len();
+    write!(f, "{value:?}")?;
+    f[start..].make_ascii_lowercase();
+    Ok(())
+}
+
+fn number(f: &mut String, number: u32) {
+    if number >= 10 {
+        self::number(f, number / 10);
+    }
+    f.push(char::from(b'0' + (number % 10) as u8));
+}
+
+/// Values with words before each.
+fn values<const N: usize>(f: &mut String, parts: [(&str, Value); N]) -> fmt::Result {
+    for (word, value) in parts {
+        f.push_str(word);
+        f.push('%');
+        number(f, value.0);
+    }
+    Ok(())
 }
 
 struct Printer<'a> {
@@ -89,11 +127,11 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    fn pad(f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
+    fn pad(f: &mut String, depth: usize) -> fmt::Result {
         (0..depth).try_for_each(|_| f.write_str("  "))
     }
 
-    fn block(&self, f: &mut Formatter<'_>, block: &Block, depth: usize) -> fmt::Result {
+    fn block(&self, f: &mut String, block: &Block, depth: usize) -> fmt::Result {
         for inst in &block.insts {
             Self::pad(f, depth)?;
             self.inst(f, inst, depth)?;
@@ -112,12 +150,15 @@ impl Printer<'_> {
         f.write_char('\n')
     }
 
-    fn typed(&self, f: &mut Formatter<'_>, value: Value) -> fmt::Result {
-        let info = self.kernel.values[value.index()];
-        write!(f, "{value}: {}{}", if info.uniform { "uniform " } else { "" }, info.ty)
+    fn typed(&self, f: &mut String, value: Value) -> fmt::Result {
+        let ValueInfo { ty, uniform } = self.kernel.values[value.index()];
+        values(f, [("", value)])?;
+        f.push_str(if uniform { ": uniform " } else { ": " });
+        f.push_str(scalar_name(ty.scalar));
+        if ty.width > 1 { write!(f, "x{}", ty.width) } else { Ok(()) }
     }
 
-    fn inst(&self, f: &mut Formatter<'_>, inst: &Inst, depth: usize) -> fmt::Result {
+    fn inst(&self, f: &mut String, inst: &Inst, depth: usize) -> fmt::Result {
         match inst {
             Inst::Let(value, op) => {
                 self.typed(f, *value)?;
@@ -126,9 +167,11 @@ impl Printer<'_> {
                 f.write_char('\n')
             }
             Inst::Store { address, element, value, guard } => {
-                write!(f, "store {} ", name(*element))?;
+                f.push_str("store ");
+                lower(f, element)?;
+                f.push(' ');
                 self.address(f, address)?;
-                write!(f, ", {value}")?;
+                values(f, [(", ", *value)])?;
                 self.guard(f, *guard)
             }
             Inst::Atomic { op, address, element, value, compare, result, guard } => {
@@ -136,7 +179,11 @@ impl Printer<'_> {
                     self.typed(f, *result)?;
                     f.write_str(" = ")?;
                 }
-                write!(f, "atomic {} {} ", lower(op), name(*element))?;
+                f.push_str("atomic ");
+                lower(f, op)?;
+                f.push(' ');
+                lower(f, element)?;
+                f.push(' ');
                 self.address(f, address)?;
                 for operand in [value, compare].into_iter().flatten() {
                     write!(f, ", {operand}")?;
@@ -163,7 +210,7 @@ impl Printer<'_> {
         }
     }
 
-    fn repeat(&self, f: &mut Formatter<'_>, inner: &Loop, depth: usize) -> fmt::Result {
+    fn repeat(&self, f: &mut String, inner: &Loop, depth: usize) -> fmt::Result {
         self.results(f, &inner.results)?;
         match &inner.counter {
             Some(counter) => {
@@ -184,7 +231,7 @@ impl Printer<'_> {
         f.write_str("}\n")
     }
 
-    fn results(&self, f: &mut Formatter<'_>, results: &[Value]) -> fmt::Result {
+    fn results(&self, f: &mut String, results: &[Value]) -> fmt::Result {
         for (i, result) in results.iter().enumerate() {
             if i > 0 {
                 f.write_str(", ")?;
@@ -194,48 +241,63 @@ impl Printer<'_> {
         if results.is_empty() { Ok(()) } else { f.write_str(" = ") }
     }
 
-    fn guard(&self, f: &mut Formatter<'_>, guard: Option<Value>) -> fmt::Result {
+    fn guard(&self, f: &mut String, guard: Option<Value>) -> fmt::Result {
         match guard {
-            Some(guard) => writeln!(f, " if {guard}"),
+            Some(guard) => {
+                values(f, [(" if ", guard)])?;
+                f.write_char('\n')
+            }
             None => f.write_char('\n'),
         }
     }
 
-    fn address(&self, f: &mut Formatter<'_>, address: &Address) -> fmt::Result {
+    fn address(&self, f: &mut String, address: &Address) -> fmt::Result {
         match address.memory {
-            Memory::Buffer(i) => write!(f, "{}[", self.kernel.buffers[i as usize].name)?,
+            Memory::Buffer(i) => {
+                f.push_str(self.kernel.buffers[i as usize].name.as_str());
+                f.push('[');
+            }
             Memory::Shared(i) => write!(f, "shared {i}[")?,
             Memory::Local(i) => write!(f, "local {i}[")?,
         }
         let mut first = true;
         for (value, stride) in &address.terms {
-            write!(f, "{}{value}*{stride}", if first { "" } else { " + " })?;
+            values(f, [(if first { "" } else { " + " }, *value)])?;
+            f.push('*');
+            number(f, *stride);
             first = false;
         }
-        if first {
-            write!(f, "{}", address.offset)?;
-        } else if address.offset > 0 {
-            write!(f, " + {}", address.offset)?;
+        if first || address.offset > 0 {
+            f.push_str(if first { "" } else { " + " });
+            number(f, address.offset);
         }
         f.write_char(']')
     }
 
-    fn op(&self, f: &mut Formatter<'_>, op: &Op) -> fmt::Result {
+    fn op(&self, f: &mut String, op: &Op) -> fmt::Result {
         match op {
             Op::Const(literal) => literal_text(f, literal),
-            Op::Builtin(builtin) => f.write_str(&lower(builtin)),
+            Op::Builtin(builtin) => lower(f, builtin),
             Op::Length(buffer) => write!(f, "length {}", self.kernel.buffers[*buffer as usize].name),
-            Op::Unary(op, a) => write!(f, "{} {a}", lower(op)),
-            Op::Binary(op, a, b) => write!(f, "{} {a}, {b}", lower(op)),
-            Op::Fma(a, b, c) => write!(f, "fma {a}, {b}, {c}"),
-            Op::Select(cond, yes, no) => write!(f, "select {cond}, {yes}, {no}"),
-            Op::Cast(a) => write!(f, "cast {a}"),
-            Op::BitCast(a) => write!(f, "bits {a}"),
+            Op::Unary(op, a) => {
+                lower(f, op)?;
+                values(f, [(" ", *a)])
+            }
+            Op::Binary(op, a, b) => {
+                lower(f, op)?;
+                values(f, [(" ", *a), (", ", *b)])
+            }
+            Op::Fma(a, b, c) => values(f, [("fma ", *a), (", ", *b), (", ", *c)]),
+            Op::Select(cond, yes, no) => values(f, [("select ", *cond), (", ", *yes), (", ", *no)]),
+            Op::Cast(a) => values(f, [("cast ", *a)]),
+            Op::BitCast(a) => values(f, [("bits ", *a)]),
             Op::Load { address, element, guard } => {
-                write!(f, "load {} ", name(*element))?;
+                f.push_str("load ");
+                lower(f, element)?;
+                f.push(' ');
                 self.address(f, address)?;
                 match guard {
-                    Some(guard) => write!(f, " if {guard}"),
+                    Some(guard) => values(f, [(" if ", *guard)]),
                     None => Ok(()),
                 }
             }
@@ -245,32 +307,34 @@ impl Printer<'_> {
                 list(f, " ", parts)
             }
             Op::Subgroup(op, a, argument) => {
-                write!(f, "subgroup {} {a}", lower(op))?;
+                f.push_str("subgroup ");
+                lower(f, op)?;
+                values(f, [(" ", *a)])?;
                 match argument {
-                    Some(argument) => write!(f, ", {argument}"),
+                    Some(argument) => values(f, [(", ", *argument)]),
                     None => Ok(()),
                 }
             }
             Op::Matrix(matrix) => {
                 let operands: Vec<Value> = matrix.operands().collect();
-                write!(f, "{}", matrix.kind.name())?;
+                f.push_str(matrix.kind.name());
                 list(f, " ", &operands)
             }
         }
     }
 }
 
-fn list(f: &mut Formatter<'_>, lead: &str, values: &[Value]) -> fmt::Result {
-    for (i, value) in values.iter().enumerate() {
-        write!(f, "{}{value}", if i == 0 { lead } else { ", " })?;
-    }
-    Ok(())
+fn list(f: &mut String, lead: &str, list: &[Value]) -> fmt::Result {
+    list.iter().enumerate().try_for_each(|(i, value)| values(f, [(if i == 0 { lead } else { ", " }, *value)]))
 }
 
-fn literal_text(f: &mut Formatter<'_>, literal: &Literal) -> fmt::Result {
+fn literal_text(f: &mut String, literal: &Literal) -> fmt::Result {
     match literal {
         Literal::Bool(v) => write!(f, "{v}"),
-        Literal::U32(v) => write!(f, "{v}"),
+        Literal::U32(v) => {
+            number(f, *v);
+            Ok(())
+        }
         Literal::I32(v) => write!(f, "{v}"),
         Literal::U64(v) => write!(f, "{v}"),
         Literal::I64(v) => write!(f, "{v}"),

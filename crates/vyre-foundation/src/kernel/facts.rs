@@ -122,7 +122,8 @@ impl Facts {
 /// Marks the values that are the same for all invocations of a workgroup.
 ///
 /// A loop's carried values start as uniform as what they begin with and lose it when a round or a way out brings something
-/// that is not; this is repeated until nothing changes, which each value can make happen only once.
+/// that is not. Everything else follows in order, so this is repeated only while a round takes it from a carried value, which was
+/// read before that.
 fn uniform(kernel: &mut Kernel) {
     let mut marks = Marks {
         uniform: vec![true; kernel.values.len()],
@@ -157,15 +158,11 @@ struct Frame<'a> {
 
 impl Marks {
     fn clear(&mut self, value: Value) {
-        if std::mem::replace(&mut self.uniform[value.index()], false) {
-            self.changed = true;
-        }
+        self.uniform[value.index()] = false;
     }
 
     fn set(&mut self, value: Value, uniform: bool) {
-        if !uniform {
-            self.clear(value);
-        }
+        self.uniform[value.index()] &= uniform;
     }
 
     /// `together`: all invocations that entered the innermost loop are here.
@@ -243,7 +240,9 @@ impl Marks {
         for i in 0..body.params.len() {
             let carried = frame.continues.iter().all(|values| self.uniform[values[i].index()]);
             let one_way = frame.continues.len() < 2 || !frame.split;
-            self.set(body.params[i], carried && one_way);
+            let still = carried && one_way;
+            self.changed |= self.uniform[body.params[i].index()] && !still;
+            self.set(body.params[i], still);
             let mut same = frame.breaks.iter().all(|values| self.uniform[values[i].index()]);
             if body.counter.is_some() {
                 same &= self.uniform[body.params[i].index()];

@@ -6,6 +6,7 @@
 
 use hashbrown::HashMap;
 
+use super::walk::has_loop;
 use super::{Block, Counter, Inst, Kernel, Loop, Op, Value, fold};
 
 /// Steps between two looks of a loop without inner loops of unknown length.
@@ -19,6 +20,9 @@ const MOST: u64 = 1 << 24;
 
 /// Says for each loop when it looks. In kernels that are not `interruptible`, only loops look that may never end.
 pub(super) fn place(kernel: &mut Kernel, interruptible: bool) {
+    if !has_loop(&kernel.body) {
+        return;
+    }
     let mut looks = Looks { constants: HashMap::new(), interruptible };
     looks.block(&mut kernel.body);
 }

@@ -89,7 +89,7 @@ pub enum Memory {
 }
 
 /// Where in a memory: `offset + Σ index · stride`, in bytes. For a memory of 4-bit elements, in elements.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// Memory.
     pub memory: Memory,
@@ -98,6 +98,13 @@ pub struct Address {
     pub terms: SmallVec<[(Value, u32); 2]>,
     /// Constant part.
     pub offset: u32,
+}
+
+/// Operations are copied often, and the derived way takes terms one by one.
+impl Clone for Address {
+    fn clone(&self) -> Self {
+        Address { memory: self.memory, terms: SmallVec::from_slice(&self.terms), offset: self.offset }
+    }
 }
 
 /// Operations with one operand.

@@ -26,6 +26,15 @@ pub fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
     }
 }
 
+/// There is a loop.
+pub(crate) fn has_loop(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
+        Inst::Loop(_) => true,
+        _ => false,
+    })
+}
+
 /// Every loop, inner ones before outer ones; what `change` puts into the list comes in front of the loop.
 pub(crate) fn each_loop_mut(block: &mut Block, change: &mut impl FnMut(&mut Loop, &mut Vec<Inst>)) {
     let mut insts = Vec::with_capacity(block.insts.len());

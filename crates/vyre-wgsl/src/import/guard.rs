@@ -57,6 +57,32 @@ pub(super) fn check_binary(bytes: &[u8]) -> Result<(), Diagnostic> {
     Ok(())
 }
 
+const BLANK: u8 = 1;
+const WORD: u8 = 2;
+const DOT: u8 = 4;
+
+/// What each byte is: a blank, a part of a name or number, or a point within one.
+const KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let byte = i as u8;
+        if byte.is_ascii_whitespace() {
+            kinds[i] = BLANK;
+        } else if byte == b'_' || byte.is_ascii_alphanumeric() || byte >= 0x80 {
+            kinds[i] = WORD;
+        } else if byte == b'.' {
+            kinds[i] = DOT;
+        }
+        i += 1;
+    }
+    kinds
+};
+
+fn is(byte: u8, kinds: u8) -> bool {
+    KINDS[usize::from(byte)] & kinds != 0
+}
+
 fn too_large(message: String) -> Diagnostic {
     Diagnostic::new(&codes::wgsl::WGSL_TOO_LARGE, message)
 }
@@ -89,21 +115,17 @@ impl Scan<'_> {
             let start = self.at;
             let byte = bytes[start];
             self.at += 1;
-            if byte.is_ascii_whitespace() {
+            if is(byte, BLANK) {
                 continue;
             }
             if byte == b'/' && matches!(bytes.get(self.at), Some(b'/' | b'*')) {
                 self.skip_comment();
                 continue;
             }
-            let word = byte == b'_' || byte.is_ascii_alphanumeric() || byte >= 0x80;
+            let word = is(byte, WORD);
             if word {
-                while bytes
-                    .get(self.at)
-                    .is_some_and(|&b| b == b'_' || b == b'.' || b.is_ascii_alphanumeric() || b >= 0x80)
-                {
-                    self.at += 1;
-                }
+                let rest = &bytes[self.at..];
+                self.at += rest.iter().position(|&b| !is(b, WORD | DOT)).unwrap_or(rest.len());
             }
             self.words += u32::from(word);
             if self.words > MAX_WORDS {
@@ -114,7 +136,7 @@ impl Scan<'_> {
             if self.levels.len() == 1 && byte == b';' {
                 self.words = 0;
             }
-            let is_else = &self.source.as_bytes()[start..self.at] == b"else";
+            let is_else = byte == b'e' && &bytes[start..self.at] == b"else";
             let after_block = std::mem::replace(&mut self.after_block, byte == b'}');
             let depth = self.levels.len();
             let Some(level) = self.levels.last_mut() else { continue };

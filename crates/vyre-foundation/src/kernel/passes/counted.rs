@@ -6,11 +6,23 @@ use crate::kernel::walk::{each_use_mut, end_values_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
 
 pub(super) fn run(kernel: &mut Kernel) {
+    if !has_uncounted(&kernel.body) {
+        return;
+    }
     let defs = definitions(kernel);
     let mut finder = Finder { defs, values: std::mem::take(&mut kernel.values), constants: Vec::new() };
     finder.block(&mut kernel.body);
     kernel.values = finder.values;
     kernel.body.insts.splice(0..0, finder.constants);
+}
+
+/// Some loop does not count yet.
+fn has_uncounted(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::If { then, otherwise, .. } => has_uncounted(then) || has_uncounted(otherwise),
+        Inst::Loop(inner) => inner.counter.is_none() || has_uncounted(&inner.body),
+        _ => false,
+    })
 }
 
 struct Finder {

@@ -2,18 +2,29 @@
 
 use crate::ir::AtomicOp;
 use crate::kernel::walk::{each_operand, each_use, end_values};
-use crate::kernel::{Block, End, Inst, Kernel, Loop, Value};
+use crate::kernel::{Block, End, Inst, Kernel, Loop, Op, Value};
 
 pub(super) fn run(kernel: &mut Kernel) {
-    let mut graph = Graph { edges: Vec::with_capacity(2 * kernel.values.len()), roots: Vec::new() };
+    let count = kernel.values.len();
+    let mut graph = Graph {
+        made: vec![None; count],
+        last: vec![0; count],
+        edges: Vec::with_capacity(count / 2),
+        roots: Vec::with_capacity(count / 2),
+    };
     graph.block(&kernel.body, None, &mut Vec::new());
-    let needed = graph.reach(kernel.values.len());
+    let needed = graph.reach();
     Sweep { needed }.block(&mut kernel.body, None);
 }
 
 /// Which values each value needs.
-struct Graph {
-    edges: Vec<(Value, Value)>,
+struct Graph<'a> {
+    /// The operation of each value that has one: it needs the operands.
+    made: Vec<Option<&'a Op>>,
+    /// What other values need: the last edge of each in the list, one more than its position; 0 where there is none.
+    last: Vec<u32>,
+    /// A value that is needed, and the edge before in the list.
+    edges: Vec<(Value, u32)>,
     roots: Vec<Value>,
 }
 
@@ -24,18 +35,19 @@ struct Frame<'a> {
     control: Option<Vec<Value>>,
 }
 
-impl Graph {
+impl<'a> Graph<'a> {
     fn edge(&mut self, value: Value, needs: Value) {
-        self.edges.push((value, needs));
+        self.edges.push((needs, self.last[value.index()]));
+        self.last[value.index()] = self.edges.len() as u32;
     }
 
-    fn block<'a>(&mut self, block: &'a Block, results: Option<&'a [Value]>, frames: &mut Vec<Frame<'a>>) {
+    fn block(&mut self, block: &'a Block, results: Option<&'a [Value]>, frames: &mut Vec<Frame<'a>>) {
         for inst in &block.insts {
             match inst {
-                Inst::Let(value, op) => each_operand(op, &mut |operand| self.edges.push((*value, operand))),
+                Inst::Let(value, op) => self.made[value.index()] = Some(op),
                 Inst::Store { .. } => each_use(inst, &mut |value| self.roots.push(value)),
                 Inst::Atomic { op: AtomicOp::Load, result: Some(result), .. } => {
-                    each_use(inst, &mut |value| self.edges.push((*result, value)));
+                    each_use(inst, &mut |value| self.edge(*result, value));
                 }
                 Inst::Atomic { .. } => each_use(inst, &mut |value| self.roots.push(value)),
                 Inst::Barrier(_) => {}
@@ -68,7 +80,7 @@ impl Graph {
         }
     }
 
-    fn repeat<'a>(&mut self, inner: &'a Loop, frames: &mut Vec<Frame<'a>>) {
+    fn repeat(&mut self, inner: &'a Loop, frames: &mut Vec<Frame<'a>>) {
         for (param, init) in inner.params.iter().zip(&inner.init) {
             self.edge(*param, *init);
         }
@@ -98,24 +110,25 @@ impl Graph {
     }
 
     /// What the roots need, directly or not.
-    fn reach(mut self, count: usize) -> Vec<bool> {
-        let mut starts = vec![0u32; count + 1];
-        for (value, _) in &self.edges {
-            starts[value.index() + 1] += 1;
-        }
-        for i in 0..count {
-            starts[i + 1] += starts[i];
-        }
-        let mut targets = vec![Value(0); self.edges.len()];
-        let mut next = starts.clone();
-        for (value, needs) in &self.edges {
-            targets[next[value.index()] as usize] = *needs;
-            next[value.index()] += 1;
-        }
-        let mut needed = vec![false; count];
-        while let Some(value) = self.roots.pop() {
-            if !std::mem::replace(&mut needed[value.index()], true) {
-                self.roots.extend(&targets[starts[value.index()] as usize..starts[value.index() + 1] as usize]);
+    fn reach(self) -> Vec<bool> {
+        let mut open = self.roots;
+        let mut needed = vec![false; self.made.len()];
+        while let Some(value) = open.pop() {
+            if std::mem::replace(&mut needed[value.index()], true) {
+                continue;
+            }
+            if let Some(op) = self.made[value.index()] {
+                each_operand(op, &mut |operand| {
+                    if !needed[operand.index()] {
+                        open.push(operand);
+                    }
+                });
+            }
+            let mut next = self.last[value.index()];
+            while next > 0 {
+                let (needs, before) = self.edges[next as usize - 1];
+                open.push(needs);
+                next = before;
             }
         }
         needed

@@ -5,7 +5,7 @@
 //! loaded before the loop even where few rounds come by: it is small, nobody changes it, and all invocations find it near.
 
 use crate::ir::BufferKind;
-use crate::kernel::walk::{Effect, access, each_inst, each_operand, exits};
+use crate::kernel::walk::{Effect, access, each_inst, each_operand, has_loop};
 use crate::kernel::{Address, Block, Inst, Kernel, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
@@ -13,6 +13,9 @@ const OUTSIDE: u32 = 0;
 const FEW_STEPS: usize = 64;
 
 pub(super) fn run(kernel: &mut Kernel) {
+    if !has_loop(&kernel.body) {
+        return;
+    }
     let mut everywhere = Written::default();
     each_inst(&kernel.body, &mut |inst| everywhere.note(inst));
     let is_uniform = kernel.buffers.iter().map(|buffer| buffer.kind == BufferKind::Uniform).collect();
@@ -33,26 +36,35 @@ struct Mover {
 impl Mover {
     /// Moves out of the loops in a block, inner ones first.
     fn block(&mut self, block: &mut Block, inside: u32) {
-        let has_loop = block.insts.iter().any(|inst| matches!(inst, Inst::Loop(_)));
-        let mut out = Vec::with_capacity(if has_loop { block.insts.len() + 8 } else { 0 });
+        // Where no loop stands nothing is put before a step.
+        if !block.insts.iter().any(|inst| matches!(inst, Inst::Loop(_))) {
+            block.insts.iter_mut().for_each(|inst| self.inst(inst, inside, &mut Vec::new()));
+            return;
+        }
+        let mut out = Vec::with_capacity(block.insts.len() + 8);
         for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::Let(value, _) => self.loop_of[value.index()] = inside,
-                Inst::Atomic { result: Some(result), .. } => self.loop_of[result.index()] = inside,
-                Inst::If { then, otherwise, results, .. } => {
-                    self.block(then, inside);
-                    self.block(otherwise, inside);
-                    results.iter().for_each(|result| self.loop_of[result.index()] = inside);
-                }
-                Inst::Loop(inner) => {
-                    self.repeat(inner, inside, &mut out);
-                    inner.results.iter().for_each(|result| self.loop_of[result.index()] = inside);
-                }
-                _ => {}
-            }
+            self.inst(&mut inst, inside, &mut out);
             out.push(inst);
         }
         block.insts = out;
+    }
+
+    /// What moves out of a loop is added to `out`.
+    fn inst(&mut self, inst: &mut Inst, inside: u32, out: &mut Vec<Inst>) {
+        match inst {
+            Inst::Let(value, _) => self.loop_of[value.index()] = inside,
+            Inst::Atomic { result: Some(result), .. } => self.loop_of[result.index()] = inside,
+            Inst::If { then, otherwise, results, .. } => {
+                self.block(then, inside);
+                self.block(otherwise, inside);
+                results.iter().for_each(|result| self.loop_of[result.index()] = inside);
+            }
+            Inst::Loop(inner) => {
+                self.repeat(inner, inside, out);
+                inner.results.iter().for_each(|result| self.loop_of[result.index()] = inside);
+            }
+            _ => {}
+        }
     }
 
     fn repeat(&mut self, inner: &mut Loop, outside: u32, out: &mut Vec<Inst>) {
@@ -65,11 +77,9 @@ impl Mover {
         self.block(&mut inner.body, this);
         // Rounds that were written out one after the other are a loop of one round: most invocations may leave it at its first exit, and
         // would do the work of all of them before it. A few loads and comparisons are better done at once.
-        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
-        exits(&inner.body, &mut continues, &mut breaks);
         let mut steps = 0;
         each_inst(&inner.body, &mut |_| steps += 1);
-        if continues.is_empty() && steps > FEW_STEPS {
+        if steps > FEW_STEPS && !skips(&inner.body) {
             return;
         }
         let mut written = Written::default();

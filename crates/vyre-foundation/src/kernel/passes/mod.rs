@@ -54,8 +54,8 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     }
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
-        let floats = ranges::run(kernel);
-        powers::run(kernel, &floats);
+        let (floats, defs) = ranges::run(kernel);
+        powers::run(kernel, &floats, &defs);
     }
     if passes.contains(Passes::TOGETHER) && options.strides_together {
         together::run(kernel);

@@ -4,7 +4,6 @@
 //! Where n is at most 30, `y · 2ⁿ⁺⁶⁴ · 2⁻⁶⁴` is the same with one power that is a constant: for a y of ordinary size the first product is
 //! exact, as the other way's is, and the second one rounds the same number. A limit that a float keeps to anyway is no step either.
 
-use super::definitions;
 use super::floats::Interval;
 use crate::ir::Literal;
 use crate::kernel::math::NO_FRACTION;
@@ -16,9 +15,16 @@ const ONE: i32 = 0x3f80_0000;
 const MANTISSA: u32 = 23;
 const AHEAD: i32 = 64;
 
-pub(super) fn run(kernel: &mut Kernel, floats: &[Interval]) {
+/// `defs`: how values are made.
+pub(super) fn run(kernel: &mut Kernel, floats: &[Interval], defs: &[Option<Op>]) {
+    let is_candidate = |(info, op): (&ValueInfo, &Option<Op>)| {
+        info.ty.scalar == Scalar::F32 && matches!(op, Some(Op::BitCast(_) | Op::Binary(Binary::Min | Binary::Max, ..)))
+    };
+    if !kernel.values.iter().zip(defs).any(is_candidate) {
+        return;
+    }
     let mut powers = Powers {
-        defs: definitions(kernel),
+        defs,
         floats,
         subst: (0..kernel.values.len() as u32).map(Value).collect(),
         values: std::mem::take(&mut kernel.values),
@@ -28,7 +34,7 @@ pub(super) fn run(kernel: &mut Kernel, floats: &[Interval]) {
 }
 
 struct Powers<'a> {
-    defs: Vec<Option<Op>>,
+    defs: &'a [Option<Op>],
     floats: &'a [Interval],
     subst: Vec<Value>,
     values: Vec<ValueInfo>,

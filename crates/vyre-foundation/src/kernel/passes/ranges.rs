@@ -2,6 +2,8 @@
 
 use std::f64::consts::{LN_2, LOG2_E};
 
+use smallvec::SmallVec;
+
 use super::definitions;
 use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
@@ -16,8 +18,8 @@ const DEPTH: u32 = 5;
 /// How many conditions around an access are looked at.
 const FACTS: usize = 64;
 
-/// Gives what is known of each f32.
-pub(super) fn run(kernel: &mut Kernel) -> Vec<Interval> {
+/// Gives what is known of each f32, and how values are made now, but for what became of the addresses and guards of loads.
+pub(super) fn run(kernel: &mut Kernel) -> (Vec<Interval>, Vec<Option<Op>>) {
     let defs = definitions(kernel);
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
@@ -31,7 +33,7 @@ pub(super) fn run(kernel: &mut Kernel) -> Vec<Interval> {
     };
     ranges.block(&mut kernel.body);
     kernel.values = ranges.values;
-    ranges.floats
+    (ranges.floats, ranges.defs)
 }
 
 /// Least and most.
@@ -100,7 +102,7 @@ impl Ranges {
     }
 
     fn assume(&mut self, cond: Value, holds: bool) {
-        let mut stack = vec![(cond, holds)];
+        let mut stack: SmallVec<[(Value, bool); 8]> = SmallVec::from_slice(&[(cond, holds)]);
         while let Some((cond, holds)) = stack.pop() {
             match (&self.defs[cond.index()], holds) {
                 (Some(Op::Unary(Unary::Not, a)), _) => stack.push((*a, !holds)),
@@ -156,7 +158,7 @@ impl Ranges {
             }
         }
         let unsigned = matches!(self.values[a.index()].ty.scalar, Scalar::U32 | Scalar::U64);
-        let above = match self.defs[a.index()].clone() {
+        let above = match self.defs[a.index()] {
             Some(Op::Binary(op, p, q)) => match op {
                 Binary::Min => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
                 Binary::And if unsigned => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
@@ -176,7 +178,7 @@ impl Ranges {
         if above {
             return true;
         }
-        match self.defs[b.index()].clone() {
+        match self.defs[b.index()] {
             Some(Op::Binary(Binary::Min, p, q)) => {
                 self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1)
             }
@@ -229,10 +231,14 @@ impl Ranges {
 
     /// The part of a guard that is not proven.
     fn rest_of(&mut self, guard: Value) -> Option<Value> {
-        match self.defs[guard.index()].clone() {
-            Some(Op::Const(Literal::Bool(true))) => None,
-            Some(Op::Binary(Binary::Lt, a, b)) if self.is_integer(a) && self.prove(a, b, true, DEPTH) => None,
-            Some(Op::Binary(Binary::And, a, b)) if self.values[a.index()].ty.scalar == Scalar::Bool => {
+        let (op, a, b) = match self.defs[guard.index()] {
+            Some(Op::Const(Literal::Bool(true))) => return None,
+            Some(Op::Binary(op, a, b)) => (op, a, b),
+            _ => return Some(guard),
+        };
+        match op {
+            Binary::Lt if self.is_integer(a) && self.prove(a, b, true, DEPTH) => None,
+            Binary::And if self.values[a.index()].ty.scalar == Scalar::Bool => {
                 match (self.rest_of(a), self.rest_of(b)) {
                     (None, rest) | (rest, None) => rest,
                     _ => Some(guard),
@@ -245,7 +251,7 @@ impl Ranges {
     /// An index `x + c` that can't wrap is the index `x` and an offset, wherever in a sum the constant stands.
     fn split(&mut self, address: &mut Address) {
         for (index, stride) in &mut address.terms {
-            let mut parts = Vec::new();
+            let mut parts = SmallVec::new();
             let c = self.summands(*index, DEPTH, &mut parts);
             let offset = i128::from(address.offset) + c * i128::from(*stride);
             let (Ok(offset), false, false) = (u32::try_from(offset), c == 0, parts.is_empty()) else { continue };
@@ -260,7 +266,7 @@ impl Ranges {
     }
 
     /// What a number is the sum of, of which nothing is negative and nothing wraps; gives the constant among it.
-    fn summands(&self, value: Value, depth: u32, parts: &mut Vec<Value>) -> i128 {
+    fn summands(&self, value: Value, depth: u32, parts: &mut SmallVec<[Value; 8]>) -> i128 {
         match self.defs[value.index()] {
             Some(Op::Const(literal)) if let Some(known) = fold::integer(&literal).filter(|known| *known >= 0) => known,
             Some(Op::Binary(Binary::Add, a, b)) if depth > 0 && self.is_integer(value) => {

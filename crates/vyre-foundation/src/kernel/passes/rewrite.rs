@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use super::straight;
 use super::trial::{self, Trial};
@@ -17,6 +18,8 @@ use crate::kernel::{
 
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
+/// Constants for which there is room at first.
+const CONSTANTS: usize = 48;
 /// Rounds of a loop with branches around square roots and quotients that are written out.
 const ROUNDS_WITH_ROOTS: u32 = 4;
 
@@ -48,10 +51,8 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         passes,
         last,
         values: std::mem::take(&mut kernel.values),
-        subst: with_room(room, (0..count as u32).map(Value)),
+        slots: with_room(room, (0..count as u32).map(|i| Slot::of(Value(i)))),
         defs: with_room(room, std::iter::repeat_n(None, count)),
-        known: with_room(room, std::iter::repeat_n(None, count)),
-        visible: with_room(room, std::iter::repeat_n(false, count)),
         known_log: Vec::new(),
         table: HashTable::with_capacity(count),
         table_log: Vec::with_capacity(count),
@@ -63,8 +64,8 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
             locals: vec![0; kernel.locals.len()],
             writable,
         },
-        blocks: vec![Vec::with_capacity(kernel.body.insts.len())],
-        constants: HashMap::default(),
+        blocks: vec![Vec::with_capacity(kernel.body.insts.len() + CONSTANTS)],
+        constants: HashMap::with_capacity_and_hasher(CONSTANTS, BuildHasherDefault::default()),
         new_constants: Vec::new(),
         renaming: 0,
         unrolled,
@@ -75,8 +76,10 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
     };
     let left = rewriter.insts(&kernel.body.insts);
     let end = left.unwrap_or_else(|| rewriter.end(&kernel.body.end));
-    let mut insts = rewriter.new_constants;
-    insts.append(&mut rewriter.blocks.pop().unwrap_or_default());
+    let mut insts = rewriter.blocks.pop().unwrap_or_default();
+    if !rewriter.new_constants.is_empty() {
+        insts.splice(0..0, rewriter.new_constants);
+    }
     kernel.body = Block { insts, end };
     kernel.values = rewriter.values;
 }
@@ -176,14 +179,26 @@ struct Known {
     epoch: u32,
 }
 
+/// What stands for a value of the old kernel, and what is known here of a value of the new one.
+#[derive(Clone, Copy)]
+struct Slot {
+    subst: Value,
+    known: Option<bool>,
+    visible: bool,
+}
+
+impl Slot {
+    fn of(value: Value) -> Slot {
+        Slot { subst: value, known: None, visible: false }
+    }
+}
+
 pub(super) struct Rewriter {
     pub(super) passes: Passes,
     pub(super) last: bool,
     pub(super) values: Vec<ValueInfo>,
-    subst: Vec<Value>,
+    slots: Vec<Slot>,
     pub(super) defs: Vec<Option<Op>>,
-    known: Vec<Option<bool>>,
-    visible: Vec<bool>,
     known_log: Vec<Value>,
     /// Values that were computed, with the epoch of the memory they read, found by their operation.
     table: HashTable<Known>,
@@ -234,7 +249,7 @@ impl Rewriter {
         let value = self.new_value(fold::scalar_of(&literal).into());
         self.new_constants.push(Inst::Let(value, Op::Const(literal)));
         self.defs[value.index()] = Some(Op::Const(literal));
-        self.visible[value.index()] = true;
+        self.slots[value.index()].visible = true;
         self.constants.insert(literal, value);
         value
     }
@@ -242,16 +257,14 @@ impl Rewriter {
     fn new_value(&mut self, ty: Type) -> Value {
         let value = Value(self.values.len() as u32);
         self.values.push(ValueInfo { ty, uniform: false });
-        self.subst.push(value);
+        self.slots.push(Slot::of(value));
         self.defs.push(None);
-        self.known.push(None);
-        self.visible.push(false);
         value
     }
 
     fn resolve(&mut self, value: Value) -> Value {
-        let value = self.subst[value.index()];
-        match self.known[value.index()] {
+        let value = self.slots[value.index()].subst;
+        match self.slots[value.index()].known {
             Some(known) if self.on(Passes::BRANCHES) => self.constant(Literal::Bool(known)),
             _ => value,
         }
@@ -260,8 +273,8 @@ impl Rewriter {
     /// Gives a value of the old kernel its place in the new one.
     fn define(&mut self, old: Value) -> Value {
         let value = if self.renaming > 0 { self.new_value(self.values[old.index()].ty) } else { old };
-        self.subst[old.index()] = value;
-        self.visible[value.index()] = true;
+        self.slots[old.index()].subst = value;
+        self.slots[value.index()].visible = true;
         self.scope.push(value);
         value
     }
@@ -276,14 +289,15 @@ impl Rewriter {
         Mark { known: self.known_log.len(), table: self.table_log.len(), scope: self.scope.len() }
     }
 
-    fn open(&mut self) -> Mark {
-        self.blocks.push(Vec::new());
+    /// Begins a block of about so many steps.
+    fn open(&mut self, steps: usize) -> Mark {
+        self.blocks.push(Vec::with_capacity(steps));
         self.mark()
     }
 
     fn close(&mut self, mark: &Mark) -> Vec<Inst> {
         for value in self.known_log.drain(mark.known..) {
-            self.known[value.index()] = None;
+            self.slots[value.index()].known = None;
         }
         for (known, before) in self.table_log.drain(mark.table..).rev() {
             if let Ok(mut entry) = self.table.find_entry(known.hash, |other| other.value == known.value) {
@@ -294,19 +308,19 @@ impl Rewriter {
             }
         }
         for value in self.scope.drain(mark.scope..) {
-            self.visible[value.index()] = false;
+            self.slots[value.index()].visible = false;
         }
         self.blocks.pop().unwrap_or_default()
     }
 
     /// Notes that a condition holds, or does not, from here to the end of the block.
     fn assume(&mut self, cond: Value, holds: bool) {
-        let mut stack = vec![(cond, holds)];
+        let mut stack: SmallVec<[(Value, bool); 8]> = SmallVec::from_slice(&[(cond, holds)]);
         while let Some((value, holds)) = stack.pop() {
-            if self.known[value.index()].is_some() || self.literal(value).is_some() {
+            if self.slots[value.index()].known.is_some() || self.literal(value).is_some() {
                 continue;
             }
-            self.known[value.index()] = Some(holds);
+            self.slots[value.index()].known = Some(holds);
             self.known_log.push(value);
             match (&self.defs[value.index()], holds) {
                 (Some(Op::Unary(Unary::Not, a)), _) => stack.push((*a, !holds)),
@@ -336,7 +350,7 @@ impl Rewriter {
                     Some(old) => self.define(old),
                     None => self.new_value(ty),
                 };
-                self.visible[value.index()] = true;
+                self.slots[value.index()].visible = true;
                 self.constants.insert(literal, value);
                 self.defs[value.index()] = Some(op.clone());
                 self.push(Inst::Let(value, op));
@@ -369,7 +383,7 @@ impl Rewriter {
             Some(old) => self.define(old),
             None => {
                 let value = self.new_value(ty);
-                self.visible[value.index()] = true;
+                self.slots[value.index()].visible = true;
                 self.scope.push(value);
                 value
             }
@@ -418,7 +432,7 @@ impl Rewriter {
                     each_operand_mut(&mut op, &mut |operand| *operand = self.resolve(*operand));
                     let ty = self.values[value.index()].ty;
                     let new = self.emit_as(op, ty, Some(*value));
-                    self.subst[value.index()] = new;
+                    self.slots[value.index()].subst = new;
                 }
                 Inst::If { cond, then, otherwise, results } => {
                     let end = self.branch(*cond, then, otherwise, results);
@@ -448,7 +462,7 @@ impl Rewriter {
                 *guard = None;
                 if !holds {
                     if let Inst::Atomic { result: Some(result), element, .. } = &inst {
-                        self.subst[result.index()] = self.constant(fold::literal(element.scalar(), 0));
+                        self.slots[result.index()].subst = self.constant(fold::literal(element.scalar(), 0));
                     }
                     return;
                 }
@@ -462,7 +476,7 @@ impl Rewriter {
     }
 
     fn block(&mut self, block: &Block, assumed: Option<(Value, bool)>) -> Block {
-        let mark = self.open();
+        let mark = self.open(block.insts.len());
         if let Some((cond, holds)) = assumed {
             self.assume(cond, holds);
         }
@@ -489,7 +503,7 @@ impl Rewriter {
     }
 
     fn reveal(&mut self, value: Value) {
-        self.visible[value.index()] = true;
+        self.slots[value.index()].visible = true;
         self.scope.push(value);
     }
 
@@ -506,7 +520,7 @@ impl Rewriter {
                 return match self.end(&block.end) {
                     End::Yield(values) => {
                         for (result, value) in results.iter().zip(values) {
-                            self.subst[result.index()] = value;
+                            self.slots[result.index()].subst = value;
                         }
                         None
                     }
@@ -559,7 +573,7 @@ impl Rewriter {
         self.splice(insts);
         self.assume(cond, holds);
         for (result, value) in results.iter().zip(values) {
-            self.subst[result.index()] = *value;
+            self.slots[result.index()].subst = *value;
         }
     }
 
@@ -584,17 +598,17 @@ impl Rewriter {
             self.splice(no.insts);
             for ((result, a), b) in results.iter().zip(a).zip(b) {
                 let ty = self.values[result.index()].ty;
-                self.subst[result.index()] = self.emit(Op::Select(cond, a, b), ty);
+                self.slots[result.index()].subst = self.emit(Op::Select(cond, a, b), ty);
             }
             return;
         }
         let (mut new_a, mut new_b, mut new_results) = (Vec::new(), Vec::new(), Vec::new());
         for ((result, a), b) in results.iter().zip(a).zip(b) {
             if a == b {
-                self.subst[result.index()] = a;
-            } else if self.visible[a.index()] && self.visible[b.index()] {
+                self.slots[result.index()].subst = a;
+            } else if self.slots[a.index()].visible && self.slots[b.index()].visible {
                 let ty = self.values[result.index()].ty;
-                self.subst[result.index()] = self.emit(Op::Select(cond, a, b), ty);
+                self.slots[result.index()].subst = self.emit(Op::Select(cond, a, b), ty);
             } else {
                 new_a.push(a);
                 new_b.push(b);
@@ -623,7 +637,7 @@ impl Rewriter {
         let rounds = counter.and_then(|counter| self.rounds(&counter));
         if self.on(Passes::BRANCHES) && rounds == Some(0) {
             for (result, value) in inner.results.iter().zip(init) {
-                self.subst[result.index()] = value;
+                self.slots[result.index()].subst = value;
             }
             return None;
         }
@@ -695,8 +709,8 @@ impl Rewriter {
                 // Values of the loops around it may still have the constants of another round; that is near enough.
                 let rounds = inner.counter.and_then(|counter| {
                     self.rounds(&Counter {
-                        from: self.subst[counter.from.index()],
-                        to: self.subst[counter.to.index()],
+                        from: self.slots[counter.from.index()].subst,
+                        to: self.slots[counter.to.index()].subst,
                         ..counter
                     })
                 });
@@ -732,7 +746,7 @@ impl Rewriter {
                 if init.iter().all(Option::is_none) {
                     return None;
                 }
-                let outside = |value: Value| self.literal(self.subst[value.index()]);
+                let outside = |value: Value| self.literal(self.slots[value.index()].subst);
                 trial::rounds(inner, &init, &self.values, outside, self.unrolling.rounds + 1)?
             }
         };
@@ -741,16 +755,16 @@ impl Rewriter {
 
     /// The rounds one after another; where one may leave the loop, in a loop that is run through once.
     fn unroll_any(&mut self, inner: &Loop, counter: Option<&Counter>, trial: Trial, init: Vec<Value>) -> Option<End> {
-        let mark = trial.left_early.then(|| self.open());
+        let mark = trial.left_early.then(|| self.open(inner.body.insts.len()));
         let mut carried = init.clone();
         let mut end = None;
         self.renaming += 1;
         for round in 0..trial.rounds {
             if let Some(counter) = counter {
-                self.subst[counter.value.index()] = self.counted(counter, round.into());
+                self.slots[counter.value.index()].subst = self.counted(counter, round.into());
             }
             for (param, value) in inner.params.iter().zip(&carried) {
-                self.subst[param.index()] = *value;
+                self.slots[param.index()].subst = *value;
             }
             let left = self.insts(&inner.body.insts);
             match left.unwrap_or_else(|| self.end(&inner.body.end)) {
@@ -767,7 +781,7 @@ impl Rewriter {
             (None, Some(_)) => End::Break(carried),
             (None, None) => match self.keep(inner, None, carried) {
                 Some(end) => end,
-                None => End::Break(inner.results.iter().map(|result| self.subst[result.index()]).collect()),
+                None => End::Break(inner.results.iter().map(|result| self.slots[result.index()].subst).collect()),
             },
         };
         self.renaming -= 1;
@@ -775,7 +789,7 @@ impl Rewriter {
             return match end {
                 End::Break(values) => {
                     for (result, value) in inner.results.iter().zip(values) {
-                        self.subst[result.index()] = value;
+                        self.slots[result.index()].subst = value;
                     }
                     None
                 }
@@ -803,12 +817,12 @@ impl Rewriter {
             })
             .collect();
         each_inst(&inner.body, &mut |inst| self.epochs.inst(inst));
-        let mark = self.open();
+        let mark = self.open(inner.body.insts.len());
         let counter = counter.map(|counter| Counter { value: self.define(counter.value), ..counter });
         let mut params = Vec::with_capacity(inner.params.len());
         for (i, param) in inner.params.iter().enumerate() {
             if invariant[i] {
-                self.subst[param.index()] = init[i];
+                self.slots[param.index()].subst = init[i];
             } else {
                 params.push(self.define(*param));
             }
@@ -829,7 +843,7 @@ impl Rewriter {
                 let mut only = counter.is_some().then_some(init[i]);
                 let mut same = true;
                 for values in &breaks {
-                    same &= only.is_none_or(|value| value == values[i]) && self.visible[values[i].index()];
+                    same &= only.is_none_or(|value| value == values[i]) && self.slots[values[i].index()].visible;
                     only = Some(values[i]);
                 }
                 if same {
@@ -852,7 +866,7 @@ impl Rewriter {
         let mut new_init = Vec::with_capacity(params.len());
         for i in 0..inner.params.len() {
             match dropped[i] {
-                Some(value) => self.subst[inner.results[i].index()] = value,
+                Some(value) => self.slots[inner.results[i].index()].subst = value,
                 None => {
                     results.push(self.define(inner.results[i]));
                     new_init.push(init[i]);
@@ -924,9 +938,9 @@ impl Rewriter {
         self.renaming += 1;
         let mut left = None;
         for round in 0..rounds {
-            self.subst[counter.value.index()] = self.counted(counter, round);
+            self.slots[counter.value.index()].subst = self.counted(counter, round);
             for (param, value) in inner.params.iter().zip(&carried) {
-                self.subst[param.index()] = *value;
+                self.slots[param.index()].subst = *value;
             }
             left = self.insts(&inner.body.insts);
             if left.is_some() {
@@ -938,7 +952,7 @@ impl Rewriter {
         }
         self.renaming -= 1;
         for (result, value) in inner.results.iter().zip(carried) {
-            self.subst[result.index()] = value;
+            self.slots[result.index()].subst = value;
         }
         left
     }

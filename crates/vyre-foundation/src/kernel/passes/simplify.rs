@@ -165,13 +165,12 @@ impl Rewriter {
             let value = fold::unary(op, literal)?;
             return Some(self.constant(value));
         }
-        let def = self.defs[a.index()].clone();
-        match (op, def) {
-            (Unary::Neg, Some(Op::Unary(Unary::Neg, x))) | (Unary::Not, Some(Op::Unary(Unary::Not, x))) => Some(x),
-            (Unary::Abs, Some(Op::Unary(Unary::Neg | Unary::Abs, x))) => Some(self.unary(Unary::Abs, x)),
-            (Unary::Not, Some(Op::Binary(Binary::Eq, x, y))) => Some(self.binary(Binary::Ne, x, y)),
-            (Unary::Not, Some(Op::Binary(Binary::Ne, x, y))) => Some(self.binary(Binary::Eq, x, y)),
-            (Unary::Not, Some(Op::Binary(Binary::Lt, x, y))) if self.last && !self.scalar(x).is_float() => {
+        match (op, &self.defs[a.index()]) {
+            (Unary::Neg, &Some(Op::Unary(Unary::Neg, x))) | (Unary::Not, &Some(Op::Unary(Unary::Not, x))) => Some(x),
+            (Unary::Abs, &Some(Op::Unary(Unary::Neg | Unary::Abs, x))) => Some(self.unary(Unary::Abs, x)),
+            (Unary::Not, &Some(Op::Binary(Binary::Eq, x, y))) => Some(self.binary(Binary::Ne, x, y)),
+            (Unary::Not, &Some(Op::Binary(Binary::Ne, x, y))) => Some(self.binary(Binary::Eq, x, y)),
+            (Unary::Not, &Some(Op::Binary(Binary::Lt, x, y))) if self.last && !self.scalar(x).is_float() => {
                 Some(self.binary(Binary::Ge, x, y))
             }
             _ => None,
@@ -285,9 +284,12 @@ impl Rewriter {
                 _ => {}
             }
         }
-        let def = self.defs[a.index()].clone();
+        let made = match self.defs[a.index()] {
+            Some(Op::Binary(inner, x, y)) => Some((inner, x, y)),
+            _ => None,
+        };
         if op == Binary::Sub
-            && let Some(Op::Binary(Binary::Add, x, y)) = def
+            && let Some((Binary::Add, x, y)) = made
         {
             if y == b {
                 return Some(x);
@@ -334,7 +336,7 @@ impl Rewriter {
             return Some(value);
         }
         // (x + c) + d, (x + c) - d, (x * c) * d, (x & c) & d: one constant is enough.
-        if let Some(Op::Binary(inner, x, c)) = def
+        if let Some((inner, x, c)) = made
             && let Some(c) = self.literal(c)
         {
             let joined = match (inner, op) {

@@ -118,7 +118,8 @@ fn sources(kernel: &Kernel) -> Vec<Source<'_>> {
 /// Finds the values that are constants once every loop with constant bounds is unrolled.
 ///
 /// Everything is taken for constant until something shows that it is not, because a carried value is constant when what
-/// a round makes of it is; each walk can only take away.
+/// a round makes of it is; each walk can only take away, and another one is needed only where it did from a carried value, which
+/// was looked at before that.
 struct Fixed<'a> {
     fixed: Vec<bool>,
     /// Counters of loops that stay.
@@ -136,7 +137,6 @@ impl Fixed<'_> {
     }
 
     fn set(&mut self, value: Value, fixed: bool) {
-        self.changed |= self.fixed[value.index()] && !fixed;
         self.fixed[value.index()] &= fixed;
     }
 
@@ -200,6 +200,7 @@ impl Fixed<'_> {
                 End::Continue(values) => self.is(values[i]),
                 _ => false,
             };
+            self.changed |= self.is(*param) && !carried;
             self.set(*param, carried);
             let fixed = self.is(*param);
             self.set(inner.results[i], fixed);
