@@ -9,6 +9,8 @@ pub struct Curve {
     /// What is assumed before anything is measured.
     prior: Fit,
     linear: bool,
+    /// Cells with nothing but timings of what is not quite the same.
+    soft: Vec<i32>,
     /// So many of the next timings are believed whatever they say.
     believing: u32,
     fit: Fit,
@@ -26,16 +28,58 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// What to reckon with: the less is known, the more. A guess does not win over what was measured for being a little less.
-    pub(super) fn wary(&self) -> f64 {
-        (self.ns * self.high).sqrt()
+    /// The mean of all that it may be: more than the most likely time, the more so the less is known.
+    pub(super) fn mean(&self) -> f64 {
+        let doubt = self.doubt();
+        self.ns * (0.5 * doubt * doubt).exp()
     }
 
-    /// How likely it is more than this.
-    pub(super) fn chance_above(&self, ns: f64) -> f64 {
-        let width = (self.high / self.low).ln();
-        if width > 0.0 { ((self.high / ns).ln() / width).clamp(0.0, 1.0) } else { 1.0 }
+    /// The same, known no better than to this deviation of its logarithm.
+    pub(super) fn with_doubt(&self, least: f64) -> Prediction {
+        let doubt = self.doubt().max(least);
+        Prediction { ns: self.ns, low: self.ns * (-2.0 * doubt).exp(), high: self.ns * (2.0 * doubt).exp() }
     }
+
+    /// What two opinions of the same say together.
+    pub(super) fn and(&self, other: &Prediction) -> Prediction {
+        let [mine, theirs] = [self, other].map(|one| one.doubt().max(1e-3).powi(-2));
+        let log = (mine * self.ns.ln() + theirs * other.ns.ln()) / (mine + theirs);
+        let doubt = (mine + theirs).powf(-0.5);
+        Prediction { ns: log.exp(), low: (log - 2.0 * doubt).exp(), high: (log + 2.0 * doubt).exp() }
+    }
+
+    /// What it may well be, where little is known, with so much hope.
+    pub(super) fn hopeful(&self, hope: f64) -> f64 {
+        self.ns * (hope * (KNOWN - self.doubt()).min(0.0)).exp()
+    }
+
+    /// How much less than this time it is, as a mean over all that it may be, where more counts as no less.
+    pub(super) fn gain(&self, ns: f64) -> f64 {
+        let doubt = self.doubt();
+        if doubt < 1e-6 {
+            return (ns - self.ns).max(0.0);
+        }
+        let far = (ns / self.ns).ln() / doubt;
+        (ns * share_below(far) - self.mean() * share_below(far - doubt)).max(0.0)
+    }
+
+    /// How much more than this time it is, in the same way.
+    pub(super) fn regret(&self, ns: f64) -> f64 {
+        (self.mean() - ns + self.gain(ns)).max(0.0)
+    }
+
+    /// The deviation of its logarithm: the bounds are two of them away.
+    fn doubt(&self) -> f64 {
+        (0.25 * (self.high / self.low).ln()).max(0.0)
+    }
+}
+
+/// What is known to this deviation of its logarithm is known well enough.
+const KNOWN: f64 = 0.1;
+
+/// The share of a normal distribution that is below so many deviations, to three digits.
+fn share_below(deviations: f64) -> f64 {
+    1.0 / (1.0 + (-1.5976 * deviations - 0.070_566 * deviations.powi(3)).exp())
 }
 
 /// The parameters of the fitted curve.
@@ -77,12 +121,15 @@ impl Cell {
 
 /// New timings weigh at least one in so many, so that a curve follows its device.
 const MEMORY: u32 = 32;
+/// So many timings of the smallest work its guess counts for.
+const GUESS_WEIGHT: f64 = 0.1;
 /// So many timings nearby say as much as a fit that goes through all of them.
 const FIT_WEIGHT: f64 = 0.2;
 /// What a single timing may be off before anything is known about the noise.
 const FIRST_SPREAD: f64 = 0.05;
 /// What is added to the doubt for each octave away from the nearest measurement.
-const DOUBT_PER_OCTAVE: f64 = 0.25;
+const DOUBT_PER_OCTAVE: f64 = 0.13;
+const LINEAR_DOUBT_PER_OCTAVE: f64 = 0.15;
 /// A size from which on, and a time that is so many times as long as the smallest, tell how long each unit takes, and so does a long one.
 const LARGE: f64 = 15.0 * std::f64::consts::LN_2;
 const MUCH_WORK: f64 = 10.0;
@@ -94,14 +141,20 @@ const STEEP: f64 = 2.0 * std::f64::consts::LN_2;
 /// Timings that lie further from a well known cell than this are stalls until they come again and again.
 const STALL: f64 = 0.08;
 
-/// What a guess made before the first measurement may be off: a factor of seven.
-const PRIOR_DOUBT: f64 = 2.0;
+/// What later dispatches take of the time of the first one.
+const COLD: f64 = 0.7;
+/// How far timings are off that are not quite of the same, as the deviation of a logarithm.
+const SOFT_DOUBT: f64 = 0.35;
+
+/// What a guess made before the first measurement is off, as the deviation of a logarithm, and one of how long data takes to move.
+const PRIOR_DOUBT: f64 = 1.0;
+const LINEAR_PRIOR_DOUBT: f64 = 0.6;
 
 impl Curve {
     /// A curve of which it is only guessed that it is `overhead + per_unit·n`.
     pub fn guessed(overhead: f64, per_unit: f64) -> Self {
         let prior = Fit { overhead, a: per_unit, b: 1.0, spread: FIRST_SPREAD };
-        Curve { cells: Vec::new(), prior, linear: false, believing: 0, fit: prior }
+        Curve { cells: Vec::new(), prior, linear: false, soft: Vec::new(), believing: 0, fit: prior }
     }
 
     /// As [`Curve::guessed`], for what is known to grow with n and no other power of it.
@@ -119,6 +172,10 @@ impl Curve {
         }
         let steepness = self.steepness(size);
         let cell = &mut self.cells[position];
+        if let Some(which) = self.soft.iter().position(|&soft| soft == at) {
+            self.soft.swap_remove(which);
+            cell.count = 0;
+        }
         if self.believing > 0 {
             self.believing -= 1;
             cell.count = cell.count.min(2);
@@ -135,12 +192,32 @@ impl Curve {
         self.refit();
     }
 
+    /// Takes in the first timing of a size, which says how long it takes at most, and not much less, until there is a better one.
+    pub(super) fn observe_cold(&mut self, n: u64, ns: u64) {
+        if !self.has_seen(n) {
+            let ns = COLD * ns as f64;
+            let seen = Prediction { ns, low: ns, high: ns }.with_doubt(SOFT_DOUBT);
+            self.observe_soft(n, seen.and(&self.predict(n)).ns as u64);
+        }
+    }
+
+    /// Takes in a timing of something that is not quite what the curve is of. It counts until there is one that is.
+    pub(super) fn observe_soft(&mut self, n: u64, ns: u64) {
+        let at = size_class(n);
+        let is_soft = self.soft.contains(&at);
+        if is_soft || !self.has_seen(n) {
+            self.soft.retain(|&soft| soft != at);
+            self.observe(n, ns);
+            self.soft.push(at);
+        }
+    }
+
     /// What each unit of the largest size took that was timed, where it is large enough to tell: what it takes to wake up threads, and
     /// the like, is not taken for work.
     pub(super) fn per_unit(&self) -> Option<f64> {
         let last = self.cells.last()?;
         let ns = last.time.exp();
-        let is_large = last.size >= LARGE && ns >= MUCH_WORK * self.prior.overhead || ns >= LONG;
+        let is_large = last.size >= LARGE && ns >= MUCH_WORK * self.prior.overhead && ns >= 0.3 * LONG || ns >= LONG;
         is_large.then(|| ns / last.size.exp())
     }
 
@@ -164,6 +241,12 @@ impl Curve {
     /// Timings taken.
     pub fn samples(&self) -> u64 {
         self.cells.iter().map(|cell| u64::from(cell.count)).sum()
+    }
+
+    /// How often a size like this was timed.
+    pub(super) fn seen(&self, n: u64) -> u32 {
+        let at = size_class(n);
+        self.cells.binary_search_by_key(&at, |cell| cell.at).map_or(0, |which| self.cells[which].count)
     }
 
     /// A size like this was timed.
@@ -203,7 +286,10 @@ impl Curve {
             if size > last.size {
                 let beyond = size - last.size;
                 // The further away, the less it says what small work took, and the more what such work takes elsewhere.
-                let guess = Fit { a: self.per_unit().unwrap_or(self.prior.a), ..self.prior };
+                let each = self.per_unit().unwrap_or(self.prior.a);
+                // More data at once moves faster, not slower.
+                let each = if self.linear { each.min(self.prior.a) } else { each };
+                let guess = Fit { a: each, ..self.prior };
                 let trust = (-(beyond / FADES).powi(2)).exp();
                 time = trust * time + (1.0 - trust) * guess.log_time(size);
                 time = time.clamp(last.time - 0.1, last.time + beyond + beyond.min(STEEP) + 0.1);
@@ -214,8 +300,13 @@ impl Curve {
         // Where a size was timed, how badly the curve fits is no matter.
         let noise = self.fit.spread.min(FIRST_SPREAD) / (weights + FIT_WEIGHT).sqrt();
         let misfit = self.fit.spread * (1.0 - (-2.0 * nearest * nearest).exp()).sqrt();
-        let distance = (DOUBT_PER_OCTAVE * (nearest - 0.5).max(0.0)).min(PRIOR_DOUBT);
-        let doubt = noise.hypot(misfit).hypot(distance);
+        let (per_octave, most) = match self.linear {
+            true => (LINEAR_DOUBT_PER_OCTAVE, LINEAR_PRIOR_DOUBT),
+            false => (DOUBT_PER_OCTAVE, PRIOR_DOUBT),
+        };
+        let distance = (per_octave * (nearest - 0.5).max(0.0)).min(most);
+        let soft = if self.soft.contains(&cell_of(size)) { SOFT_DOUBT } else { 0.0 };
+        let doubt = noise.hypot(misfit).hypot(distance).hypot(soft);
         Prediction { ns: time.exp(), low: (time - 2.0 * doubt).exp(), high: (time + 2.0 * doubt).exp() }
     }
 
@@ -286,10 +377,12 @@ impl Curve {
     fn fit_with(&self, b: f64) -> (f64, Fit) {
         let scale = self.cells.last().map_or(0.0, |cell| cell.size);
         let (mut oo, mut oa, mut aa, mut o1, mut a1, mut weights) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
-        for cell in &self.cells {
-            let weight = f64::from(cell.count.min(MEMORY));
-            let inverse = (-cell.time).exp();
-            let power = (b * (cell.size - scale)).exp() * inverse;
+        // What the smallest work takes is guessed well enough that what larger work takes is not taken for it.
+        let smallest = (GUESS_WEIGHT, 0.0, self.prior.overhead.max(1.0).ln());
+        let cells = self.cells.iter().map(|cell| (f64::from(cell.count.min(MEMORY)), cell.size, cell.time));
+        for (weight, size, time) in cells.chain([smallest]) {
+            let inverse = (-time).exp();
+            let power = (b * (size - scale)).exp() * inverse;
             oo += weight * inverse * inverse;
             oa += weight * inverse * power;
             aa += weight * power * power;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use vyre_spec::{Diagnostic, codes};
 
 use super::curve::{Curve, Prediction, size_class};
@@ -46,10 +46,14 @@ pub struct Prior {
     pub ns_per_item: f64,
     /// Time that each atomic operation adds.
     pub ns_per_atomic: f64,
+    /// Time that each byte adds that work goes through, where that takes longer than what it does with it.
+    pub ns_per_touched: f64,
     /// Time of the smallest move of data to the device.
     pub move_overhead_ns: f64,
-    /// Time that each byte to be moved adds.
+    /// Time that each byte to be moved adds, ...
     pub ns_per_byte: f64,
+    /// ... and each that lies in a caller's own memory, which takes longer: the device can't reach that by itself.
+    pub ns_per_lent_byte: f64,
     /// It works on the host's memory, so that data on the host is already there.
     pub on_host: bool,
 }
@@ -57,25 +61,55 @@ pub struct Prior {
 impl Prior {
     /// The guess for a kind of device: the more it is made for large work, the more the smallest costs.
     pub fn of(kind: DeviceKind) -> Self {
-        let [overhead_ns, ns_per_item, ns_per_atomic, move_overhead_ns, ns_per_byte] = match kind {
-            DeviceKind::Cpu => [2_000.0, 0.5, 0.05, 100.0, 0.1],
-            DeviceKind::Discrete => [20_000.0, 0.005, 0.2, 10_000.0, 0.05],
-            DeviceKind::Integrated => [20_000.0, 0.05, 0.5, 2_000.0, 0.1],
-            DeviceKind::Software => [50_000.0, 2.0, 0.2, 2_000.0, 0.1],
-            DeviceKind::Other => [20_000.0, 0.5, 0.2, 2_000.0, 0.1],
-        };
+        let [overhead_ns, ns_per_item, ns_per_atomic, ns_per_touched, move_overhead_ns, ns_per_byte, ns_per_lent_byte] =
+            match kind {
+                DeviceKind::Cpu => [2_000.0, 0.5, 0.05, 0.05, 100.0, 0.1, 0.1],
+                DeviceKind::Discrete => [20_000.0, 0.0025, 0.2, 0.001, 10_000.0, 0.03, 0.09],
+                DeviceKind::Integrated => [20_000.0, 0.05, 0.5, 0.03, 2_000.0, 0.1, 0.1],
+                DeviceKind::Software => [50_000.0, 2.0, 0.2, 0.1, 2_000.0, 0.1, 0.1],
+                DeviceKind::Other => [20_000.0, 0.5, 0.2, 0.05, 2_000.0, 0.1, 0.1],
+            };
         let on_host = kind == DeviceKind::Cpu;
-        Prior { overhead_ns, ns_per_item, ns_per_atomic, move_overhead_ns, ns_per_byte, on_host }
+        Prior {
+            overhead_ns,
+            ns_per_item,
+            ns_per_atomic,
+            ns_per_touched,
+            move_overhead_ns,
+            ns_per_byte,
+            ns_per_lent_byte,
+            on_host,
+        }
     }
 
-    /// Time that each item of an op adds, by the look of it. What an op does besides going through its data is seen, how well that
-    /// goes is not: the smallest are taken for larger than they look.
+    /// The guess for a processor with so many cores.
+    pub fn of_cores(cores: usize) -> Self {
+        let one = Prior::of(DeviceKind::Cpu);
+        // What was guessed without knowing them is about what two do. Memory does not get faster with more than a dozen.
+        let share = 2.0 / cores.max(1) as f64;
+        Prior {
+            ns_per_item: share * one.ns_per_item,
+            ns_per_touched: share.max(2.0 / 12.0) * one.ns_per_touched,
+            ..one
+        }
+    }
+
+    /// Time that each item of an op adds, by the look of it: what it does, or going through its data where that takes longer.
     fn each(&self, effort: Effort) -> f64 {
         if effort.operations == 0.0 {
             return self.ns_per_item;
         }
-        let weight = (effort.operations / ORDINARY).clamp(LIGHTEST, HEAVIEST);
-        weight * self.ns_per_item + effort.atomics * self.ns_per_atomic
+        let weight = (effort.operations / ORDINARY).min(HEAVIEST);
+        let touched = effort.bytes * self.ns_per_touched;
+        (weight * self.ns_per_item).max(touched) + effort.atomics * self.ns_per_atomic
+    }
+
+    fn moves(&self) -> Curve {
+        Curve::linear(self.move_overhead_ns, self.ns_per_byte)
+    }
+
+    fn loans(&self) -> Curve {
+        Curve::linear(self.move_overhead_ns, self.ns_per_lent_byte)
     }
 
     /// Work on data of the host, of which there are two words for each item of work.
@@ -85,7 +119,7 @@ impl Prior {
     }
 
     fn ns_moved_per_item(&self) -> f64 {
-        if self.on_host { 0.0 } else { 8.0 * self.ns_per_byte }
+        if self.on_host { 0.0 } else { 8.0 * self.ns_per_lent_byte }
     }
 }
 
@@ -106,7 +140,7 @@ pub struct Load<'a> {
     pub stays: bool,
     /// For how many dispatches this is asked, where it is not asked for each.
     pub dispatches: u64,
-    /// What each invocation does, by the look of it; nothing where that is not known.
+    /// What each item does, by the look of it; nothing where that is not known.
     pub effort: Effort,
     /// Backends that it can't go to now, such as those that are not open yet. What having the data there would have saved is counted all the
     /// same, so that it is moved at once when it has paid for that by then.
@@ -229,13 +263,16 @@ struct Backend {
 struct Op {
     /// By backend.
     lanes: Vec<Lane>,
-    /// What each invocation does, by the look of it.
+    /// What each item does, by the look of it at the largest size that was met.
     effort: Effort,
+    looked_at: u64,
     dispatches: u64,
     spent_ns: f64,
     /// Of that, what the first dispatches took.
     early_ns: f64,
     explored_ns: f64,
+    /// Dispatches by class of size.
+    seen: BTreeMap<i32, u64>,
     /// By class of size, because data of different sizes is different data.
     staying: BTreeMap<i32, Staying>,
 }
@@ -246,7 +283,7 @@ struct Stay {
     /// What it would have saved there has paid for the move.
     has_paid: bool,
     last: Option<usize>,
-    owed_ns: SmallVec<[f64; 4]>,
+    uses: u64,
 }
 
 /// Dispatches whose data stays where it was moved to.
@@ -254,8 +291,8 @@ struct Stay {
 struct Staying {
     /// Where the latest went.
     last: Option<usize>,
-    /// What having the data on each backend would have saved since it was last moved.
-    owed_ns: SmallVec<[f64; 4]>,
+    /// How often the data was used since it was last moved.
+    uses: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -278,24 +315,34 @@ struct Lane {
 const BUDGET: f64 = 0.01;
 /// The same of the time of its first dispatches, and how many these are: what is learnt early pays for longest.
 const EARLY_BUDGET: f64 = 0.35;
-const EARLY: u64 = 64;
+const EARLY: u64 = 6;
+/// So many more dispatches of a size are reckoned with, at least.
+const AT_LEAST: u64 = 10;
+/// A try that costs no more than this share of the time spent on an op is made wherever it may teach anything.
+const CHEAP: f64 = 0.002;
 /// A live timing is wanted of one in so many dispatches when nothing is in doubt.
 const SPARSE: u64 = 16;
 /// The sentinel raises its hand when timings are off by more than this on average, and lowers it below half of that.
 const DRIFT: f64 = 0.2;
 /// Data that stays is not moved for less than this share of the time.
 const HYSTERESIS: f64 = 0.05;
+/// So often data is used before a move that may well be quick is taken for less so.
+const HOPEFUL: f64 = 3.0;
 /// So many timings of sizes that had not been seen are enough to say how far predictions are off; more count as so many.
 const FEW_UNSEEN: u32 = 3;
-const MOST_UNSEEN: u32 = 32;
-/// So many operations of an invocation are an ordinary item, and how much less and more one may look.
-const ORDINARY: f64 = 25.0;
-const LIGHTEST: f64 = 0.3;
+const MOST_UNSEEN: u32 = 8;
+/// So many operations are an ordinary item, and how much more one may look.
+const ORDINARY: f64 = 100.0;
 const HEAVIEST: f64 = 100.0;
 /// Items of an op are between a hundredth and a hundred times as much as usual, as a logarithm.
 const MOST_WEIGHT: f64 = 4.6;
 /// The first dispatch of a size takes up to so many times as long as those after it, as the inverse.
 const COLD: f64 = 0.5;
+/// The first dispatch of a size tells how long others take where it took longer than warming up does.
+const LONG_COLD: u64 = 2_000_000;
+/// How far a single timing may be off, and the sum of the parts of one, as the deviation of a logarithm.
+const SINGLE: f64 = 0.15;
+const OF_PARTS: f64 = 0.2;
 /// A prediction whose bounds lie closer than this is not worth another sample.
 const ENOUGH: f64 = 0.02;
 /// A prediction whose bounds lie further apart than this is.
@@ -304,9 +351,13 @@ const DOUBTFUL: f64 = 0.1;
 impl Router {
     /// A router over backends in order of preference.
     pub fn new<S: Into<String>>(backends: impl IntoIterator<Item = (S, Prior)>) -> Self {
-        let backend = |(id, prior): (S, Prior)| {
-            let moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
-            Backend { id: id.into(), device: None, prior, loans: moves.clone(), moves, lost: None }
+        let backend = |(id, prior): (S, Prior)| Backend {
+            id: id.into(),
+            device: None,
+            prior,
+            moves: prior.moves(),
+            loans: prior.loans(),
+            lost: None,
         };
         Router { backends: backends.into_iter().map(backend).collect(), ops: BTreeMap::new(), requests: Vec::new() }
     }
@@ -315,8 +366,7 @@ impl Router {
     pub fn set_prior(&mut self, backend: &str, prior: Prior) {
         let Some(index) = self.index(backend) else { return };
         let backend = &mut self.backends[index];
-        backend.moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
-        backend.loans = backend.moves.clone();
+        (backend.moves, backend.loans) = (prior.moves(), prior.loans());
         backend.prior = prior;
     }
 
@@ -331,8 +381,7 @@ impl Router {
                 op.lanes[index] = Lane { replaced: true, out: op.lanes[index].out.take(), ..new.clone() };
             }
             let prior = self.backends[index].prior;
-            self.backends[index].moves = Curve::linear(prior.move_overhead_ns, prior.ns_per_byte);
-            self.backends[index].loans = self.backends[index].moves.clone();
+            (self.backends[index].moves, self.backends[index].loans) = (prior.moves(), prior.loans());
         }
         changed
     }
@@ -353,10 +402,7 @@ impl Router {
 
     /// The backend for a dispatch. An error says why every backend is out.
     pub fn choose(&mut self, op: &str, load: &Load<'_>) -> Result<Choice<'_>, Diagnostic> {
-        if !self.ops.contains_key(op) {
-            self.op(op).effort = load.effort;
-            self.expect(op);
-        }
+        self.look_at(op, load);
         let state = &self.ops[op];
         let able: SmallVec<[(usize, Prediction); 4]> = (0..self.backends.len())
             .filter(|&index| self.out(state, index).is_none())
@@ -364,7 +410,7 @@ impl Router {
             .collect();
         // `min_by` keeps the first of equals.
         let is_open = |(index, _): &&(usize, Prediction)| load.may_go_to(&self.backends[*index]);
-        let Some(&fastest) = able.iter().filter(is_open).min_by(|a, b| a.1.wary().total_cmp(&b.1.wary())) else {
+        let Some(&fastest) = able.iter().filter(is_open).min_by(|a, b| a.1.mean().total_cmp(&b.1.mean())) else {
             return Err(self.no_route(op, state));
         };
         let dispatches = load.dispatches.max(1);
@@ -372,10 +418,11 @@ impl Router {
         let stay = load.stays.then(|| self.stay(state, class, &able, fastest, load));
         let (first, expected) = stay.as_ref().map_or(fastest, |stay| stay.chosen);
         let has_paid = stay.as_ref().is_some_and(|stay| stay.has_paid);
+        let seen = state.seen.get(&class).copied().unwrap_or(0);
         // What was not tried early is not made up for later.
-        let early = EARLY_BUDGET * state.early_ns;
-        let early = if state.dispatches < EARLY { early } else { early.min(state.explored_ns) };
-        let budget = BUDGET * state.spent_ns + early - state.explored_ns;
+        let early = if seen < EARLY { EARLY_BUDGET * state.early_ns } else { 0.0 };
+        let budget = early + BUDGET * state.spent_ns - state.explored_ns;
+        let to_come = seen.max(AT_LEAST) as f64;
         let mut doubtful = expected.high / expected.low > 1.0 + DOUBTFUL;
         let (mut chosen, mut gain, mut cost) = (first, 0.0, 0.0);
         for &(index, predicted) in able.iter().filter(is_open).filter(|(index, _)| *index != first && !has_paid) {
@@ -384,23 +431,32 @@ impl Router {
                 continue;
             }
             doubtful = true;
-            let risk = (predicted.wary() - expected.ns) * predicted.chance_above(expected.ns);
-            if risk <= budget && expected.ns - predicted.low > gain {
-                (chosen, gain, cost) = (index, expected.ns - predicted.low, (predicted.ns - expected.ns).max(0.0));
+            // What a try may save in the dispatches to come, which are taken to be as many as there were, and what it may cost.
+            let regret = predicted.regret(expected.ns);
+            let saved = match load.stays {
+                true => self.work(state, index, load.n).gain(self.work(state, first, load.n).ns / (1.0 + HYSTERESIS)),
+                false => predicted.gain(expected.ns),
+            };
+            // What costs next to nothing beside all that was spent on the op is tried in any case, so that all sizes are known.
+            let is_cheap = regret <= CHEAP * state.spent_ns && !state.lanes[index].curve.has_seen(load.n);
+            let value = if is_cheap { to_come * saved } else { to_come * saved - regret };
+            if regret <= budget && value > gain {
+                (chosen, gain, cost) = (index, value, regret);
             }
         }
         let state = self.op(op);
         if let Some(mut stay) = stay {
             if stay.last.is_some_and(|last| last != chosen) {
-                stay.owed_ns.fill(0.0);
+                stay.uses = 0;
             }
-            state.staying.insert(class, Staying { last: Some(chosen), owed_ns: stay.owed_ns });
+            state.staying.insert(class, Staying { last: Some(chosen), uses: stay.uses });
         }
         state.dispatches += dispatches;
         state.spent_ns += expected.ns * dispatches as f64;
-        if state.dispatches <= EARLY {
-            state.early_ns += expected.ns * dispatches as f64;
+        if seen < EARLY {
+            state.early_ns += expected.ns * dispatches.min(EARLY - seen) as f64;
         }
+        *state.seen.entry(class).or_default() += dispatches;
         state.explored_ns += cost;
         let timed = doubtful || state.dispatches % SPARSE == 1;
         Ok(Choice { backend: &self.backends[chosen].id, explores: chosen != first, timed })
@@ -425,21 +481,20 @@ impl Router {
             chosen = latest;
         }
         let here = self.work(state, chosen.0, load.n).ns;
-        let mut owed_ns = known.map_or_else(|| smallvec![0.0; self.backends.len()], |known| known.owed_ns.clone());
-        owed_ns[chosen.0] = 0.0;
-        let mut paid: Option<(usize, Prediction)> = None;
-        for &(index, predicted) in able.iter().filter(|(index, _)| *index != chosen.0) {
-            let saved = here - (1.0 + HYSTERESIS) * self.work(state, index, load.n).wary();
-            owed_ns[index] += saved.max(0.0) * load.dispatches.max(1) as f64;
-            if is_open(index)
-                && owed_ns[index] > 0.0
-                && owed_ns[index] >= self.move_time(index, load).ns
-                && paid.is_none_or(|(best, _)| owed_ns[index] > owed_ns[best])
-            {
-                paid = Some((index, predicted));
+        let uses = known.map_or(0, |known| known.uses) + load.dispatches.max(1);
+        // How long a move takes is best found out early: who moves late has less left to gain by it.
+        let hope = (HOPEFUL / uses as f64).min(1.0);
+        let mut paid: Option<(f64, (usize, Prediction))> = None;
+        for &(index, predicted) in able.iter().filter(|(index, _)| *index != chosen.0 && is_open(*index)) {
+            // As it is known now, whatever was thought of it then.
+            let work = self.work(state, index, load.n);
+            let saved = here - (1.0 + HYSTERESIS) * work.mean();
+            let left = saved * uses as f64 - self.move_time(index, load).hopeful(hope);
+            if saved > 0.0 && left >= 0.0 && paid.is_none_or(|(most, _)| left > most) {
+                paid = Some((left, (index, predicted)));
             }
         }
-        Stay { chosen: paid.unwrap_or(chosen), has_paid: paid.is_some(), last, owed_ns }
+        Stay { chosen: paid.map_or(chosen, |(_, best)| best), has_paid: paid.is_some(), last, uses }
     }
 
     /// Takes in how long a dispatch took. Unknown backends are ignored: they can't be chosen either.
@@ -457,12 +512,24 @@ impl Router {
         }
     }
 
+    /// Takes in how long a dispatch took that worked on a caller's own memory where it was. New memory for its results is part of that time, so
+    /// that it counts until there is a timing without.
+    pub fn observe_lent(&mut self, op: &str, backend: &str, n: u64, compute_ns: u64) {
+        let Some(index) = self.index(backend) else { return };
+        self.op(op).lanes[index].curve.observe_soft(n, compute_ns);
+        self.guess_anew(op);
+    }
+
     /// Takes in how long a dispatch took that was the first of its size on a backend. It warms up caches and clocks besides, so that it
     /// takes longer than those to come: it counts where it took far less than was expected all the same, and else says nothing.
     pub fn observe_first(&mut self, op: &str, backend: &str, n: u64, timing: Timing) {
         let Some(index) = self.index(backend) else { return };
-        if (timing.compute_ns as f64) < COLD * self.op(op).lanes[index].curve.predict(n).ns {
+        let curve = &mut self.op(op).lanes[index].curve;
+        if (timing.compute_ns as f64) < COLD * curve.predict(n).ns {
             self.observe(op, backend, n, timing);
+        } else if timing.compute_ns >= LONG_COLD {
+            curve.observe_cold(n, timing.compute_ns);
+            self.guess_anew(op);
         }
     }
 
@@ -482,17 +549,18 @@ impl Router {
             .zip(&*backends)
             .filter_map(weight)
             .fold((0.0, 0u32), |(sum, count), log| (sum + log, count + 1));
-        if count > 0 {
-            // In steps, so that a curve is not fitted anew for nothing.
-            let weight = (0.25 * (4.0 * sum / f64::from(count)).round()).exp();
-            state.guess(weight, backends);
-        }
+        // In steps, so that a curve is not fitted anew for nothing.
+        let weight = (0.25 * (4.0 * sum / f64::from(count.max(1))).round()).exp();
+        state.guess(weight, backends);
     }
 
-    /// Guesses what nothing was measured of by the look of the op.
-    fn expect(&mut self, op: &str) {
-        if let Some(state) = self.ops.get_mut(op) {
-            state.guess(1.0, &self.backends);
+    /// Guesses what nothing was measured of by the look of the op, at the largest size that was met: what each item does is little of what
+    /// is done where there are few.
+    fn look_at(&mut self, op: &str, load: &Load<'_>) {
+        if self.ops.get(op).is_none_or(|known| load.n > known.looked_at && load.effort != known.effort) {
+            let state = self.op(op);
+            (state.effort, state.looked_at) = (load.effort, load.n);
+            self.guess_anew(op);
         }
     }
 
@@ -510,6 +578,8 @@ impl Router {
         let curve = &mut self.op(op).lanes[index].round_trip;
         if (ns as f64) < COLD * curve.predict(n).ns {
             curve.observe(n, ns);
+        } else if ns >= LONG_COLD {
+            curve.observe_cold(n, ns);
         }
     }
 
@@ -690,10 +760,12 @@ impl Router {
         Op {
             lanes: self.backends.iter().map(lane).collect(),
             effort: Effort::default(),
+            looked_at: 0,
             dispatches: 0,
             spent_ns: 0.0,
             early_ns: 0.0,
             explored_ns: 0.0,
+            seen: BTreeMap::new(),
             staying: BTreeMap::new(),
         }
     }
@@ -715,9 +787,10 @@ impl Router {
             true => (own + load.on_host, 0),
             false => (own, load.bytes_back),
         };
-        let is_lent = !load.stays && backend.loans.samples() > 0;
         let mut all = Prediction { ns: 0.0, low: 0.0, high: 0.0 };
         for bytes in [load.bytes_in.saturating_sub(there), back].into_iter().filter(|&bytes| bytes > 0) {
+            // What is known of arrays is better than a guess.
+            let is_lent = !load.stays && (backend.loans.samples() > 0 || backend.moves.samples() == 0);
             let moved = if is_lent { &backend.loans } else { &backend.moves }.predict(bytes);
             all = Prediction { ns: all.ns + moved.ns, low: all.low + moved.low, high: all.high + moved.high };
         }
@@ -737,9 +810,19 @@ impl Router {
         if !load.is_round_trip() || lane.round_trip.samples() == 0 {
             return sum;
         }
-        // What was seen of the whole counts more than the sum of what is known of its parts, where it is as well known.
+        // What was seen of the whole counts more than the sum of what is known of its parts. Of sizes that were not seen the parts tell
+        // more where moves are most of it, since these are known from all ops.
         let whole = lane.widened(&lane.round_trip, load.n);
-        if whole.high / whole.low <= sum.high / sum.low || lane.round_trip.has_seen(load.n) { whole } else { sum }
+        let parts_known = !self.backends[index].prior.on_host && self.backends[index].loans.samples() > 0;
+        match lane.round_trip.seen(load.n) {
+            0 if parts_known || whole.high / whole.low > sum.high / sum.low => sum,
+            // One or two timings may have been stalls, where the parts say otherwise.
+            seen @ 1..=2 if parts_known => {
+                let whole = whole.with_doubt(SINGLE / f64::from(seen).sqrt());
+                whole.and(&sum.with_doubt(OF_PARTS))
+            }
+            _ => whole,
+        }
     }
 
     fn no_route(&self, op: &str, state: &Op) -> Diagnostic {
@@ -795,8 +878,8 @@ impl Lane {
     fn widened(&self, curve: &Curve, n: u64) -> Prediction {
         let mut predicted = curve.predict(n);
         if let Some(off) = self.unseen_error().filter(|_| !curve.has_seen(n)) {
-            predicted.low = predicted.low.min(predicted.ns * (-2.5 * off).exp());
-            predicted.high = predicted.high.max(predicted.ns * (2.5 * off).exp());
+            predicted.low = predicted.low.min(predicted.ns * (-2.0 * off).exp());
+            predicted.high = predicted.high.max(predicted.ns * (2.0 * off).exp());
         }
         predicted
     }

@@ -34,6 +34,7 @@ impl Inner {
             temporaries.push(Temporary::Loan(at, loan));
             return Ok(binding);
         }
+        deps.is_lent = true;
         let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
             foreign_ref(bytes)
         } else {
@@ -72,6 +73,7 @@ impl Inner {
             temporaries.push(Temporary::Loan(at, loan));
             return Ok(binding);
         }
+        deps.is_lent = true;
         let memory = if bytes.as_ptr().addr().is_multiple_of(PLACED) {
             foreign_mut(bytes)
         } else {

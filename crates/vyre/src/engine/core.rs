@@ -503,6 +503,12 @@ impl Core {
         Ok((plan, known))
     }
 
+    /// For each buffer: a launch needs what it held before.
+    pub(super) fn kept(&self, plan: &LaunchPlan) -> SmallVec<[bool; 8]> {
+        let slots = self.slots.iter().enumerate();
+        slots.map(|(at, slot)| slot.access.reads || !slot.access.overwrites(at, plan)).collect()
+    }
+
     /// Refuses results whose sizes are not those that the program computes.
     fn check_sizes(&self, plan: &LaunchPlan, sizes: &[u64]) -> Result<(), Error> {
         for ((slot, &planned), &bound) in self.slots.iter().zip(&plan.buffer_bytes).zip(sizes) {
@@ -528,8 +534,7 @@ impl Ready {
         decision: Option<Decision>,
         learning: Option<Mutex<Learning>>,
     ) -> Ready {
-        let slots = core.slots.iter().enumerate();
-        let keep = slots.map(|(at, slot)| slot.access.reads || !slot.access.overwrites(at, &plan)).collect();
+        let keep = core.kept(&plan);
         Ready {
             device,
             grid_asked: request.grid,

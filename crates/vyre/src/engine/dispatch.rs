@@ -93,7 +93,7 @@ impl Inner {
         let only = request.on.as_ref().or(core.only.as_ref());
         let mut elsewhere = None;
         if let Some(ready) = core.find(args.iter().map(Arg::bytes), args, request, only.map(|id| id.as_str()))
-            && (only.is_some() || self.stays(core, &ready, args, &mut elsewhere))
+            && (only.is_some() || self.stays(core, &ready, args, request, &mut elsewhere))
         {
             let launched = match self.launch_calmly(core, &ready, args, request, deadline) {
                 Ok(None) => self.launch_on(core, &ready, args, request, deadline, only.is_some()),
@@ -136,7 +136,14 @@ impl Inner {
 
     /// Nothing speaks against the device of the launch before; else where the router would have it instead. The router is asked while
     /// the first timings come in, since what it went by until then may be a guess, whenever a launch is long, and now and then.
-    fn stays(&self, core: &Core, ready: &Ready, args: &[Arg<'_>], elsewhere: &mut Option<Route>) -> bool {
+    fn stays(
+        &self,
+        core: &Core,
+        ready: &Ready,
+        args: &[Arg<'_>],
+        request: &Request,
+        elsewhere: &mut Option<Route>,
+    ) -> bool {
         if self.routes.is_out(&ready.device.id) {
             return false;
         }
@@ -157,7 +164,7 @@ impl Inner {
         self.metrics.add(Counter::Routes, 1);
         let _timer = self.metrics.time(Stage::Route);
         let devices = self.open_devices();
-        let load = load(core, &devices, &ready.work, args, dispatches);
+        let load = load(core, &devices, &ready.work, args, (&ready.keep, request), dispatches);
         *elsewhere = self.routes.choose(&ready.work, load, &[]).ok();
         elsewhere.as_ref().is_some_and(|route| ready.device.id == route.backend)
     }
@@ -186,7 +193,8 @@ impl Inner {
                 || {
                     let _timer = self.metrics.time(Stage::Route);
                     let devices = self.open_devices();
-                    self.routes.choose(&work, load(core, &devices, &work, args, 1), &passed_over)
+                    let load = load(core, &devices, &work, args, (&core.kept(&plan), request), 1);
+                    self.routes.choose(&work, load, &passed_over)
                 },
                 Ok,
             );
@@ -909,13 +917,21 @@ fn is_round_trip(args: &[Arg<'_>]) -> bool {
     args.iter().all(|arg| arg.is_borrowed() || matches!(arg, Arg::Value(_)))
 }
 
-/// What a launch does, and where what it needs is.
-fn load<'a>(core: &Core, devices: &'a [Arc<Device>], work: &Work, args: &[Arg<'_>], dispatches: u64) -> Load<'a> {
+/// What a launch does, and where what it needs is; `keep` says which buffers' contents it needs where the request does not.
+fn load<'a>(
+    core: &Core,
+    devices: &'a [Arc<Device>],
+    work: &Work,
+    args: &[Arg<'_>],
+    (keep, request): (&[bool], &Request),
+    dispatches: u64,
+) -> Load<'a> {
     let away = devices.iter().filter(|device| device.place != Device::HOST);
     let mut on: Vec<(&Device, u64)> = away.map(|device| (&**device, 0)).collect();
     let mut load = Load { n: work.size, stays: true, dispatches, effort: work.effort, ..Load::default() };
-    for (slot, arg) in core.slots.iter().zip(args) {
-        let is_needed = slot.access.reads || slot.access.writes != Writes::All;
+    for ((slot, arg), &keep) in core.slots.iter().zip(args).zip(keep) {
+        let is_overwritten = request.overwrites && !slot.access.reads;
+        let is_needed = keep && !is_overwritten || request.size_from.is_some();
         let (storage, range): (&Arc<Storage>, Range<u64>) = match arg {
             Arg::Read(storage, range) | Arg::Part(storage, range) => (storage, range.clone()),
             Arg::Write(storage) => (storage, 0..storage.bytes),

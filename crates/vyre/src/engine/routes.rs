@@ -40,7 +40,14 @@ fn kind_of(id: &str) -> DeviceKind {
 fn prior_of(id: &str) -> Prior {
     let prior = Prior::of(kind_of(id));
     match id.split(':').next() {
-        Some("wgpu") => Prior { overhead_ns: 100_000.0, move_overhead_ns: 100_000.0, ns_per_byte: 0.2, ..prior },
+        Some("cpu") => Prior::of_cores(std::thread::available_parallelism().map_or(1, usize::from)),
+        Some("wgpu") => Prior {
+            overhead_ns: 100_000.0,
+            move_overhead_ns: 100_000.0,
+            ns_per_byte: 0.06,
+            ns_per_lent_byte: 0.12,
+            ..prior
+        },
         _ => prior,
     }
 }
@@ -55,7 +62,7 @@ pub(super) struct Work {
     pub(super) size: u64,
     /// Bytes of all buffers.
     pub(super) bytes: u64,
-    /// What each invocation does, by the look of the program.
+    /// What is done for each item, by the look of the program.
     pub(super) effort: Effort,
 }
 
@@ -67,8 +74,9 @@ impl Work {
             op += &format!("-{:016x}", config.specialization.cache_hash());
         }
         let bytes: u64 = plan.buffer_bytes.iter().sum();
-        let size = invocations.fold(1, u64::saturating_mul).max(bytes / 16);
-        Work { op, size, bytes, effort: Effort::of(program) }
+        let invocations = invocations.fold(1, u64::saturating_mul);
+        let size = invocations.max(bytes / 16);
+        Work { op, size, bytes, effort: Effort::of(program).of_item(size, invocations, bytes) }
     }
 
     /// What is asked where nothing is known of where its data is: all of it is on the host.
@@ -348,6 +356,14 @@ impl Routes {
             tracing::info!(op = request.op, backend = request.backend, "{}", request.reason);
         }
         self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes in how long some work took on a caller's memory where that is.
+    pub(super) fn observe_lent(&self, work: &Work, backend: &BackendId, compute_ns: u64) {
+        if self.lock.is_none() {
+            lock(&self.router).observe_lent(&work.op, backend.as_str(), work.size, compute_ns);
+            self.changed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes in how long some work took the first time.

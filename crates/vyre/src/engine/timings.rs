@@ -10,7 +10,7 @@ use vyre_driver::tuner::{DriftWatch, TunerProgramKey};
 use super::core::{Core, Ready};
 use super::dispatch::Submitted;
 use super::{Inner, lock};
-use crate::runtime::{Deps, Job};
+use crate::runtime::{Deps, Device, Job};
 
 /// A launch whose time is still to come.
 pub(super) struct Timed {
@@ -20,6 +20,8 @@ pub(super) struct Timed {
     is_first: bool,
     /// Data was moved for it, so that nobody knows how long it would have taken to wait for it alone.
     is_moved: bool,
+    /// It works on a caller's memory where that is.
+    is_lent_here: bool,
 }
 
 impl Drop for Timed {
@@ -64,7 +66,8 @@ impl Inner {
             }
             let (is_first, is_moved) = (*run == 0, deps.moved_bytes > 0);
             let (job, candidate) = (job.clone(), pick.candidate);
-            timings.push(Timed { job, candidate, is_first, is_moved });
+            let is_lent_here = deps.is_lent && ready.device.place == Device::HOST;
+            timings.push(Timed { job, candidate, is_first, is_moved, is_lent_here });
             ready.timings_open.store(timings.len() as u32, Ordering::Relaxed);
         }
     }
@@ -87,7 +90,7 @@ impl Inner {
                     };
                     match timed.job.device_ns().filter(|_| good) {
                         Some(ns) if !timed.is_first => {
-                            self.timed(core, ready, timed.candidate, ns, waited_ns(ns));
+                            self.timed(core, ready, timed.candidate, ns, waited_ns(ns), timed.is_lent_here);
                         }
                         Some(ns) if timed.candidate == 0 && !timed.is_moved => {
                             self.routes.observe_first(&ready.work, &ready.device.id, waited_ns(ns));
@@ -109,12 +112,24 @@ impl Inner {
     }
 
     /// Takes in how long a launch took on its device, and how long that was for who waited.
-    pub(super) fn timed(&self, core: &Core, ready: &Arc<Ready>, candidate: usize, ns: u64, waited_ns: u64) {
+    pub(super) fn timed(
+        &self,
+        core: &Core,
+        ready: &Arc<Ready>,
+        candidate: usize,
+        ns: u64,
+        waited_ns: u64,
+        is_lent_here: bool,
+    ) {
         self.metrics.record(Stage::Wait, ns);
         ready.latest_ns.store(ns, Ordering::Relaxed);
         if candidate == 0 {
             // Explored launches say nothing of the one that is used.
-            self.routes.observe(&ready.work, &ready.device.id, Timing { compute_ns: waited_ns, ..Timing::default() });
+            let timing = Timing { compute_ns: waited_ns, ..Timing::default() };
+            match is_lent_here {
+                true => self.routes.observe_lent(&ready.work, &ready.device.id, waited_ns),
+                false => self.routes.observe(&ready.work, &ready.device.id, timing),
+            }
             // What has lastingly changed is learnt anew from the launches to come, within what learning may cost.
             if let Some(live) = &ready.live
                 && let Some(change) = lock(&live.watch).observe(ns)

@@ -19,7 +19,7 @@ pub(crate) struct Deps {
     pub(crate) queue: Option<u32>,
     pub(crate) moved_bytes: u64,
     pub(crate) move_ns: u64,
-    /// Some of these are of a caller's own memory.
+    /// Some of what it works on is a caller's own memory, moved or where it is.
     pub(crate) is_lent: bool,
     pub(crate) deadline: Option<Instant>,
     /// What is ready for this work stays where it is until the work is known.
