@@ -110,6 +110,8 @@ const MUCH_SPILLED: f32 = 0.3;
 /// of instructions holds, for what is run once for each workgroup is in them too.
 const TOO_MUCH_SPILLED: f32 = 0.25;
 const TOO_MUCH_CODE: usize = 40_000;
+/// Instructions that are too much code, whichever they are.
+const TOO_MANY_INSTRUCTIONS: usize = TOO_MUCH_CODE / 5;
 
 /// A block with many values on the stack is taken instead of the smallest one if its cost for a vector is this part of that one's: what
 /// vectors of a block share may be most of the work of a loop.
@@ -417,34 +419,49 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         }
         _ => {
             let whole = vec![Tiling { layout, vectors: 0, rows: 0 }];
-            if !is_small(kernel, isa, &survey) {
-                let pieces = pieces(kernel, isa, layout, &survey, &shapes);
-                if pieces.is_empty() { whole } else { pieces }
-            } else {
-                let (native, spilled) = compile_as(kernel, isa, &survey, &shapes, whole)?;
-                let is_spilled = spilled > TOO_MUCH_SPILLED && survey.loops && !survey.tree;
-                if isa == Isa::Simd128 || !(is_spilled || native.bytes.len() > TOO_MUCH_CODE) {
-                    return Some(native);
-                }
-                let pieces = pieces(kernel, isa, layout, &survey, &shapes);
-                if pieces.is_empty() {
-                    return Some(native);
-                }
-                let in_pieces = compile_as(kernel, isa, &survey, &shapes, pieces);
-                return Some(in_pieces.map_or(native, |(native, _)| native));
+            let pieces = pieces(kernel, isa, layout, &survey, &shapes);
+            match (pieces.is_empty(), is_small(kernel, isa, &survey)) {
+                (true, _) => whole,
+                (false, false) => pieces,
+                (false, true) => return compile_group(kernel, isa, &survey, &shapes, whole, pieces),
             }
         }
     };
-    compile_as(kernel, isa, &survey, &shapes, candidates).map(|(native, _)| native)
+    compile_as(kernel, isa, &survey, &shapes, candidates, usize::MAX).map(|(native, _)| native)
 }
 
-/// Compiles a kernel as the first of some blocks that does well, with the part of its work that is for values on the stack.
+/// Compiles a workgroup as one block, or in pieces where that is too much code or has too many values.
+fn compile_group(
+    kernel: &Kernel,
+    isa: Isa,
+    survey: &Survey,
+    shapes: &shape::Shapes,
+    whole: Vec<Tiling>,
+    pieces: Vec<Tiling>,
+) -> Option<Native> {
+    let most = if isa == Isa::Simd128 { usize::MAX } else { TOO_MANY_INSTRUCTIONS };
+    let as_whole = compile_as(kernel, isa, survey, shapes, whole.clone(), most);
+    if let Some((native, spilled)) = &as_whole {
+        let is_spilled = *spilled > TOO_MUCH_SPILLED && survey.loops && !survey.tree;
+        if isa == Isa::Simd128 || !(is_spilled || native.bytes.len() > TOO_MUCH_CODE) {
+            return as_whole.map(|(native, _)| native);
+        }
+    }
+    compile_as(kernel, isa, survey, shapes, pieces, usize::MAX)
+        .or(as_whole)
+        .or_else(|| compile_as(kernel, isa, survey, shapes, whole, usize::MAX))
+        .map(|(native, _)| native)
+}
+
+/// Compiles a kernel as the first of some blocks that does well, with the part of its work that is for values on the stack; none where
+/// there are more instructions than `most`.
 fn compile_as(
     kernel: &Kernel,
     isa: Isa,
     survey: &Survey,
     shapes: &shape::Shapes,
     candidates: Vec<Tiling>,
+    most: usize,
 ) -> Option<(Native, f32)> {
     let last = candidates.len() - 1;
     let layout = candidates[last].layout;
@@ -454,6 +471,9 @@ fn compile_as(
         let whole = tiling.layout != Layout::Rows && tiling.vectors == 0;
         let mut lowered = lower::lower(kernel, isa, shapes, tiling)?;
         tidy::tidy(&mut lowered, isa);
+        if lowered.code.len() > most {
+            return None;
+        }
         let mut allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         if whole && isa != Isa::Simd128 && allocation.vector_cost > MUCH_SPILLED * allocation.total_cost {
             let mut code = order::by_results(&lowered.code, &lowered.buffers);
@@ -464,7 +484,7 @@ fn compile_as(
         }
         // The largest block whose values fit into registers, but for a few that are rarely used.
         let alone = tiling.vectors * tiling.rows == 2 && survey.loops && !(isa == Isa::Avx2 && long_group);
-        let most = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };
+        let most_spilled = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };
         // Gathers of two vectors keep the processor busy while lanes leave a loop; in arithmetic each vector more hides the time of another.
         let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));
         let masks = tiling.vectors * tiling.rows > 2 && shapes.parting_loops() > 0 && gathers();
@@ -477,7 +497,7 @@ fn compile_as(
             if wide {
                 continue;
             }
-            if spilled > most * made.allocation.total_cost {
+            if spilled > most_spilled * made.allocation.total_cost {
                 best = Some(best.filter(|best| best.cost <= cost).unwrap_or(made));
                 continue;
             }
