@@ -56,6 +56,16 @@ fn buffers_take_their_kind_from_how_they_are_used() {
 }
 
 #[test]
+fn names_that_are_wrong_are_told_with_what_to_do() {
+    let fix = |line: &str| {
+        let found = problems(&format!("@compute @workgroup_size(1) fn main() {{ {line} }}"));
+        found.first().map_or(String::new(), |problem| problem.fix.to_string())
+    };
+    assert!(fix("let from = 1u;").contains("another name"), "{}", fix("let from = 1u;"));
+    assert!(fix("let a = missing + 1u;").contains("Define it"), "{}", fix("let a = missing + 1u;"));
+}
+
+#[test]
 fn every_unsupported_feature_is_reported_with_its_line() {
     let found = problems(
         "

@@ -210,10 +210,13 @@ fn parse_problem(text: &SourceText<'_>, error: &naga::front::wgsl::ParseError) -
     let label = error.labels().next();
     let said = label.as_ref().map_or(String::new(), |(_, label)| one_line(label));
     let message = words::parsed(&one_line(error.message()), &said);
-    let mut diagnostic = Diagnostic::new(&codes::wgsl::WGSL_PARSE, message);
     let notes = one_line(&words::suggested(error.notes()));
+    let cure = words::cure(&message).filter(|_| notes.is_empty());
+    let mut diagnostic = Diagnostic::new(&codes::wgsl::WGSL_PARSE, message);
     if !notes.is_empty() {
         diagnostic = diagnostic.with_fix(notes);
+    } else if let Some(cure) = cure {
+        diagnostic = diagnostic.with_fix(cure);
     }
     let span = label.map_or(Span::UNDEFINED, |(span, _)| span);
     (text.mark(diagnostic, span), span.to_range())

@@ -49,6 +49,15 @@ pub(super) fn suggested<'a>(notes: impl Iterator<Item = &'a str>) -> String {
     format!("{} {}", sentences.join(" "), types.join(", "))
 }
 
+/// What helps where naga suggests nothing.
+pub(super) fn cure(message: &str) -> Option<&'static str> {
+    let cures = [
+        ("is a reserved keyword", "Choose another name: WGSL keeps this word for itself."),
+        ("no definition in scope for identifier", "Define it, or use the name of something that is defined here."),
+    ];
+    cures.into_iter().find(|(part, _)| message.contains(part)).map(|(_, cure)| cure)
+}
+
 fn known(text: &str) -> String {
     text.replace("{AbstractFloat}", "number with a fraction").replace("{AbstractInt}", "whole number")
 }
