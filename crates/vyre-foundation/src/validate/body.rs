@@ -1,7 +1,6 @@
 //! Checks statements and expressions: names, types, parts, places of jumps.
 
-use std::collections::{HashMap, HashSet};
-
+use hashbrown::{HashMap, HashSet};
 use vyre_spec::Diagnostic;
 use vyre_spec::codes::{self, Code};
 

@@ -1,7 +1,6 @@
 //! Checks what a program declares: types, constants, buffers, workgroup size, domain.
 
-use std::collections::{HashMap, HashSet};
-
+use hashbrown::{HashMap, HashSet};
 use vyre_spec::codes;
 
 use super::limits::{MAX_NAME_BYTES, MAX_TYPE_DEPTH, MAX_UNIFORM_BYTES, MAX_WORKGROUP_BYTES};

@@ -41,14 +41,16 @@ pub const MAX_WORKGROUP_INVOCATIONS: u32 = crate::launch::MAX_WORKGROUP_INVOCATI
 
 /// Reports what is too large; true when the rest of the program may be looked at.
 pub(super) fn check(program: &Program, report: &mut Report) -> bool {
-    let mut walk = Walk { items: 0, name_bytes: 0, report };
+    let mut walk = Walk { items: 0, name_bytes: 0, waiting: Vec::new(), report };
     walk.declarations(program);
     walk.report.is_empty()
 }
 
-struct Walk<'r> {
+struct Walk<'r, 'p> {
     items: u64,
     name_bytes: usize,
+    /// What the walk at hand has still to look into.
+    waiting: Vec<Item<'p>>,
     report: &'r mut Report,
 }
 
@@ -58,7 +60,7 @@ enum Item<'a> {
     Expr(&'a Expr, u32),
 }
 
-impl Walk<'_> {
+impl<'p> Walk<'_, 'p> {
     fn limit(&mut self, message: String, place: Place) {
         self.report.add(&codes::ir::IR_LIMIT, message, &place);
     }
@@ -70,7 +72,7 @@ impl Walk<'_> {
         }
     }
 
-    fn declarations(&mut self, program: &Program) {
+    fn declarations(&mut self, program: &'p Program) {
         self.many(program.buffers().len(), MAX_BUFFERS, "buffers");
         self.many(program.constants().len(), MAX_CONSTANTS, "constants");
         self.many(program.functions().len(), MAX_FUNCTIONS, "functions");
@@ -85,13 +87,13 @@ impl Walk<'_> {
                     self.items += members.len() as u64;
                     self.names(std::iter::once(name).chain(members.iter().map(|member| &member.name)));
                 }
-                TypeDef::Array { count, .. } => self.count(count, Place::at("types", i)),
+                TypeDef::Array { count, .. } => self.count(count, || Place::at("types", i)),
             }
         }
         self.names(program.constants().iter().map(|constant| &constant.name));
         for (i, buffer) in program.buffers().iter().enumerate() {
             self.names([&buffer.name]);
-            self.count(&buffer.count, Place::at("buffers", i));
+            self.count(&buffer.count, || Place::at("buffers", i));
         }
         for (i, function) in program.functions().iter().enumerate() {
             self.items += function.params.len() as u64;
@@ -100,11 +102,11 @@ impl Walk<'_> {
         }
         for (i, expr) in program.workgroup_exprs().iter().enumerate() {
             if let Some(expr) = expr {
-                self.walk(Item::Expr(expr, 1), Place::at("workgroup_size", i));
+                self.walk(Item::Expr(expr, 1), || Place::at("workgroup_size", i));
             }
         }
         for (i, expr) in program.domain().into_iter().flatten().enumerate() {
-            self.walk(Item::Expr(expr, 1), Place::at("domain", i));
+            self.walk(Item::Expr(expr, 1), || Place::at("domain", i));
         }
         self.body(program.body(), &Place::default());
         if self.items > u64::from(MAX_ITEMS) {
@@ -120,25 +122,32 @@ impl Walk<'_> {
         self.name_bytes += names.into_iter().map(|name| name.as_str().len()).sum::<usize>();
     }
 
-    fn count(&mut self, count: &Count, mut place: Place) {
+    fn count(&mut self, count: &'p Count, place: impl Fn() -> Place) {
         if let Count::Constant(expr) = count {
-            place.push("count");
-            self.walk(Item::Expr(expr, 1), place);
+            self.walk(Item::Expr(expr, 1), || {
+                let mut place = place();
+                place.push("count");
+                place
+            });
         }
     }
 
     /// Each statement of the outermost list by itself, so that a limit can name it.
-    fn body(&mut self, body: &[Node], place: &Place) {
+    fn body(&mut self, body: &'p [Node], place: &Place) {
         for (i, node) in body.iter().enumerate() {
-            let mut place = place.clone();
-            place.push_at("body", i);
-            self.walk(Item::List(std::slice::from_ref(node), 1), place);
+            self.walk(Item::List(std::slice::from_ref(node), 1), || {
+                let mut place = place.clone();
+                place.push_at("body", i);
+                place
+            });
         }
     }
 
-    fn walk(&mut self, root: Item<'_>, place: Place) {
-        let mut waiting = vec![root];
-        while let Some(item) = waiting.pop() {
+    /// `place` is asked for where something is wrong.
+    fn walk(&mut self, root: Item<'p>, place: impl Fn() -> Place) {
+        self.waiting.clear();
+        self.waiting.push(root);
+        while let Some(item) = self.waiting.pop() {
             let depth = match &item {
                 Item::List(list, depth) if !list.is_empty() => *depth,
                 Item::List(..) => continue,
@@ -146,7 +155,7 @@ impl Walk<'_> {
             };
             if depth > MAX_DEPTH {
                 let what = if matches!(item, Item::List(..)) { "statements" } else { "expressions" };
-                self.limit(format!("{what} nest deeper than {MAX_DEPTH} levels"), place);
+                self.limit(format!("{what} nest deeper than {MAX_DEPTH} levels"), place());
                 return;
             }
             match item {
@@ -162,7 +171,7 @@ impl Walk<'_> {
                         Expr::Swizzle { lanes, .. } => self.items += lanes.len() as u64,
                         _ => {}
                     }
-                    expr.for_each_child(|child| waiting.push(Item::Expr(child, depth + 1)));
+                    expr.for_each_child(|child| self.waiting.push(Item::Expr(child, depth + 1)));
                 }
                 Item::List(list, depth) => {
                     for node in list {
@@ -187,8 +196,8 @@ impl Walk<'_> {
                             }
                             _ => {}
                         }
-                        node.for_each_expr(|expr| waiting.push(Item::Expr(expr, 1)));
-                        node.for_each_list(|list| waiting.push(Item::List(list, depth + 1)));
+                        node.for_each_expr(|expr| self.waiting.push(Item::Expr(expr, 1)));
+                        node.for_each_list(|list| self.waiting.push(Item::List(list, depth + 1)));
                     }
                 }
             }

@@ -10,9 +10,10 @@
 //! A loop's later rounds see what its earlier ones did, so each body is walked again until nothing new is found. The facts at
 //! the heads of loops only ever grow; a body that takes too many walks is treated as if all its loops were not uniform.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use hashbrown::HashMap;
 use vyre_spec::{Diagnostic, codes};
 
 use super::report::{Place, Report};

@@ -3,10 +3,17 @@ use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::Name;
 
 /// Hands out names that are not in use yet.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Names {
     taken: HashSet<Name>,
     next: HashMap<Name, u32>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        // Room for the names of most kernels.
+        Names { taken: HashSet::with_capacity(48), next: HashMap::new() }
+    }
 }
 
 impl Names {

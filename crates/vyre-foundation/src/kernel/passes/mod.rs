@@ -29,6 +29,8 @@ use crate::ir::Math;
 /// to be merged can't be.
 pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'static str> {
     let (passes, array_values) = (options.passes, options.array_values);
+    kernel.has_barrier = false;
+    super::walk::each_inst(&kernel.body, &mut |inst| kernel.has_barrier |= matches!(inst, Inst::Barrier(_)));
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
         if last {
             merge::run(kernel, options.merged)?;
@@ -79,7 +81,8 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
 
 /// The operation of each value that a `Let` defines.
 fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
-    let mut defs = vec![None; kernel.values.len()];
+    let mut defs = Vec::new();
+    defs.resize_with(kernel.values.len(), || None);
     super::walk::each_inst(&kernel.body, &mut |inst| {
         if let Inst::Let(value, op) = inst {
             defs[value.index()] = Some(op.clone());

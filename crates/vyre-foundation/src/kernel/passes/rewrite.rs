@@ -37,13 +37,16 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
     }
     let count = kernel.values.len();
     let mut writable = vec![false; kernel.buffers.len()];
-    each_inst(&kernel.body, &mut |inst| {
-        if let Some((address, Effect::Write | Effect::Both)) = access(inst)
-            && let Memory::Buffer(buffer) = address.memory
-        {
-            writable[buffer as usize] = true;
-        }
-    });
+    // Only who waits for others sees what they write.
+    if kernel.has_barrier {
+        each_inst(&kernel.body, &mut |inst| {
+            if let Some((address, Effect::Write | Effect::Both)) = access(inst)
+                && let Memory::Buffer(buffer) = address.memory
+            {
+                writable[buffer as usize] = true;
+            }
+        });
+    }
     // Room for what unrolling and folding add, so that the large tables are not copied while they grow.
     let room = count + count / 2 + 64;
     kernel.values.reserve(room - count);
