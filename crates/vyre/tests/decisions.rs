@@ -155,41 +155,99 @@ fn what_is_not_proven_is_kept_but_used_only_when_pinned() {
     assert!(notices.iter().any(|notice| notice.code.id == "V1008"), "{notices:?}");
 }
 
+/// An engine that learns on a simulated device, and a kernel that it runs.
+struct Learner {
+    device: Arc<Sim>,
+    engine: Engine,
+    prepared: vyre::Prepared,
+}
+
+impl Learner {
+    fn new(folder: &Path) -> Learner {
+        let device = Arc::new(Sim::new("simulated", 1, 1 << 30));
+        let engine = Engine::builder().without_default_backends().cache_at(folder).tuner(Mode::NaturalGradient);
+        let engine = engine.with_backend(device.clone(), 1).open().unwrap();
+        let prepared = engine.prepare(&program(DOUBLE)).unwrap();
+        prepared.set("a", to_bytes(&numbers(128))).unwrap();
+        Learner { device, engine, prepared }
+    }
+
+    fn run(&self, times: u32) {
+        for _ in 0..times {
+            self.prepared.run().unwrap();
+        }
+    }
+
+    fn used(&self) -> [u32; 3] {
+        self.prepared.explain().workgroup_size.unwrap()
+    }
+
+    fn told(&self) -> Vec<String> {
+        let notices = self.engine.take_notices().into_iter();
+        notices.filter(|notice| notice.code.id == "V1016").map(|notice| notice.message).collect()
+    }
+
+    /// What is tried is compiled beside the runs, however long that takes.
+    fn run_until(&self, wanted: [u32; 3]) {
+        let begin = Instant::now();
+        self.run(50);
+        while self.used() != wanted && begin.elapsed() < Duration::from_secs(60) {
+            self.run(50);
+        }
+        assert_eq!(self.used(), wanted, "{}", self.prepared.explain());
+    }
+}
+
 #[test]
 fn a_launch_that_has_lastingly_become_slow_is_learnt_anew_and_that_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let device = Arc::new(Sim::new("simulated", 1, 1 << 30));
-    let engine = Engine::builder().without_default_backends().cache_at(folder.path()).tuner(Mode::NaturalGradient);
-    let engine = engine.with_backend(device.clone(), 1).open().unwrap();
-    let prepared = engine.prepare(&program(DOUBLE)).unwrap();
-    prepared.set("a", to_bytes(&numbers(128))).unwrap();
-    let run = |times: u32| {
-        for _ in 0..times {
-            prepared.run().unwrap();
-        }
+    let learner = Learner::new(folder.path());
+    learner.run_until([256, 1, 1]);
+    learner.run(1_300);
+    assert!(learner.told().is_empty(), "nothing has changed");
+    learner.device.is_hot.store(true, Ordering::Relaxed);
+    learner.run_until([128, 1, 1]);
+    let [told] = &learner.told()[..] else { panic!("told once") };
+    assert!(told.contains("longer") && told.contains("128 instead of 256"), "{told}");
+    learner.run(1_300);
+    assert!(learner.told().is_empty() && learner.used() == [128, 1, 1], "it does not go to and fro");
+    learner.engine.flush().unwrap();
+    let [decided] = &learner.engine.decisions().find("double").unwrap()[..] else { panic!("one") };
+    assert_eq!(decided.decision.candidate.workgroup_size, [128, 1, 1]);
+    // What was decided before is not forgotten.
+    assert_eq!(decided.decision.rivals[0].candidate.workgroup_size, [256, 1, 1]);
+}
+
+/// What is learnt while others use the device holds as long as they do, in this process and in others.
+#[test]
+fn when_a_device_is_free_again_so_is_the_launch_that_was_learnt_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let disturb = |learner: &Learner, is_disturbed: bool| {
+        learner.device.is_hot.store(is_disturbed, Ordering::Relaxed);
+        learner.device.is_busy.store(is_disturbed, Ordering::Relaxed);
     };
-    let used = || prepared.explain().workgroup_size.unwrap();
-    let told = || engine.take_notices().into_iter().filter(|notice| notice.code.id == "V1016").collect::<Vec<_>>();
-    // What is tried is compiled beside the runs, however long that takes.
-    let run_until = |wanted: [u32; 3]| {
-        let begin = std::time::Instant::now();
-        run(50);
-        while used() != wanted && begin.elapsed() < std::time::Duration::from_secs(60) {
-            run(50);
-        }
-        assert_eq!(used(), wanted, "{}", prepared.explain());
-    };
-    run_until([256, 1, 1]);
-    run(1_300);
-    assert!(told().is_empty(), "nothing has changed");
-    device.is_hot.store(true, std::sync::atomic::Ordering::Relaxed);
-    run_until([128, 1, 1]);
-    let [notice] = &told()[..] else { panic!("told once") };
-    assert!(notice.message.contains("longer") && notice.message.contains("128 instead of 256"), "{}", notice.message);
-    run(1_300);
-    assert!(told().is_empty() && used() == [128, 1, 1], "it does not go to and fro");
-    engine.flush().unwrap();
-    assert_eq!(engine.decisions().find("double").unwrap()[0].decision.candidate.workgroup_size, [128, 1, 1]);
+    let learner = Learner::new(folder.path());
+    learner.run_until([256, 1, 1]);
+    disturb(&learner, true);
+    learner.run_until([128, 1, 1]);
+    assert!(learner.told()[0].contains("longer"));
+    disturb(&learner, false);
+    learner.run_until([256, 1, 1]);
+    let [told] = &learner.told()[..] else { panic!("told once") };
+    assert!(told.contains("less time") && told.contains("256 instead of 128"), "{told}");
+    let decided = learner.engine.metrics().counter(Counter::TuningDecisions);
+    learner.run(5_000);
+    assert_eq!((learner.used(), learner.told().len()), ([256, 1, 1], 0), "it does not go to and fro");
+    assert_eq!(learner.engine.metrics().counter(Counter::TuningDecisions), decided);
+
+    disturb(&learner, true);
+    learner.run_until([128, 1, 1]);
+    drop(learner);
+    let learner = Learner::new(folder.path());
+    learner.run(1);
+    assert_eq!(learner.used(), [128, 1, 1], "as it was left");
+    learner.run_until([256, 1, 1]);
+    assert!(learner.told()[0].contains("256 instead of 128"));
 }
 
 /// Both devices say that the work takes the same, but on one of them who waits is told late.

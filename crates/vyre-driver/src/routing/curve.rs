@@ -143,6 +143,8 @@ const STALL: f64 = 0.08;
 
 /// What later dispatches take of the time of the first one.
 const COLD: f64 = 0.7;
+/// A timing is a surprise that is so many times as long as what was hardly expected.
+const SURPRISE: f64 = 1.5;
 /// How far timings are off that are not quite of the same, as the deviation of a logarithm.
 const SOFT_DOUBT: f64 = 0.35;
 
@@ -162,8 +164,23 @@ impl Curve {
         Curve { linear: true, ..Curve::guessed(overhead, per_unit) }
     }
 
-    /// Takes a timing in.
+    /// Takes a timing in. One that is the only one of its size, and far above what was expected, may be a stall: it counts as such until
+    /// there is another.
     pub fn observe(&mut self, n: u64, ns: u64) {
+        if !self.has_seen(n) && self.believing == 0 {
+            let expected = self.predict(n);
+            let seen = ns as f64;
+            if seen > SURPRISE * expected.high {
+                let seen = Prediction { ns: seen, low: seen, high: seen }.with_doubt(SOFT_DOUBT);
+                self.put(n, seen.and(&expected).ns as u64);
+                self.soft.push(size_class(n));
+                return;
+            }
+        }
+        self.put(n, ns);
+    }
+
+    fn put(&mut self, n: u64, ns: u64) {
         let (size, mut time) = ((n.max(1) as f64).ln(), (ns.max(1) as f64).ln());
         let at = cell_of(size);
         let position = self.cells.partition_point(|cell| cell.at < at);
@@ -207,7 +224,7 @@ impl Curve {
         let is_soft = self.soft.contains(&at);
         if is_soft || !self.has_seen(n) {
             self.soft.retain(|&soft| soft != at);
-            self.observe(n, ns);
+            self.put(n, ns);
             self.soft.push(at);
         }
     }
@@ -219,6 +236,15 @@ impl Curve {
         let ns = last.time.exp();
         let is_large = last.size >= LARGE && ns >= MUCH_WORK * self.prior.overhead && ns >= 0.3 * LONG || ns >= LONG;
         is_large.then(|| ns / last.size.exp())
+    }
+
+    /// What each unit of the largest size took besides what the smallest is guessed to take, where it took far longer.
+    pub(super) fn pace(&self) -> Option<f64> {
+        const FAR_LONGER: f64 = 3.0;
+        let last = self.cells.last()?;
+        let ns = last.time.exp();
+        let is_large = last.size >= LARGE && ns >= FAR_LONGER * self.prior.overhead;
+        is_large.then(|| (ns - self.prior.overhead) / last.size.exp())
     }
 
     /// Guesses otherwise how much each unit adds.

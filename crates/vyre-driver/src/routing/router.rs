@@ -257,6 +257,15 @@ struct Backend {
     moves: Curve,
     loans: Curve,
     lost: Option<String>,
+    paces: Paces,
+}
+
+/// How many times as long as guessed large work of all ops takes on a backend, as logarithms: what one of them shows of a device holds for
+/// the others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Paces {
+    sum: f64,
+    count: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -303,6 +312,10 @@ struct Lane {
     round_trip: Curve,
     /// How far predictions for sizes that had not been timed were off, as logarithms, and how many there were.
     unseen: (f64, u32),
+    /// What it adds to the paces of its backend.
+    pace: Option<f64>,
+    /// By class of size: how many dispatches of it there had been when the latest was timed here.
+    timed_at: BTreeMap<i32, u64>,
     out: Option<String>,
     /// Running mean of how far live timings lie from the prediction.
     drift: f64,
@@ -340,6 +353,10 @@ const MOST_WEIGHT: f64 = 4.6;
 const COLD: f64 = 0.5;
 /// The first dispatch of a size tells how long others take where it took longer than warming up does.
 const LONG_COLD: u64 = 2_000_000;
+/// What may have changed since a timing, as the deviation of a logarithm: so much times the root of the dispatches since then, ...
+const AGES: f64 = 0.0125;
+/// ... and at most so much.
+const AGED: f64 = 0.5;
 /// How far a single timing may be off, and the sum of the parts of one, as the deviation of a logarithm.
 const SINGLE: f64 = 0.15;
 const OF_PARTS: f64 = 0.2;
@@ -358,6 +375,7 @@ impl Router {
             moves: prior.moves(),
             loans: prior.loans(),
             lost: None,
+            paces: Paces::default(),
         };
         Router { backends: backends.into_iter().map(backend).collect(), ops: BTreeMap::new(), requests: Vec::new() }
     }
@@ -376,6 +394,7 @@ impl Router {
         let changed = self.backends[index].device.as_deref().is_some_and(|known| known != device);
         self.backends[index].device = Some(device.to_owned());
         if changed {
+            self.backends[index].paces = Paces::default();
             let new = self.new_op().lanes.swap_remove(index);
             for op in self.ops.values_mut() {
                 op.lanes[index] = Lane { replaced: true, out: op.lanes[index].out.take(), ..new.clone() };
@@ -506,6 +525,7 @@ impl Router {
         lane.judge(n, timing.compute_ns);
         let news = lane.watch(n, timing.compute_ns);
         lane.curve.observe(n, timing.compute_ns);
+        state.is_timed(index, n);
         self.guess_anew(op);
         if let Some(reason) = news {
             self.requests.push(Recertify { op: op.to_owned(), backend: backend.to_owned(), reason });
@@ -539,9 +559,17 @@ impl Router {
         let Router { backends, ops, .. } = self;
         let Some(state) = ops.get_mut(op) else { return };
         let effort = state.effort;
+        if effort.operations > 0.0 {
+            for (lane, backend) in state.lanes.iter_mut().zip(&mut *backends) {
+                let pace = lane.curve.pace().map(|each| (each / backend.prior.each(effort)).ln());
+                backend.paces.replace(lane.pace, pace);
+                lane.pace = pace;
+            }
+        }
+        let others = |lane: &Lane, backend: &Backend| backend.paces.without(lane.pace);
         let weight = |(lane, backend): (&Lane, &Backend)| {
-            let each = lane.curve.per_unit()?;
-            Some((each / backend.prior.each(effort)).ln().clamp(-MOST_WEIGHT, MOST_WEIGHT))
+            let log = (lane.curve.per_unit()? / backend.prior.each(effort)).ln() - others(lane, backend);
+            Some(log.clamp(-MOST_WEIGHT, MOST_WEIGHT))
         };
         let (sum, count) = state
             .lanes
@@ -549,9 +577,13 @@ impl Router {
             .zip(&*backends)
             .filter_map(weight)
             .fold((0.0, 0u32), |(sum, count), log| (sum + log, count + 1));
-        // In steps, so that a curve is not fitted anew for nothing.
-        let weight = (0.25 * (4.0 * sum / f64::from(count.max(1))).round()).exp();
-        state.guess(weight, backends);
+        for (lane, backend) in state.lanes.iter_mut().zip(&*backends) {
+            let log = sum / f64::from(count.max(1)) + others(lane, backend);
+            // In steps, so that a curve is not fitted anew for nothing.
+            let each = (0.25 * (4.0 * log).round()).exp() * backend.prior.each(effort);
+            lane.curve.guess_per_unit(each);
+            lane.round_trip.guess_per_unit(each + backend.prior.ns_moved_per_item());
+        }
     }
 
     /// Guesses what nothing was measured of by the look of the op, at the largest size that was met: what each item does is little of what
@@ -567,7 +599,9 @@ impl Router {
     /// Takes in how long a dispatch on data of the host took until its results were there, with all that is around the work.
     pub fn observe_round_trip(&mut self, op: &str, backend: &str, n: u64, ns: u64) {
         if let Some(index) = self.index(backend) {
-            self.op(op).lanes[index].round_trip.observe(n, ns);
+            let state = self.op(op);
+            state.lanes[index].round_trip.observe(n, ns);
+            state.is_timed(index, n);
         }
     }
 
@@ -752,6 +786,8 @@ impl Router {
             curve: Curve::guessed(backend.prior.overhead_ns, backend.prior.ns_per_item),
             round_trip: backend.prior.round_trip(),
             unseen: (0.0, 0),
+            pace: None,
+            timed_at: BTreeMap::new(),
             out: None,
             drift: 0.0,
             drifted: false,
@@ -803,7 +839,15 @@ impl Router {
         lane.widened(&lane.curve, n)
     }
 
+    /// What a dispatch takes on a backend. What was timed long ago may have changed since, or the machine was busy then.
     fn predict(&self, state: &Op, index: usize, load: &Load<'_>) -> Prediction {
+        let class = size_class(load.n);
+        let seen = state.seen.get(&class).copied().unwrap_or(0);
+        let since = state.lanes[index].timed_at.get(&class).map_or(0, |&at| seen.saturating_sub(at));
+        self.predict_as_timed(state, index, load).with_doubt((AGES * (since as f64).sqrt()).min(AGED))
+    }
+
+    fn predict_as_timed(&self, state: &Op, index: usize, load: &Load<'_>) -> Prediction {
         let (work, moved) = (self.work(state, index, load.n), self.move_time(index, load));
         let sum = Prediction { ns: work.ns + moved.ns, low: work.low + moved.low, high: work.high + moved.high };
         let lane = &state.lanes[index];
@@ -851,13 +895,23 @@ impl Router {
 }
 
 impl Op {
-    /// Items are so many times as much as they look.
-    fn guess(&mut self, weight: f64, backends: &[Backend]) {
-        for (lane, backend) in self.lanes.iter_mut().zip(backends) {
-            let each = weight * backend.prior.each(self.effort);
-            lane.curve.guess_per_unit(each);
-            lane.round_trip.guess_per_unit(each + backend.prior.ns_moved_per_item());
-        }
+    fn is_timed(&mut self, index: usize, n: u64) {
+        let class = size_class(n);
+        let seen = self.seen.get(&class).copied().unwrap_or(0);
+        self.lanes[index].timed_at.insert(class, seen);
+    }
+}
+
+impl Paces {
+    fn replace(&mut self, old: Option<f64>, new: Option<f64>) {
+        self.sum += new.unwrap_or(0.0) - old.unwrap_or(0.0);
+        self.count = (self.count + u32::from(new.is_some())).saturating_sub(u32::from(old.is_some()));
+    }
+
+    /// What all but one op say, which is little where they are few.
+    fn without(&self, own: Option<f64>) -> f64 {
+        let count = self.count.saturating_sub(u32::from(own.is_some()));
+        (self.sum - own.unwrap_or(0.0)) / (f64::from(count) + 1.0)
     }
 }
 

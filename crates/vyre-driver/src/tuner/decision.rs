@@ -132,7 +132,7 @@ pub struct Decision {
     pub subject: Subject,
     /// What was measured.
     pub evidence: Evidence,
-    /// Other launches that others decided for, where the evidence disagrees.
+    /// Other launches that others decided for, where the evidence disagrees, or that were decided for before the device became slow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<Rival>,
 }
@@ -153,6 +153,8 @@ pub struct Rival {
 const MOST_TIMINGS: usize = 12;
 const MOST_REJECTED: usize = 8;
 const MOST_RIVALS: usize = 3;
+/// A device was faster where the same launch took this share less.
+const FASTER: f64 = 0.1;
 /// Reasons are cut after so many characters.
 const LONGEST_REASON: usize = 300;
 
@@ -208,6 +210,34 @@ impl Decision {
         Decision { verdict: Verdict::Tie, pinned: false, candidate, subject, evidence, rivals: Vec::new() }
     }
 
+    /// Keeps beside it what was decided before the device became slow.
+    pub(crate) fn remember(&mut self, before: &Decision) {
+        self.rivals = before.rivals.clone();
+        self.rivals.insert(0, before.voice());
+        self.rivals.truncate(MOST_RIVALS);
+    }
+
+    /// Decides as it was decided when the same took the least time, where that was less than now; the launch that was decided for until then.
+    pub(crate) fn return_to_faster(&mut self) -> Option<Candidate> {
+        let now = self.evidence.chosen_ns as f64;
+        let is_faster = |rival: &Rival| {
+            rival.evidence.build == self.evidence.build
+                && rival.evidence.grid == self.evidence.grid
+                && (rival.evidence.chosen_ns as f64) < (1.0 - FASTER) * now
+        };
+        let faster = self.rivals.iter().enumerate().filter(|(_, rival)| is_faster(rival));
+        let (which, _) = faster.min_by_key(|(_, rival)| rival.evidence.chosen_ns)?;
+        let until_now = self.voice();
+        let rival = std::mem::replace(&mut self.rivals[which], until_now);
+        let used = std::mem::replace(&mut self.candidate, rival.candidate);
+        (self.verdict, self.evidence) = (rival.verdict, rival.evidence);
+        Some(used)
+    }
+
+    fn voice(&self) -> Rival {
+        Rival { verdict: self.verdict, candidate: self.candidate.clone(), evidence: self.evidence.clone() }
+    }
+
     /// Takes in what someone else decided for the same: the better evidence decides, and where the two disagree the other is kept
     /// beside it. Taking in the same twice changes nothing, and the order does not matter.
     pub(crate) fn merge(&mut self, other: Decision) {
@@ -217,12 +247,7 @@ impl Decision {
             }
             return;
         }
-        let voice = |decision: &Decision| Rival {
-            verdict: decision.verdict,
-            candidate: decision.candidate.clone(),
-            evidence: decision.evidence.clone(),
-        };
-        let mut voices = vec![voice(self), voice(&other)];
+        let mut voices = vec![self.voice(), other.voice()];
         voices.append(&mut self.rivals);
         voices.extend(other.rivals);
         let newest = voices.iter().map(|voice| voice.evidence.measured_at).max().unwrap_or(0);

@@ -210,6 +210,20 @@ impl Tuner {
         true
     }
 
+    /// Live runs take less time than when this was decided: what was decided before the device became slow holds again, where that is
+    /// known. The launch that was used until now.
+    pub fn return_to_faster(&mut self, key: &str) -> Option<Candidate> {
+        let decision = self.decisions.get(key).filter(|decision| !decision.pinned)?;
+        let mut restored = decision.clone();
+        let used = restored.return_to_faster()?;
+        let size = restored.candidate.workgroup_size;
+        self.record_decision(key, size);
+        self.decisions.insert(key.to_owned(), restored);
+        let doubt = self.doubts.entry(key.to_owned()).or_default();
+        *doubt = Doubt { change: None, times: doubt.times.saturating_add(1) };
+        Some(used)
+    }
+
     /// What speaks against a decision, in this process.
     pub fn doubt(&self, key: &str) -> Doubt {
         self.doubts.get(key).cloned().unwrap_or_default()
@@ -236,13 +250,18 @@ impl Tuner {
     }
 
     /// Keeps a decision with what it rests on, in place of what was known; a pinned one stays. [`Tuner::save`] stores it.
-    pub fn record(&mut self, key: impl Borrow<TunerProgramKey>, decision: Decision) {
+    ///
+    /// What is decided while a device is slower than it was may hold only as long: what was decided before stays beside it.
+    pub fn record(&mut self, key: impl Borrow<TunerProgramKey>, mut decision: Decision) {
         let key = key.borrow();
         if self.decisions.get(key.as_str()).is_some_and(|known| known.pinned && !decision.pinned) {
             return;
         }
-        if let Some(doubt) = self.doubts.get_mut(key.as_str()) {
-            doubt.change = None;
+        if let Some(doubt) = self.doubts.get_mut(key.as_str())
+            && doubt.change.take().is_some_and(|change| change > 0.0)
+            && let Some(before) = self.decisions.get(key.as_str())
+        {
+            decision.remember(before);
         }
         self.record_key_decision(key, decision.candidate.workgroup_size);
         self.decisions.insert(key.as_str().to_owned(), decision);

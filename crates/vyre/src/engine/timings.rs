@@ -133,7 +133,7 @@ impl Inner {
             // What has lastingly changed is learnt anew from the launches to come, within what learning may cost.
             if let Some(live) = &ready.live
                 && let Some(change) = lock(&live.watch).observe(ns)
-                && self.tuning.begin_to_doubt(&*ready.device.backend, &live.key, change)
+                && self.tuning.begin_to_doubt(&*ready.device.backend, &core.program, &live.key, change)
             {
                 core.forget(ready);
             }

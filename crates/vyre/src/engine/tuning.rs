@@ -484,7 +484,10 @@ impl Tuning {
         }
         let key = asked.key();
         let again = self.on_tuner(&**asked.backend, |tuner| {
-            let is_this = tuner.decision(key.as_str()).is_some_and(|known| known == decision);
+            // What else is kept beside it is no matter.
+            let is_known =
+                |known: &Decision| known.candidate == decision.candidate && known.evidence == decision.evidence;
+            let is_this = tuner.decision(key.as_str()).is_some_and(is_known);
             is_this.then(|| tuner.doubt(key.as_str()).times)
         })?;
         // A campaign runs a launch again and again, which may be faster than real runs are.
@@ -492,8 +495,29 @@ impl Tuning {
         Some(Live::new(key, DriftWatch::new(comparable.then_some(evidence.chosen_ns), again)))
     }
 
-    /// Live runs of what was decided under a key have lastingly changed. True where it is to be measured again.
-    pub(super) fn begin_to_doubt(&self, backend: &dyn VyreBackend, key: &TunerProgramKey, change: f64) -> bool {
+    /// Live runs of what was decided under a key have lastingly changed. True where it is to be launched otherwise from now on: as it was decided
+    /// before, where runs have become faster and that is known, else it is measured again.
+    pub(super) fn begin_to_doubt(
+        &self,
+        backend: &dyn VyreBackend,
+        program: &ValidProgram,
+        key: &TunerProgramKey,
+        change: f64,
+    ) -> bool {
+        if change < 0.0
+            && let Some((used, now)) = self.on_tuner(backend, |tuner| {
+                let used = tuner.return_to_faster(key.as_str())?;
+                Some((used, tuner.decision(key.as_str())?.candidate.clone()))
+            })
+        {
+            let message = format!(
+                "runs of `{}` took {:.0}% less time than when their launch was decided, so what was decided before holds again: {now} instead of {used}",
+                program.name(),
+                -100.0 * change
+            );
+            self.tell(Diagnostic::new(&codes::tuner::MEASURED_AGAIN, message));
+            return true;
+        }
         self.on_tuner(backend, |tuner| tuner.begin_to_doubt(key.as_str(), change))
     }
 

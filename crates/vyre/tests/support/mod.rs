@@ -31,6 +31,8 @@ pub(crate) struct Sim {
     pub(crate) gives: AtomicU64,
     /// What was fastest is slow from now on.
     pub(crate) is_hot: AtomicBool,
+    /// Others use it, too, so that everything takes twice as long.
+    pub(crate) is_busy: AtomicBool,
     /// Times are up to so many percent more or less than they are.
     pub(crate) noise: AtomicU64,
     /// It takes half as long again for some hundred launches, then not, and so on.
@@ -148,6 +150,7 @@ impl Sim {
             takes: AtomicU64::new(u64::MAX),
             gives: AtomicU64::new(u64::MAX),
             is_hot: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
             noise: AtomicU64::new(0),
             swings: AtomicBool::new(false),
             tells_after: AtomicU64::new(0),
@@ -510,6 +513,9 @@ impl VyreBackend for Sim {
         let mut ns = Self::cost(made.size[0]);
         if self.is_hot.load(Ordering::Relaxed) && made.size[0] == 256 {
             ns *= 3;
+        }
+        if self.is_busy.load(Ordering::Relaxed) {
+            ns *= 2;
         }
         // Threads that do several invocations share their loads.
         if made.knobs.merges() {
