@@ -123,6 +123,8 @@ impl Cell {
 const MEMORY: u32 = 32;
 /// So many timings of the smallest work its guess counts for.
 const GUESS_WEIGHT: f64 = 0.1;
+/// Work of up to this size is small, as a logarithm.
+const SMALL: f64 = 10.0 * std::f64::consts::LN_2;
 /// So many timings nearby say as much as a fit that goes through all of them.
 const FIT_WEIGHT: f64 = 0.2;
 /// What a single timing may be off before anything is known about the noise.
@@ -403,10 +405,11 @@ impl Curve {
     fn fit_with(&self, b: f64) -> (f64, Fit) {
         let scale = self.cells.last().map_or(0.0, |cell| cell.size);
         let (mut oo, mut oa, mut aa, mut o1, mut a1, mut weights) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
-        // What the smallest work takes is guessed well enough that what larger work takes is not taken for it.
-        let smallest = (GUESS_WEIGHT, 0.0, self.prior.overhead.max(1.0).ln());
+        // Where no small work was timed, what it takes is guessed well enough that what larger work takes is not taken for it.
+        let is_unseen = self.cells.first().is_some_and(|first| first.size > SMALL);
+        let smallest = is_unseen.then(|| (GUESS_WEIGHT, 0.0, self.prior.overhead.max(1.0).ln()));
         let cells = self.cells.iter().map(|cell| (f64::from(cell.count.min(MEMORY)), cell.size, cell.time));
-        for (weight, size, time) in cells.chain([smallest]) {
+        for (weight, size, time) in cells.chain(smallest) {
             let inverse = (-time).exp();
             let power = (b * (size - scale)).exp() * inverse;
             oo += weight * inverse * inverse;
@@ -458,7 +461,8 @@ mod tests {
         let mut curve = Curve::guessed(1_000.0, 0.01);
         assert_eq!(curve.samples(), 0);
         let truth = |n: u64| 20_000.0 + 0.5 * n as f64;
-        for bits in [0, 4, 8, 12, 16, 18, 20] {
+        // A single timing so far above the guess may be a stall.
+        for bits in [0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 18, 18, 20, 20] {
             curve.observe(1 << bits, truth(1 << bits) as u64);
         }
         for n in [1, 1_000, 50_000, 1 << 20] {
