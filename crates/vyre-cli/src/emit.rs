@@ -44,7 +44,7 @@ pub(crate) fn emit(args: &Emit, output: &Output) -> Result<(), Failure> {
             let mut out = std::io::stdout().lock();
             out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| cant_print(&error).into())
         }
-        _ => output.print(bytes.trim_ascii_end()),
+        _ => output.print_bytes(bytes.trim_ascii_end()),
     }
 }
 

@@ -44,9 +44,14 @@ impl Output {
     }
 
     /// Results go to standard output.
-    pub(crate) fn print(&self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        self.print_bytes(text.as_bytes())
+    }
+
+    /// The same for a text that is there as bytes.
+    pub(crate) fn print_bytes(&self, text: &[u8]) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_ref()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        match out.write_all(text).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
             // Whoever reads has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             Err(error) => Err(cant_print(&error).into()),
