@@ -107,9 +107,11 @@ const LONG_STEPS: usize = 96;
 /// The part of a whole workgroup's work that may be for values on the stack, before another order of instructions is tried.
 const MUCH_SPILLED: f32 = 0.3;
 /// The same before a workgroup with loops is taken in pieces instead, and the bytes of code before it is: more than the processor's cache
-/// of instructions holds, for what is run once for each workgroup is in them too.
+/// of instructions holds, for what is run once for each workgroup is in them too. Few vectors that go through a long kernel side by side
+/// hide each other's waiting, and stay together.
 const TOO_MUCH_SPILLED: f32 = 0.25;
 const TOO_MUCH_CODE: usize = 40_000;
+const MANY_VECTORS: u32 = 8;
 /// Instructions that are too much code, whichever they are.
 const TOO_MANY_INSTRUCTIONS: usize = TOO_MUCH_CODE / 5;
 
@@ -279,7 +281,7 @@ fn visit(block: &Block, f: &mut dyn FnMut(&Inst)) {
 
 /// The vectors of a workgroup can be one block, with another for where it is not inside all bounds.
 fn is_one_block(kernel: &Kernel, isa: Isa, survey: &Survey) -> bool {
-    let vectors = kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes());
+    let vectors = vectors_of(kernel, isa);
     let most = match isa {
         Isa::Avx512 => MOST_VECTORS,
         Isa::Avx2 => MOST_VECTORS_256,
@@ -302,9 +304,14 @@ fn layout(kernel: &Kernel, isa: Isa, survey: &Survey) -> Layout {
     if whole_rows { Layout::Group } else { Layout::Line }
 }
 
+/// The vectors of a workgroup.
+fn vectors_of(kernel: &Kernel, isa: Isa) -> u32 {
+    kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes())
+}
+
 /// A workgroup has few vectors and steps, and might be one block.
 fn is_small(kernel: &Kernel, isa: Isa, survey: &Survey) -> bool {
-    let vectors = kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes());
+    let vectors = vectors_of(kernel, isa);
     let arrays = lower::Frame::of(kernel).lane_bytes * isa.lanes();
     let most = match isa {
         Isa::Simd128 => MOST_VECTORS_128,
@@ -326,7 +333,7 @@ fn pieces(kernel: &Kernel, isa: Isa, layout: Layout, survey: &Survey, shapes: &s
         return Vec::new();
     }
     let size = kernel.workgroup_size;
-    let vectors = size.iter().product::<u32>().div_ceil(isa.lanes());
+    let vectors = vectors_of(kernel, isa);
     let arrays = lower::Frame::of(kernel).lane_bytes * isa.lanes();
     let along = if layout == Layout::Group { size[0] / isa.lanes() } else { vectors };
     // Lanes one after another need few registers.
@@ -419,8 +426,13 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         }
         _ => {
             let whole = vec![Tiling { layout, vectors: 0, rows: 0 }];
-            let pieces = pieces(kernel, isa, layout, &survey, &shapes);
-            match (pieces.is_empty(), is_small(kernel, isa, &survey)) {
+            let is_small = is_small(kernel, isa, &survey);
+            let pieces = if is_small && !(survey.loops && vectors_of(kernel, isa) >= MANY_VECTORS) {
+                Vec::new()
+            } else {
+                pieces(kernel, isa, layout, &survey, &shapes)
+            };
+            match (pieces.is_empty(), is_small) {
                 (true, _) => whole,
                 (false, false) => pieces,
                 (false, true) => return compile_group(kernel, isa, &survey, &shapes, whole, pieces),
@@ -535,7 +547,7 @@ fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> F
     let lower::Frame { shared: shared_at, shared_bytes, locals: locals_at, lane_bytes, .. } = lower::Frame::of(kernel);
     let vectors = match tiling.layout {
         Layout::Rows => tiling.vectors * tiling.rows,
-        _ => kernel.workgroup_size.iter().product::<u32>().div_ceil(isa.lanes()),
+        _ => vectors_of(kernel, isa),
     };
     let arrays = kernel
         .locals
