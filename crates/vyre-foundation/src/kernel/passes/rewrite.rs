@@ -18,6 +18,8 @@ use crate::kernel::{
 
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
+/// Exits of a loop of one round that become selections.
+pub(super) const MOST_CHOICES: usize = 16;
 /// Constants for which there is room at first.
 const CONSTANTS: usize = 48;
 /// Rounds of a loop with branches around square roots and quotients that are written out.
@@ -31,6 +33,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         .with(Passes::STRENGTH)
         .with(Passes::BRANCHES)
         .with(Passes::UNROLL)
+        .with(Passes::TREES)
         .with(Passes::RANGES);
     if passes.without(wanted) == passes && unrolled.is_empty() {
         return;
@@ -73,6 +76,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         renaming: 0,
         unrolled,
         unrolling: options.unrolling,
+        trees: options.trees_written_out && passes.contains(Passes::TREES),
         long_roots: options.long_roots,
         workgroup_size: kernel.workgroup_size,
         budget: options.unrolling.growth as usize,
@@ -216,6 +220,8 @@ pub(super) struct Rewriter {
     /// Counters of loops that must be unrolled.
     unrolled: Vec<bool>,
     unrolling: Unrolling,
+    /// Loops with barriers whose rounds spread are unrolled.
+    trees: bool,
     /// Branches around square roots and quotients stay.
     long_roots: bool,
     workgroup_size: [u32; 3],
@@ -668,9 +674,8 @@ impl Rewriter {
                 self.budget = self.budget.saturating_sub(total);
                 return self.unroll(inner, &counter, rounds, init);
             }
-        } else if self.on(Passes::UNROLL)
-            && self.unrolling.any_form
-            && !inner.rare
+        } else if !inner.rare
+            && (self.on(Passes::UNROLL) && self.unrolling.any_form || self.trees && self.spreads(inner))
             && let Some(trial) = self.trial(inner, rounds, &init)
         {
             let total = steps.saturating_mul(trial.rounds as usize);
@@ -681,7 +686,63 @@ impl Rewriter {
                 return self.unroll_any(inner, counter.as_ref(), trial, init);
             }
         }
+        if counter.is_none() && self.on(Passes::BRANCHES) && self.choose_exit(inner, &init) {
+            return None;
+        }
         self.keep(inner, counter, init)
+    }
+
+    /// A loop of one round that does nothing but leave, where all conditions are known before it: its results are chosen instead. False
+    /// where it is none.
+    fn choose_exit(&mut self, inner: &Loop, init: &[Value]) -> bool {
+        let End::Break(last) = &inner.body.end else { return false };
+        let exits: Option<Vec<(Value, bool, &[Value])>> = (inner.body.insts.iter())
+            .map(|inst| {
+                let Inst::If { cond, then, otherwise, .. } = inst else { return None };
+                if !then.insts.is_empty() || !otherwise.insts.is_empty() {
+                    return None;
+                }
+                match (&then.end, &otherwise.end) {
+                    (End::Break(values), End::Yield(_)) => Some((*cond, true, values.as_slice())),
+                    (End::Yield(_), End::Break(values)) => Some((*cond, false, values.as_slice())),
+                    _ => None,
+                }
+            })
+            .collect();
+        let Some(exits) = exits.filter(|exits| exits.len() <= MOST_CHOICES) else { return false };
+        for (param, value) in inner.params.iter().zip(init) {
+            self.slots[param.index()].subst = *value;
+        }
+        for (position, result) in inner.results.iter().enumerate() {
+            let ty = self.values[result.index()].ty;
+            let mut chosen = self.resolve(last[position]);
+            for (cond, holds, values) in exits.iter().rev() {
+                let (cond, value) = (self.resolve(*cond), self.resolve(values[position]));
+                let (yes, no) = if *holds { (value, chosen) } else { (chosen, value) };
+                chosen = self.emit(Op::Select(cond, yes, no), ty);
+            }
+            self.slots[result.index()].subst = chosen;
+        }
+        true
+    }
+
+    /// A loop with barriers in which invocations work the further apart, or the nearer, the later the round is, as in a tree of sums: with
+    /// the rounds written out it is known how far.
+    fn spreads(&self, inner: &Loop) -> bool {
+        let counter = inner.counter.map(|counter| counter.value);
+        let turns = |value: Value| inner.params.contains(&value) || counter == Some(value);
+        let varies = |value: Value| {
+            !self.values[value.index()].uniform && self.literal(self.slots[value.index()].subst).is_none()
+        };
+        let (mut barrier, mut spreads) = (false, false);
+        each_inst(&inner.body, &mut |inst| match inst {
+            Inst::Barrier(_) => barrier = true,
+            Inst::Let(_, Op::Binary(Binary::Mul | Binary::Shl, a, b)) => {
+                spreads |= turns(*a) && varies(*b) || turns(*b) && varies(*a);
+            }
+            _ => {}
+        });
+        barrier && spreads
     }
 
     /// Unrolling a loop is within the bounds.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::rewrite::Rewriter;
+use super::rewrite::{MOST_CHOICES, Rewriter};
 use crate::ir::Literal;
 use crate::kernel::{Address, Binary, Op, Passes, Scalar, Type, Unary, Value, fold};
 
@@ -228,7 +228,31 @@ impl Rewriter {
         {
             return Some(self.constant(Literal::Bool(false)));
         }
+        if matches!(op, Binary::Eq | Binary::Ne) && self.literal(b).is_some() && self.is_choice_of_constants(a) {
+            return self.compare_choice(op, a, b);
+        }
         None
+    }
+
+    /// A selection between a constant and another such selection, or a last value, of a few in all.
+    fn is_choice_of_constants(&self, a: Value) -> bool {
+        let mut at = a;
+        for chosen in 0..=MOST_CHOICES {
+            let Some(Op::Select(_, yes, no)) = self.defs[at.index()] else { return chosen > 0 };
+            at = match (self.literal(yes), self.literal(no)) {
+                (Some(_), _) => no,
+                (_, Some(_)) => yes,
+                _ => return chosen > 0,
+            };
+        }
+        false
+    }
+
+    /// Whether a choice of constants is some constant is a question of its conditions.
+    fn compare_choice(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
+        let Some(Op::Select(cond, yes, no)) = self.defs[a.index()] else { return None };
+        let (yes, no) = (self.binary(op, yes, b), self.binary(op, no, b));
+        Some(self.emit(Op::Select(cond, yes, no), Scalar::Bool.into()))
     }
 
     fn fold_logic(&mut self, op: Binary, a: Value, b: Value, right: Option<Literal>) -> Option<Value> {
@@ -354,10 +378,9 @@ impl Rewriter {
         None
     }
 
-    /// Shifts and masks of `(x << k) + y`, as places of bytes in words have them: its low bits are those of `y`, and what is above them is `x` and
+    /// Shifts and masks of `(x << k) + y` or `x << k`, as places of bytes in words have them: its low bits are those of `y`, and what is above them is `x` and
     /// what is above those of `y`, less what leaves the word.
     fn fold_multiple(&mut self, op: Binary, a: Value, right: u32) -> Option<Value> {
-        let Some(Op::Binary(Binary::Add, left, y)) = self.defs[a.index()] else { return None };
         let shifted = |value: Value| match self.defs[value.index()] {
             Some(Op::Binary(Binary::Shl, x, count)) => match self.literal(count) {
                 Some(Literal::U32(count)) if count < 32 => Some((x, count)),
@@ -365,19 +388,30 @@ impl Rewriter {
             },
             _ => None,
         };
-        let ((x, k), y) = match (shifted(left), shifted(y)) {
-            (Some(multiple), _) => (multiple, y),
-            (None, Some(multiple)) => (multiple, left),
-            (None, None) => return None,
+        let ((x, k), y) = match self.defs[a.index()] {
+            Some(Op::Binary(Binary::Add, left, y)) => match (shifted(left), shifted(y)) {
+                (Some(multiple), _) => (multiple, Some(y)),
+                (None, Some(multiple)) => (multiple, Some(left)),
+                (None, None) => return None,
+            },
+            _ => (shifted(a)?, None),
         };
         match op {
-            Binary::And if right < 1 << k => {
-                let mask = self.constant(Literal::U32(right));
-                Some(self.binary(Binary::And, y, mask))
-            }
+            Binary::And if right < 1 << k => match y {
+                Some(y) => {
+                    let mask = self.constant(Literal::U32(right));
+                    Some(self.binary(Binary::And, y, mask))
+                }
+                None => Some(self.constant(Literal::U32(0))),
+            },
             Binary::Shr if right == k && k > 0 => {
-                let above = self.shift(Binary::Shr, y, k);
-                let sum = self.binary(Binary::Add, x, above);
+                let sum = match y {
+                    Some(y) => {
+                        let above = self.shift(Binary::Shr, y, k);
+                        self.binary(Binary::Add, x, above)
+                    }
+                    None => x,
+                };
                 let mask = self.constant(Literal::U32(u32::MAX >> k));
                 Some(self.binary(Binary::And, sum, mask))
             }

@@ -424,7 +424,7 @@ fn loops_from_the_place_in_the_workgroup_have_as_many_rounds_for_all() {
 }
 
 #[test]
-fn loops_that_are_left_early_are_unrolled_in_a_loop_of_one_round() {
+fn loops_that_are_left_early_are_unrolled_and_their_exits_chosen() {
     let find = vec![
         Node::var("at", DataType::U32, Expr::u32(99)),
         Node::for_range(
@@ -442,6 +442,8 @@ fn loops_that_are_left_early_are_unrolled_in_a_loop_of_one_round() {
     let kernel = far(&program);
     let text = kernel.to_string();
     assert!(!text.contains("for %") && text.matches("load f32").count() == 8, "{text}");
+    // All exits are known before the first is taken, so that there is nothing to leave.
+    assert!(!text.contains("loop") && !text.contains("break"), "{text}");
     for place in [0, 3, 7, 8] {
         let words: Vec<f32> = (0..9).map(|i| if i >= place { 7.0 } else { 1.0 }).collect();
         let mut buffers = [words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()];
@@ -471,4 +473,68 @@ fn work_behind_the_exits_of_written_out_rounds_stays_there() {
     let kernel = lower(&valid, &options).expect("lowers").to_string();
     let before = kernel.find("loop").unwrap_or_else(|| panic!("rounds are not written out:\n{kernel}"));
     assert!(!kernel[..before].contains("fma"), "all rounds come before the first exit:\n{kernel}");
+}
+
+#[test]
+fn whether_all_rounds_went_on_is_asked_of_their_conditions() {
+    let differs = Expr::load("a", Expr::var("k")).ne(Expr::f32(7.0));
+    let program = Program::wrapped(
+        data(),
+        [1, 1, 1],
+        vec![
+            Node::var("found", DataType::U32, Expr::u32(4)),
+            Node::for_range(
+                "k",
+                Expr::u32(0),
+                Expr::u32(4),
+                vec![Node::if_then(differs, vec![Node::assign("found", Expr::var("k")), Node::Break])],
+            ),
+            Node::if_then(Expr::var("found").eq(Expr::u32(4)), vec![Node::store("a", Expr::u32(4), Expr::f32(1.0))]),
+            Node::if_then(Expr::var("found").ne(Expr::u32(2)), vec![Node::store("a", Expr::u32(5), Expr::f32(2.0))]),
+        ],
+    );
+    let kernel = far(&program);
+    let text = kernel.to_string();
+    assert!(!text.contains("loop") && !text.contains("select"), "{text}");
+    for place in 0..5 {
+        let words: Vec<f32> = (0..6).map(|i| if i == place || i > 3 { 0.0 } else { 7.0 }).collect();
+        let mut buffers = [words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()];
+        let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+        interpret(&kernel, &mut buffers, &how).expect("runs");
+        let at = |at: usize| f32::from_le_bytes(buffers[0][4 * at..4 * at + 4].try_into().expect("four"));
+        assert_eq!((at(4), at(5)), (if place == 4 { 1.0 } else { 0.0 }, if place == 2 { 0.0 } else { 2.0 }), "{text}");
+    }
+}
+
+#[test]
+fn rounds_that_spread_with_barriers_are_written_out() {
+    let place = |ahead: u32| Expr::var("offset") * (Expr::u32(2) * Expr::local_id(0) + Expr::u32(ahead)) - Expr::u32(1);
+    let sum = Node::store("s", place(2), Expr::load("s", place(1)) + Expr::load("s", place(2)));
+    let tree = |shifted: Expr| {
+        vec![
+            Node::var("offset", DataType::U32, Expr::u32(1)),
+            Node::For {
+                var: "k".into(),
+                from: Expr::u32(0),
+                to: Expr::u32(4),
+                step: 1,
+                body: vec![
+                    Node::barrier(),
+                    Node::if_then(Expr::local_id(0).lt(shifted), vec![sum.clone()]),
+                    Node::assign("offset", Expr::var("offset") * Expr::u32(2)),
+                ],
+            },
+            Node::barrier(),
+            Node::store("out", Expr::local_id(0), Expr::load("s", Expr::local_id(0))),
+        ]
+    };
+    let text = |trees_written_out| {
+        let program = Program::wrapped(shared(), [32, 1, 1], tree(Expr::u32(16) >> Expr::var("k")));
+        let passes = Passes::all().without(Passes::UNROLL);
+        let options = Options { passes, trees_written_out, ..Options::default() };
+        lower(&program.validate().expect("valid"), &options).expect("lowers").to_string()
+    };
+    let (kept, written) = (text(false), text(true));
+    assert!(kept.contains("for %") && kept.matches("barrier").count() == 2, "{kept}");
+    assert!(!written.contains("for %") && written.matches("barrier").count() == 5, "{written}");
 }
