@@ -18,8 +18,6 @@ use crate::kernel::{
 
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
-/// Exits of a loop of one round that become selections.
-pub(super) const MOST_CHOICES: usize = 16;
 /// Constants for which there is room at first.
 const CONSTANTS: usize = 48;
 /// Rounds of a loop with branches around square roots and quotients that are written out.
@@ -686,44 +684,7 @@ impl Rewriter {
                 return self.unroll_any(inner, counter.as_ref(), trial, init);
             }
         }
-        if counter.is_none() && self.on(Passes::BRANCHES) && self.choose_exit(inner, &init) {
-            return None;
-        }
         self.keep(inner, counter, init)
-    }
-
-    /// A loop of one round that does nothing but leave, where all conditions are known before it: its results are chosen instead. False
-    /// where it is none.
-    fn choose_exit(&mut self, inner: &Loop, init: &[Value]) -> bool {
-        let End::Break(last) = &inner.body.end else { return false };
-        let exits: Option<Vec<(Value, bool, &[Value])>> = (inner.body.insts.iter())
-            .map(|inst| {
-                let Inst::If { cond, then, otherwise, .. } = inst else { return None };
-                if !then.insts.is_empty() || !otherwise.insts.is_empty() {
-                    return None;
-                }
-                match (&then.end, &otherwise.end) {
-                    (End::Break(values), End::Yield(_)) => Some((*cond, true, values.as_slice())),
-                    (End::Yield(_), End::Break(values)) => Some((*cond, false, values.as_slice())),
-                    _ => None,
-                }
-            })
-            .collect();
-        let Some(exits) = exits.filter(|exits| exits.len() <= MOST_CHOICES) else { return false };
-        for (param, value) in inner.params.iter().zip(init) {
-            self.slots[param.index()].subst = *value;
-        }
-        for (position, result) in inner.results.iter().enumerate() {
-            let ty = self.values[result.index()].ty;
-            let mut chosen = self.resolve(last[position]);
-            for (cond, holds, values) in exits.iter().rev() {
-                let (cond, value) = (self.resolve(*cond), self.resolve(values[position]));
-                let (yes, no) = if *holds { (value, chosen) } else { (chosen, value) };
-                chosen = self.emit(Op::Select(cond, yes, no), ty);
-            }
-            self.slots[result.index()].subst = chosen;
-        }
-        true
     }
 
     /// A loop with barriers in which invocations work the further apart, or the nearer, the later the round is, as in a tree of sums: with

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::rewrite::{MOST_CHOICES, Rewriter};
+use super::rewrite::Rewriter;
 use crate::ir::Literal;
 use crate::kernel::{Address, Binary, Op, Passes, Scalar, Type, Unary, Value, fold};
 
@@ -228,31 +228,39 @@ impl Rewriter {
         {
             return Some(self.constant(Literal::Bool(false)));
         }
-        if matches!(op, Binary::Eq | Binary::Ne) && self.literal(b).is_some() && self.is_choice_of_constants(a) {
-            return self.compare_choice(op, a, b);
+        if self.last && matches!(op, Binary::Eq | Binary::Ne) && ty == Scalar::U32 {
+            return self.compare_bits(op, a, b);
         }
         None
     }
 
-    /// A selection between a constant and another such selection, or a last value, of a few in all.
-    fn is_choice_of_constants(&self, a: Value) -> bool {
-        let mut at = a;
-        for chosen in 0..=MOST_CHOICES {
-            let Some(Op::Select(_, yes, no)) = self.defs[at.index()] else { return chosen > 0 };
-            at = match (self.literal(yes), self.literal(no)) {
-                (Some(_), _) => no,
-                (_, Some(_)) => yes,
-                _ => return chosen > 0,
-            };
+    /// `((x >> k) & m) == ((y >> k) & m)`: one step finds the bits in which two words differ, and whether there are any.
+    fn compare_bits(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
+        let masked = |value: Value| match self.defs[value.index()] {
+            Some(Op::Binary(Binary::And, x, mask)) => match self.literal(mask) {
+                Some(Literal::U32(mask)) => Some((x, mask)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let shifted = |value: Value| match self.defs[value.index()] {
+            Some(Op::Binary(Binary::Shr, x, count)) => match self.literal(count) {
+                Some(Literal::U32(count)) if count < 32 => (x, count),
+                _ => (value, 0),
+            },
+            _ => (value, 0),
+        };
+        let ((x, mask), (y, other)) = (masked(a)?, masked(b)?);
+        if mask != other {
+            return None;
         }
-        false
-    }
-
-    /// Whether a choice of constants is some constant is a question of its conditions.
-    fn compare_choice(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
-        let Some(Op::Select(cond, yes, no)) = self.defs[a.index()] else { return None };
-        let (yes, no) = (self.binary(op, yes, b), self.binary(op, no, b));
-        Some(self.emit(Op::Select(cond, yes, no), Scalar::Bool.into()))
+        let ((whole_x, k), (whole_y, l)) = (shifted(x), shifted(y));
+        let (x, y, mask) = if k == l && mask << k >> k == mask { (whole_x, whole_y, mask << k) } else { (x, y, mask) };
+        let differ = self.binary(Binary::Xor, x, y);
+        let mask = self.constant(Literal::U32(mask));
+        let differ = self.binary(Binary::And, differ, mask);
+        let none = self.constant(Literal::U32(0));
+        Some(self.binary(op, differ, none))
     }
 
     fn fold_logic(&mut self, op: Binary, a: Value, b: Value, right: Option<Literal>) -> Option<Value> {

@@ -424,7 +424,7 @@ fn loops_from_the_place_in_the_workgroup_have_as_many_rounds_for_all() {
 }
 
 #[test]
-fn loops_that_are_left_early_are_unrolled_and_their_exits_chosen() {
+fn loops_that_are_left_early_are_unrolled_in_a_loop_of_one_round() {
     let find = vec![
         Node::var("at", DataType::U32, Expr::u32(99)),
         Node::for_range(
@@ -442,8 +442,6 @@ fn loops_that_are_left_early_are_unrolled_and_their_exits_chosen() {
     let kernel = far(&program);
     let text = kernel.to_string();
     assert!(!text.contains("for %") && text.matches("load f32").count() == 8, "{text}");
-    // All exits are known before the first is taken, so that there is nothing to leave.
-    assert!(!text.contains("loop") && !text.contains("break"), "{text}");
     for place in [0, 3, 7, 8] {
         let words: Vec<f32> = (0..9).map(|i| if i >= place { 7.0 } else { 1.0 }).collect();
         let mut buffers = [words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()];
@@ -476,34 +474,32 @@ fn work_behind_the_exits_of_written_out_rounds_stays_there() {
 }
 
 #[test]
-fn whether_all_rounds_went_on_is_asked_of_their_conditions() {
-    let differs = Expr::load("a", Expr::var("k")).ne(Expr::f32(7.0));
+fn comparisons_behind_the_exits_of_written_out_rounds_stay_there() {
+    let byte = |at: Expr| Expr::load("text", at.clone() >> Expr::u32(2)) >> ((at & Expr::u32(3)) << Expr::u32(3));
+    let differs = (byte(i() * Expr::u32(4) + Expr::var("k")) & Expr::u32(255)).ne(Expr::load("word", Expr::var("k")));
     let program = Program::wrapped(
-        data(),
-        [1, 1, 1],
         vec![
-            Node::var("found", DataType::U32, Expr::u32(4)),
+            BufferDecl::read("text", 0, DataType::U32),
+            BufferDecl::read("word", 1, DataType::U32).with_count(6),
+            BufferDecl::output("out", 2, DataType::U32),
+        ],
+        [64, 1, 1],
+        vec![
+            Node::var("found", DataType::U32, Expr::u32(6)),
             Node::for_range(
                 "k",
                 Expr::u32(0),
-                Expr::u32(4),
+                Expr::u32(6),
                 vec![Node::if_then(differs, vec![Node::assign("found", Expr::var("k")), Node::Break])],
             ),
-            Node::if_then(Expr::var("found").eq(Expr::u32(4)), vec![Node::store("a", Expr::u32(4), Expr::f32(1.0))]),
-            Node::if_then(Expr::var("found").ne(Expr::u32(2)), vec![Node::store("a", Expr::u32(5), Expr::f32(2.0))]),
+            Node::store("out", i(), Expr::var("found")),
         ],
     );
-    let kernel = far(&program);
-    let text = kernel.to_string();
-    assert!(!text.contains("loop") && !text.contains("select"), "{text}");
-    for place in 0..5 {
-        let words: Vec<f32> = (0..6).map(|i| if i == place || i > 3 { 0.0 } else { 7.0 }).collect();
-        let mut buffers = [words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()];
-        let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
-        interpret(&kernel, &mut buffers, &how).expect("runs");
-        let at = |at: usize| f32::from_le_bytes(buffers[0][4 * at..4 * at + 4].try_into().expect("four"));
-        assert_eq!((at(4), at(5)), (if place == 4 { 1.0 } else { 0.0 }, if place == 2 { 0.0 } else { 2.0 }), "{text}");
-    }
+    let text = far(&program).to_string();
+    let (before, inside) = text.split_once("loop").unwrap_or_else(|| panic!("rounds are not written out:\n{text}"));
+    // What is at a fixed place is asked for at once, and bytes of one word are loaded once.
+    assert_eq!(before.matches("load u32 word").count(), 6, "{text}");
+    assert_eq!((before.matches("load u32 text").count(), inside.matches("load u32 text").count()), (0, 2), "{text}");
 }
 
 #[test]
@@ -537,4 +533,18 @@ fn rounds_that_spread_with_barriers_are_written_out() {
     let (kept, written) = (text(false), text(true));
     assert!(kept.contains("for %") && kept.matches("barrier").count() == 2, "{kept}");
     assert!(!written.contains("for %") && written.matches("barrier").count() == 5, "{written}");
+}
+
+#[test]
+fn places_that_were_made_before_a_branch_are_known_better_in_it() {
+    let store = |to: u32| {
+        let place = (Expr::var("twice") << Expr::u32(1)) - Expr::u32(1);
+        let body = vec![
+            Node::let_bind("twice", Expr::u32(2) * Expr::local_id(0) + Expr::u32(2)),
+            Node::store("out", Expr::u32(3), Expr::load("s", Expr::var("twice") & Expr::u32(63))),
+            Node::if_then(Expr::local_id(0).lt(Expr::u32(to)), vec![Node::store("out", place, Expr::f32(1.0))]),
+        ];
+        guards(&text(shared(), 64, body))
+    };
+    assert_eq!((store(16), store(17)), (0, 1));
 }
