@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vyre::variant::{HostSlice, Variant, Workers};
 
 use super::{BLOCK, COLUMNS};
-use crate::host::{Cell, room_for, variant, words};
+use crate::host::{Cell, pieces_of_a_part, room_for, variant, words};
 
 /// Results side by side that a part has at least, so that it reads whole lines, and bytes that it reads at most.
 const NARROWEST: usize = 64;
@@ -61,8 +61,7 @@ pub(super) fn at_once(finished: bool) -> Variant {
             panic!("there is no room for what {blocks} blocks give")
         };
         let block = block();
-        // Several parts for each thread, so that those who finish early can take over, and none for less than calling it takes.
-        let each = blocks.div_ceil(16 * workers.threads()).clamp(1, 16);
+        let each = pieces_of_a_part(blocks, 4 * BLOCK, workers);
         let is_done = workers.run(blocks.div_ceil(each), &|part| {
             for (sum, x) in sums.iter().zip(x.chunks(BLOCK)).skip(part * each).take(each) {
                 sum.put(block(x).to_le_bytes());
