@@ -41,7 +41,7 @@ impl Plan {
     /// For processors. What else a machine is doing changes how much launches differ there by a percent or two from one process to the
     /// next, however well each of them measures: what differs by less is no reason to choose.
     pub fn for_processors() -> Self {
-        Plan { margin: 0.015, near: 0.026, most_pairs: 4, ..Plan::default() }
+        Plan { margin: 0.015, near: 0.03, most_pairs: 4, ..Plan::default() }
     }
 
     /// Most timed samples of a campaign over so many candidates, but for more pairs of two where the machine is noisy.
