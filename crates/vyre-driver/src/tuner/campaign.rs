@@ -14,6 +14,9 @@ pub struct Plan {
     pub samples_per_candidate: usize,
     /// A winner is surely faster than the default by more than this (0.005 is half a percent).
     pub margin: f64,
+    /// What is not faster than the default by this much more than its margin, or by more than is in doubt, is hardly ever certified: it is
+    /// not worth a try, nor worth leaving a faster one for that would be.
+    pub clearly: f64,
     /// Candidates that are no further than this from the fastest are as good as it; the earliest of them is taken, so that fresh
     /// processes agree.
     pub near: f64,
@@ -30,6 +33,7 @@ impl Default for Plan {
             finalists: 4,
             samples_per_candidate: 7,
             margin: 0.005,
+            clearly: 0.007,
             near: 0.018,
             pairs: 12,
             most_pairs: 2,
@@ -41,7 +45,7 @@ impl Plan {
     /// For processors. What else a machine is doing changes how much launches differ there by a percent or two from one process to the
     /// next, however well each of them measures: what differs by less is no reason to choose.
     pub fn for_processors() -> Self {
-        Plan { margin: 0.015, near: 0.03, most_pairs: 4, ..Plan::default() }
+        Plan { margin: 0.015, clearly: 0.012, near: 0.03, most_pairs: 4, ..Plan::default() }
     }
 
     /// Most timed samples of a campaign over so many candidates, but for more pairs of two where the machine is noisy.
@@ -126,8 +130,6 @@ const WIDE: f64 = 1.0;
 const MOST_FINALISTS: usize = 3;
 /// A choice that looks faster by this much more than its margin may be certified by more pairs.
 const OPEN: f64 = 0.005;
-/// What is not faster than the default by this much is hardly ever certified, so that it is not worth a try.
-const CLEARLY: f64 = 0.012;
 /// So many deviations are beyond doubt while the search is on; what is chosen is certified in runs of its own.
 const SURE: f64 = 3.0;
 /// No device is steadier than this from one sample to the next.
@@ -499,7 +501,7 @@ impl Campaign {
         let mut reach = high;
         let own = gaps.iter().find(|gap| gap.candidate == 0).map_or(f64::INFINITY, |gap| gap.log);
         for &Gap { candidate, log, doubt } in gaps {
-            if candidate != 0 && own - log < CLEARLY.max(self.racers[candidate].margin + doubt) {
+            if candidate != 0 && own - log < self.racers[candidate].margin + self.plan.clearly.max(2.0 * doubt) {
                 continue;
             }
             // The less is known of it, the faster it has to look.
