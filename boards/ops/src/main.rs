@@ -5,7 +5,7 @@
 //! under that name into `docs/benchmarks/ops.md`, and `-- sum sort` takes only works that begin so. With the feature `gpu`, `-- --on cuda --large`
 //! measures a GPU at the sizes of its board, and `--medium` at some of them; `--elements 20` takes 2^20 elements where works are of
 //! one long array. `--routes 0.1` tells instead where an engine with all devices of this machine runs ops, with so many seconds for each
-//! size, and how long each device takes. `--little` times ops of a few elements, where it is the engine that is measured. `-- --processor-time` compares how long the threads of this process
+//! size, and how long each device takes. `--warm 2000` runs each work so often before it is measured, if there is time, instead of 200 times. `--little` times ops of a few elements, where it is the engine that is measured. `-- --processor-time` compares how long the threads of this process
 //! work instead of how long it takes, for a machine that has other work.
 
 mod data;
@@ -26,8 +26,10 @@ fn main() {
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let is_set = |name: &str| args.iter().any(|arg| arg == name);
     let (docs, on, power, routes) = (value("--docs"), value("--on"), value("--elements"), value("--routes"));
-    let is_name =
-        |arg: &&String| !arg.starts_with("--") && ![&docs, &on, &power, &routes].contains(&&Some((*arg).clone()));
+    let warm = value("--warm");
+    let is_name = |arg: &&String| {
+        !arg.starts_with("--") && ![&docs, &on, &power, &routes, &warm].contains(&&Some((*arg).clone()))
+    };
     let only: Vec<&String> = args.iter().filter(is_name).collect();
     if let Some(seconds) = routes {
         return routes::print(seconds.parse().expect("--routes takes seconds for each engine"), &only);
@@ -43,6 +45,9 @@ fn main() {
     };
     if let Some(power) = power {
         sizes.elements = 1 << power.parse::<u32>().expect("--elements takes the power of two");
+    }
+    if let Some(runs) = warm {
+        let _ = measure::WARM_RUNS.set(runs.parse().expect("--warm takes a number of runs"));
     }
     let _ = measure::PROCESSOR_TIME.set(is_set("--processor-time"));
     // Libraries of this process are measured beside the processor alone.
@@ -63,6 +68,10 @@ fn main() {
         work.run();
         eprintln!("{}: {:.3} ms, {} launches", row.name, row.ours_ms, launches() - before);
         rows.push(row);
+    }
+    for decided in data.engine.decisions().launches().expect("decisions can be told") {
+        let vyre::tuner::Decision { verdict, candidate, subject, .. } = decided.decision;
+        eprintln!("{} on {:?} of {:?}: {candidate} ({verdict:?})", subject.program, subject.grid, subject.own);
     }
     data.engine.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
     let text = report::table(&rows, limits.as_ref());

@@ -10,8 +10,8 @@ use crate::limits::Limits;
 const ROUNDS: usize = 11;
 /// A side of a round takes so many milliseconds at least.
 const LONG_ENOUGH: f64 = 8.0;
-/// Runs before a GPU is measured.
-const WARM_RUNS: usize = 200;
+/// Runs before anything is measured, if not 200.
+pub(crate) static WARM_RUNS: OnceLock<usize> = OnceLock::new();
 const WARM_TIME: Duration = Duration::from_secs(4);
 /// The same before the processor is, where most works are short and none waits for other devices.
 const WARM_TIME_HERE: Duration = Duration::from_secs(1);
@@ -119,7 +119,7 @@ fn timed(run: &mut dyn FnMut(), runs: u32) -> f64 {
 /// Lets the engine meet the work before, as in a program that goes on: it compares variants and learns which to use.
 fn warm(ours: &mut dyn FnMut() -> Wait, most: Duration) {
     let started = Instant::now();
-    (0..WARM_RUNS).take_while(|_| started.elapsed() < most).for_each(|_| _ = launched(ours, 1));
+    (0..*WARM_RUNS.get_or_init(|| 200)).take_while(|_| started.elapsed() < most).for_each(|_| _ = launched(ours, 1));
 }
 
 /// On the processor, beside the libraries for the same.

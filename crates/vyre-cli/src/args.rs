@@ -145,10 +145,10 @@ pub(crate) struct Inputs {
     #[arg(long)]
     pub(crate) cast: bool,
     /// Shape of a result whose length the kernel leaves open, as N, HxW or HxWxC.
-    #[arg(long = "shape", value_name = "NAME=SHAPE")]
+    #[arg(long = "shape", aliases = ["size", "length"], value_name = "NAME=SHAPE")]
     pub(crate) shapes: Vec<String>,
     /// Where to run: `auto`, or the name of a backend as `vyre devices` lists it.
-    #[arg(long, short = 'b', default_value = "auto", value_name = "NAME")]
+    #[arg(long, short = 'b', aliases = ["on", "device"], default_value = "auto", value_name = "NAME")]
     pub(crate) backend: String,
     /// Give up after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -26,7 +26,7 @@ impl Workers for Helpers<'_> {
         };
         let outcome = match parts > 1 && self.crew.width() > 1 {
             // SAFETY: the function lives here, and work is cleared before it is over, which `help` waits for.
-            true => self.crew.help(|work| unsafe { work.call(parts, &one) }),
+            true => self.crew.help(self.stop, |work| unsafe { work.call(parts, &one) }),
             false => Ok(Ok(None)).inspect(|_| (0..parts).for_each(one)),
         };
         match outcome {

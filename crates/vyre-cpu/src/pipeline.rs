@@ -111,6 +111,7 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         expand_math: true,
         array_values: ARRAY_VALUES,
         strides_together: true,
+        trees_written_out: true,
         interruptible: options.interruptible,
         ..Options::default()
     }

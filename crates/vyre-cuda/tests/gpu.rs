@@ -99,6 +99,9 @@ fn every_number(backend: &CudaBackend) -> Result<(), Failed> {
         (MathOp::Tanh, 4),
         (MathOp::Sin, 4),
         (MathOp::Cos, 4),
+        (MathOp::Asin, 3),
+        (MathOp::Acos, 2),
+        (MathOp::Atan, 2),
     ];
     for (op, most) in functions {
         let worst = worst_of_all(backend, op)?;

@@ -2,18 +2,29 @@
 //!
 //! **Order.** A chain of `fma` over the bodies in their order. The inverse root is that of three of Newton's steps from the bits.
 
+#[cfg(target_arch = "x86_64")]
+mod host;
+
 use std::fmt::Write;
 
 use vyre::expression::Term;
+use vyre::variant::Variant;
 use vyre::{DataType, Error};
 
-use crate::launch::{GROUP, MOST, engine, extents, grid, kernel_of_forms, misfit, mistyped, room};
+use crate::launch::{GROUP, MOST, engine, extents, grid, kernel_of_forms_or, misfit, mistyped, room};
 use crate::output::Output;
 use crate::tuning::Axis;
 
 const LANES: usize = 128;
 /// Bodies that an invocation looks at together, the default first.
 const TOGETHER: [usize; 4] = [8, 4, 2, 16];
+
+/// The first of Newton's steps to the inverse root begins with half of the bits taken from these.
+const ROOT_BITS: u32 = 0x5f37_59df;
+/// Where the square of a distance is not above this, the inverse root is no number to go on with.
+const NEAREST: f32 = f32::MIN_POSITIVE;
+/// So many bodies pull at a few within milliseconds.
+const MANY: usize = 1 << 20;
 
 /// What may be tuned.
 pub(crate) const SPACE: &[Axis] = &[Axis { name: "bodies at once", on: "all", values: &["8", "4", "2", "16"] }];
@@ -33,15 +44,24 @@ pub(crate) fn accelerations(bodies: &Term, epsilon: f64) -> Result<Output, Error
     let engine = engine(bodies)?;
     let mut out = room(&engine, &ty, count * 3);
     if count > 0 {
-        let kernel = kernel_of_forms(&engine, "bodies", || {
-            TOGETHER.iter().map(|together| (together.to_string(), source(*together))).collect()
-        })?;
+        let is_soon_done = count <= MANY;
+        let forms = || TOGETHER.iter().map(|together| (together.to_string(), source(*together))).collect();
+        let function = || is_soon_done.then(function).flatten();
+        let kernel = kernel_of_forms_or(&engine, &format!("bodies {is_soon_done}"), forms, function)?;
         let sizes = [count as u32, ((epsilon * epsilon) as f32).to_bits()];
         let bodies = bodies.evaluate()?;
         let call = kernel.bind("bodies", &bodies).value("sizes", &sizes).bind("out", &mut out);
         call.grid(grid(count.div_ceil(LANES))).overwrites().launch()?;
     }
     Ok(Output { buffer: out, ty, shape: vec![count, 3] })
+}
+
+/// What processors run instead.
+fn function() -> Option<Variant> {
+    #[cfg(target_arch = "x86_64")]
+    return host::side_by_side();
+    #[cfg(not(target_arch = "x86_64"))]
+    None
 }
 
 fn source(together: usize) -> String {
@@ -57,7 +77,7 @@ fn source(together: usize) -> String {
             text,
             "let o{u} = others[j + {u}];\nlet dx{u} = o{u}.x - body.x;\nlet dy{u} = o{u}.y - body.y;\nlet dz{u} = o{u}.z - body.z;\n\
              let far{u} = fma(dz{u}, dz{u}, fma(dy{u}, dy{u}, fma(dx{u}, dx{u}, soft)));\nlet half{u} = far{u} * -0.5;\n\
-             let r{u}_0 = bitcast<f32>(1597463007 - (bitcast<u32>(far{u}) >> 1));\n"
+             let r{u}_0 = bitcast<f32>({ROOT_BITS} - (bitcast<u32>(far{u}) >> 1));\n"
         );
         for step in 0..3 {
             let _ = writeln!(
@@ -68,8 +88,9 @@ fn source(together: usize) -> String {
         }
         let _ = write!(
             text,
-            "let pull{u} = o{u}.w * r{u}_3 * (r{u}_3 * r{u}_3);\nlet by{u} = select(far{u} > f32#00800000, pull{u}, 0.0);\n\
-             x = fma(dx{u}, by{u}, x);\ny = fma(dy{u}, by{u}, y);\nz = fma(dz{u}, by{u}, z);\n"
+            "let pull{u} = o{u}.w * r{u}_3 * (r{u}_3 * r{u}_3);\nlet by{u} = select(far{u} > f32#{:08x}, pull{u}, 0.0);\n\
+             x = fma(dx{u}, by{u}, x);\ny = fma(dy{u}, by{u}, y);\nz = fma(dz{u}, by{u}, z);\n",
+            NEAREST.to_bits()
         );
     }
     text.push_str(

@@ -28,8 +28,13 @@ const ITEMS: usize = 16;
 const AT_ONCE: usize = 4;
 /// Positions of a workgroup.
 const BLOCK: usize = LANES * ITEMS;
+/// Bits of a word, and how many words of them an invocation has that searches in one pass.
+const BITS: usize = 32;
+const WORDS: usize = 8;
+/// Positions of a workgroup of such, so that few wait for each other.
+const LONG_BLOCK: usize = LANES * BITS * WORDS;
 /// Bytes whose positions a u32 can count, up to the end of the last block.
-const MOST_BYTES: usize = u32::MAX as usize - 2 * BLOCK;
+const MOST_BYTES: usize = u32::MAX as usize - 2 * LONG_BLOCK;
 /// Words of the table of pairs of bytes.
 const PAIRS: usize = (1 << 16) / 32;
 /// How many were found before, and all of them.
@@ -176,11 +181,12 @@ impl Patterns {
             let function = Some(variant("memchr in one pass", 1, host::find_once));
             Ok((parsed(&Form::Pair.once_source())?, with_function(&self.engine, function)))
         })?;
-        let blocks = starts.div_ceil(BLOCK);
+        let blocks = starts.div_ceil(LONG_BLOCK);
         // How many blocks were taken, and how often it was found up to each of them, and one more.
         let mut states = room(&self.engine, &DataType::U32, 1 + blocks);
         let mut count = room(&self.engine, &DataType::U32, 1);
-        let sizes = self.sizes(length, starts, most);
+        let mut sizes = self.sizes(length, starts, most);
+        sizes[2] = blocks as u32;
         let call = kernel.bind("x", bytes).bind("data", &self.data).value("sizes", &sizes).bind("states", &mut states);
         call.bind("out", positions).bind("count", &mut count).grid(grid(blocks)).overwrites().launch()?;
         Ok(count)
@@ -391,20 +397,22 @@ impl Form {
         let mut text = self.declarations();
         let _ = write!(
             text,
-            "read_write states: u32 @3;\noutput out: u32 @4;\noutput count: u32 @5;\nworkgroup runs: u32[{}] @0;\nworkgroup ticket: u32[1] @0;\nworkgroup found: u32[1] @0;\n\
+            "read_write states: u32 @3;\noutput out: u32 @4;\noutput count: u32 @5;\nworkgroup runs: u32[{}] @0;\nworkgroup held: u32[{}] @0;\nworkgroup ticket: u32[1] @0;\nworkgroup found: u32[1] @0;\n\
              workgroup_size [{LANES}, 1, 1];\nentry find_matches {{\nlet l = local_index;\nif l == 0 {{\nlet taken = atomic.add(states[0], 1);\n\
              ticket[0] = taken;\n}}\nbarrier;\nlet group = ticket[0];\nbarrier;\n{}if group < sizes[2] {{\n{}",
             2 * LANES,
+            WORDS * LANES,
             self.begin(),
-            self.bits()
+            self.words()
         );
         let from = SUM.doubled(&mut text, "l", LANES, LANES);
         let _ = write!(
             text,
             "let own = runs[{from} + {}];\nif l == 0 {{\nvar before: u32 = 1;\nif group > 0 {{\nloop {{\nlet seen = atomic.load(states[group]);\n\
              before = seen;\nif seen != 0 {{\nbreak;\n}}\n}}\n}}\natomic.store(states[group + 1], before + own);\nfound[0] = before - 1;\n}}\n\
-             barrier;\nlet before = found[0];\nvar place: u32 = before + runs[l + {from}] - count_one_bits(bits);\nfor r in 0..{ITEMS} {{\n\
-             if ((bits >> r) & 1) == 1 {{\nif place < sizes[3] {{\nout[place] = start + r;\n}}\nplace = place + 1;\n}}\n}}\n\
+             barrier;\nlet before = found[0];\nvar place: u32 = before + runs[l + {from}] - many;\nfor w in 0..{WORDS} {{\n\
+             let bits = held[w * {LANES} + l];\nfor r in 0..{BITS} {{\nif ((bits >> r) & 1) == 1 {{\nif place < sizes[3] {{\n\
+             out[place] = start + w * {BITS} + r;\n}}\nplace = place + 1;\n}}\n}}\n}}\n\
              if group + 1 == sizes[2] {{\nlet all = min(before + own, sizes[3]);\nif l == 0 {{\ncount[0] = all;\n}}\n\
              for i in all..sizes[3] step {LANES} {{\nif i + l < sizes[3] {{\nout[i + l] = 0;\n}}\n}}\n}}\n}}\n}}\n",
             LANES - 1
@@ -417,6 +425,18 @@ impl Form {
         format!(
             "let start = group * {BLOCK} + l * {ITEMS};\nvar bits: u32 = 0;\nfor r in 0..{ITEMS} {{\nlet i0 = start + r;\n{}if near0 {{\n{}\
              bits = bits | (min(hit0, 1) << r);\n}}\n}}\nruns[l] = count_one_bits(bits);\nbarrier;\n",
+            self.near(0),
+            self.exact(0)
+        )
+    }
+
+    /// The same of many more positions: which they are in `held`, and how many in `runs`.
+    fn words(self) -> String {
+        format!(
+            "let start = group * {LONG_BLOCK} + l * {};\nvar many: u32 = 0;\nfor w in 0..{WORDS} {{\nvar bits: u32 = 0;\nfor r in 0..{BITS} {{\n\
+             let i0 = start + w * {BITS} + r;\n{}if near0 {{\n{}bits = bits | (min(hit0, 1) << r);\n}}\n}}\nheld[w * {LANES} + l] = bits;\n\
+             many = many + count_one_bits(bits);\n}}\nruns[l] = many;\nbarrier;\n",
+            BITS * WORDS,
             self.near(0),
             self.exact(0)
         )

@@ -43,9 +43,12 @@ pub(crate) fn in_chunks<T: Send>(
     workers.run(chunks.len(), &|at| function(at, &mut chunks[at].lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
-/// How many of so many equal pieces make a part, where each has so many bytes: all threads get several parts.
+/// How many of so many equal pieces make a part, where each has so many bytes: all threads get several parts, so that none waits long for the
+/// last one of another, but few where each would be less than is worth it.
 pub(crate) fn pieces_of_a_part(pieces: usize, bytes: usize, workers: &dyn Workers) -> usize {
-    pieces.div_ceil(workers.threads() * 4).min(PART.div_ceil(bytes.max(1))).max(1)
+    let (threads, bytes) = (workers.threads(), bytes.max(1));
+    let worth_it = pieces.div_ceil(threads * 4).min((PART / 16).div_ceil(bytes));
+    pieces.div_ceil(threads * 16).max(worth_it).min((PART / 4).div_ceil(bytes)).max(1)
 }
 
 /// So many of one value. Where there is no memory for them the launch fails, and nothing else.

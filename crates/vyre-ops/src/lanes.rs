@@ -43,6 +43,10 @@ pub(crate) trait Lanes: Copy {
     unsafe fn shifted<const BY: usize>(before: Self, own: Self) -> Self;
     /// The number of the last lane.
     unsafe fn last(self) -> f32;
+    /// Half of the bits of each number, taken from these.
+    unsafe fn less_half_of_bits(self, from: u32) -> Self;
+    /// Each number whose neighbour in `other` is greater than in `limit`, and 0 for the rest.
+    unsafe fn where_greater(self, other: Self, limit: Self) -> Self;
 }
 
 /// Where numbers begin that several threads work on.
@@ -253,6 +257,19 @@ impl Lanes for __m512 {
     unsafe fn last(self) -> f32 {
         unsafe { _mm_cvtss_f32(_mm_permute_ps::<3>(_mm512_extractf32x4_ps::<3>(self))) }
     }
+
+    #[inline(always)]
+    unsafe fn less_half_of_bits(self, from: u32) -> __m512 {
+        unsafe {
+            let half = _mm512_srli_epi32::<1>(_mm512_castps_si512(self));
+            _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(from as i32), half))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn where_greater(self, other: __m512, limit: __m512) -> __m512 {
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(other, limit), self) }
+    }
 }
 
 /// In each quarter of a register, rows and columns of four such registers are swapped.
@@ -417,6 +434,19 @@ impl Lanes for __m256 {
     #[inline(always)]
     unsafe fn last(self) -> f32 {
         unsafe { _mm_cvtss_f32(_mm_permute_ps::<3>(_mm256_extractf128_ps::<1>(self))) }
+    }
+
+    #[inline(always)]
+    unsafe fn less_half_of_bits(self, from: u32) -> __m256 {
+        unsafe {
+            let half = _mm256_srli_epi32::<1>(_mm256_castps_si256(self));
+            _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_set1_epi32(from as i32), half))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn where_greater(self, other: __m256, limit: __m256) -> __m256 {
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(other, limit), self) }
     }
 }
 

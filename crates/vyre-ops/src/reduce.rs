@@ -3,6 +3,9 @@
 //! **Order.** Along the axis elements are taken in blocks of 16384. Element `i` of a block belongs to column `i mod 256`; each column is put
 //! together from its first element to its last, and the 256 columns by halves: column `c` with `c + 128`, then with `c + 64`, down to one.
 //! The values of the blocks are put together by the same rule. So a result depends on nothing but the elements, on every backend.
+//!
+//! A workgroup has a block, and another launch puts together what they give. Where processors are all there is, sums of all elements of an
+//! array are one launch, in which the workgroup that is done last does that.
 
 mod host;
 
@@ -11,12 +14,12 @@ use std::ops::Range;
 
 use vyre::expression::{Fused, Term};
 use vyre::variant::Variant;
-use vyre::{Buffer, DataType, Error, Shape};
+use vyre::{Buffer, DataType, Engine, Error, Shape};
 
 use crate::fold::{Fold, Kind};
 use crate::launch::{
     GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, is_plain, kernel_of_forms_or, magnitude, misfit,
-    room, split,
+    parsed, room, split, with_function,
 };
 use crate::tuning::Axis;
 
@@ -181,13 +184,18 @@ impl Job<'_> {
         if results == 0 {
             return Ok(buffers);
         }
-        let way = Way::of([outer, along, inner], blocks, Traits::of(&engine).is_gpu);
+        let traits = Traits::of(&engine);
+        let way = Way::of([outer, along, inner], blocks, traits.is_gpu);
         let pass = Pass { outer, along, inner, blocks };
         let fused = match along {
             // Nothing is loaded where there is nothing.
             0 => Fused::new(&terms.iter().map(|term| zero(term)).collect::<Vec<_>>().iter().collect::<Vec<_>>())?,
             _ => Fused::new(terms)?,
         };
+        let is_one = [outer, inner] == [1, 1] && (2..=BLOCK).contains(&blocks) && along <= MOST;
+        if first && is_one && traits.waits && !traits.is_gpu && self.is_sum() && is_plain(terms[0], &fused) {
+            return Ok(vec![self.at_once(&engine, &fused, &pass)?]);
+        }
         let baked = match way {
             Way::Few => [along, inner],
             Way::AcrossRows => [along.min(COLUMNS).div_ceil(SIDE), 0],
@@ -255,15 +263,52 @@ impl Job<'_> {
         self.pass(&terms.iter().collect::<Vec<_>>(), &shape, false)
     }
 
+    /// All blocks of an array, and what they give, in one launch.
+    fn at_once(&self, engine: &Engine, fused: &Fused, pass: &Pass) -> Result<Buffer, Error> {
+        let &Pass { along, blocks, .. } = pass;
+        let finish = self.finish.unwrap_or("#");
+        let kernel = engine.kernel_from_with(&format!("sum at once {finish} {}", fused.key()), || {
+            let mut body = self.blocks_of_rows(fused, true, CUTS[0]);
+            body.push_str(
+                "if l == 0 {\natomic.store(states[group + 1], bitcast<u32>(tile[0]));\nlet done = atomic.add(states[0], 1);\nlast[0] = done;\n}\n\
+                 barrier;\nlet before = last[0];\nbarrier;\nif before + 1 == total {\nvar all: f32 = -0.0;\nfor r in 0..total step 256 {\nif r + l < total {\n\
+                 let more = atomic.load(states[r + l + 1]);\nall = all + bitcast<f32>(more);\n}\n}\n",
+            );
+            self.halves(&mut body, &["all".to_owned()], "l", COLUMNS / 2, 1);
+            body.push_str("if l == 0 {\nlet result = tile[0];\nout[0] = FINISH;\n}\n}\n}\n");
+            let source = self.source(fused, &[DataType::F32], finish, COLUMNS, COLUMNS, &body);
+            let states = format!("read_write states: u32 @{};\nworkgroup last: u32[1] @0;\nworkgroup_size", fused.bindings() + 2);
+            let source = source.replacen("workgroup_size", &states, 1);
+            Ok((parsed(&source)?, with_function(engine, self.finished(finish).map(host::at_once))))
+        })?;
+        // How many blocks are done, and the bits of what each gives.
+        let mut states = room(engine, &DataType::U32, 1 + blocks);
+        let mut out = room(engine, &DataType::F32, 1);
+        let count = self.count_bits();
+        let sizes = [along as u32, blocks as u32, 0, 0, 1, blocks as u32, count[0], count[1]];
+        let call = fused.bind(kernel.call(), 0..along).value("sizes", &sizes).bind("out", &mut out);
+        call.bind("states", &mut states).grid(grid(blocks)).overwrites().launch()?;
+        Ok(out)
+    }
+
+    /// A sum of f32.
+    fn is_sum(&self) -> bool {
+        self.fold.kind == Kind::Sum && self.fold.ty == DataType::F32 && *self.stored == DataType::F32
+    }
+
+    /// Whether 0 is put to the last value of a sum, and nothing else is done to it.
+    fn finished(&self, finish: &str) -> Option<bool> {
+        match finish {
+            "#" => Some(false),
+            "# + 0.0" => Some(true),
+            _ => None,
+        }
+    }
+
     /// What processors run instead, where it is of an array.
     fn function(&self, way: Way, finish: &str, of_array: bool) -> Option<Variant> {
-        let finished = match finish {
-            "#" => false,
-            "# + 0.0" => true,
-            _ => return None,
-        };
-        let is_sum = self.fold.kind == Kind::Sum && self.fold.ty == DataType::F32 && *self.stored == DataType::F32;
-        (of_array && is_sum && way == Way::DownRows).then(|| host::down_rows(finished))
+        let finished = self.finished(finish)?;
+        (of_array && self.is_sum() && way == Way::DownRows).then(|| host::down_rows(finished))
     }
 
     /// The number of elements along the axis, in the type that is computed.
@@ -346,6 +391,17 @@ impl Job<'_> {
 
     /// A workgroup for each block of each row.
     fn along_rows(&self, fused: &Fused, first: bool, cut: Cut) -> String {
+        let mut text = self.blocks_of_rows(fused, first, cut);
+        text.push_str("if l == 0 {\nlet result = tile[0];\nout[group + sizes[2]] = FINISH;\n");
+        if self.fold.kind.has_index() {
+            text.push_str("out_index[group + sizes[2]] = tile_index[0];\n");
+        }
+        text.push_str("}\n}\n");
+        text
+    }
+
+    /// What comes before anything is done to what a block gives, in a block of its own.
+    fn blocks_of_rows(&self, fused: &Fused, first: bool, cut: Cut) -> String {
         let Cut { lanes, at_once, together } = cut;
         let columns = cut.columns();
         let (own, apart) = if together { (columns, 1) } else { (1, lanes) };
@@ -392,14 +448,9 @@ impl Job<'_> {
                 for (name, own) in self.variables("").iter().zip(self.variables("0")) {
                     let _ = writeln!(text, "let {name} = {own};");
                 }
-                self.halves(&mut text, "l", lanes / 2, 1);
+                self.halves(&mut text, &self.variables(""), "l", lanes / 2, 1);
             }
         }
-        text.push_str("if l == 0 {\nlet result = tile[0];\nout[group + sizes[2]] = FINISH;\n");
-        if self.fold.kind.has_index() {
-            text.push_str("out_index[group + sizes[2]] = tile_index[0];\n");
-        }
-        text.push_str("}\n}\n");
         text
     }
 
@@ -426,9 +477,9 @@ impl Job<'_> {
     }
 
     /// Puts what the invocations hold together by halves, in workgroup memory.
-    fn halves(&self, text: &mut String, lane: &str, from: usize, apart: usize) {
+    fn halves(&self, text: &mut String, held: &[String], lane: &str, from: usize, apart: usize) {
         let names = ["tile", "tile_index"];
-        for (variable, name) in self.variables("").iter().zip(names) {
+        for (variable, name) in held.iter().zip(names) {
             let _ = writeln!(text, "{name}[l] = {variable};");
         }
         text.push_str("barrier;\n");
@@ -484,7 +535,7 @@ impl Job<'_> {
         for (name, own) in self.variables("").iter().zip(self.variables("0")) {
             let _ = writeln!(text, "let {name} = {own};");
         }
-        self.halves(&mut text, "g", SIDE / 2, SIDE);
+        self.halves(&mut text, &self.variables(""), "g", SIDE / 2, SIDE);
         text.push_str("if g == 0 {\nif o < inner {\nlet at = sizes[2] + (row * blocks + block) * inner + o;\nlet result = tile[l];\nout[at] = FINISH;\n");
         if self.fold.kind.has_index() {
             text.push_str("out_index[at] = tile_index[l];\n");

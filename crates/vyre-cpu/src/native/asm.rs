@@ -413,9 +413,9 @@ impl Asm {
         self.simple(wide, &[0x8d], dst, Rm::Mem(at), 0);
     }
 
-    /// `prefetcht0`.
-    pub(super) fn prefetch(&mut self, at: Mem) {
-        self.simple(false, &[0x0f, 0x18], 1, Rm::Mem(at), 0);
+    /// `prefetcht0`, or `prefetchw`, which processors that don't know it take for nothing.
+    pub(super) fn prefetch(&mut self, at: Mem, writes: bool) {
+        self.simple(false, &[0x0f, if writes { 0x0d } else { 0x18 }], 1, Rm::Mem(at), 0);
     }
 
     pub(super) fn movsxd(&mut self, dst: u8, src: Rm) {

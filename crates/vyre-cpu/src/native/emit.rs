@@ -378,9 +378,9 @@ impl Emitter<'_> {
                 self.move_general(false, to, RAX);
                 self.finish(dst, to);
             }
-            M::Prefetch { at } => {
+            M::Prefetch { at, writes } => {
                 let at = self.at(at, 0);
-                self.asm.prefetch(at);
+                self.asm.prefetch(at, writes);
             }
             M::Lea { wide, dst, at } => {
                 let at = self.at(at, 0);

@@ -233,9 +233,10 @@ pub(super) enum M {
         compare: R,
         b: R,
     },
-    /// Asks for the cache line there, which may be anywhere.
+    /// Asks for the cache line there, which may be anywhere, to read it or to write it.
     Prefetch {
         at: At,
+        writes: bool,
     },
     Lea {
         wide: bool,
@@ -474,7 +475,7 @@ impl M {
                 go(src, Role::Use);
                 place.visit(&mut go);
             }
-            M::Prefetch { at: place } => place.visit(&mut go),
+            M::Prefetch { at: place, .. } => place.visit(&mut go),
             M::Update { at: place, b, .. } => {
                 place.visit(&mut go);
                 gsrc(b, &mut go);

@@ -454,7 +454,8 @@ fn compile_group(
     let most = if isa == Isa::Simd128 { usize::MAX } else { TOO_MANY_INSTRUCTIONS };
     let as_whole = compile_as(kernel, isa, survey, shapes, whole.clone(), most);
     if let Some((native, spilled)) = &as_whole {
-        let is_spilled = *spilled > TOO_MUCH_SPILLED && survey.loops && !survey.tree;
+        // Beside what is done lane by lane, what waits on the stack is little, and pieces would go over memory in smaller steps.
+        let is_spilled = *spilled > TOO_MUCH_SPILLED && survey.loops && !survey.tree && !survey.by_lanes;
         if isa == Isa::Simd128 || !(is_spilled || native.bytes.len() > TOO_MUCH_CODE) {
             return as_whole.map(|(native, _)| native);
         }

@@ -248,6 +248,11 @@ impl<W: Work> Job<W> {
         self.gate.crew() == 0
     }
 
+    /// Fewer work on it, or were called to, than could at once.
+    pub(super) fn has_place(&self) -> bool {
+        self.gate.crew() < self.threads as u64
+    }
+
     /// Threads that work on it; some more may be on their way.
     pub(super) fn inside(&self) -> usize {
         self.gate.inside() as usize

@@ -4,6 +4,7 @@
 //! there is work for them. At most as many work at once as the pool is wide, but for one rule: work that is at the head of a lane
 //! and has nobody gets a thread, so that an endless launch on one queue keeps no other queue from going on. Callers that wait take
 //! parts themselves, and never of anything that they don't wait for; those with a limit only such as end soon, until the time is over.
+//! Work may have others help with parts of its own, from within: those who wait for it take such parts as well.
 //!
 //! What is queued is under one lock, but a thread needs it neither to begin nor to end: it is called with the job that it is called
 //! for, and counted there, and the last one that leaves a job that is done ends the launch. One that was called too late finds its job
@@ -16,9 +17,10 @@ mod state;
 mod tests;
 mod worker;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -31,10 +33,16 @@ use job::{Job, panicked};
 use state::{Lane, State};
 use worker::{Call, Worker};
 
+use crate::launch::Stop;
 use crate::memory::Scratch;
 
 /// The place of callers who help.
 const CALLER: usize = 0;
+
+thread_local! {
+    /// The place of this thread: of a worker, or of callers.
+    static PLACE: Cell<usize> = const { Cell::new(CALLER) };
+}
 
 /// Callers that may run small launches or help at the same time.
 const GUESTS: usize = 4;
@@ -53,6 +61,8 @@ struct Shared<W> {
     unmet: AtomicBool,
     /// Threads at work, as the state has it.
     active: Arc<AtomicUsize>,
+    /// How often work was begun from within other work, for callers who look for what they can help with. Written under the lock.
+    begun_within: AtomicU64,
     /// Threads that were called in their sleep and are to be woken, by whoever comes by: to wake one takes some microseconds, and the
     /// one that is woken needs a multiple of that to come.
     asleep: Mutex<VecDeque<Arc<Worker<W>>>>,
@@ -199,6 +209,7 @@ impl<W: Work> Shared<W> {
     /// A thread of the pool.
     fn serve(self: Arc<Self>, worker: &Worker<W>) {
         let mut scratch = None;
+        PLACE.set(worker.place);
         let mut state = self.lock();
         state.starting -= 1;
         loop {
@@ -311,7 +322,8 @@ impl<W: Work> Shared<W> {
             }
         }
         let free = state.guests < GUESTS && state.has_scratch();
-        (free && state.wants_thread(lane, &self.ledger)).then_some(lane)
+        let may = |lane: &usize| free && state.wants_thread(*lane, &self.ledger);
+        Some(lane).filter(may).or_else(|| state.within(lane).filter(may))
     }
 
     /// Waits until a condition holds or the time is over; false then.
@@ -347,13 +359,15 @@ impl<W: Work> Shared<W> {
     }
 
     /// Runs work that is in no queue to its end. At the deadline it is told to stop. The caller takes part where there is none. A caller
-    /// that is `within` other work leaves that as long.
+    /// that is `within` other work, which has this stop word, leaves that as long.
     fn run(
         self: &Arc<Self>,
         deadline: Option<Instant>,
-        within: bool,
+        within: Option<&Stop>,
         fill: impl FnOnce(&mut W),
     ) -> Result<Result<Option<u64>, Failure>, BackendError> {
+        // A worker within a launch leaves a place to who waits for that launch.
+        let place = if within.is_some() { PLACE.get() } else { CALLER };
         let mut state = self.lock();
         if state.threads() == 0 && deadline.is_some() {
             self.start_thread(&mut state).map_err(|error| no_thread(&error))?;
@@ -367,7 +381,9 @@ impl<W: Work> Shared<W> {
             ));
         }
         state.callers += 1;
-        self.active.fetch_sub(usize::from(within), SeqCst);
+        let outer = usize::from(within.is_some());
+        state.outer += outer;
+        self.active.fetch_sub(outer, SeqCst);
         let lane = state.free_lanes.pop().unwrap_or_else(|| {
             state.lanes.push(Lane::default());
             state.lanes.len() - 1
@@ -376,7 +392,15 @@ impl<W: Work> Shared<W> {
         fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
         entry.job.reset(entry.serial, false);
         (entry.ticket, entry.stoppable) = (None, true);
+        entry.within = within.map(|stop| stop.word().addr());
         state.lanes[lane].entries.push_back(entry);
+        if within.is_some() {
+            self.begun_within.fetch_add(1, SeqCst);
+            // Who waits for the outer work may sleep.
+            if state.waiters > 0 {
+                self.over.notify_all();
+            }
+        }
         let brief = deadline.is_none() || state.is_brief(lane);
         while brief
             && is_to_come(deadline)
@@ -384,7 +408,10 @@ impl<W: Work> Shared<W> {
             && state.wants_thread(lane, &self.ledger)
             && let Some(mut scratch) = state.take_scratch()
         {
-            state = self.join(state, lane, CALLER, &mut scratch, deadline);
+            let more = usize::from(place != CALLER);
+            state.helping += more;
+            state = self.join(state, lane, place, &mut scratch, deadline);
+            state.helping -= more;
             state.return_scratch(scratch);
         }
         self.leave(state);
@@ -407,7 +434,8 @@ impl<W: Work> Shared<W> {
             state = self.wait_while(state, None, goes_on).0;
         }
         state.callers -= 1;
-        self.active.fetch_add(usize::from(within), SeqCst);
+        state.outer -= outer;
+        self.active.fetch_add(outer, SeqCst);
         let outcome = state.lanes[lane].outcome.take();
         state.free_lanes.push(lane);
         self.leave(state);
@@ -421,9 +449,13 @@ impl<W: Work> Crew<W> {
         self.0.width
     }
 
-    /// Runs work to its end for a thread that is at work for the pool already.
-    pub(crate) fn help(&self, fill: impl FnOnce(&mut W)) -> Result<Result<Option<u64>, Failure>, BackendError> {
-        self.0.run(None, true, fill)
+    /// Runs work to its end for a thread that is at work for the pool already, on what has this stop word.
+    pub(crate) fn help(
+        &self,
+        within: &Stop,
+        fill: impl FnOnce(&mut W),
+    ) -> Result<Result<Option<u64>, Failure>, BackendError> {
+        self.0.run(None, Some(within), fill)
     }
 }
 
@@ -436,6 +468,7 @@ impl<W: Work> Pool<W> {
             state: Mutex::new(state),
             over: Condvar::new(),
             unmet: AtomicBool::new(false),
+            begun_within: AtomicU64::new(0),
             asleep: Mutex::default(),
             to_wake: AtomicUsize::new(0),
             ledger: Ledger::new(queues as u32),
@@ -545,7 +578,7 @@ impl<W: Work> Pool<W> {
         deadline: Option<Instant>,
         fill: impl FnOnce(&mut W),
     ) -> Result<Result<Option<u64>, Failure>, BackendError> {
-        self.0.run(deadline, false, fill)
+        self.0.run(deadline, None, fill)
     }
 
     /// What became of work, when it is over or the time is.
@@ -567,7 +600,8 @@ impl<W: Work> Pool<W> {
             return true;
         }
         let mut state = shared.lock();
-        let mut looked = false;
+        // Until when it looks before it sleeps.
+        let mut look = None;
         while !shared.ledger.is_over(ticket) {
             if !is_to_come(deadline) {
                 shared.leave(state);
@@ -581,15 +615,19 @@ impl<W: Work> Pool<W> {
                 state = shared.join(state, lane, CALLER, &mut scratch, deadline);
                 state.return_scratch(scratch);
                 state.guests -= 1;
+                look = None;
                 continue;
             }
-            if !looked {
-                looked = true;
+            let until = *look.get_or_insert_with(|| {
+                let look = Instant::now() + LOOK;
+                deadline.map_or(look, |deadline| deadline.min(look))
+            });
+            if Instant::now() < until {
+                let begun = shared.begun_within.load(SeqCst);
                 // What was ended here may have let other work begin, which is for others to do.
                 shared.leave(state);
-                let look = Instant::now() + LOOK;
-                let until = deadline.map_or(look, |deadline| deadline.min(look));
-                while !shared.ledger.is_over(ticket) && Instant::now() < until {
+                let is_new = || shared.begun_within.load(Relaxed) != begun;
+                while !shared.ledger.is_over(ticket) && !is_new() && Instant::now() < until {
                     std::hint::spin_loop();
                 }
                 if shared.ledger.is_over(ticket) {

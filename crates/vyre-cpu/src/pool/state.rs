@@ -25,6 +25,8 @@ pub(super) struct Entry<W> {
     pub(super) stoppable: bool,
     /// Nobody will ask what became of it.
     pub(super) forgotten: bool,
+    /// The address of the stop word of the work from within which it was begun.
+    pub(super) within: Option<usize>,
 }
 
 /// Work that runs one after another.
@@ -78,6 +80,8 @@ pub(super) struct State<W> {
     pub(super) helping: usize,
     /// Callers that wait for a launch in a lane of their own.
     pub(super) callers: usize,
+    /// Those of them that are at work on something else, which has others help with this.
+    pub(super) outer: usize,
     /// Threads that wait for the end of something.
     pub(super) waiters: usize,
     pub(super) closed: bool,
@@ -104,6 +108,7 @@ impl<W: Work> State<W> {
             guests: 0,
             helping: 0,
             callers: 0,
+            outer: 0,
             waiters: 0,
             closed: false,
         }
@@ -184,8 +189,9 @@ impl<W: Work> State<W> {
             cancelled: false,
             stoppable: true,
             forgotten: false,
+            within: None,
         });
-        (entry.begun, entry.cancelled, entry.forgotten) = (false, false, false);
+        (entry.begun, entry.cancelled, entry.forgotten, entry.within) = (false, false, false, None);
         self.serial += 1;
         entry.serial = self.serial;
         entry
@@ -253,10 +259,17 @@ impl<W: Work> State<W> {
     /// A thread that is awake should work on the head of this lane: nobody has come yet, or there is room for one more. It does not wait for
     /// those that were called and are still on their way.
     pub(super) fn wants_thread(&self, lane: usize, ledger: &Ledger) -> bool {
-        self.is_joinable(lane, ledger) && (self.lanes[lane].at_work() == 0 || self.at_work() < self.width)
+        self.is_joinable(lane, ledger) && (self.lanes[lane].at_work() == 0 || self.at_work() < self.width + self.outer)
     }
 
-    /// Threads that take parts, of the pool and of callers.
+    /// The lane of work that was begun from within the head of this one and has a place for who waits for that.
+    pub(super) fn within(&self, lane: usize) -> Option<usize> {
+        let outer = self.lanes[lane].entries.front()?.job.stop.word().addr();
+        let is_within = |entry: &Entry<W>| entry.within == Some(outer) && entry.job.has_place();
+        self.lanes.iter().position(|lane| lane.entries.front().is_some_and(is_within))
+    }
+
+    /// Threads that take parts, of the pool and of callers; those who have others help from within are counted twice.
     fn at_work(&self) -> usize {
         self.lanes.iter().map(Lane::at_work).sum()
     }

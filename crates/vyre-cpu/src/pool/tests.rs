@@ -1,7 +1,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use super::*;
-use crate::launch::Stop;
 
 type Body = Arc<dyn Fn(usize, u64, &Stop) -> bool + Send + Sync>;
 
@@ -346,9 +345,9 @@ fn work_within_work_has_all_threads() {
             true
         });
         let outer = |crew: Arc<Crew<Closure>>, part: Body| {
-            move |_: usize, _: u64, _: &Stop| {
+            move |_: usize, _: u64, stop: &Stop| {
                 for _ in 0..3 {
-                    let done = crew.help(|work| (work.phases, work.body) = (vec![20], Some(Arc::clone(&part))));
+                    let done = crew.help(stop, |work| (work.phases, work.body) = (vec![20], Some(Arc::clone(&part))));
                     assert!(matches!(done, Ok(Ok(None))), "{done:?}");
                 }
                 true
@@ -370,8 +369,8 @@ fn work_within_work_has_all_threads() {
         });
         let told = Arc::new(AtomicU64::new(0));
         let (again, seen) = (Arc::clone(&crew), Arc::clone(&told));
-        let ticket = submit(&pool, &on(0), &[1], move |_, _, _| {
-            let done = again.help(|work| (work.phases, work.body) = (vec![20], Some(Arc::clone(&broken))));
+        let ticket = submit(&pool, &on(0), &[1], move |_, _, stop| {
+            let done = again.help(stop, |work| (work.phases, work.body) = (vec![20], Some(Arc::clone(&broken))));
             seen.store(u64::from(matches!(done, Ok(Err(Failure::Broke(_))))), SeqCst);
             true
         });
@@ -379,6 +378,53 @@ fn work_within_work_has_all_threads() {
         assert_eq!(told.load(SeqCst), 1);
         let after = submit(&pool, &on(1), &[width as u64], |_, _, _| true);
         assert_eq!(pool.wait(after, None), Ok(Some(Completion::default())));
+    }
+}
+
+/// Who waits for work that has others help from within takes parts of that, in the place of one of them.
+#[test]
+fn who_waits_helps_within() {
+    for width in [2, 3] {
+        let pool = pool(width);
+        let crew = pool.crew();
+        let [begun, goes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let helpers = Arc::new(Mutex::new(Vec::new()));
+        let (is_begun, may_go, seen) = (Arc::clone(&begun), Arc::clone(&goes), Arc::clone(&helpers));
+        let caller = std::thread::current().id();
+        let ticket = submit(&pool, &on(0), &[1], move |_, _, stop| {
+            is_begun.store(1, SeqCst);
+            while may_go.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..3 {
+                let seen = Arc::clone(&seen);
+                let part: Body = Arc::new(move |_, _, _| {
+                    let own = std::thread::current().id();
+                    let all = || {
+                        let mut seen = seen.lock().unwrap();
+                        if !seen.contains(&own) {
+                            seen.push(own);
+                        }
+                        seen.contains(&caller)
+                    };
+                    let patience = Instant::now() + Duration::from_secs(2);
+                    while !all() && Instant::now() < patience {
+                        std::thread::yield_now();
+                    }
+                    true
+                });
+                let done = crew.help(stop, |work| (work.phases, work.body) = (vec![40], Some(part)));
+                assert!(matches!(done, Ok(Ok(None))), "{done:?}");
+            }
+            true
+        });
+        while begun.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        goes.store(1, SeqCst);
+        assert_eq!(pool.wait(ticket, None), Ok(Some(Completion::default())));
+        let helpers = helpers.lock().unwrap();
+        assert!(helpers.contains(&caller) && helpers.len() <= width, "{helpers:?} of {width}, and {caller:?}");
     }
 }
 
@@ -468,10 +514,10 @@ fn one_launch(pool: &Pool<Closure>, crew: &Arc<Crew<Closure>>, random: &mut u64)
     if below(8) == 0 && !breaks {
         // Its parts are done by others, from within.
         let (crew, inner) = (Arc::clone(crew), body);
-        body = Arc::new(move |phase, part, _| {
+        body = Arc::new(move |phase, part, stop| {
             let inner = Arc::clone(&inner);
             let part: Body = Arc::new(move |_, _, stop| inner(phase, part, stop));
-            let done = crew.help(|work| (work.phases, work.body) = (vec![1], Some(part)));
+            let done = crew.help(stop, |work| (work.phases, work.body) = (vec![1], Some(part)));
             assert!(matches!(done, Ok(Ok(_))), "{done:?}");
             true
         });

@@ -30,6 +30,7 @@ use std::fmt::Write;
 use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{
     Approximations, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Scalar, Unrolling, Value,
+    each_inst,
 };
 use vyre_spec::{Diagnostic, codes};
 
@@ -327,12 +328,48 @@ enum Exit<'a> {
     Loop,
 }
 
+/// Exits of a loop that are compared with each other.
+const MOST_EXITS: usize = 64;
+
+/// What several exits of a loop give, where that is known before the loop.
+fn common_exit(body: &Loop) -> Option<&[Value]> {
+    fn collect<'a>(block: &'a Block, breaks: &mut Vec<&'a [Value]>) {
+        for inst in &block.insts {
+            if let Inst::If { then, otherwise, .. } = inst {
+                collect(then, breaks);
+                collect(otherwise, breaks);
+            }
+        }
+        if let End::Break(values) = &block.end {
+            breaks.push(values);
+        }
+    }
+    let mut breaks = Vec::new();
+    collect(&body.body, &mut breaks);
+    if !(2..=MOST_EXITS).contains(&breaks.len()) {
+        return None;
+    }
+    let count = |values: &[Value]| breaks.iter().filter(|other| **other == values).count();
+    let common = breaks.iter().copied().filter(|values| !values.is_empty()).max_by_key(|values| count(values))?;
+    let mut inside: Vec<Value> =
+        body.params.iter().chain(body.counter.iter().map(|counter| &counter.value)).copied().collect();
+    each_inst(&body.body, &mut |inst| match inst {
+        Inst::Let(value, _) | Inst::Atomic { result: Some(value), .. } => inside.push(*value),
+        Inst::If { results, .. } => inside.extend(results),
+        Inst::Loop(inner) => inside.extend(&inner.results),
+        _ => {}
+    });
+    (count(common) > 1 && !common.iter().any(|value| inside.contains(value))).then_some(common)
+}
+
 /// The labels and registers of a loop around the current block.
 struct LoopLabels<'k> {
     params: &'k [Value],
     results: &'k [Value],
     next: u32,
     exit: u32,
+    /// What the results already are, since several exits give just that.
+    given: Option<&'k [Value]>,
 }
 
 struct Emitter<'k> {
@@ -597,8 +634,11 @@ impl<'k> Emitter<'k> {
                 line!(self, "bra L{next}");
             }
             End::Break(values) => {
-                let (results, exit) = self.innermost().map(|labels| (labels.results, labels.exit))?;
-                self.copy(values, results);
+                let (results, exit, given) =
+                    self.innermost().map(|labels| (labels.results, labels.exit, labels.given))?;
+                if given != Some(values) {
+                    self.copy(values, results);
+                }
                 line!(self, "bra L{exit}");
             }
             End::Return => line!(self, "ret"),
@@ -673,6 +713,11 @@ impl<'k> Emitter<'k> {
                 }
                 let is_uniform = self.kernel.values[cond.index()].uniform;
                 let uniform = if is_uniform { ".uni" } else { "" };
+                if let Some((exit, leaves)) = self.plain_exit(then, otherwise) {
+                    let cond = self.reg(*cond);
+                    line!(self, "@{}{cond} bra{uniform} L{exit}", if leaves { "" } else { "!" });
+                    return Ok(());
+                }
                 let outer = std::mem::replace(&mut self.loads_zeros, !is_uniform && is_short(then, otherwise));
                 let end = self.label();
                 let cond = self.reg(*cond);
@@ -696,9 +741,27 @@ impl<'k> Emitter<'k> {
         }
     }
 
+    /// One way does nothing but leave the loop, with the results as they are: where to, and whether it is the first way.
+    fn plain_exit(&self, then: &Block, otherwise: &Block) -> Option<(u32, bool)> {
+        let labels = self.loops.last()?;
+        let given = labels.given?;
+        let leaves =
+            |block: &Block| block.insts.is_empty() && matches!(&block.end, End::Break(values) if values == given);
+        let stays = |block: &Block| block.insts.is_empty() && matches!(block.end, End::Yield(_));
+        match (leaves(then) && stays(otherwise), stays(then) && leaves(otherwise)) {
+            (true, _) => Some((labels.exit, true)),
+            (_, true) => Some((labels.exit, false)),
+            _ => None,
+        }
+    }
+
     fn repeat(&mut self, body: &'k Loop) -> Result<(), Diagnostic> {
         let (head, next, exit) = (self.label(), self.label(), self.label());
         self.copy(&body.init, &body.params);
+        let given = common_exit(body);
+        if let Some(values) = given {
+            self.copy(values, &body.results);
+        }
         let mut done = exit;
         let look = body.look.filter(|_| self.target.interruptible);
         // Where a counted loop looks next; of another loop, the rounds until it looks.
@@ -723,7 +786,7 @@ impl<'k> Emitter<'k> {
         if body.rare {
             self.out.push_str("\t.pragma \"nounroll\";\n");
         }
-        self.loops.push(LoopLabels { params: &body.params, results: &body.results, next, exit });
+        self.loops.push(LoopLabels { params: &body.params, results: &body.results, next, exit, given });
         self.block(&body.body, &Exit::Loop)?;
         self.loops.pop();
         self.place(next);

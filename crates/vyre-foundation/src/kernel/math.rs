@@ -9,7 +9,7 @@
 
 mod fast;
 
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E, PI};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -45,6 +45,9 @@ pub(super) fn expand(kernel: &mut Kernel, options: &Options) {
 pub(super) const NO_FRACTION: f64 = 12_582_912.0;
 /// ln 2 with fewer bits than an f32 has, so that its products with whole numbers are exact.
 pub(super) const LN2_HIGH_32: f64 = 0.693_145_751_953_125;
+
+/// What π is more than the f32 nearest to it, as a part of that.
+const PI_REST_32: f64 = -2.782_753_4e-8;
 
 pub(super) struct Expand {
     functions: bool,
@@ -313,6 +316,9 @@ impl Expand {
             U::Sin if single => return Some(self.sin_cos32(a, false)),
             U::Cos if single => return Some(self.sin_cos32(a, true)),
             U::Tanh if single => return Some(self.tanh32(a)),
+            U::Asin if single => return Some(self.asin32(a)),
+            U::Acos if single => return Some(self.acos32(a)),
+            U::Atan if single => return Some(self.atan32(a)),
             _ => {}
         }
         let x = self.cast(a, Scalar::F64);
@@ -371,8 +377,8 @@ impl Expand {
         if !matches!(op, Binary::Pow | Binary::Atan2) {
             return None;
         }
-        if op == Binary::Pow && ty == Scalar::F32 {
-            return Some(self.pow32(a, b));
+        if ty == Scalar::F32 {
+            return Some(if op == Binary::Pow { self.pow32(a, b) } else { self.atan2_32(a, b) });
         }
         let (x, y) = (self.cast(a, Scalar::F64), self.cast(b, Scalar::F64));
         let result = if op == Binary::Atan2 { self.atan2_64(x, y) } else { self.pow64(x, y, ty == Scalar::F64) };
@@ -807,6 +813,129 @@ impl Expand {
         let (r, q) = self.reduce64(x);
         let (r, q) = self.where_large(a, 1e6, [r, q], Scalar::F64);
         self.tan64(r, q)
+    }
+
+    /// The angle whose tangent is `t`, for `t` from 0 to 1.
+    fn atan_near32(&mut self, t: Value) -> Value {
+        let z = self.mul(t, t);
+        let p = self.poly(
+            z,
+            &[
+                -0.33333298563957214,
+                0.19998548924922943,
+                -0.14264240860939026,
+                0.10952182114124298,
+                -0.08403439819812775,
+                0.05795743316411972,
+                -0.031177693977952003,
+                0.010914528742432594,
+                -0.001793605275452137,
+            ],
+        );
+        let cubed = self.mul(z, t);
+        self.fma(p, cubed, t)
+    }
+
+    /// A number of quarter turns, as it is nearest in f32, and what is to be added to it: the rest of its digits count too.
+    fn turned32(&mut self, base: Value, by: Value) -> Value {
+        let rest = self.fma_c(base, PI_REST_32, by);
+        self.add(base, rest)
+    }
+
+    fn atan32(&mut self, x: Value) -> Value {
+        let a = self.abs(x);
+        let (one, zero, right_angle) = (self.c(x, 1.0), self.c(x, 0.0), self.c(x, FRAC_PI_2));
+        let far = self.lt(one, a);
+        let part = self.div(one, a);
+        let t = self.select(far, part, a);
+        let near = self.atan_near32(t);
+        let minus = self.un(Unary::Neg, near);
+        let by = self.select(far, minus, near);
+        let base = self.select(far, right_angle, zero);
+        let angle = self.turned32(base, by);
+        self.with_sign(angle, x)
+    }
+
+    fn atan2_32(&mut self, y: Value, x: Value) -> Value {
+        let (ax, ay) = (self.abs(x), self.abs(y));
+        let steep = self.lt(ax, ay);
+        let (high, low) = (self.select(steep, ay, ax), self.select(steep, ax, ay));
+        let t = self.div(low, high);
+        // Infinity by infinity counts as 1, nothing by nothing as 0.
+        let (one, zero) = (self.c(x, 1.0), self.c(x, 0.0));
+        let alike = self.bin(Binary::Eq, low, high);
+        let t = self.select(alike, one, t);
+        let nothing = self.bin(Binary::Eq, high, zero);
+        let t = self.select(nothing, zero, t);
+        let near = self.atan_near32(t);
+        let bits = self.bits(x, Scalar::I32);
+        let none = self.i(Scalar::I32, 0);
+        let left = self.lt(bits, none);
+        // From the nearest axis.
+        let (right_angle, straight) = (self.c(x, FRAC_PI_2), self.c(x, PI));
+        let level = self.select(left, straight, zero);
+        let base = self.select(steep, right_angle, level);
+        let back = self.bin(Binary::Ne, steep, left);
+        let minus = self.un(Unary::Neg, near);
+        let by = self.select(back, minus, near);
+        let angle = self.turned32(base, by);
+        self.with_sign(angle, y)
+    }
+
+    /// For an argument of arc sine or cosine: whether it is up to a half, the sine that is looked at, which is that of half of the angle
+    /// to the axis else, and `(asin(t) − t) / t³` of it with `t²`.
+    fn asin_parts32(&mut self, x: Value) -> (Value, Value, Value, Value) {
+        let a = self.abs(x);
+        let half = self.c(x, 0.5);
+        let far = self.lt(half, a);
+        let above = self.fma_c(a, -0.5, half);
+        let root = self.un(Unary::Sqrt, above);
+        let square = self.mul(x, x);
+        let t = self.select(far, root, a);
+        let z = self.select(far, above, square);
+        let p = self.poly(
+            z,
+            &[
+                0.16666752099990845,
+                0.07495297491550446,
+                0.045470379292964935,
+                0.024179507046937943,
+                0.042166318744421005,
+            ],
+        );
+        (far, t, p, z)
+    }
+
+    /// `base` and `factor` times the arc sine of `t`.
+    fn asin_sum32(&mut self, base: Value, factor: Value, (t, p, z): (Value, Value, Value)) -> Value {
+        let by = self.mul(t, factor);
+        let first = self.add(base, by);
+        let cubed = self.mul(z, by);
+        let rest = self.mul_c(base, PI_REST_32);
+        let rest = self.fma(p, cubed, rest);
+        self.add(first, rest)
+    }
+
+    fn asin32(&mut self, x: Value) -> Value {
+        let (far, t, p, z) = self.asin_parts32(x);
+        let (one, back, zero, right_angle) = (self.c(x, 1.0), self.c(x, -2.0), self.c(x, 0.0), self.c(x, FRAC_PI_2));
+        let factor = self.select(far, back, one);
+        let base = self.select(far, right_angle, zero);
+        let angle = self.asin_sum32(base, factor, (t, p, z));
+        self.with_sign(angle, x)
+    }
+
+    fn acos32(&mut self, x: Value) -> Value {
+        let (far, t, p, z) = self.asin_parts32(x);
+        let (zero, right_angle, straight) = (self.c(x, 0.0), self.c(x, FRAC_PI_2), self.c(x, PI));
+        let left = self.lt(x, zero);
+        let level = self.select(left, straight, zero);
+        let base = self.select(far, level, right_angle);
+        let (two, minus_two, one, minus_one) = (self.c(x, 2.0), self.c(x, -2.0), self.c(x, 1.0), self.c(x, -1.0));
+        let from_axis = self.select(left, minus_two, two);
+        let from_right_angle = self.select(left, one, minus_one);
+        let factor = self.select(far, from_axis, from_right_angle);
+        self.asin_sum32(base, factor, (t, p, z))
     }
 
     // f64.
@@ -1446,10 +1575,10 @@ mod tests {
             (MathOp::Sin, |x, _| x.sin(), -10.0, 10.0, 2.0, 4.0),
             (MathOp::Cos, |x, _| x.cos(), -10.0, 10.0, 2.0, 4.0),
             (MathOp::Tan, |x, _| x.tan(), -10.0, 10.0, 1.0, 4.0),
-            (MathOp::Asin, |x, _| x.asin(), -1.0, 1.0, 1.0, 4.0),
-            (MathOp::Acos, |x, _| x.acos(), -1.0, 1.0, 1.0, 4.0),
-            (MathOp::Atan, |x, _| x.atan(), -4.0, 4.0, 1.0, 2.0),
-            (MathOp::Atan2, f64::atan2, -4.0, 4.0, 1.0, 4.0),
+            (MathOp::Asin, |x, _| x.asin(), -1.0, 1.0, 2.5, 4.0),
+            (MathOp::Acos, |x, _| x.acos(), -1.0, 1.0, 1.5, 4.0),
+            (MathOp::Atan, |x, _| x.atan(), -4.0, 4.0, 2.0, 2.0),
+            (MathOp::Atan2, f64::atan2, -4.0, 4.0, 2.0, 4.0),
             (MathOp::Sinh, |x, _| x.sinh(), -5.0, 5.0, 1.0, 4.0),
             (MathOp::Cosh, |x, _| x.cosh(), -5.0, 5.0, 1.0, 4.0),
             (MathOp::Tanh, |x, _| x.tanh(), -3.0, 3.0, 3.0, 4.0),

@@ -34,6 +34,9 @@ pub struct Options {
     pub merged: [u32; 3],
     /// Loops whose invocations start side by side count once for the workgroup, for devices whose lanes share a counter.
     pub strides_together: bool,
+    /// Rounds of loops with barriers in which invocations work the further apart the later the round is are written out, for devices that move
+    /// words whose distance is known at once.
+    pub trees_written_out: bool,
     /// Square roots and quotients take many instructions, so that branches around them stay.
     pub long_roots: bool,
     /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
@@ -58,6 +61,7 @@ impl Default for Options {
             round_ahead: false,
             merged: [1; 3],
             strides_together: false,
+            trees_written_out: false,
             long_roots: false,
             fused: false,
             interruptible: false,
@@ -161,7 +165,10 @@ impl Passes {
     /// Loads of loops with barriers a round ahead, where that is asked for.
     pub const AHEAD: Passes = Passes(1 << 15);
 
-    const NAMES: [(&'static str, Passes); 16] = [
+    /// Writes out the rounds of trees in workgroup memory, where that is asked for.
+    pub const TREES: Passes = Passes(1 << 16);
+
+    const NAMES: [(&'static str, Passes); 17] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -178,6 +185,7 @@ impl Passes {
         ("versions", Passes::VERSIONS),
         ("together", Passes::TOGETHER),
         ("ahead", Passes::AHEAD),
+        ("trees", Passes::TREES),
     ];
 
     /// Every pass.

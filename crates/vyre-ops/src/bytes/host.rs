@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use memchr::memmem::Finder;
 use vyre::variant::{HostSlice, Workers};
 
-use super::{BLOCK, PAIRS};
+use super::{BLOCK, LONG_BLOCK, PAIRS};
 use crate::host::{Cell, PART, fill, in_chunks, words};
 use crate::launch::grid;
 
@@ -99,9 +99,9 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
         let mut own = Part::default();
         let put = |at: usize| {
             if own.counts.is_empty() {
-                own.counts.resize((end - begin).div_ceil(BLOCK), 0);
+                own.counts.resize((end - begin).div_ceil(LONG_BLOCK), 0);
             }
-            own.counts[(at - begin) / BLOCK] += 1;
+            own.counts[(at - begin) / LONG_BLOCK] += 1;
             if own.positions.len() < most {
                 own.positions.push(at as u32);
             }
@@ -112,7 +112,7 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
         }
         *found[part].lock().unwrap_or_else(PoisonError::into_inner) = own;
         if let Some(room) = room.get(part) {
-            room.lock().unwrap_or_else(PoisonError::into_inner).fill([0; 4]);
+            clear(&mut room.lock().unwrap_or_else(PoisonError::into_inner));
         }
     });
     if !is_done {
@@ -133,17 +133,26 @@ pub(super) fn find_once(buffers: &mut [HostSlice<'_>], workers: &dyn Workers) {
         true => put(0, &mut out[..all]),
         false => in_chunks(&mut out[..all], FEW, workers, put),
     }
-    tell(states.bytes_mut().as_chunks_mut::<4>().0, each / BLOCK, &found);
+    tell(states.bytes_mut().as_chunks_mut::<4>().0, each / LONG_BLOCK, &found);
 }
 
-/// Bytes of a part of a text: whole blocks, and so many parts for each thread that none waits long for the last one of another.
+/// Writes zeros where there are others: to look takes half of what writing takes, and memory that is used again by searches has few others.
+fn clear(room: &mut [[u8; 4]]) {
+    const PIECE: usize = 1024;
+    for piece in room.chunks_mut(PIECE) {
+        if piece.as_flattened().iter().fold(0, |all, byte| all | byte) != 0 {
+            piece.fill([0; 4]);
+        }
+    }
+}
+
+/// Bytes of a part of a text: whole long blocks, and so many parts for each thread that none waits long for the last one of another.
 fn part_of(starts: usize, threads: usize) -> usize {
     const PARTS_OF_A_THREAD: usize = 32;
-    const LEAST: usize = 1 << 16;
-    starts.div_ceil(threads * PARTS_OF_A_THREAD).clamp(LEAST, PART).next_multiple_of(BLOCK)
+    starts.div_ceil(threads * PARTS_OF_A_THREAD).clamp(1, PART / 4).next_multiple_of(LONG_BLOCK)
 }
 
-/// What the kernel leaves in its states: how many workgroups there were, and for each block, of which a part has so many, one more than was
+/// What the kernel leaves in its states: how many workgroups there were, and for each long block, of which a part has so many, one more than was
 /// found up to its end.
 fn tell(states: &mut [[u8; 4]], blocks: usize, found: &[Part]) {
     let (workgroups, states) = states.split_at_mut(1);
@@ -176,7 +185,7 @@ fn put(out: &mut [[u8; 4]], first: usize, found: &[Part], before: &[usize]) {
     }
 }
 
-/// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each block, where there are any.
+/// What was found in a part of the text: the first positions, as many as are asked for, and how many there are in each long block, where there are any.
 #[derive(Default)]
 struct Part {
     positions: Vec<u32>,
@@ -331,7 +340,7 @@ mod tests {
     /// Finds everything at once, and gives what the kernel leaves in its states.
     fn found_once(text: &[u8], pattern: &[u8], starts: usize, most: usize, places: &[u32], count: usize) -> Vec<u32> {
         let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-        let blocks = starts.div_ceil(BLOCK);
+        let blocks = starts.div_ceil(LONG_BLOCK);
         let sizes = bytes(&[text.len(), starts, blocks, most, 0, 0, 0, 0].map(|size| size as u32));
         let (mut states, mut out, mut found) = (bytes(&vec![0; blocks + 1]), bytes(&vec![9; most]), bytes(&[9]));
         let [x, data, sizes] = [text, pattern, &sizes[..]].map(HostSlice::Read);
@@ -378,8 +387,8 @@ mod tests {
                         zeros.resize(most, 0);
                         let states = found_once(&text, one, starts, most, &zeros, all.len().min(most));
                         let mut sum = 1;
-                        let sums = expected.iter().map(|count| {
-                            sum += count;
+                        let sums = expected.chunks(LONG_BLOCK / BLOCK).map(|counts| {
+                            sum += counts.iter().sum::<u32>();
                             sum
                         });
                         assert!(sums.eq(states[1..].iter().copied()), "{length} {patterns:?}");

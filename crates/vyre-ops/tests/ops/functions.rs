@@ -41,6 +41,22 @@ fn scans<T: Number + Into<f64> + PartialEq>(array: &Array<T>, same: &Expression<
 }
 
 #[test]
+fn sums_of_all_are_those_of_kernels() {
+    let mut random = Random(71);
+    for engine in on_processors() {
+        for length in [16_385, 32_768, 70_001, (1 << 20) - 1, (1 << 20) + 1, 256 * 16_384 + 300] {
+            let mut x = uneven(&mut random, length);
+            for nan in [None, Some(length - 1)] {
+                nan.into_iter().for_each(|at| x[at] = f32::NAN);
+                let array = engine.array(&x).expect("x");
+                let [own, other] = [array.sum(), (&array * 1.0).sum()].map(|sum| bits(read(sum).expect("a number")));
+                assert_eq!(own, other, "{length} {nan:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn scans_are_those_of_kernels() {
     let mut random = Random(70);
     for engine in on_processors() {

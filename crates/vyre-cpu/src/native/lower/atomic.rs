@@ -102,11 +102,8 @@ impl<'k> Lower<'k> {
         if let (AtomicOp::Add | AtomicOp::Sub, Some(value), Some(result)) = (op, value, result)
             && self.is_one_place(address)
         {
-            for &c in comps {
-                let Some(Place::Same(at)) = self.own_place(address, c) else {
-                    self.failed = true;
-                    return true;
-                };
+            let Some(places) = self.same_places(address, true, comps.iter().copied()) else { return false };
+            for (&c, at) in comps.iter().zip(places) {
                 let guard = self.guard_of(*guard, c);
                 let mask = self.active(guard, c);
                 let rep = self.count_on(*op, at, *value, mask, false, c);
@@ -169,6 +166,16 @@ impl<'k> Lower<'k> {
         place
     }
 
+    /// The words at which the lanes of some vectors meet; none where one is out of an instruction's reach.
+    fn same_places(&mut self, address: &Address, is_own: bool, comps: impl Iterator<Item = usize>) -> Option<Vec<At>> {
+        comps
+            .map(|c| match if is_own { self.own_place(address, c) } else { self.place(address, c) } {
+                Some(Place::Same(at)) => Some(at),
+                _ => None,
+            })
+            .collect()
+    }
+
     /// An atomic whose lanes meet at one word and need no old value: what they bring is put together, and the word is changed once. False
     /// where it is none.
     fn meeting_atomic(&mut self, inst: &'k Inst, comps: &[usize]) -> bool {
@@ -185,12 +192,9 @@ impl<'k> Lower<'k> {
         let is_own = self.own_words(address).is_some();
         let is_whole = address.terms.iter().all(|&(index, _)| self.shape_of(index).is_uniform());
         let together: Vec<&[usize]> = if is_whole { vec![comps] } else { comps.chunks(1).collect() };
-        for comps in together {
-            let place = if is_own { self.own_place(address, comps[0]) } else { self.place(address, comps[0]) };
-            let Some(Place::Same(at)) = place else {
-                self.failed = true;
-                return true;
-            };
+        let firsts = together.iter().map(|comps| comps[0]);
+        let Some(places) = self.same_places(address, is_own, firsts) else { return false };
+        for (comps, at) in together.into_iter().zip(places) {
             let masks: Vec<Option<R>> = (comps.iter())
                 .map(|&c| {
                     let guard = self.guard_of(*guard, c);
@@ -451,6 +455,9 @@ impl<'k> Lower<'k> {
         let value = self.atomic_operand(scratch, 1, value, c);
         let lanes = |this: &mut Self, whole: bool| {
             let mark = this.enter_scope();
+            if whole {
+                this.ask_for_lanes(scratch, place);
+            }
             this.each_lane(mask, |this, lane| {
                 let at = this.place_of_lane(scratch, place, lane);
                 let b = this.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
@@ -570,6 +577,7 @@ impl<'k> Lower<'k> {
             let zero = self.constant(0);
             self.put_scratch(scratch, context::RESULT, zero);
         }
+        self.ask_for_lanes(scratch, place);
         self.each_lane(mask, |this, lane| {
             let at = this.place_of_lane(scratch, place, lane);
             let value = this.of_lane(value, At::new(scratch, COLUMN + 4 * lane));
@@ -593,6 +601,17 @@ impl<'k> Lower<'k> {
             this.push(M::Store { bytes: 4, src: dst, at: At::new(scratch, context::RESULT + 4 * lane) });
         });
         self.take_scratch(scratch, Scalar::U32)
+    }
+
+    /// Asks for the cache lines that lanes are going to change: a locked instruction waits for its line, and nothing behind it begins.
+    fn ask_for_lanes(&mut self, scratch: R, place: Place) {
+        if !matches!(place, Place::Vary(..)) || self.facts.isa == Isa::Simd128 {
+            return;
+        }
+        for lane in 0..self.lanes() as i32 {
+            let at = self.place_of_lane(scratch, place, lane);
+            self.push(M::Prefetch { at, writes: true });
+        }
     }
 
     /// Code for every lane of a mask, one after another.

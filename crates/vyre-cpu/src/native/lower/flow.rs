@@ -1243,7 +1243,7 @@ impl<'k> Lower<'k> {
         if let (Some((index, step)), Some(frame)) = (stride, self.loops.len().checked_sub(1)) {
             let (now, next) = (self.extended(index), self.general());
             self.push(M::Lea { wide: true, dst: next, at: At { base: now, index: step, scale: 1, disp: 0 } });
-            self.loops[frame].ahead = Some(Ahead { now: [index, now], next });
+            self.loops[frame].ahead = Some(Ahead { now: [index, now], next, step });
         }
         if plain {
             // Vectors of a plain loop have nothing to do with each other: one after the other needs the fewest registers.

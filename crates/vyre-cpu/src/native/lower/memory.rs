@@ -437,11 +437,7 @@ impl<'k> Lower<'k> {
                 for (part, loaded) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
                     let at = At { disp: at.disp + part as i32 * self.len().bytes(), ..at };
                     let mask = mask.map(|mask| self.part_mask(mask, scalar, part));
-                    if let Some(ahead) = self.loops.last().and_then(|frame| frame.ahead)
-                        && ahead.now.contains(&at.index)
-                    {
-                        self.push(M::Prefetch { at: At { index: ahead.next, ..at } });
-                    }
+                    self.ask_for_next_round(address.memory, at);
                     *loaded = self.load_contiguous(scalar, at, mask);
                 }
                 Rep::Vector(parts[0], parts[1])
@@ -560,6 +556,26 @@ impl<'k> Lower<'k> {
         Some(masks.fold(first, |all, mask| self.mask_or(all, mask)))
     }
 
+    /// Asks for what a loop whose rounds lie far apart reads in its next round, at the place of this one.
+    pub(super) fn ask_for_next_round(&mut self, memory: Memory, at: At) {
+        let Some(ahead) = self.loops.last().and_then(|frame| frame.ahead) else { return };
+        let next = if ahead.now.contains(&at.index) {
+            ahead.next
+        } else if self.regions.is_some() && matches!(memory, Memory::Buffer(_)) && !at.index.is_none() {
+            // The index is that of the loop and of the piece.
+            let next = self.general();
+            self.push(M::Lea {
+                wide: true,
+                dst: next,
+                at: At { base: at.index, index: ahead.step, scale: 1, disp: 0 },
+            });
+            next
+        } else {
+            return;
+        };
+        self.push(M::Prefetch { at: At { index: next, ..at }, writes: false });
+    }
+
     /// Lanes of a loop that each go over a row of their own, one behind the other, touch as many lines as there are lanes in a round, in an
     /// order that no processor foresees. Asks for the rows of the next block, as much of them in each round as this block's rows have.
     fn ask_for_next_rows(&mut self, memory: Memory, at: At, step: i32) {
@@ -576,7 +592,7 @@ impl<'k> Lower<'k> {
         self.push(M::Lea { wide: true, dst: first, at });
         // The place goes on by a word in each round, and the rows of all lanes by a word for each.
         let index = self.product(true, counter, GSrc::Imm(4 * (lanes - 1)));
-        self.push(M::Prefetch { at: At { base: first, index, scale: 1, disp: block as i32 } });
+        self.push(M::Prefetch { at: At { base: first, index, scale: 1, disp: block as i32 }, writes: false });
     }
 
     /// The instruction that widens a stored type.

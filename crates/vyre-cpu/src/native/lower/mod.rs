@@ -110,6 +110,7 @@ struct LoopFrame<'k> {
 struct Ahead {
     now: [R; 2],
     next: R,
+    step: R,
 }
 
 impl<'k> LoopFrame<'k> {

@@ -89,6 +89,9 @@ impl<'k> Lower<'k> {
             (guard, exec) => guard.or(exec),
         };
         self.note_read(address.memory);
+        for part in 0..i32::from(width) {
+            self.ask_for_next_round(address.memory, At { disp: at.disp + part * self.len().bytes(), ..at });
+        }
         for (component, word) in self.load_words_of(element, width, at, mask).into_iter().enumerate() {
             self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
         }

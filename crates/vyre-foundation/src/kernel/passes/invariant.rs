@@ -9,7 +9,7 @@ use crate::kernel::walk::{Effect, access, each_inst, each_operand, has_loop};
 use crate::kernel::{Address, Block, Inst, Kernel, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
-/// Steps of a loop of one round that may all be done before it.
+/// Steps of a loop of one round whose loads from fixed places may be done before it.
 const FEW_STEPS: usize = 64;
 
 pub(super) fn run(kernel: &mut Kernel) {
@@ -76,15 +76,16 @@ impl Mover {
         }
         self.block(&mut inner.body, this);
         // Rounds that were written out one after the other are a loop of one round: most invocations may leave it at its first exit, and
-        // would do the work of all of them before it. A few loads and comparisons are better done at once.
+        // would do the work of all of them before it. A few loads from places that are the same for all are better done at once.
+        let once = !skips(&inner.body);
         let mut steps = 0;
         each_inst(&inner.body, &mut |_| steps += 1);
-        if steps > FEW_STEPS && !skips(&inner.body) {
+        if steps > FEW_STEPS && once {
             return;
         }
         let mut written = Written::default();
         each_inst(&inner.body, &mut |inst| written.note(inst));
-        self.pull(&mut inner.body, this, outside, &written, true, out);
+        self.pull(&mut inner.body, (this, outside), &written, (true, once), out);
     }
 
     /// A known place of a uniform.
@@ -96,13 +97,11 @@ impl Mover {
     fn pull(
         &mut self,
         block: &mut Block,
-        this: u32,
-        outside: u32,
+        (this, outside): (u32, u32),
         written: &Written,
-        always: bool,
+        (mut always, once): (bool, bool),
         out: &mut Vec<Inst>,
     ) {
-        let mut always = always;
         block.insts.retain_mut(|inst| {
             match inst {
                 Inst::Let(value, op) => {
@@ -110,10 +109,10 @@ impl Mover {
                         Op::Subgroup(..) | Op::Matrix(_) => false,
                         Op::Load { address, guard, .. } => {
                             (always || self.is_at_hand(address))
-                                && (guard.is_some() || address.terms.is_empty())
+                                && (guard.is_some() && !once || address.terms.is_empty())
                                 && !written.contains(address.memory, &self.everywhere)
                         }
-                        _ => true,
+                        _ => !once,
                     };
                     let mut fixed = movable;
                     each_operand(op, &mut |operand| fixed &= self.loop_of[operand.index()] != this);
@@ -124,8 +123,8 @@ impl Mover {
                     }
                 }
                 Inst::If { then, otherwise, .. } => {
-                    self.pull(then, this, outside, written, false, out);
-                    self.pull(otherwise, this, outside, written, false, out);
+                    self.pull(then, (this, outside), written, (false, once), out);
+                    self.pull(otherwise, (this, outside), written, (false, once), out);
                     // What follows may not be reached in every round; where the loop ends, no other round comes.
                     always &= !skips(then) && !skips(otherwise);
                 }

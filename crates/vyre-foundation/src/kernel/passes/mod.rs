@@ -6,6 +6,7 @@ mod batch;
 mod contract;
 mod counted;
 mod dead;
+mod exits;
 #[cfg(test)]
 mod float_tests;
 mod floats;
@@ -67,6 +68,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     }
     if passes.contains(Passes::AHEAD) && options.round_ahead {
         ahead::run(kernel);
+    }
+    if passes.contains(Passes::BRANCHES) && options.unrolling.any_form {
+        exits::run(kernel);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {

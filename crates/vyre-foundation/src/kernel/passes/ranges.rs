@@ -15,6 +15,8 @@ use crate::kernel::{
 
 /// How many steps a proof may have.
 const DEPTH: u32 = 5;
+/// Steps that are looked at again of what a value is made of.
+const MADE_OF: u32 = 5;
 /// How many conditions around an access are looked at.
 const FACTS: usize = 64;
 
@@ -535,9 +537,28 @@ impl Ranges {
             Some(true)
         } else if self.prove(b, a, !strict, DEPTH) {
             Some(false)
-        } else {
+        } else if self.log.is_empty() {
             None
+        } else {
+            let (left, right) = (self.here(a, MADE_OF), self.here(b, MADE_OF));
+            let always = left.1 + i128::from(strict) <= right.0;
+            let never = right.1 + i128::from(!strict) <= left.0;
+            (always != never).then_some(always)
         }
+    }
+
+    /// What a value can be here, where more may be known of what it is made of than where it was made.
+    fn here(&self, value: Value, depth: u32) -> Bounds {
+        let known = self.of(value);
+        let Some(Op::Binary(op, a, b)) = self.defs[value.index()] else { return known };
+        if depth == 0 || !self.is_integer(a) || !self.is_integer(value) {
+            return known;
+        }
+        let ty = self.values[value.index()].ty.scalar;
+        let (low, high) = self.binary(op, self.here(a, depth - 1), self.here(b, depth - 1), ty);
+        let (new, all) = ((low.max(known.0), high.min(known.1)), full(ty));
+        // What may wrap says nothing, and an empty range that this is never reached.
+        if low >= all.0 && high <= all.1 && new.0 <= new.1 { new } else { known }
     }
 
     /// What the operation can give; outside of the type when it can wrap.

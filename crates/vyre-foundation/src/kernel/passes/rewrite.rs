@@ -31,6 +31,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         .with(Passes::STRENGTH)
         .with(Passes::BRANCHES)
         .with(Passes::UNROLL)
+        .with(Passes::TREES)
         .with(Passes::RANGES);
     if passes.without(wanted) == passes && unrolled.is_empty() {
         return;
@@ -73,6 +74,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         renaming: 0,
         unrolled,
         unrolling: options.unrolling,
+        trees: options.trees_written_out && passes.contains(Passes::TREES),
         long_roots: options.long_roots,
         workgroup_size: kernel.workgroup_size,
         budget: options.unrolling.growth as usize,
@@ -216,6 +218,8 @@ pub(super) struct Rewriter {
     /// Counters of loops that must be unrolled.
     unrolled: Vec<bool>,
     unrolling: Unrolling,
+    /// Loops with barriers whose rounds spread are unrolled.
+    trees: bool,
     /// Branches around square roots and quotients stay.
     long_roots: bool,
     workgroup_size: [u32; 3],
@@ -668,9 +672,8 @@ impl Rewriter {
                 self.budget = self.budget.saturating_sub(total);
                 return self.unroll(inner, &counter, rounds, init);
             }
-        } else if self.on(Passes::UNROLL)
-            && self.unrolling.any_form
-            && !inner.rare
+        } else if !inner.rare
+            && (self.on(Passes::UNROLL) && self.unrolling.any_form || self.trees && self.spreads(inner))
             && let Some(trial) = self.trial(inner, rounds, &init)
         {
             let total = steps.saturating_mul(trial.rounds as usize);
@@ -682,6 +685,25 @@ impl Rewriter {
             }
         }
         self.keep(inner, counter, init)
+    }
+
+    /// A loop with barriers in which invocations work the further apart, or the nearer, the later the round is, as in a tree of sums: with
+    /// the rounds written out it is known how far.
+    fn spreads(&self, inner: &Loop) -> bool {
+        let counter = inner.counter.map(|counter| counter.value);
+        let turns = |value: Value| inner.params.contains(&value) || counter == Some(value);
+        let varies = |value: Value| {
+            !self.values[value.index()].uniform && self.literal(self.slots[value.index()].subst).is_none()
+        };
+        let (mut barrier, mut spreads) = (false, false);
+        each_inst(&inner.body, &mut |inst| match inst {
+            Inst::Barrier(_) => barrier = true,
+            Inst::Let(_, Op::Binary(Binary::Mul | Binary::Shl, a, b)) => {
+                spreads |= turns(*a) && varies(*b) || turns(*b) && varies(*a);
+            }
+            _ => {}
+        });
+        barrier && spreads
     }
 
     /// Unrolling a loop is within the bounds.

@@ -228,7 +228,39 @@ impl Rewriter {
         {
             return Some(self.constant(Literal::Bool(false)));
         }
+        if self.last && matches!(op, Binary::Eq | Binary::Ne) && ty == Scalar::U32 {
+            return self.compare_bits(op, a, b);
+        }
         None
+    }
+
+    /// `((x >> k) & m) == ((y >> k) & m)`: one step finds the bits in which two words differ, and whether there are any.
+    fn compare_bits(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
+        let masked = |value: Value| match self.defs[value.index()] {
+            Some(Op::Binary(Binary::And, x, mask)) => match self.literal(mask) {
+                Some(Literal::U32(mask)) => Some((x, mask)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let shifted = |value: Value| match self.defs[value.index()] {
+            Some(Op::Binary(Binary::Shr, x, count)) => match self.literal(count) {
+                Some(Literal::U32(count)) if count < 32 => (x, count),
+                _ => (value, 0),
+            },
+            _ => (value, 0),
+        };
+        let ((x, mask), (y, other)) = (masked(a)?, masked(b)?);
+        if mask != other {
+            return None;
+        }
+        let ((whole_x, k), (whole_y, l)) = (shifted(x), shifted(y));
+        let (x, y, mask) = if k == l && mask << k >> k == mask { (whole_x, whole_y, mask << k) } else { (x, y, mask) };
+        let differ = self.binary(Binary::Xor, x, y);
+        let mask = self.constant(Literal::U32(mask));
+        let differ = self.binary(Binary::And, differ, mask);
+        let none = self.constant(Literal::U32(0));
+        Some(self.binary(op, differ, none))
     }
 
     fn fold_logic(&mut self, op: Binary, a: Value, b: Value, right: Option<Literal>) -> Option<Value> {
@@ -354,10 +386,9 @@ impl Rewriter {
         None
     }
 
-    /// Shifts and masks of `(x << k) + y`, as places of bytes in words have them: its low bits are those of `y`, and what is above them is `x` and
+    /// Shifts and masks of `(x << k) + y` or `x << k`, as places of bytes in words have them: its low bits are those of `y`, and what is above them is `x` and
     /// what is above those of `y`, less what leaves the word.
     fn fold_multiple(&mut self, op: Binary, a: Value, right: u32) -> Option<Value> {
-        let Some(Op::Binary(Binary::Add, left, y)) = self.defs[a.index()] else { return None };
         let shifted = |value: Value| match self.defs[value.index()] {
             Some(Op::Binary(Binary::Shl, x, count)) => match self.literal(count) {
                 Some(Literal::U32(count)) if count < 32 => Some((x, count)),
@@ -365,19 +396,30 @@ impl Rewriter {
             },
             _ => None,
         };
-        let ((x, k), y) = match (shifted(left), shifted(y)) {
-            (Some(multiple), _) => (multiple, y),
-            (None, Some(multiple)) => (multiple, left),
-            (None, None) => return None,
+        let ((x, k), y) = match self.defs[a.index()] {
+            Some(Op::Binary(Binary::Add, left, y)) => match (shifted(left), shifted(y)) {
+                (Some(multiple), _) => (multiple, Some(y)),
+                (None, Some(multiple)) => (multiple, Some(left)),
+                (None, None) => return None,
+            },
+            _ => (shifted(a)?, None),
         };
         match op {
-            Binary::And if right < 1 << k => {
-                let mask = self.constant(Literal::U32(right));
-                Some(self.binary(Binary::And, y, mask))
-            }
+            Binary::And if right < 1 << k => match y {
+                Some(y) => {
+                    let mask = self.constant(Literal::U32(right));
+                    Some(self.binary(Binary::And, y, mask))
+                }
+                None => Some(self.constant(Literal::U32(0))),
+            },
             Binary::Shr if right == k && k > 0 => {
-                let above = self.shift(Binary::Shr, y, k);
-                let sum = self.binary(Binary::Add, x, above);
+                let sum = match y {
+                    Some(y) => {
+                        let above = self.shift(Binary::Shr, y, k);
+                        self.binary(Binary::Add, x, above)
+                    }
+                    None => x,
+                };
                 let mask = self.constant(Literal::U32(u32::MAX >> k));
                 Some(self.binary(Binary::And, sum, mask))
             }

@@ -472,3 +472,79 @@ fn work_behind_the_exits_of_written_out_rounds_stays_there() {
     let before = kernel.find("loop").unwrap_or_else(|| panic!("rounds are not written out:\n{kernel}"));
     assert!(!kernel[..before].contains("fma"), "all rounds come before the first exit:\n{kernel}");
 }
+
+#[test]
+fn comparisons_behind_the_exits_of_written_out_rounds_stay_there() {
+    let byte = |at: Expr| Expr::load("text", at.clone() >> Expr::u32(2)) >> ((at & Expr::u32(3)) << Expr::u32(3));
+    let differs = (byte(i() * Expr::u32(4) + Expr::var("k")) & Expr::u32(255)).ne(Expr::load("word", Expr::var("k")));
+    let program = Program::wrapped(
+        vec![
+            BufferDecl::read("text", 0, DataType::U32),
+            BufferDecl::read("word", 1, DataType::U32).with_count(6),
+            BufferDecl::output("out", 2, DataType::U32),
+        ],
+        [64, 1, 1],
+        vec![
+            Node::var("found", DataType::U32, Expr::u32(6)),
+            Node::for_range(
+                "k",
+                Expr::u32(0),
+                Expr::u32(6),
+                vec![Node::if_then(differs, vec![Node::assign("found", Expr::var("k")), Node::Break])],
+            ),
+            Node::store("out", i(), Expr::var("found")),
+        ],
+    );
+    let text = far(&program).to_string();
+    let (before, inside) = text.split_once("loop").unwrap_or_else(|| panic!("rounds are not written out:\n{text}"));
+    // What is at a fixed place is asked for at once, and bytes of one word are loaded once.
+    assert_eq!(before.matches("load u32 word").count(), 6, "{text}");
+    assert_eq!((before.matches("load u32 text").count(), inside.matches("load u32 text").count()), (0, 2), "{text}");
+}
+
+#[test]
+fn rounds_that_spread_with_barriers_are_written_out() {
+    let place = |ahead: u32| Expr::var("offset") * (Expr::u32(2) * Expr::local_id(0) + Expr::u32(ahead)) - Expr::u32(1);
+    let sum = Node::store("s", place(2), Expr::load("s", place(1)) + Expr::load("s", place(2)));
+    let tree = |shifted: Expr| {
+        vec![
+            Node::var("offset", DataType::U32, Expr::u32(1)),
+            Node::For {
+                var: "k".into(),
+                from: Expr::u32(0),
+                to: Expr::u32(4),
+                step: 1,
+                body: vec![
+                    Node::barrier(),
+                    Node::if_then(Expr::local_id(0).lt(shifted), vec![sum.clone()]),
+                    Node::assign("offset", Expr::var("offset") * Expr::u32(2)),
+                ],
+            },
+            Node::barrier(),
+            Node::store("out", Expr::local_id(0), Expr::load("s", Expr::local_id(0))),
+        ]
+    };
+    let text = |trees_written_out| {
+        let program = Program::wrapped(shared(), [32, 1, 1], tree(Expr::u32(16) >> Expr::var("k")));
+        let passes = Passes::all().without(Passes::UNROLL);
+        let options = Options { passes, trees_written_out, ..Options::default() };
+        lower(&program.validate().expect("valid"), &options).expect("lowers").to_string()
+    };
+    let (kept, written) = (text(false), text(true));
+    assert!(kept.contains("for %") && kept.matches("barrier").count() == 2, "{kept}");
+    assert!(!written.contains("for %") && written.matches("barrier").count() == 5, "{written}");
+}
+
+#[test]
+fn places_that_were_made_before_a_branch_are_known_better_in_it() {
+    let store = |to: u32| {
+        let place = (Expr::var("twice") << Expr::u32(1)) - Expr::u32(1);
+        let body = vec![
+            Node::let_bind("twice", Expr::u32(2) * Expr::local_id(0) + Expr::u32(2)),
+            Node::store("out", Expr::u32(3), Expr::load("s", Expr::var("twice") & Expr::u32(63))),
+            Node::if_then(Expr::local_id(0).lt(Expr::u32(to)), vec![Node::store("out", place, Expr::f32(1.0))]),
+        ];
+        guards(&text(shared(), 64, body))
+    };
+    assert_eq!((store(16), store(17)), (0, 1));
+}
