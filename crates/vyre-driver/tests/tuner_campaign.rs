@@ -17,8 +17,11 @@ fn campaign(candidates: usize, mut run: impl FnMut(usize) -> u64) -> Outcome {
 }
 
 /// `run` is told the round, too.
-fn campaign_by_rounds(candidates: usize, mut run: impl FnMut(usize, usize) -> u64) -> Outcome {
-    let mut campaign = Campaign::new(candidates, Plan::default());
+fn campaign_by_rounds(candidates: usize, run: impl FnMut(usize, usize) -> u64) -> Outcome {
+    campaign_of(Campaign::new(candidates, Plan::default()), run)
+}
+
+fn campaign_of(mut campaign: Campaign, mut run: impl FnMut(usize, usize) -> u64) -> Outcome {
     loop {
         match campaign.step() {
             Step::Check(candidate) => campaign.checked(candidate, Ok(())),
@@ -232,15 +235,16 @@ struct Agreement {
     agreed: usize,
     /// Share of the processes that give the answer of most.
     same: f64,
-    /// Share of the answers within 2% of the best.
-    near: f64,
+    /// Share of the answers within 2% of the best, and within 2.5%.
+    near: [f64; 2],
     /// Samples relative to those of an exhaustive search.
     samples: f64,
 }
 
 fn agreement(device: &str, processes: u64, noise: f64, layout: f64) -> Agreement {
     let text = include_str!("decide_support/launches.txt");
-    let (mut kernels, mut agreed, mut same, mut near, mut samples, mut all) = (0, 0, 0, 0, 0, 0);
+    let (mut kernels, mut agreed, mut same, mut near, mut samples, mut all) = (0, 0, 0, [0; 2], 0, 0);
+    let plan = if device == "cuda" { Plan::default() } else { Plan::for_processors() };
     for (number, line) in text.lines().enumerate() {
         let mut fields = line.split(' ');
         if fields.next() != Some(device) {
@@ -253,7 +257,7 @@ fn agreement(device: &str, processes: u64, noise: f64, layout: f64) -> Agreement
             // Where the data of a process lies is good for some launches and bad for others.
             let places: Vec<f64> = costs.iter().map(|_| layout * random.normal()).collect();
             let (mut at_round, mut drift) = (usize::MAX, 0.0);
-            let outcome = campaign_by_rounds(costs.len(), |candidate, round| {
+            let outcome = campaign_of(Campaign::new(costs.len(), plan.clone()), |candidate, round| {
                 if at_round != round {
                     (at_round, drift) = (round, 0.8 * drift + 0.03 * random.normal());
                 }
@@ -262,7 +266,9 @@ fn agreement(device: &str, processes: u64, noise: f64, layout: f64) -> Agreement
                 (1e6 * log.exp()) as u64
             });
             answers[outcome.chosen] += 1;
-            near += usize::from(costs[outcome.chosen].exp() <= 1.02);
+            for (near, limit) in near.iter_mut().zip([1.02, 1.025]) {
+                *near += usize::from(costs[outcome.chosen].exp() <= limit);
+            }
             samples += outcome.samples;
             all += EXHAUSTIVE * costs.len();
         }
@@ -272,7 +278,8 @@ fn agreement(device: &str, processes: u64, noise: f64, layout: f64) -> Agreement
         same += most;
     }
     let runs = (kernels as u64 * processes) as f64;
-    let (same, near, samples) = (same as f64 / runs, near as f64 / runs, samples as f64 / all as f64);
+    let (same, near) = (same as f64 / runs, near.map(|near| near as f64 / runs));
+    let samples = samples as f64 / all as f64;
     Agreement { kernels, agreed, same, near, samples }
 }
 
@@ -282,13 +289,38 @@ fn fresh_processes_agree_on_launches_of_real_devices() {
         for device in ["cuda", "two"] {
             let found = agreement(device, 10, noise, layout);
             println!(
-                "{device}, noise {noise}, layout {layout}: {} of {} kernels agreed, {:.3} of the processes; {:.3} within 2%, {:.2} of the samples",
+                "{device}, noise {noise}, layout {layout}: {} of {} kernels agreed, {:.3} of the processes; {:.3?} within 2% and 2.5%, {:.2} of the samples",
                 found.agreed, found.kernels, found.same, found.near, found.samples
             );
+            // On processors launches that are less than 3% off may count as alike.
+            let near = if device == "cuda" { found.near[0] } else { found.near[1] };
             assert!(found.kernels >= 11 && found.same >= least, "{device} at {noise}: {}", found.same);
-            assert!(found.near >= 0.9 && found.samples <= 0.25, "{device} at {noise}");
+            assert!(near >= 0.9 && found.samples <= 0.25, "{device} at {noise}: {near}");
         }
     }
+}
+
+#[test]
+fn a_launch_that_more_is_asked_of_has_to_gain_more() {
+    let (mut plain, mut demanding, mut clear) = (0, 0, 0);
+    for seed in 0..40 {
+        let winner = |gain: f64, margin: Option<f64>| {
+            let mut random = Random::seeded(seed);
+            let mut campaign = Campaign::new(4, Plan::for_processors());
+            if let Some(margin) = margin {
+                campaign.demand(2, margin);
+            }
+            let costs = [1e6, 1.01e6, 1e6 * (1.0 - gain), 1.02e6];
+            let outcome =
+                campaign_of(campaign, |candidate, _| (costs[candidate] * (1.0 + 0.004 * random.normal())) as u64);
+            usize::from((outcome.chosen, outcome.verdict) == (2, Verdict::Winner))
+        };
+        plain += winner(0.03, None);
+        demanding += winner(0.03, Some(0.04));
+        clear += winner(0.06, Some(0.04));
+    }
+    println!("{plain} without, {demanding} of 40 with a margin of 4%; {clear} at a gain of 6%");
+    assert!(plain >= 39 && demanding == 0 && clear >= 39, "{plain}, {demanding}, {clear}");
 }
 
 #[test]

@@ -14,21 +14,41 @@ pub struct Plan {
     pub samples_per_candidate: usize,
     /// A winner is surely faster than the default by more than this (0.005 is half a percent).
     pub margin: f64,
+    /// What is not faster than the default by this much more than its margin, or by more than is in doubt, is hardly ever certified: it is
+    /// not worth a try, nor worth leaving a faster one for that would be.
+    pub clearly: f64,
     /// Candidates that are no further than this from the fastest are as good as it; the earliest of them is taken, so that fresh
     /// processes agree.
     pub near: f64,
     /// Neighbouring runs of the chosen candidate and the default that decide in the end.
     pub pairs: usize,
+    /// As long as they leave it open they are doubled, up to so many times as many.
+    pub most_pairs: usize,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { first_rounds: 2, finalists: 4, samples_per_candidate: 7, margin: 0.005, near: 0.018, pairs: 12 }
+        Plan {
+            first_rounds: 2,
+            finalists: 4,
+            samples_per_candidate: 7,
+            margin: 0.005,
+            clearly: 0.007,
+            near: 0.018,
+            pairs: 12,
+            most_pairs: 2,
+        }
     }
 }
 
 impl Plan {
-    /// Most timed samples of a campaign over so many candidates, but for `pairs` of two more where the machine is noisy.
+    /// For processors. What else a machine is doing changes how much launches differ there by a percent or two from one process to the
+    /// next, however well each of them measures: what differs by less is no reason to choose.
+    pub fn for_processors() -> Self {
+        Plan { margin: 0.015, clearly: 0.012, near: 0.03, most_pairs: 4, ..Plan::default() }
+    }
+
+    /// Most timed samples of a campaign over so many candidates, but for more pairs of two where the machine is noisy.
     pub fn most_samples(&self, candidates: usize) -> usize {
         (self.samples_per_candidate * candidates).max(112)
     }
@@ -108,8 +128,8 @@ const NARROW: f64 = 0.7;
 const WIDE: f64 = 1.0;
 /// Where many are alike, so many times the finalists of the plan are compared to the end.
 const MOST_FINALISTS: usize = 3;
-/// What is not faster than the default by this much is hardly ever certified, so that it is not worth a try.
-const CLEARLY: f64 = 0.012;
+/// A choice that looks faster by this much more than its margin may be certified by more pairs.
+const OPEN: f64 = 0.005;
 /// So many deviations are beyond doubt while the search is on; what is chosen is certified in runs of its own.
 const SURE: f64 = 3.0;
 /// No device is steadier than this from one sample to the next.
@@ -168,6 +188,8 @@ struct Racer {
     checked: bool,
     rejected: Option<String>,
     samples: Vec<Sample>,
+    /// By so much it has to be faster than the default.
+    margin: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +225,7 @@ enum Stage {
 impl Campaign {
     /// A campaign over so many candidates; the one with number 0 is the default.
     pub fn new(candidates: usize, plan: Plan) -> Self {
-        let racer = Racer { checked: false, rejected: None, samples: Vec::new() };
+        let racer = Racer { checked: false, rejected: None, samples: Vec::new(), margin: plan.margin };
         let mut campaign = Campaign {
             rounds_left: plan.first_rounds.max(2),
             plan,
@@ -216,6 +238,11 @@ impl Campaign {
         };
         campaign.queue = campaign.active.iter().rev().copied().collect();
         campaign
+    }
+
+    /// The candidate has to be surely faster than the default by more than this, whatever the plan says.
+    pub fn demand(&mut self, candidate: usize, margin: f64) {
+        self.racers[candidate].margin = margin;
     }
 
     /// A short campaign between the default and what was decided under other circumstances.
@@ -331,8 +358,8 @@ impl Campaign {
             let done = self.round - began;
             if done < pairs {
                 self.pair_up();
-            } else if pairs == self.plan.pairs && self.is_open() {
-                // Once more as many; looking again and again would find a winner in anything.
+            } else if pairs < self.plan.most_pairs * self.plan.pairs && self.is_open() {
+                // As many again; looking after each of them would find a winner in anything.
                 self.certify = Some((began, 2 * pairs));
                 self.pair_up();
             } else {
@@ -474,7 +501,7 @@ impl Campaign {
         let mut reach = high;
         let own = gaps.iter().find(|gap| gap.candidate == 0).map_or(f64::INFINITY, |gap| gap.log);
         for &Gap { candidate, log, doubt } in gaps {
-            if candidate != 0 && own - log < CLEARLY {
+            if candidate != 0 && own - log < self.racers[candidate].margin + self.plan.clearly.max(2.0 * doubt) {
                 continue;
             }
             // The less is known of it, the faster it has to look.
@@ -500,20 +527,21 @@ impl Campaign {
     /// hardly change.
     fn is_winner(&self) -> bool {
         let (Some((chosen, strict)), Some((began, _))) = (self.certified(Z_WINNER), self.certify) else { return false };
-        let margin = self.plan.margin;
+        let margin = self.racers[chosen].margin;
         strict.low > margin || stats::surely_above(&self.pairs(chosen, 0, began), margin)
     }
 
     /// More pairs may change the verdict: the choice looks faster, but not beyond doubt, or anything is possible.
     fn is_open(&self) -> bool {
-        let Some((_, gap)) = self.certified(Z) else { return false };
-        !self.is_winner() && (gap.middle > 2.0 * self.plan.margin || self.is_unclear())
+        let Some((chosen, gap)) = self.certified(Z) else { return false };
+        let margin = self.racers[chosen].margin;
+        !self.is_winner() && (gap.middle > margin + OPEN || self.is_unclear())
     }
 
     /// The interval is too wide to say anything.
     fn is_unclear(&self) -> bool {
-        let Some((_, gap)) = self.certified(Z) else { return false };
-        gap.half() > NOISY && gap.high > self.plan.margin
+        let Some((chosen, gap)) = self.certified(Z) else { return false };
+        gap.half() > NOISY && gap.high > self.racers[chosen].margin
     }
 
     fn shrink(&mut self) {

@@ -35,8 +35,8 @@ codes! {
         "A launch of the lock file was measured with another build of driver or compiler; it is used as it is.",
         "Nothing needs to be done; to measure again, unset `VYRE_DECISIONS`, tune, and freeze anew.";
     MEASURED_AGAIN = "V1016", Note,
-        "A kernel's runs took longer or shorter than when its launch was decided, so the launch was measured again.",
-        "Nothing needs to be done; `vyre decisions pin` keeps a launch whatever happens.";
+        "A kernel's runs took longer or shorter than when its launch was decided, so the launch was measured again, or what was decided before holds again.",
+        "Nothing needs to be done: what is used is what was fastest in times like these, and a launch that was decided before such times comes back after them. `vyre decisions pin` keeps a launch whatever happens.";
     VARIANT_REJECTED = "V1019", Warning,
         "A foreign variant failed or gave other results than the program, so it is not used.",
         "Correct the variant, or give it a tolerance where its results may be a little off.";

@@ -416,7 +416,7 @@ impl<'a> Bench<'a> {
         (batch / least).clamp(1, MOST_PARTS)
     }
 
-    fn is_processor(&self) -> bool {
+    pub(super) fn is_processor(&self) -> bool {
         matches!(self.backend.capabilities().kind, DeviceKind::Cpu | DeviceKind::Software)
     }
 
