@@ -863,10 +863,10 @@ impl Expand {
         let t = self.div(low, high);
         // Infinity by infinity counts as 1, nothing by nothing as 0.
         let (one, zero) = (self.c(x, 1.0), self.c(x, 0.0));
-        let alike = self.bin(Binary::Eq, low, high);
-        let t = self.select(alike, one, t);
         let nothing = self.bin(Binary::Eq, high, zero);
-        let t = self.select(nothing, zero, t);
+        let whole = self.select(nothing, zero, one);
+        let alike = self.bin(Binary::Eq, low, high);
+        let t = self.select(alike, whole, t);
         let near = self.atan_near32(t);
         let bits = self.bits(x, Scalar::I32);
         let none = self.i(Scalar::I32, 0);
