@@ -75,6 +75,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         unrolled,
         unrolling: options.unrolling,
         trees: options.trees_written_out && passes.contains(Passes::TREES),
+        once: false,
         long_roots: options.long_roots,
         workgroup_size: kernel.workgroup_size,
         budget: options.unrolling.growth as usize,
@@ -220,6 +221,8 @@ pub(super) struct Rewriter {
     unrolling: Unrolling,
     /// Loops with barriers whose rounds spread are unrolled.
     trees: bool,
+    /// Inside of a loop of one round: rounds that were written out and may be left early.
+    pub(super) once: bool,
     /// Branches around square roots and quotients stay.
     long_roots: bool,
     workgroup_size: [u32; 3],
@@ -852,7 +855,9 @@ impl Rewriter {
                 params.push(self.define(*param));
             }
         }
+        let around = std::mem::replace(&mut self.once, counter.is_none() && continues.is_empty());
         let left = self.insts(&inner.body.insts);
+        self.once = around;
         let end = left.unwrap_or_else(|| self.end(&inner.body.end));
         let mut body = Block { insts: self.close(&mark), end };
         let falls = counter.is_some() || crate::kernel::verify::breaks(&body);

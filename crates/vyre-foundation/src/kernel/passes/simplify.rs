@@ -228,13 +228,14 @@ impl Rewriter {
         {
             return Some(self.constant(Literal::Bool(false)));
         }
-        if self.last && matches!(op, Binary::Eq | Binary::Ne) && ty == Scalar::U32 {
+        if self.last && self.once && matches!(op, Binary::Eq | Binary::Ne) && ty == Scalar::U32 {
             return self.compare_bits(op, a, b);
         }
         None
     }
 
-    /// `((x >> k) & m) == ((y >> k) & m)`: one step finds the bits in which two words differ, and whether there are any.
+    /// `((x >> k) & m) == ((y >> k) & m)`, which decides whether rounds go on: one step finds the bits in which two words differ, and whether
+    /// there are any. Elsewhere the bits of a word may be compared with those of many others, and are better taken out once.
     fn compare_bits(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
         let masked = |value: Value| match self.defs[value.index()] {
             Some(Op::Binary(Binary::And, x, mask)) => match self.literal(mask) {
