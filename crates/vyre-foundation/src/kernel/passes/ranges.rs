@@ -20,8 +20,9 @@ const MADE_OF: u32 = 5;
 /// How many conditions around an access are looked at.
 const FACTS: usize = 64;
 
-/// Gives what is known of each f32, and how values are made now, but for what became of the addresses and guards of loads.
-pub(super) fn run(kernel: &mut Kernel) -> (Vec<Interval>, Vec<Option<Op>>) {
+/// Gives what is known of each f32, and how values are made now, but for what became of the addresses and guards of loads. `looks_again` says
+/// that places which were made before a branch are bounded anew in it.
+pub(super) fn run(kernel: &mut Kernel, looks_again: bool) -> (Vec<Interval>, Vec<Option<Op>>) {
     let defs = definitions(kernel);
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
@@ -32,6 +33,7 @@ pub(super) fn run(kernel: &mut Kernel) -> (Vec<Interval>, Vec<Option<Op>>) {
         log: Vec::new(),
         indices: Vec::new(),
         workgroup_size: kernel.workgroup_size,
+        looks_again,
     };
     ranges.block(&mut kernel.body);
     kernel.values = ranges.values;
@@ -70,6 +72,7 @@ struct Ranges {
     /// Indices that the access at hand needs, to be put before it.
     indices: Vec<Inst>,
     workgroup_size: [u32; 3],
+    looks_again: bool,
 }
 
 impl Ranges {
@@ -537,7 +540,7 @@ impl Ranges {
             Some(true)
         } else if self.prove(b, a, !strict, DEPTH) {
             Some(false)
-        } else if self.log.is_empty() {
+        } else if self.log.is_empty() || !self.looks_again {
             None
         } else {
             let (left, right) = (self.here(a, MADE_OF), self.here(b, MADE_OF));

@@ -544,7 +544,9 @@ fn places_that_were_made_before_a_branch_are_known_better_in_it() {
             Node::store("out", Expr::u32(3), Expr::load("s", Expr::var("twice") & Expr::u32(63))),
             Node::if_then(Expr::local_id(0).lt(Expr::u32(to)), vec![Node::store("out", place, Expr::f32(1.0))]),
         ];
-        guards(&text(shared(), 64, body))
+        let program = Program::wrapped(shared(), [64, 1, 1], body).validate().expect("valid");
+        let options = Options { trees_written_out: true, ..Options::default() };
+        guards(&lower(&program, &options).expect("lowers").to_string())
     };
     assert_eq!((store(16), store(17)), (0, 1));
 }

@@ -26,7 +26,7 @@ pub(super) fn run(kernel: &mut Kernel) {
     }
     // What will be proven without a test.
     let mut proven = kernel.clone();
-    ranges::run(&mut proven);
+    ranges::run(&mut proven, false);
     let mut open = HashSet::new();
     each_inst(&proven.body, &mut |inst| open.extend(guard_of(inst)));
     let mut versions = Versions { open, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
