@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 
 use crate::ir::Literal;
 use crate::kernel::walk::{each_inst, each_use, end_values, end_values_mut, exits};
-use crate::kernel::{Binary, Block, End, Inst, Kernel, Loop, Op, Value, ValueInfo, fold};
+use crate::kernel::{Binary, Block, End, Inst, Kernel, Loop, Op, Scalar, Value, ValueInfo, fold};
 
 pub(super) fn run(kernel: &mut Kernel) {
     let mut asked: HashMap<Value, Option<Literal>> = HashMap::new();
@@ -42,18 +42,20 @@ pub(super) fn run(kernel: &mut Kernel) {
     if asked.is_empty() {
         return;
     }
-    let mut answers: HashMap<Literal, [Value; 2]> = HashMap::new();
+    let mut answers: Vec<(Scalar, [Value; 2])> = Vec::new();
     let mut made = Vec::new();
-    for number in asked.values().flatten() {
-        let ty = fold::scalar_of(number);
-        answers.entry(fold::of_integer(ty, 0)).or_insert_with(|| {
-            [0, 1].map(|answer| {
-                let value = Value(kernel.values.len() as u32);
-                kernel.values.push(ValueInfo { ty: ty.into(), uniform: true });
-                made.push(Inst::Let(value, Op::Const(fold::of_integer(ty, answer))));
-                value
-            })
+    // In an order that is always the same, so that the kernel is.
+    for ty in [Scalar::U32, Scalar::I32, Scalar::U64, Scalar::I64] {
+        if !asked.values().flatten().any(|number| fold::scalar_of(number) == ty) {
+            continue;
+        }
+        let answer = [0, 1].map(|answer| {
+            let value = Value(kernel.values.len() as u32);
+            kernel.values.push(ValueInfo { ty: ty.into(), uniform: true });
+            made.push(Inst::Let(value, Op::Const(fold::of_integer(ty, answer))));
+            value
         });
+        answers.push((ty, answer));
     }
     let change = Change { asked: &asked, constants: &constants, answers: &answers };
     change.block(&mut kernel.body, &[]);
@@ -99,13 +101,13 @@ fn questions(block: &Block, constants: &HashMap<Value, Literal>, asked: &mut Has
 struct Change<'a> {
     asked: &'a HashMap<Value, Option<Literal>>,
     constants: &'a HashMap<Value, Literal>,
-    /// For the zero of each type: no and yes.
-    answers: &'a HashMap<Literal, [Value; 2]>,
+    /// No and yes, for each type.
+    answers: &'a [(Scalar, [Value; 2])],
 }
 
 impl Change<'_> {
     fn answer(&self, number: Literal, yes: bool) -> Option<Value> {
-        let answers = self.answers.get(&fold::of_integer(fold::scalar_of(&number), 0))?;
+        let (_, answers) = self.answers.iter().find(|(ty, _)| *ty == fold::scalar_of(&number))?;
         Some(answers[usize::from(yes)])
     }
 

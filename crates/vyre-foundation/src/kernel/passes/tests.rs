@@ -550,3 +550,45 @@ fn places_that_were_made_before_a_branch_are_known_better_in_it() {
     };
     assert_eq!((store(16), store(17)), (0, 1));
 }
+
+#[test]
+fn exits_that_answer_alike_give_the_same() {
+    let found = |number: u32| Expr::var("found").eq(Expr::u32(number));
+    let program = |also: u32| {
+        let differs = Expr::load("a", Expr::var("k")).ne(Expr::f32(7.0));
+        let body = vec![
+            Node::var("found", DataType::U32, Expr::u32(4)),
+            Node::for_range(
+                "k",
+                Expr::u32(0),
+                Expr::u32(4),
+                vec![Node::if_then(differs, vec![Node::assign("found", Expr::var("k")), Node::Break])],
+            ),
+            Node::if_then(found(4), vec![Node::store("a", Expr::u32(4), Expr::f32(1.0))]),
+            Node::if_then(found(also), vec![Node::store("a", Expr::u32(5), Expr::f32(2.0))]),
+        ];
+        Program::wrapped(data(), [1, 1, 1], body)
+    };
+    let kinds = |text: &str| {
+        let mut kinds: Vec<String> =
+            text.lines().filter_map(|line| Some(line.split_once("break ")?.1.into())).collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds.len()
+    };
+    // One number is asked for, or two, which five different answers are needed for.
+    for (also, answers) in [(4, 2), (2, 5)] {
+        let kernel = far(&program(also));
+        let text = kernel.to_string();
+        assert_eq!(kinds(&text), answers, "{text}");
+        for place in 0..5 {
+            let words: Vec<f32> = (0..6).map(|i| if i == place || i > 3 { 0.0 } else { 7.0 }).collect();
+            let mut buffers = [words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()];
+            let how = Interpret { grid: [1, 1, 1], subgroup_size: 32, budget: 1 << 20, noise: None };
+            interpret(&kernel, &mut buffers, &how).expect("runs");
+            let at = |at: usize| f32::from_le_bytes(buffers[0][4 * at..4 * at + 4].try_into().expect("four"));
+            let expected = (if place == 4 { 1.0 } else { 0.0 }, if place == also { 2.0 } else { 0.0 });
+            assert_eq!((at(4), at(5)), expected, "{text}");
+        }
+    }
+}
