@@ -922,6 +922,125 @@ pub(crate) fn works() -> Vec<Work> {
             |n| [n.div_ceil(128) as u32, 1, 1],
             |n| 200 * n as u64
         ),
+        work!(
+            "reduce_interleaved",
+            [22, 25],
+            None,
+            |n| vec![input("g_idata", n, Unit), result("g_odata", n / 256, Floats)],
+            line,
+            |n| 4 * n as u64
+        ),
+        work!(
+            "segmented_scan",
+            [22, 24],
+            None,
+            |n| vec![input("values", n, Unit), input("flags", n, Below(10)), result("sums", n, Floats)],
+            line,
+            |n| 12 * n as u64
+        ),
+        work!(
+            "radix_pass",
+            [21, 24],
+            None,
+            |n| vec![
+                input("params", 4, Words([8, 0, 0, 0])),
+                input("keys_in", n, Below(0)),
+                result("keys_out", n, Bits),
+                result("digit_counts", n / 64, Bits),
+            ],
+            |n| [(n / 1024) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "spmv_group",
+            [15, 17],
+            None,
+            |n| vec![
+                input("row_ptr", n + 1, Ragged(64)),
+                input("col_idx", 64 * (n + 1), Below(32768)),
+                input("vals", 64 * (n + 1), Unit),
+                input("x", 32768, Unit),
+                result("y", n, Floats),
+            ],
+            |n| [n as u32, 1, 1],
+            |n| 520 * n as u64
+        ),
+        work!(
+            "nqueens",
+            [14, 16],
+            None,
+            |n| vec![result("solutions", n, Bits)],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 4 * n as u64
+        ),
+        work!(
+            "median5",
+            [9, 12],
+            Some("N"),
+            |n| vec![input("src", n * n, Unit), result("dst", n * n, Bits)],
+            |n| square(n, 16, 16),
+            |n| 8 * (n * n) as u64
+        ),
+        work!(
+            "halo3d",
+            [7, 8],
+            Some("N"),
+            |n| vec![input("u0", n * n * n, Unit), result("u1", n * n * n, Floats)],
+            |n| [n.div_ceil(8) as u32, n.div_ceil(8) as u32, n.div_ceil(4) as u32],
+            |n| 8 * (n * n * n) as u64
+        ),
+        work!(
+            "heap_sort",
+            [14, 19],
+            None,
+            |n| vec![Buffer { result: Some(Floats), ..input("numbers", 32 * n, Unit) }],
+            |n| [n.div_ceil(64) as u32, 1, 1],
+            |n| 256 * n as u64
+        ),
+        work!(
+            "scan_padded",
+            [22, 24],
+            None,
+            |n| vec![input("g_idata", n, Unit), result("g_odata", n, Floats)],
+            |n| [(n / 512) as u32, 1, 1],
+            |n| 8 * n as u64
+        ),
+        work!(
+            "census",
+            [10, 12],
+            Some("N"),
+            |n| vec![input("image", n * n / 4, Below(0)), result("codes", n * n, Bits)],
+            |n| square(n, 32, 4),
+            |n| 5 * (n * n) as u64
+        ),
+        work!(
+            "frontier",
+            [18, 21],
+            None,
+            |n| vec![
+                input("starts", n + 1, Ragged(8)),
+                input("edges", 8 * n + 16, Below(n as u32)),
+                input("level", n, Below(4)),
+                result("seen", n / 32, Bits),
+                // In which order is nobody's business.
+                input("queue", n + 1, Zero),
+            ],
+            |n| [n.div_ceil(128) as u32, 1, 1],
+            |n| 40 * n as u64
+        ),
+        work!(
+            "attention",
+            [9, 10],
+            None,
+            |n| vec![
+                input("q", 64 * n, Unit),
+                input("k", 16384 * n, Unit),
+                input("v", 16384 * n, Unit),
+                result("o", 64 * n, Floats),
+            ],
+            |n| [n as u32, 1, 1],
+            |n| 131_072 * n as u64
+        ),
     ]
 }
 

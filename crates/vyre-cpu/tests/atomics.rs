@@ -128,6 +128,56 @@ fn atomics_agree() {
     }
 }
 
+/// Several atomics of each invocation on the same memory, of which some are out of bounds or don't take part.
+#[test]
+fn several_atomics_of_a_lane_agree() {
+    let paths: Vec<_> = CpuPath::ALL.into_iter().filter(|path| path.is_here()).collect();
+    for (size, kinds) in [
+        (64u32, [AtomicOp::Add; 3]),
+        (256, [AtomicOp::Add, AtomicOp::Sub, AtomicOp::Add]),
+        (512, [AtomicOp::Xor; 3]),
+        (96, [AtomicOp::Or, AtomicOp::Add, AtomicOp::Or]),
+    ] {
+        let lid = || Expr::local_id(0);
+        let place = || Expr::load("input", lid()) % Expr::u32(14) * Expr::u32(3);
+        let atomic = |op: AtomicOp, add: u32, value: Expr| Node::Atomic {
+            op,
+            buffer: "cells".into(),
+            index: place() + Expr::u32(add),
+            path: Vec::new(),
+            value: Some(value),
+            compare: None,
+            result: None,
+        };
+        let all = vec![
+            Node::if_then(lid().lt(CELLS), vec![Node::store("cells", lid(), lid())]),
+            Node::barrier(),
+            atomic(kinds[0], 0, Expr::load("input", lid())),
+            atomic(kinds[1], 1, lid() + Expr::u32(5)),
+            atomic(kinds[2], 2, Expr::u32(1)),
+            Node::barrier(),
+            Node::if_then(lid().lt(CELLS), vec![Node::store("out", lid(), Expr::load("cells", lid()))]),
+        ];
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("input", 0, DataType::U32),
+                BufferDecl::output("out", 1, DataType::U32).with_count(CELLS),
+                BufferDecl::workgroup("cells", 0, DataType::U32).with_count(CELLS),
+            ],
+            [size, 1, 1],
+            all,
+        );
+        let input = (0..size).flat_map(|i| (i + 1).wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        let case = Case { grid: Some([1, 1, 1]), ..Case::new(program, vec![input]) };
+        let expected = run_reference(&case).unwrap_or_else(|error| panic!("{kinds:?}: {error:?}"));
+        for &path in &paths {
+            let backend = CpuBackend::with_path(path).expect("a path that is here");
+            let outcome = check_against(&backend, &case, &expected, &Rules::exact());
+            assert!(matches!(outcome, Outcome::Same), "{kinds:?} of {size} on {path}: {outcome:?}");
+        }
+    }
+}
+
 /// Many workgroups add to and take from a buffer of fixed length that nothing reads, which may be summed up elsewhere first.
 fn sums(ty: &DataType, count: u32, place: usize, barrier: bool) -> Case {
     let input = || Expr::load("input", Expr::global_id(0));

@@ -831,3 +831,108 @@ fn rows_of_their_own() {
         }
     }
 }
+
+/// Words that lie a few words apart for neighbouring lanes, of which some lanes are out of bounds or don't take part.
+#[test]
+fn some_words_a_few_apart() {
+    for apart in 2..=6u32 {
+        for (count, workgroup) in [(3 * apart + 1, 64), (61 * apart + 1, 64), (512 * apart - 1, 256), (700, 512)] {
+            let place = |add: u32| Expr::global_id(0) * Expr::u32(apart) + Expr::u32(add);
+            let sum = Expr::load("a", place(1)) + Expr::load("a", place(0));
+            let chosen = (Expr::load("a", Expr::global_id(0)) & Expr::u32(1024)).ne(0u32);
+            let program = Program::wrapped(
+                vec![
+                    BufferDecl::read("a", 0, DataType::U32).with_count(count),
+                    BufferDecl::read_write("out", 1, DataType::U32).with_count(count),
+                    BufferDecl::workgroup("kept", 0, DataType::U32).with_count(workgroup),
+                ],
+                [workgroup, 1, 1],
+                vec![
+                    Node::store("kept", Expr::local_id(0), sum),
+                    Node::barrier(),
+                    Node::store("out", place(0), Expr::load("kept", Expr::u32(workgroup - 1) - Expr::local_id(0))),
+                    Node::if_then(chosen, vec![Node::store("out", place(1), Expr::load("kept", Expr::local_id(0)))]),
+                ],
+            );
+            let grid = Some([count.div_ceil(workgroup * apart) + 1, 1, 1]);
+            let case = Case { grid, ..Case::new(program, vec![words(count), words(count)]) };
+            agree(&format!("{count} words, {apart} apart, workgroups of {workgroup}"), &case);
+        }
+    }
+}
+
+/// A tree of sums up and down, as in a scan, in workgroups of several sizes; the last goes beyond its input.
+#[test]
+fn trees_up_and_down() {
+    for size in [32u32, 128, 512] {
+        let text = format!(
+            "@group(0) @binding(0) var<storage, read> input: array<u32>;
+            @group(0) @binding(1) var<storage, read_write> output: array<u32>;
+            var<workgroup> tile: array<u32, {twice}>;
+            @compute @workgroup_size({size})
+            fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) lid: vec3u) {{
+                let start = group.x * {twice}u;
+                let t = lid.x;
+                tile[2u * t] = input[start + 2u * t];
+                tile[2u * t + 1u] = input[start + 2u * t + 1u];
+                var offset = 1u;
+                for (var d = {size}u; d > 0u; d >>= 1u) {{
+                    workgroupBarrier();
+                    if (t < d) {{
+                        let i = offset * (2u * t + 1u) - 1u;
+                        let j = offset * (2u * t + 2u) - 1u;
+                        tile[j] += tile[i];
+                    }}
+                    offset *= 2u;
+                }}
+                if (t == 0u) {{ tile[{last}] = 0u; }}
+                for (var d = 1u; d < {twice}u; d *= 2u) {{
+                    offset >>= 1u;
+                    workgroupBarrier();
+                    if (t < d) {{
+                        let i = offset * (2u * t + 1u) - 1u;
+                        let j = offset * (2u * t + 2u) - 1u;
+                        let held = tile[i];
+                        tile[i] = tile[j];
+                        tile[j] += held;
+                    }}
+                }}
+                workgroupBarrier();
+                output[start + 2u * t] = tile[2u * t];
+                output[start + 2u * t + 1u] = tile[2u * t + 1u];
+            }}",
+            twice = 2 * size,
+            last = 2 * size - 1,
+        );
+        let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+        let count = 4 * size + size / 2 + 3;
+        let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(count), words(count)]) };
+        agree(&format!("a tree of {size}"), &case);
+    }
+}
+
+/// The first reduction that everybody writes, and bytes that are taken out of words.
+#[test]
+fn remainders_of_steps_and_bytes_of_words() {
+    let text = "@group(0) @binding(0) var<storage, read> input: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> output: array<u32>;
+        var<workgroup> sums: array<u32, 128>;
+        fn byte(i: u32) -> u32 { return (input[i / 4u] >> (8u * (i % 4u))) & 255u; }
+        fn half(i: u32) -> u32 { return (input[i / 2u] >> (16u * (i % 2u))) & 0xffffu; }
+        @compute @workgroup_size(128)
+        fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_id) lid: vec3u,
+                @builtin(workgroup_id) group: vec3u) {
+            sums[lid.x] = byte(id.x) + half(id.x + 3u) + byte(id.x * 3u + 1u);
+            workgroupBarrier();
+            for (var s = 1u; s < 128u; s *= 2u) {
+                if (lid.x % (2u * s) == 0u) { sums[lid.x] += sums[lid.x + s]; }
+                workgroupBarrier();
+            }
+            output[id.x] = sums[lid.x];
+        }";
+    let program = vyre_wgsl::import(text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+    for count in [5, 96, 383] {
+        let case = Case { grid: Some([3, 1, 1]), ..Case::new(program.clone(), vec![words(count), words(400)]) };
+        agree(&format!("{count} words"), &case);
+    }
+}

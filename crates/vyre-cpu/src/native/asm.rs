@@ -680,6 +680,7 @@ mod tests {
         let at = Rm::Mem(Mem::At { base: 4, index: None, disp: 80 });
         assert_eq!(one(|asm| asm.mask(ops::KMOVW_STORE, false, 3, 0, at, None)), "kmovw [rsp+50h],k3");
         assert_eq!(one(|asm| asm.mask(ops::KMOVW, false, 3, 0, at, None)), "kmovw k3,[rsp+50h]");
+        assert_eq!(one(|asm| asm.mask(ops::PDEP, false, 11, 3, Rm::Reg(9), None)), "pdep r11,rbx,r9");
         assert_eq!(one(|asm| asm.mask(ops::KORTESTW, false, 3, 0, Rm::Reg(6), None)), "kortestw k3,k6");
         assert_eq!(one(|asm| asm.mask(ops::KNOTW, false, 3, 0, Rm::Reg(6), None)), "knotw k3,k6");
     }

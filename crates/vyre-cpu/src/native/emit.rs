@@ -312,6 +312,13 @@ impl Emitter<'_> {
                 self.asm.mask(ops::KMOVW_FROM, false, to, 0, Rm::Reg(src), None);
                 self.finish(dst, to);
             }
+            M::Deposit { dst, a, b } => {
+                let a = self.use_of(a, 0);
+                let b = self.use_of(b, 1);
+                let to = self.def_of(dst, 0);
+                self.asm.mask(ops::PDEP, false, to, a, Rm::Reg(b), None);
+                self.finish(dst, to);
+            }
             M::MaskTest { a, b } => {
                 let a = self.use_of(a, 0);
                 let b = self.use_of(b, 1);

@@ -57,7 +57,8 @@ impl Isa {
         match self {
             Isa::Avx2 => avx2,
             Isa::Avx512 => {
-                avx2 && is_x86_feature_detected!("avx512f")
+                avx2 && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")

@@ -178,6 +178,12 @@ pub(super) enum M {
         dst: R,
         src: R,
     },
+    /// The bits of `a`, one after the other, at the places of those of `b`.
+    Deposit {
+        dst: R,
+        a: R,
+        b: R,
+    },
     /// Sets "equal" when both are empty.
     MaskTest {
         a: R,
@@ -383,6 +389,7 @@ impl M {
             | M::Mask3 { dst, .. }
             | M::MaskNot { dst, .. }
             | M::MaskShift { dst, .. }
+            | M::Deposit { dst, .. }
             | M::Broadcast { dst, .. } => Some(dst),
             _ => None,
         }
@@ -442,7 +449,7 @@ impl M {
                 place.visit(&mut go);
                 go(mask, Role::Both);
             }
-            M::Mask3 { dst, a, b, .. } => {
+            M::Mask3 { dst, a, b, .. } | M::Deposit { dst, a, b } => {
                 go(a, Role::Use);
                 go(b, Role::Use);
                 go(dst, Role::Def);

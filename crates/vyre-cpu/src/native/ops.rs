@@ -192,6 +192,7 @@ ops! {
     KORTESTW = part(0, 1, 0x98, 0);
     KUNPCKBW = part(1, 1, 0x4b, 0);
     KSHIFTRW = part(1, 3, 0x30, 1);
+    PDEP = part(3, 2, 0xf5, 1);
 }
 
 impl VOp {

@@ -53,6 +53,7 @@ pub fn lowering(options: Options) -> Options {
         unrolling: Unrolling::FAR,
         rounds_together: ROUNDS_TOGETHER,
         round_ahead: true,
+        parts_of_words: true,
         long_roots: true,
         fused: true,
         ..options
@@ -501,7 +502,9 @@ impl<'k> Emitter<'k> {
             }
         }
         for (index, memory) in kernel.locals.iter().enumerate() {
-            _ = writeln!(text, "\t.local .align 16 .b8 local{index}[{}];", memory.size.max(1).next_multiple_of(16));
+            // Of a smaller array the assembler makes registers, and of each access as many tests and selections as it has words.
+            let bytes = memory.size.max(64).next_multiple_of(16);
+            _ = writeln!(text, "\t.local .align 16 .b8 local{index}[{bytes}];");
         }
         text.push_str(body);
         text.push_str("}\n");

@@ -37,6 +37,8 @@ pub struct Options {
     /// Rounds of loops with barriers in which invocations work the further apart the later the round is are written out, for devices that move
     /// words whose distance is known at once.
     pub trees_written_out: bool,
+    /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
+    pub parts_of_words: bool,
     /// Square roots and quotients take many instructions, so that branches around them stay.
     pub long_roots: bool,
     /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
@@ -62,6 +64,7 @@ impl Default for Options {
             merged: [1; 3],
             strides_together: false,
             trees_written_out: false,
+            parts_of_words: false,
             long_roots: false,
             fused: false,
             interruptible: false,

@@ -15,6 +15,7 @@ use super::memory::Place;
 use super::value::Rep;
 
 /// An atomic on memory of the thread, for one vector.
+#[derive(Clone, Copy)]
 struct Placed {
     scratch: R,
     /// Column of the scratch memory.
@@ -122,6 +123,84 @@ impl<'k> Lower<'k> {
             }
         }
         true
+    }
+
+    /// An atomic without an old value on words of the thread's memory that lanes find by themselves: it doesn't matter when it is done among
+    /// others with the same instruction.
+    fn is_free(&self, inst: &Inst) -> Option<(Memory, AtomicOp)> {
+        match inst {
+            Inst::Atomic { op, address, element, value: Some(_), result: None, .. }
+                if plain(*op).is_some()
+                    && self.is_own_atomic(*op, address, *element)
+                    && !self.is_one_place(address)
+                    && !self.is_side_by_side(address, 4) =>
+            {
+                // What is taken away is added, too.
+                Some((address.memory, if *op == AtomicOp::Sub { AtomicOp::Add } else { *op }))
+            }
+            _ => None,
+        }
+    }
+
+    /// An atomic may be done together with all that a run does to its memory.
+    pub(super) fn joins_atomics(&self, run: &[&'k Inst], inst: &Inst) -> bool {
+        let Some(free) = self.is_free(inst) else { return false };
+        run.iter().all(|other| match other {
+            Inst::Let(..) => true,
+            other => self.is_free(other) == Some(free),
+        })
+    }
+
+    /// Puts an atomic behind those of a run that it may be done together with, with nothing between them.
+    pub(super) fn join_atomics(&self, run: &mut Vec<&'k Inst>, inst: &'k Inst) {
+        if self.joins_atomics(run, inst) {
+            // None of them makes a value.
+            run.sort_by_key(|other| !matches!(other, Inst::Let(..)));
+        }
+        run.push(inst);
+    }
+
+    /// How many steps of a run, from one on, are done together lane by lane.
+    pub(super) fn atomics_in_a_row(&self, run: &[&'k Inst]) -> usize {
+        match run.first().and_then(|first| self.is_free(first)) {
+            Some(free) => run.iter().take_while(|inst| self.is_free(inst) == Some(free)).count(),
+            None => 0,
+        }
+    }
+
+    /// Several atomics, all of one lane before those of the next. One after the other for all lanes, each would often wait for a
+    /// lane just before it that changed the same word.
+    pub(super) fn atomics_by_lane(&mut self, atomics: &[&'k Inst], comps: &[usize]) {
+        for atomics in atomics.chunks(context::PLACED_VECTORS) {
+            for together in comps.chunks(context::PLACED_VECTORS / atomics.len()) {
+                let mut placed = Vec::with_capacity(together.len() * atomics.len());
+                for &c in together {
+                    for inst in atomics {
+                        let Inst::Atomic { op, address, value, guard, .. } = inst else { continue };
+                        let (Some(op), Some(first)) = (plain(*op), self.own_words(address)) else { continue };
+                        placed.push((op, first, self.place_atomic(address, *value, *guard, placed.len(), c)));
+                    }
+                }
+                for placed in placed.chunks(atomics.len()) {
+                    for lane in 0..self.lanes() as i32 {
+                        for &(op, first, Placed { scratch, at: column, value, .. }) in placed {
+                            let lane_at = |at: i32| At::new(scratch, at + 4 * lane);
+                            let place = self.general();
+                            self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(column) });
+                            let at = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
+                            let b = self.of_lane(value.flatten(), lane_at(column + COLUMN / 2));
+                            self.push(M::Update { op, at, b, whole: false });
+                        }
+                    }
+                }
+            }
+        }
+        for inst in atomics {
+            if let Inst::Atomic { address, .. } = inst {
+                self.note_read(address.memory);
+                self.forget_cells(address.memory);
+            }
+        }
     }
 
     /// An addition to words of the thread's memory that lie side by side, as one of vectors; false where it is none.
@@ -492,8 +571,8 @@ impl<'k> Lower<'k> {
         mask: Option<R>,
         c: usize,
     ) -> bool {
-        use AtomicOp::{Add, CompareExchange, Exchange, Load, Sub};
-        if !is_word_of_buffer(address, element) || !matches!(op, Add | Sub | Exchange | CompareExchange | Load) {
+        use AtomicOp::{Add, Load, Store, Sub};
+        if !is_word_of_buffer(address, element) || op == Store {
             return false;
         }
         let Some(place) = self.place(address, c) else { return false };
@@ -501,10 +580,8 @@ impl<'k> Lower<'k> {
             // Only this form of a load stays where it is among others.
             (Load, _, Place::Vary(at, index)) => self.gather(element.scalar(), at, index, mask),
             (Add | Sub, Some(value), Place::Same(at)) => self.count_on(op, at, value, mask, true, c),
-            (Add | Sub | Exchange | CompareExchange, Some(value), _) => {
-                self.fetch_lanes(op, place, (value, compare), mask, c)
-            }
-            _ => return false,
+            (Load, ..) | (_, None, _) => return false,
+            (_, Some(value), _) => self.fetch_lanes(op, element, place, (value, compare), mask, c),
         };
         self.set_rep(result, 0, c, rep);
         true
@@ -523,21 +600,12 @@ impl<'k> Lower<'k> {
             by = self.masked_zero(by, mask);
             self.put_scratch(scratch, context::RESULT, zero);
         }
-        self.put_scratch(scratch, COLUMN, by);
         let done = self.label();
         if let Some(mask) = mask {
             self.jump_if_none(&[mask], done);
         }
         let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
-        let mut sum = self.general();
-        self.push(M::Imm { dst: sum, value: 0 });
-        for lane in 0..self.lanes() as i32 {
-            self.push(M::Store { bytes: 4, src: sum, at: At::new(scratch, context::RESULT + 4 * lane) });
-            let (own, more) = (self.general(), self.general());
-            self.push(M::Load { bytes: 4, signed: false, dst: own, at: At::new(scratch, COLUMN + 4 * lane) });
-            self.push(M::Alu { op: Alu::Add, wide: false, dst: more, a: sum, b: GSrc::R(own) });
-            sum = more;
-        }
+        let (before, sum) = self.sums_before(scratch, by);
         let (old, first) = (self.general(), self.vector());
         if shared {
             self.push(M::Fetch { adds: true, dst: old, at, b: sum });
@@ -546,8 +614,6 @@ impl<'k> Lower<'k> {
             self.push(M::Update { op: Alu::Add, at, b: GSrc::R(sum), whole: false });
         }
         self.push(M::Broadcast { len: self.len(), wide: false, dst: first, src: old });
-        let rep = self.take_scratch(scratch, Scalar::U32);
-        let Rep::Vector(before, _) = rep else { return rep };
         let old = self.vec(ops::VPADDD, first, Src::R(before));
         let Some(mask) = mask else { return Rep::Vector(old, R::NONE) };
         let old = self.masked_zero(old, mask);
@@ -558,10 +624,39 @@ impl<'k> Lower<'k> {
         self.take_scratch(scratch, Scalar::U32)
     }
 
+    /// For each lane the sum of the lanes before it, and the sum of all.
+    fn sums_before(&mut self, scratch: R, by: R) -> (R, R) {
+        let sum = self.general();
+        if self.facts.isa == Isa::Avx512 {
+            let (zero, mut all) = (self.constant(0), by);
+            for lanes in [1, 2, 4, 8] {
+                let further = self.vec_imm(ops::VALIGND, all, Src::R(zero), 16 - lanes);
+                all = self.vec(ops::VPADDD, all, Src::R(further));
+            }
+            let last = self.vec_imm(ops::VALIGND, all, Src::R(all), 15);
+            self.push(M::First { wide: false, dst: sum, src: last });
+            return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
+        }
+        self.put_scratch(scratch, COLUMN, by);
+        let mut all = self.general();
+        self.push(M::Imm { dst: all, value: 0 });
+        for lane in 0..self.lanes() as i32 {
+            self.push(M::Store { bytes: 4, src: all, at: At::new(scratch, 2 * COLUMN + 4 * lane) });
+            let (own, more) = (self.general(), self.general());
+            self.push(M::Load { bytes: 4, signed: false, dst: own, at: At::new(scratch, COLUMN + 4 * lane) });
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: more, a: all, b: GSrc::R(own) });
+            all = more;
+        }
+        self.push(M::Mov { dst: sum, src: all });
+        let before = self.vec(ops::VMOVUPS, R::NONE, Src::At(At::new(scratch, 2 * COLUMN)));
+        (before, sum)
+    }
+
     /// One step for each lane of a mask.
     fn fetch_lanes(
         &mut self,
         op: AtomicOp,
+        element: Element,
         place: Place,
         (value, compare): (Value, Option<Value>),
         mask: Option<R>,
@@ -573,10 +668,13 @@ impl<'k> Lower<'k> {
         }
         let value = self.atomic_operand(scratch, 1, value, c);
         let compare = compare.map(|compare| self.atomic_operand(scratch, 2, compare, c));
-        if mask.is_some() {
+        let done = self.label();
+        if let Some(mask) = mask {
             let zero = self.constant(0);
             self.put_scratch(scratch, context::RESULT, zero);
+            self.jump_if_none(&[mask], done);
         }
+        let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
         self.ask_for_lanes(scratch, place);
         self.each_lane(mask, |this, lane| {
             let at = this.place_of_lane(scratch, place, lane);
@@ -589,6 +687,9 @@ impl<'k> Lower<'k> {
                     let compare = this.in_register(compare);
                     this.push(M::CompareExchange { dst, at, compare, b });
                 }
+                (AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Min | AtomicOp::Max, _) => {
+                    this.fetch_by_exchange(op, element, at, dst, b);
+                }
                 _ => {
                     if op == AtomicOp::Sub {
                         let negative = this.general();
@@ -600,7 +701,36 @@ impl<'k> Lower<'k> {
             }
             this.push(M::Store { bytes: 4, src: dst, at: At::new(scratch, context::RESULT + 4 * lane) });
         });
+        self.leave_scope(mark);
+        self.bind(done);
+        self.workgroup.cells = cells;
         self.take_scratch(scratch, Scalar::U32)
+    }
+
+    /// `old = memory`, and in the same step `memory = op(memory, value)`, on a word that others change too, for operations that have no
+    /// instruction with an old value.
+    fn fetch_by_exchange(&mut self, op: AtomicOp, element: Element, at: At, old: R, value: R) {
+        let (again, done) = (self.label(), self.label());
+        self.push(M::Load { bytes: 4, signed: false, dst: old, at });
+        self.bind(again);
+        let new = match plain(op) {
+            Some(op) => self.combined(op, old, GSrc::R(value)),
+            None => {
+                let compare = M::Cmp { wide: false, a: value, b: GSrc::R(old) };
+                self.either(compare, takes(op, element), value, old)
+            }
+        };
+        let new = self.in_register(new);
+        // What changes nothing is as good as a load.
+        self.push(M::Cmp { wide: false, a: new, b: GSrc::R(old) });
+        self.push(M::JumpIf(Cond::Equal, done));
+        let found = self.general();
+        self.push(M::CompareExchange { dst: found, at, compare: old, b: new });
+        // Until nobody else was there between the look and the change.
+        self.push(M::Cmp { wide: false, a: found, b: GSrc::R(old) });
+        self.push(M::Mov { dst: old, src: found });
+        self.push(M::JumpIf(Cond::NotEqual, again));
+        self.bind(done);
     }
 
     /// Asks for the cache lines that lanes are going to change: a locked instruction waits for its line, and nothing behind it begins.

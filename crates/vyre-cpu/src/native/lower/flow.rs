@@ -102,7 +102,7 @@ impl<'k> Lower<'k> {
                             touched.push((memory, writes));
                         }
                     }
-                    run.push(inst);
+                    self.join_atomics(&mut run, inst);
                 }
                 // All invocations of the workgroup are in this block, and none has gone further.
                 Inst::Barrier(_) => {
@@ -168,7 +168,8 @@ impl<'k> Lower<'k> {
     /// all vectors read from buffers is better asked for before them.
     fn begins_run(&self, inst: &Inst, run: &[&'k Inst], touched: &[(Memory, bool)], comps: &[usize]) -> bool {
         let Some((memory, writes)) = accesses(inst) else { return false };
-        let joins = touched.contains(&(memory, true)) && self.joins_stores(run, inst, comps);
+        let joins =
+            touched.contains(&(memory, true)) && (self.joins_stores(run, inst, comps) || self.joins_atomics(run, inst));
         let is_long = matches!(inst, Inst::Atomic { .. });
         touched.iter().any(|&(other, wrote)| {
             let conflicts = other == memory && (wrote || writes) && !(wrote && writes && joins);
@@ -340,10 +341,15 @@ impl<'k> Lower<'k> {
         // What is stored together waits for the last of it, so one vector is done before the next.
         let together = groups.iter().any(|group| !group.scattered);
         let mut bounds = if together { vec![0, run.len()] } else { self.stretches(run, comps) };
-        for (at, inst) in run.iter().enumerate() {
-            if self.is_together(inst) {
-                bounds.extend([at, at + 1]);
+        let mut at = 0;
+        while at < run.len() {
+            let mut next = at + 1;
+            if self.is_together(run[at]) {
+                next = at + self.atomics_in_a_row(&run[at..]).max(1);
+                bounds.retain(|&bound| bound <= at || bound >= next);
+                bounds.extend([at, next]);
             }
+            at = next;
         }
         bounds.sort_unstable();
         bounds.dedup();
@@ -355,6 +361,10 @@ impl<'k> Lower<'k> {
             if let [inst] = &run[stretch.clone()]
                 && self.atomics_together(inst, comps)
             {
+                continue;
+            }
+            if self.atomics_in_a_row(&run[stretch.clone()]) > 1 {
+                self.atomics_by_lane(&run[stretch], comps);
                 continue;
             }
             for &c in comps {

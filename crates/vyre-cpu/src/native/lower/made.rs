@@ -28,6 +28,8 @@ pub(super) enum Made {
     Pool(u32),
     /// A mask of known lanes.
     Lanes(u32),
+    /// A mask of lanes so many words apart, as that of the words of one of the registers that these are in.
+    LanesApart(R, u32, u32),
 }
 
 #[derive(Default)]

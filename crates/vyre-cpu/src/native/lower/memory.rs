@@ -453,10 +453,9 @@ impl<'k> Lower<'k> {
             },
             Place::Affine(at, step) => {
                 self.ask_for_next_rows(address.memory, at, step);
-                if mask.is_none()
-                    && bytes == 4
+                if bytes == 4
                     && !matches!(address.memory, Memory::Local(_))
-                    && let Some(words) = self.load_apart(at, step)
+                    && let Some(words) = self.load_apart(at, step, mask)
                 {
                     return Rep::Vector(words, R::NONE);
                 }
@@ -902,10 +901,9 @@ impl<'k> Lower<'k> {
                 return;
             }
             Place::Affine(at, step)
-                if mask.is_none()
-                    && bytes == 4
+                if bytes == 4
                     && !matches!(address.memory, Memory::Local(_))
-                    && self.store_apart(address.memory, at, step, parts[0]) =>
+                    && self.store_apart(address.memory, at, step, parts[0], mask) =>
             {
                 return;
             }

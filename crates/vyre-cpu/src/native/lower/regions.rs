@@ -577,7 +577,9 @@ impl<'k> Lower<'k> {
                 | Op::Select(..)
         );
         let Some(regions) = &self.regions else { return false };
-        let mut cheap = pure && self.is_scalar(value) && !self.is_shared(value);
+        // A test of places says for which invocations a part is, and is no more to make than to keep.
+        let tests = matches!(op, Op::Binary(_, a, _) if self.scalar_of(value) == Scalar::Bool && self.is_scalar(*a));
+        let mut cheap = pure && (tests || self.is_scalar(value)) && !self.is_shared(value);
         visit_operands(op, &mut |operand| cheap &= self.is_shared(operand) || regions.again.contains_key(&operand));
         cheap
     }
@@ -684,16 +686,41 @@ impl<'k> Lower<'k> {
     fn narrowed(&mut self, insts: &[&'k Inst]) -> (Pieces, Vec<&'k Inst>) {
         let all = (Pieces::All, insts.to_vec());
         let size = self.facts.kernel.workgroup_size;
-        let (Some((last, before)), [_, 1, 1]) = (insts.split_last(), size) else { return all };
-        let Inst::If { cond, then, otherwise, results } = last else { return all };
-        let nothing =
-            |block: &Block| block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty());
-        let plain = |inst: &&Inst| matches!(inst, Inst::Let(_, op) if !matches!(op, Op::Load { .. } | Op::Subgroup(..) | Op::Matrix(_)));
-        if !results.is_empty() || !nothing(otherwise) || !before.iter().all(plain) {
-            return all;
+        let ([_, 1, 1], Some(branches)) = (size, self.branches_of_few(insts)) else { return all };
+        let step = self.lanes() * self.active.components.len() as u32;
+        let constant = |&(limit, equal): &(Value, bool)| {
+            self.constant_of(limit, 0).map(|bits| (bits as u32).saturating_add(u32::from(equal)).min(size[0]))
+        };
+        match branches[..] {
+            [(limit, false)] if self.constant_of(limit, 0).is_none() => (Pieces::Below(self.lin(limit, 0)), all.1),
+            [(place, true)] => match self.constant_of(place, 0).map(|bits| bits as u32) {
+                Some(place) if place < size[0] => (Pieces::One(place / step * step), all.1),
+                _ => all,
+            },
+            _ => {
+                let Some(limits) = branches.iter().map(constant).collect::<Option<Vec<u32>>>() else { return all };
+                let limit = limits.into_iter().max().unwrap_or(0);
+                if limit == 0 {
+                    return (Pieces::Below(Lin::imm(0)), Vec::new());
+                }
+                let mut insts = all.1;
+                // All invocations of these pieces are among the first.
+                if let ([_], Some(Inst::If { then, .. })) = (&branches[..], insts.last())
+                    && limit.is_multiple_of(step)
+                    && matches!(then.end, End::Yield(_))
+                {
+                    insts.pop();
+                    insts.extend(&then.insts);
+                }
+                (Pieces::Below(Lin::imm(limit as i32)), insts)
+            }
         }
+    }
+
+    /// What the places of invocations are below, or equal to, in the branches of steps that do nothing outside of these.
+    fn branches_of_few(&self, insts: &[&'k Inst]) -> Option<Vec<(Value, bool)>> {
         let op_of = |value: Value| {
-            let here = before.iter().find_map(|inst| match inst {
+            let here = insts.iter().find_map(|inst| match inst {
                 Inst::Let(made, op) if *made == value => Some(op),
                 _ => None,
             });
@@ -703,34 +730,30 @@ impl<'k> Lower<'k> {
             matches!(op_of(value), Some(Op::Builtin(Builtin::LocalId(0) | Builtin::LocalIndex)))
                 && self.shape_of(value).lane == Lane::Affine(1)
         };
-        let (limit, equal) = match op_of(*cond) {
-            Some(&Op::Binary(Binary::Lt, a, b)) if is_place(a) => (b, false),
-            Some(&Op::Binary(Binary::Gt, b, a)) if is_place(a) => (b, false),
-            Some(&Op::Binary(Binary::Eq, a, b)) if is_place(a) => (b, true),
-            Some(&Op::Binary(Binary::Eq, b, a)) if is_place(a) => (b, true),
-            _ => return all,
-        };
-        let here = before.iter().any(|inst| matches!(inst, Inst::Let(value, _) if *value == limit));
-        if here || !self.shape_of(limit).is_uniform() || self.scalar_of(limit) != Scalar::U32 {
-            return all;
-        }
-        let step = self.lanes() * self.active.components.len() as u32;
-        match (self.constant_of(limit, 0).map(|bits| bits as u32), equal) {
-            (Some(place), true) if place < size[0] => (Pieces::One(place / step * step), all.1),
-            (Some(0), false) => (Pieces::Below(Lin::imm(0)), Vec::new()),
-            (Some(limit), false) => {
-                let limit = limit.min(size[0]);
-                // All invocations of these pieces are among the first.
-                let mut insts = all.1;
-                if limit.is_multiple_of(step) && matches!(then.end, End::Yield(_)) {
-                    insts.pop();
-                    insts.extend(&then.insts);
-                }
-                (Pieces::Below(Lin::imm(limit as i32)), insts)
+        let nothing =
+            |block: &Block| block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty());
+        let mut branches = Vec::new();
+        for inst in insts {
+            let cond = match inst {
+                Inst::Let(_, Op::Load { .. } | Op::Subgroup(..) | Op::Matrix(_)) => return None,
+                Inst::Let(..) => continue,
+                Inst::If { cond, otherwise, results, .. } if results.is_empty() && nothing(otherwise) => cond,
+                _ => return None,
+            };
+            let (limit, equal) = match op_of(*cond) {
+                Some(&Op::Binary(Binary::Lt, a, b)) if is_place(a) => (b, false),
+                Some(&Op::Binary(Binary::Gt, b, a)) if is_place(a) => (b, false),
+                Some(&Op::Binary(Binary::Eq, a, b)) if is_place(a) => (b, true),
+                Some(&Op::Binary(Binary::Eq, b, a)) if is_place(a) => (b, true),
+                _ => return None,
+            };
+            let here = insts.iter().any(|inst| matches!(inst, Inst::Let(value, _) if *value == limit));
+            if here || !self.shape_of(limit).is_uniform() || self.scalar_of(limit) != Scalar::U32 {
+                return None;
             }
-            (None, false) => (Pieces::Below(self.lin(limit, 0)), all.1),
-            _ => all,
+            branches.push((limit, equal));
         }
+        (!branches.is_empty()).then_some(branches)
     }
 
     /// Emits something for each of the pieces.

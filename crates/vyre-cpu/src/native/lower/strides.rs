@@ -3,9 +3,9 @@
 
 use vyre_foundation::kernel::{Address, Element, Memory, Value};
 
-use super::super::asm::Len;
+use super::super::asm::{Len, Shift};
 use super::super::isa::Isa;
-use super::super::mir::{At, LaneOp, M, R, Src};
+use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::memory::Place;
 use super::value::{Lin, Rep};
@@ -20,7 +20,11 @@ const MOST_APART: u32 = 6;
 /// Bytes from one vector of four to the next that a displacement reaches for all lanes.
 const FURTHEST: i32 = 1 << 16;
 
-/// The first words of the registers that together have every so many-th word, and no word behind the last of these.
+/// Most words from one lane to the next for which the words of lanes that are in a mask have bits in a register.
+const MOST_APART_IN_MASK: u32 = 4;
+
+/// The first words of the registers that together have every so many-th word, and no word behind the last of these, not even where a
+/// mask is in the way: a processor that loads what is behind would wait until the store is done.
 fn starts(apart: u32) -> Vec<u32> {
     let last = (LANES - 1) * apart;
     (0..=last / LANES).map(|part| (part * LANES).min(last + 1 - LANES)).collect()
@@ -42,9 +46,20 @@ fn found(apart: u32, part: usize) -> [u32; LANES as usize] {
 }
 
 impl<'k> Lower<'k> {
-    /// The words of lanes that are a few words apart, all of them; nothing where a gather is better.
-    pub(super) fn load_apart(&mut self, at: At, step: i32) -> Option<R> {
+    /// The words of lanes that are a few words apart, of all of them or those of a mask and else zero; nothing where a gather is better.
+    pub(super) fn load_apart(&mut self, at: At, step: i32, mask: Option<R>) -> Option<R> {
         let lanes = self.lanes();
+        if let Some(mask) = mask {
+            let apart = self.apart_in_mask(step)?;
+            let masks = self.masks_of_words_apart(mask, apart);
+            let mut all = R::NONE;
+            for (part, (start, words)) in starts(apart).into_iter().zip(masks).enumerate() {
+                let at = At { disp: at.disp + 4 * start as i32, ..at };
+                let more = self.load_contiguous(Element::U32.scalar(), at, Some(words));
+                all = if part == 0 { more } else { self.taken(all, more, found(apart, part)) };
+            }
+            return Some(all);
+        }
         if step == -4 && self.facts.isa != Isa::Simd128 {
             // Backwards.
             let first = At { disp: at.disp - 4 * (lanes as i32 - 1), ..at };
@@ -83,27 +98,69 @@ impl<'k> Lower<'k> {
         Some(all)
     }
 
-    /// Stores the words of all lanes a few words apart, and nothing between them; false where a scatter is better.
-    pub(super) fn store_apart(&mut self, memory: Memory, at: At, step: i32, src: R) -> bool {
+    /// How many words apart lanes are, where those of a mask can be moved with what is between them.
+    fn apart_in_mask(&self, step: i32) -> Option<u32> {
+        let apart = u32::try_from(step).ok().filter(|step| step % 4 == 0)? / 4;
+        (self.facts.isa == Isa::Avx512 && (2..=MOST_APART_IN_MASK).contains(&apart)).then_some(apart)
+    }
+
+    /// The masks of the words, in each of the registers that these are in, of the lanes in a mask, so many words apart.
+    fn masks_of_words_apart(&mut self, mask: R, apart: u32) -> Vec<R> {
+        let starts = starts(apart);
+        let made = |start: u32| Made::LanesApart(mask, apart, start);
+        if let Some(words) = starts.iter().map(|&start| self.made.get(made(start))).collect() {
+            return words;
+        }
+        let (lanes, places, bits) = (self.mask_bits(mask), self.general(), self.general());
+        let every = (0..LANES).fold(0, |all, lane| all | 1 << (lane * apart));
+        self.push(M::Imm { dst: places, value: every });
+        self.push(M::Deposit { dst: bits, a: lanes, b: places });
+        // The mask of active lanes changes where some of them leave a loop.
+        let stays = !self.active.exec.contains(&Some(mask));
+        starts
+            .into_iter()
+            .map(|start| {
+                let (mut src, words) = (bits, self.new_mask());
+                if start > 0 {
+                    src = self.general();
+                    let count = GSrc::Imm(start as i32);
+                    self.push(M::Shift { op: Shift::Right, wide: true, dst: src, a: bits, count });
+                }
+                self.push(M::MaskFrom { dst: words, src });
+                if stays {
+                    self.remember(made(start), words);
+                }
+                words
+            })
+            .collect()
+    }
+
+    /// Stores the words of all lanes, or those of a mask, a few words apart, and nothing between them; false where a scatter is better.
+    pub(super) fn store_apart(&mut self, memory: Memory, at: At, step: i32, src: R, mask: Option<R>) -> bool {
         let Some(apart) = u32::try_from(step).ok().filter(|step| step % 4 == 0).map(|step| step / 4) else {
             return false;
         };
-        if self.facts.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+        let some = mask.is_some() && self.apart_in_mask(step).is_none();
+        if some || self.facts.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
             return false;
         }
-        let last = (LANES - 1) * apart;
-        for part in 0..=last / LANES {
-            let words = part * LANES..(part + 1) * LANES;
-            let lane_of = |word: u32| (word <= last && word.is_multiple_of(apart)).then_some(word / apart);
-            let bits =
-                words.clone().filter(|&word| lane_of(word).is_some()).fold(0, |bits, word| bits | 1 << (word % LANES));
-            // With an odd step the same order is good for all of them.
+        let masks = mask.map(|mask| self.masks_of_words_apart(mask, apart));
+        for (part, start) in starts(apart).into_iter().enumerate() {
+            let lanes = (start..start + LANES).map(|word| word.is_multiple_of(apart).then_some(word / apart));
+            let bits = lanes.clone().enumerate().fold(0, |bits, (at, lane)| bits | u32::from(lane.is_some()) << at);
+            // With an odd step the same order is good for all registers that begin at a multiple of their length.
             let same = |word: u32| (0..LANES).find(|&lane| lane * apart % LANES == word % LANES).unwrap_or(0);
-            let order: Vec<u32> =
-                words.map(|word| if apart % 2 == 1 { same(word) } else { lane_of(word).unwrap_or(0) }).collect();
+            let order: Vec<u32> = match apart % 2 == 1 && start.is_multiple_of(LANES) {
+                true => (0..LANES).map(same).collect(),
+                false => lanes.map(|lane| lane.unwrap_or(0)).collect(),
+            };
             let order = self.lanes_constant(&order);
             let sorted = self.vec(ops::VPERMD, order, Src::R(src));
-            self.store_bits(memory, sorted, At { disp: at.disp + (4 * part * LANES) as i32, ..at }, bits);
+            let mask = match &masks {
+                Some(masks) => masks[part],
+                None => self.mask_of_bits(bits),
+            };
+            self.store_words(memory, sorted, At { disp: at.disp + 4 * start as i32, ..at }, mask);
         }
         true
     }
@@ -111,6 +168,10 @@ impl<'k> Lower<'k> {
     /// Stores the words of a register that are in a mask.
     pub(super) fn store_bits(&mut self, memory: Memory, src: R, at: At, bits: u32) {
         let mask = self.mask_of_bits(bits);
+        self.store_words(memory, src, at, mask);
+    }
+
+    fn store_words(&mut self, memory: Memory, src: R, at: At, mask: R) {
         self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src, at, mask });
         self.note_write(memory);
     }

@@ -3,6 +3,7 @@
 mod ahead;
 mod arrays;
 mod batch;
+mod beside;
 mod contract;
 mod counted;
 mod dead;
@@ -12,6 +13,7 @@ mod float_tests;
 mod floats;
 mod invariant;
 mod merge;
+mod parts;
 mod powers;
 mod ranges;
 mod rewrite;

@@ -76,6 +76,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         unrolling: options.unrolling,
         trees: options.trees_written_out && passes.contains(Passes::TREES),
         once: false,
+        parts_of_words: options.parts_of_words,
         long_roots: options.long_roots,
         workgroup_size: kernel.workgroup_size,
         budget: options.unrolling.growth as usize,
@@ -128,7 +129,7 @@ impl Hasher for Mix {
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
 /// Counts the changes of each memory, so that an old load is known to be old.
-struct Epochs {
+pub(super) struct Epochs {
     next: u32,
     buffers: Vec<u32>,
     shared: Vec<u32>,
@@ -137,7 +138,7 @@ struct Epochs {
 }
 
 impl Epochs {
-    fn of(&self, memory: Memory) -> u32 {
+    pub(super) fn of(&self, memory: Memory) -> u32 {
         match memory {
             Memory::Buffer(i) => self.buffers[i as usize],
             Memory::Shared(i) => self.shared[i as usize],
@@ -179,10 +180,10 @@ impl Epochs {
 
 /// A computed value: its hash, itself, and the epoch of the memory it read.
 #[derive(Clone, Copy)]
-struct Known {
-    hash: u64,
-    value: Value,
-    epoch: u32,
+pub(super) struct Known {
+    pub(super) hash: u64,
+    pub(super) value: Value,
+    pub(super) epoch: u32,
 }
 
 /// What stands for a value of the old kernel, and what is known here of a value of the new one.
@@ -207,11 +208,11 @@ pub(super) struct Rewriter {
     pub(super) defs: Vec<Option<Op>>,
     known_log: Vec<Value>,
     /// Values that were computed, with the epoch of the memory they read, found by their operation.
-    table: HashTable<Known>,
-    table_log: Vec<(Known, Option<Known>)>,
+    pub(super) table: HashTable<Known>,
+    pub(super) table_log: Vec<(Known, Option<Known>)>,
     /// Values defined in open blocks.
     scope: Vec<Value>,
-    epochs: Epochs,
+    pub(super) epochs: Epochs,
     blocks: Vec<Vec<Inst>>,
     constants: Map<Literal, Value>,
     new_constants: Vec<Inst>,
@@ -223,6 +224,8 @@ pub(super) struct Rewriter {
     trees: bool,
     /// Inside of a loop of one round: rounds that were written out and may be left early.
     pub(super) once: bool,
+    /// Parts of words are loaded alone.
+    pub(super) parts_of_words: bool,
     /// Branches around square roots and quotients stay.
     long_roots: bool,
     workgroup_size: [u32; 3],
@@ -415,6 +418,15 @@ impl Rewriter {
         value
     }
 
+    /// A load that was made, with nothing changed since where it loaded from.
+    pub(super) fn still_holds(&self, load: Value) -> bool {
+        let Some(op @ Op::Load { address, .. }) = &self.defs[load.index()] else { return false };
+        let mut mix = Mix::default();
+        op.hash(&mut mix);
+        let known = self.table.find(mix.finish(), |known| known.value == load);
+        known.is_some_and(|known| known.epoch == self.epochs.of(address.memory))
+    }
+
     pub(super) fn unary(&mut self, op: Unary, a: Value) -> Value {
         let ty = self.values[a.index()].ty;
         self.emit(Op::Unary(op, a), ty)
@@ -481,7 +493,12 @@ impl Rewriter {
         if let Inst::Atomic { result: Some(result), .. } = &mut inst {
             *result = self.define(*result);
         }
+        let before = access(&inst).map(|(address, _)| self.epochs.of(address.memory));
         self.epochs.inst(&inst);
+        if let (Inst::Store { address, element, value, .. }, Some(before)) = (&inst, before) {
+            let bytes = element.bits() / 8 * u32::from(self.values[value.index()].ty.width);
+            self.keep_loads_beside(address, bytes, before);
+        }
         self.push(inst);
     }
 
@@ -693,16 +710,21 @@ impl Rewriter {
     /// A loop with barriers in which invocations work the further apart, or the nearer, the later the round is, as in a tree of sums: with
     /// the rounds written out it is known how far.
     fn spreads(&self, inner: &Loop) -> bool {
-        let counter = inner.counter.map(|counter| counter.value);
-        let turns = |value: Value| inner.params.contains(&value) || counter == Some(value);
-        let varies = |value: Value| {
-            !self.values[value.index()].uniform && self.literal(self.slots[value.index()].subst).is_none()
-        };
+        let mut turning: SmallVec<[Value; 8]> = inner.params.iter().copied().collect();
+        turning.extend(inner.counter.map(|counter| counter.value));
+        let constant = |value: Value| self.literal(self.slots[value.index()].subst).is_some();
         let (mut barrier, mut spreads) = (false, false);
         each_inst(&inner.body, &mut |inst| match inst {
             Inst::Barrier(_) => barrier = true,
-            Inst::Let(_, Op::Binary(Binary::Mul | Binary::Shl, a, b)) => {
-                spreads |= turns(*a) && varies(*b) || turns(*b) && varies(*a);
+            Inst::Let(value, Op::Binary(op, a, b)) => {
+                let fixed = |value: &Value| constant(*value) || turning.contains(value);
+                let turns = turning.contains(a) || turning.contains(b);
+                if turns && fixed(a) && fixed(b) {
+                    // Half of what is carried, say.
+                    turning.push(*value);
+                } else {
+                    spreads |= turns && matches!(op, Binary::Mul | Binary::Shl | Binary::Div | Binary::Rem);
+                }
             }
             _ => {}
         });

@@ -47,6 +47,12 @@ impl Rewriter {
         if self.on(Passes::STRENGTH)
             && let Op::Binary(op, a, b) = op
         {
+            if *op == Binary::And
+                && self.parts_of_words
+                && let Some(part) = self.part_of_word(*a, *b)
+            {
+                return Some(part);
+            }
             return self.strength(*op, *a, *b);
         }
         None

@@ -592,3 +592,41 @@ fn exits_that_answer_alike_give_the_same() {
         }
     }
 }
+
+#[test]
+fn what_is_exchanged_is_loaded_once() {
+    let loads = |apart: u32| {
+        let place = |add: u32| Expr::local_id(0) * Expr::u32(4) + Expr::u32(add);
+        let body = vec![
+            Node::let_bind("held", Expr::load("s", place(1))),
+            Node::store("s", place(1), Expr::load("s", place(1 + apart))),
+            Node::store("s", place(1 + apart), Expr::load("s", place(1 + apart)) + Expr::var("held")),
+        ];
+        let program = Program::wrapped(shared(), [8, 1, 1], body).validate().expect("valid");
+        lower(&program, &Options::default()).expect("lowers").to_string().matches("= load").count()
+    };
+    // Twice the same element: what was stored is loaded again.
+    assert_eq!((loads(2), loads(0)), (2, 2));
+}
+
+#[test]
+fn bytes_of_words_are_loaded_alone() {
+    let text = |parts_of_words: bool, changed: bool| {
+        let index = || Expr::global_id(0);
+        let word = Expr::load("a", index() / Expr::u32(4));
+        let mut body = vec![Node::let_bind("word", word)];
+        if changed {
+            body.push(Node::store("a", Expr::u32(0), Expr::u32(7)));
+        }
+        let byte = (Expr::var("word") >> (Expr::u32(8) * (index() % Expr::u32(4)))) & Expr::u32(255);
+        body.push(Node::store("out", index(), byte));
+        let buffers =
+            vec![BufferDecl::read_write("a", 0, DataType::U32), BufferDecl::read_write("out", 1, DataType::U32)];
+        let program = Program::wrapped(buffers, [64, 1, 1], body).validate().expect("valid");
+        lower(&program, &Options { parts_of_words, ..Options::default() }).expect("lowers").to_string()
+    };
+    assert!(text(true, false).contains("load u8") && !text(true, false).contains("load u32"));
+    assert!(!text(false, false).contains("load u8"));
+    // The byte is that of the word as it was.
+    assert!(!text(true, true).contains("load u8"), "{}", text(true, true));
+}
