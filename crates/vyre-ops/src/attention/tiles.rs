@@ -35,7 +35,7 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
     // Parts of 64 positions in which an invocation has results.
     let parts = dim.div_ceil(64);
     let mut text = format!(
-        "read q: vec<{ty}, 4> @0;\nread k: vec<{ty}, 4> @1;\nread v: {ty} @2;\nread sizes: u32 @3;\noutput out: {ty} @4;\n\
+        "read q: vec<{ty}, 4> @0;\nread k: vec<{ty}, 4> @1;\nread v: vec<{ty}, 4> @2;\nread sizes: u32 @3;\noutput out: {ty} @4;\n\
          workgroup own: f32[{}] @0;\nworkgroup stage: f32[{}] @0;\nworkgroup weights: vec<f32, 4>[{}] @0;\nworkgroup_size [{lanes}, 1, 1];\n{falling}\
          entry attention {{\n{}let across = l % 16;\nlet down = l / 16;\nlet own_row = l / 4;\nlet own_part = l % 4;\n",
         dim * width,
@@ -83,22 +83,23 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
     keep(&mut text, "stage", rounds, WIDTH);
     text.push_str("barrier;\n");
     // Values lie in the tile as they do in memory; what is behind the last key is nothing.
-    let values = dim * KEYS / lanes;
+    let values = dim * KEYS / lanes / 4;
+    let fours = dim / 4;
     let _ = writeln!(
         text,
-        "let values = key_start + first * {dim} + l;\nlet there = (n - first) * {dim} - min((n - first) * {dim}, l);"
+        "let values = (key_start + first * {dim}) / 4 + l;\nlet there = (n - first) * {fours} - min((n - first) * {fours}, l);"
     );
     for t in 0..values {
         let ahead = t * lanes;
-        let zero = if *ty == DataType::F16 { "0.0f16" } else { "0.0" };
-        let _ = writeln!(text, "let value{t} = select({ahead} < there, v[values + {ahead}], {zero});");
+        let _ = writeln!(text, "let value{t} = v[values + {ahead}];\nlet is{t} = {ahead} < there;");
     }
     for i in 0..4 {
         for j in 0..4 {
             let _ = writeln!(text, "var score{i}_{j}: f32 = 0.0;");
         }
     }
-    let _ = writeln!(text, "for d in 0..{dim} step 4 {{");
+    // Counted by fours and not in steps of four, so that the last of them is known to lie in the tile.
+    let _ = writeln!(text, "for d4 in 0..{fours} {{\nlet d = d4 * 4;");
     for u in 0..4 {
         for i in 0..4 {
             let _ = writeln!(text, "let a{u}_{i} = own[(d + {u}) * {width} + down * 4 + {i}];");
@@ -151,11 +152,14 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
     }
     text.push_str("barrier;\n");
     for t in 0..values {
-        let _ = writeln!(text, "stage[l + {}] = {};", t * lanes, wide(format!("value{t}")));
+        for (u, lane) in ["x", "y", "z", "w"].iter().enumerate() {
+            let value = wide(format!("value{t}.{lane}"));
+            let _ = writeln!(text, "stage[(l + {}) * 4 + {u}] = select(is{t}, {value}, 0.0);", t * lanes);
+        }
     }
     text.push_str("barrier;\n");
     fetch(&mut text, "k", rounds, &key(format!("first + {KEYS} + ")));
-    let _ = writeln!(text, "for j in 0..{KEYS} step 2 {{");
+    let _ = writeln!(text, "for j2 in 0..{} {{\nlet j = j2 * 2;", KEYS / 2);
     for u in 0..2 {
         let _ = writeln!(text, "let weight{u} = weights[(j + {u}) * {} + down];", width / 4);
         for c in 0..4 * parts {
