@@ -109,19 +109,6 @@ pub(crate) fn soon_written<T>(all: &[T], at: usize) {
     let _ = (all, at);
 }
 
-/// Says that all of this will be read after something else that is read meanwhile; for no more than a small part of a processor's second cache.
-pub(crate) fn soon_read<T>(all: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "the one way to say it")]
-    for at in (0..size_of_val(all)).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: no address can make a prefetch fail.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(all.as_ptr().cast::<i8>().wrapping_add(at)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = all;
-}
-
 /// Workers for tests: so many threads of their own, which take parts in turn.
 #[cfg(test)]
 pub(crate) struct Several(pub(crate) usize);
