@@ -5,7 +5,7 @@
 //! under that name into `docs/benchmarks/ops.md`, and `-- sum sort` takes only works that begin so. With the feature `gpu`, `-- --on cuda --large`
 //! measures a GPU at the sizes of its board, and `--medium` at some of them; `--elements 20` takes 2^20 elements where works are of
 //! one long array. `--routes 0.1` tells instead where an engine with all devices of this machine runs ops, with so many seconds for each
-//! size, and how long each device takes. `--warm 2000` runs each work so often before it is measured, if there is time, instead of 200 times. `--little` times ops of a few elements, where it is the engine that is measured. `-- --processor-time` compares how long the threads of this process
+//! size, and how long each device takes; with `--learnt FOLDER` what it learnt is kept there. `--warm 2000` runs each work so often before it is measured, if there is time, instead of 200 times. `--little` times ops of a few elements, where it is the engine that is measured. `-- --processor-time` compares how long the threads of this process
 //! work instead of how long it takes, for a machine that has other work.
 
 mod data;
@@ -26,13 +26,14 @@ fn main() {
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let is_set = |name: &str| args.iter().any(|arg| arg == name);
     let (docs, on, power, routes) = (value("--docs"), value("--on"), value("--elements"), value("--routes"));
-    let warm = value("--warm");
+    let (warm, learnt) = (value("--warm"), value("--learnt"));
     let is_name = |arg: &&String| {
-        !arg.starts_with("--") && ![&docs, &on, &power, &routes, &warm].contains(&&Some((*arg).clone()))
+        !arg.starts_with("--") && ![&docs, &on, &power, &routes, &warm, &learnt].contains(&&Some((*arg).clone()))
     };
     let only: Vec<&String> = args.iter().filter(is_name).collect();
     if let Some(seconds) = routes {
-        return routes::print(seconds.parse().expect("--routes takes seconds for each engine"), &only);
+        let seconds = seconds.parse().expect("--routes takes seconds for each engine");
+        return routes::print(seconds, &only, learnt.as_deref());
     }
     let on = on.as_deref().unwrap_or("cpu");
     if is_set("--little") {

@@ -139,8 +139,10 @@ pub(crate) fn beside_peers(work: &mut Work<'_>, limits: &Limits) -> Row {
         .collect();
     let mut times = vec![Vec::new(); sides.len()];
     for round in 0..ROUNDS {
-        // Whoever is first has other caches and clocks, so they take turns.
+        // Whoever is first has other caches and clocks, so they take turns; and who comes behind one that has all threads at work has others than
+        // behind one that has not, so that every other round goes backwards.
         for step in 0..sides.len() {
+            let step = if round % 2 == 0 { step } else { sides.len() - 1 - step };
             let side = (round + step) % sides.len();
             times[side].push(timed(sides[side], runs[side]));
         }

@@ -53,9 +53,13 @@ struct Engines {
     seconds: f64,
 }
 
-/// Prints a line for each op and size.
-pub(crate) fn print(seconds: f64, only: &[&String]) {
-    let all = Engine::builder().without_disk().open().expect("the engine opens");
+/// Prints a line for each op and size, and keeps what was learnt in a folder, where one is named.
+pub(crate) fn print(seconds: f64, only: &[&String], learnt: Option<&str>) {
+    let builder = match learnt {
+        Some(folder) => Engine::builder().cache_at(folder),
+        None => Engine::builder().without_disk(),
+    };
+    let all = builder.open().expect("the engine opens");
     let alone = |id: BackendId| {
         let backend = all.backend(id.as_str()).ok().filter(|_| id.as_str() != "reference")?;
         let engine = Engine::builder().without_disk().without_default_backends().with_backend(backend, 1).open();
@@ -75,6 +79,7 @@ pub(crate) fn print(seconds: f64, only: &[&String]) {
             }
         }
     }
+    engines.all.flush().expect("what was learnt can be kept");
 }
 
 impl Engines {

@@ -76,11 +76,11 @@ fn attention_here(q: &Term, k: &Term, v: &Term, causal: bool) -> Result<Output, 
         return Ok(Output { buffer: out, ty, shape });
     }
     let (q, k, v) = (elements(q, &ty)?, elements(k, &ty)?, elements(v, &ty)?);
-    let form = Form::of(&Traits::of(&engine), &ty, *dim);
+    let form = Form::of(&Traits::of(&engine), &ty, *dim, batches * m);
     let program = || {
         crate::launch::parsed(&match form {
             Form::Lanes(lanes) => lanes::source(&ty, *dim, causal, lanes),
-            Form::Tiles => tiles::source(&ty, *dim, causal),
+            Form::Tiles(tile) => tiles::source(&ty, *dim, causal, tile),
             Form::Fragments => fragments::source(&ty, *dim, causal),
         })
     };
@@ -94,7 +94,7 @@ fn attention_here(q: &Term, k: &Term, v: &Term, causal: bool) -> Result<Output, 
         })?,
         false => engine.kernel_from(&key, program)?,
     };
-    let groups = batches * m.div_ceil(form.rows(*dim));
+    let groups = batches * m.div_ceil(form.rows());
     let sizes = [*m as u32, *n as u32, scale.to_bits(), groups as u32];
     let call = kernel.bind("q", &q).bind("k", &k).bind("v", &v).value("sizes", &sizes).bind("out", &mut out);
     call.grid(grid(groups)).overwrites().launch()?;
@@ -107,13 +107,14 @@ enum Form {
     /// An invocation has a query; so many of them are a workgroup.
     Lanes(usize),
     /// A workgroup multiplies tiles.
-    Tiles,
+    Tiles(tiles::Tile),
     /// Subgroups multiply matrix fragments.
     Fragments,
 }
 
 impl Form {
-    fn of(traits: &Traits, ty: &DataType, dim: usize) -> Form {
+    /// For so many queries of all batches.
+    fn of(traits: &Traits, ty: &DataType, dim: usize, queries: usize) -> Form {
         if traits.subgroups_on_gpu() {
             if matches!(ty, DataType::F16 | DataType::BF16)
                 && traits.fragments
@@ -122,8 +123,10 @@ impl Form {
             {
                 return Form::Fragments;
             }
-            if *ty != DataType::BF16 && tiles::suits(dim) && traits.memory >= tiles::bytes(dim) {
-                return Form::Tiles;
+            if *ty != DataType::BF16
+                && let Some(tile) = tiles::Tile::of(dim, queries, traits.memory)
+            {
+                return Form::Tiles(tile);
             }
         }
         let lanes = [32, 16, 8, 4].into_iter().find(|lanes| lanes::bytes(dim, *lanes) <= traits.memory);
@@ -131,10 +134,10 @@ impl Form {
     }
 
     /// Queries of a workgroup.
-    fn rows(self, dim: usize) -> usize {
+    fn rows(self) -> usize {
         match self {
             Form::Lanes(lanes) => lanes,
-            Form::Tiles => tiles::rows(dim),
+            Form::Tiles(tile) => tile.rows,
             Form::Fragments => fragments::ROWS,
         }
     }

@@ -69,7 +69,8 @@ fn source(together: usize) -> String {
         "read bodies: vec<f32, 4> @0;\nread sizes: u32 @1;\noutput out: f32 @2;\nworkgroup others: vec<f32, 4>[{LANES}] @0;\n\
          workgroup_size [{LANES}, 1, 1];\nentry accelerations {{\n{GROUP}let l = local_index;\nlet count = sizes[0];\nlet soft = bitcast<f32>(sizes[1]);\n\
          let own = group * {LANES} + l;\nlet body = bodies[own];\nvar x: f32 = 0.0;\nvar y: f32 = 0.0;\nvar z: f32 = 0.0;\n\
-         for first in 0..count step {LANES} {{\nothers[l] = bodies[first + l];\nbarrier;\nfor j in 0..{LANES} step {together} {{\n"
+         for first in 0..count step {LANES} {{\nothers[l] = bodies[first + l];\nbarrier;\nfor several in 0..{} {{\nlet j = several * {together};\n",
+        LANES / together
     );
     for u in 0..together {
         // Behind the last there is nothing, which has no mass. What is at the same place does not attract.

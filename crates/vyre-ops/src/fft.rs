@@ -56,7 +56,8 @@ pub(crate) fn fft(term: &Term, inverse: bool) -> Result<Output, Error> {
     if batches * n * 2 > MOST {
         return Err(misfit(format!("{} elements are more than are taken at once, which is {MOST}", batches * n * 2)));
     }
-    let op = || format!("fft of 2^{}", magnitude(n));
+    // Transforms of as many stages, or nearly, take as long for each point.
+    let op = || format!("fft of 2^{} and more", magnitude(n) / 4 * 4);
     let buffer = as_a_whole(op, &[term], batches * n, || transformed(&engine, term, inverse, [n, batches]))?;
     Ok(Output { buffer, ty, shape })
 }

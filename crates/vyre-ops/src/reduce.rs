@@ -148,7 +148,11 @@ pub(crate) fn reduce(
     }
     let shape = Shape::from([outer, along, inner]);
     let job = Job { fold: Fold { kind, ty: term.data_type().clone() }, count: along, finish, stored };
-    let op = || format!("reduce {kind:?} of 2^{} by 2^{}", magnitude(along), magnitude(inner));
+    let op = || match (outer, inner) {
+        // All sizes are one op to the router, which so knows of each what the others took.
+        (1, 1) => format!("reduce {kind:?} of all"),
+        _ => format!("reduce {kind:?} of 2^{} by 2^{}", magnitude(along), magnitude(inner)),
+    };
     as_a_whole(op, &[term], count(&[term]) / 4, || job.pass(&[term], &shape, true))
 }
 

@@ -78,7 +78,11 @@ impl Rows<'_> {
     /// Along the last axis.
     pub(crate) fn run(&self, term: &Term, epsilon: f64) -> Result<Buffer, Error> {
         let along = || term.shape().and_then(|shape| shape.extents().last().copied()).unwrap_or(1);
-        let op = || format!("{} of 2^{}", self.name, magnitude(along()));
+        // How long rows are changes little about what an element takes, unless they are very short or too few for all threads.
+        let op = || match along() {
+            along @ 32..=0xffff if count(&[term]) / along >= 32 => format!("{} of rows", self.name),
+            along => format!("{} of 2^{}", self.name, magnitude(along)),
+        };
         as_a_whole(op, &[term], count(&[term]) / 4, || self.run_here(term, epsilon))
     }
 

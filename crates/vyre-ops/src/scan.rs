@@ -101,8 +101,13 @@ impl Scan<'_> {
     /// The outputs, in their order.
     pub(crate) fn run(&self) -> Result<Vec<Buffer>, Error> {
         let op = || {
-            let Scan { fold, outputs, .. } = self;
-            format!("scan {:?} of 2^{} to {}", fold.kind, magnitude(self.along), outputs.len())
+            let Scan { fold, outputs, along, .. } = self;
+            // One line of all elements is one op to the router, however long it is.
+            let lines = match count(self.terms) == *along {
+                true => "all".to_owned(),
+                false => format!("2^{}", magnitude(*along)),
+            };
+            format!("scan {:?} of {lines} to {}", fold.kind, outputs.len())
         };
         as_a_whole(op, self.terms, count(self.terms) / 4, || self.run_here())
     }

@@ -47,18 +47,19 @@ pub(crate) fn top_k(term: &Term, count: usize) -> Result<[Output; 2], Error> {
 fn selected(term: &Term, length: usize, count: usize) -> Result<[Output; 2], Error> {
     let engine = engine(term)?;
     let coded = sort::encoded(&flat(term, length)?, true)?;
-    // The key's digits so far, and how many of those that share them are wanted.
-    let mut found = Found { prefix: None, wanted: engine.full([0usize; 0], count as u32)?.lazy().term().clone() };
-    for (shift, bits) in DIGITS {
-        found = found.next(&engine, &coded, shift, bits)?;
+    let mut found = Found::next(None, &engine, &coded, DIGITS[0], count)?;
+    for digit in &DIGITS[1..] {
+        found = Found::next(Some(&found), &engine, &coded, *digit, count)?;
     }
     let taken = taken(&coded, &found, count)?;
-    let [keys, positions] = match count {
-        0..=FEW => sorted(&engine, &taken, count)?,
-        _ => sorted_twice(&engine, taken, count)?,
+    let [values, positions] = match count {
+        0..=FEW => sorted(&engine, &taken, count, term.data_type())?,
+        _ => {
+            let [keys, positions] = sorted_twice(&engine, taken, count)?;
+            let keys = Term::array(keys, DataType::U32, count.into());
+            [sort::decoded(&keys, term.data_type(), true).evaluate()?, positions]
+        }
     };
-    let keys = Term::array(keys, DataType::U32, count.into());
-    let values = sort::decoded(&keys, term.data_type(), true).evaluate()?;
     let shape = vec![count];
     Ok([
         Output { buffer: values, ty: term.data_type().clone(), shape: shape.clone() },
@@ -78,43 +79,47 @@ fn word(value: u32) -> Term {
     Term::scalar(Literal::U32(value))
 }
 
+/// The key's digits so far, and how many of those that share them are wanted.
 struct Found {
-    prefix: Option<Term>,
+    prefix: Term,
     wanted: Term,
 }
 
 impl Found {
-    /// One digit more.
-    fn next(&self, engine: &Engine, coded: &Term, shift: u32, bits: u32) -> Result<Found, Error> {
+    /// One digit more of what the last of so many has.
+    fn next(
+        before: Option<&Found>,
+        engine: &Engine,
+        coded: &Term,
+        (shift, bits): (u32, u32),
+        count: usize,
+    ) -> Result<Found, Error> {
         let shifted = if shift == 0 { coded.clone() } else { coded.binary(BinaryOp::Shr, &word(shift)) };
         let bins = 1usize << bits;
         let digit = shifted.binary(BinaryOp::And, &word(bins as u32 - 1));
-        let counted = match &self.prefix {
+        let counted = match before {
             None => digit,
-            Some(prefix) => {
+            Some(Found { prefix, .. }) => {
                 let shares = coded.binary(BinaryOp::Shr, &word(shift + bits)).binary(BinaryOp::Eq, prefix);
                 // A number behind the last bin is not counted.
                 shares.select(&digit, &word(u32::MAX))
             }
         };
         let counts = histogram(&counted, bins)?.buffer;
-        let before = match &self.prefix {
-            Some(prefix) => prefix.evaluate()?,
-            None => engine.full([0usize; 0], 0u32)?.lazy().term().evaluate()?,
-        };
         let [mut prefix, mut wanted] = [room(engine, &DataType::U32, 1), room(engine, &DataType::U32, 1)];
-        engine
-            .kernel_of_text(&pick(bins))?
-            .bind("counts", &counts)
-            .bind("before", &before)
-            .bind("wanted", &self.wanted.evaluate()?)
-            .bind("prefix", &mut prefix)
-            .bind("rest", &mut wanted)
-            .grid([1, 1, 1])
-            .overwrites()
-            .launch()?;
+        let kernel = engine.kernel_of_text(&pick(bins))?;
+        let known;
+        let call = match before {
+            None => kernel.value("before", &0u32).value("wanted", &(count as u32)),
+            Some(found) => {
+                known = (found.prefix.evaluate()?, found.wanted.evaluate()?);
+                kernel.bind("before", &known.0).bind("wanted", &known.1)
+            }
+        };
+        let call = call.bind("counts", &counts).bind("prefix", &mut prefix).bind("rest", &mut wanted);
+        call.grid([1, 1, 1]).overwrites().launch()?;
         let one = |buffer: Buffer| Term::array(buffer, DataType::U32, [0usize; 0].into());
-        Ok(Found { prefix: Some(one(prefix)), wanted: one(wanted) })
+        Ok(Found { prefix: one(prefix), wanted: one(wanted) })
     }
 }
 
@@ -158,12 +163,12 @@ fn find_bin(text: &mut String, bins: usize, end: &str, then: &str) {
 /// What is smaller than the last key, in any order, and then as many that equal it as are wanted, the first ones: keys, then positions, then
 /// how many were smaller.
 fn taken(coded: &Term, found: &Found, count: usize) -> Result<Buffer, Error> {
-    let Some(last) = &found.prefix else { return Err(misfit("digits were counted")) };
+    let Found { prefix: last, wanted } = found;
     let length = extents(coded)?.iter().product();
     let engine = engine(coded)?;
     let shape = || vyre::Shape::from(length);
     let equals = coded.binary(BinaryOp::Eq, last).cast(&DataType::U32);
-    let (last, wanted) = (last.broadcast(&engine, shape()), found.wanted.broadcast(&engine, shape()));
+    let (last, wanted) = (last.broadcast(&engine, shape()), wanted.broadcast(&engine, shape()));
     let each = format!(
         "if VALUE1 <= VALUE2 {{\nvar slot: u32 = {u};\nif VALUE0 != 0 {{\nif PREFIX < VALUE3 {{\nslot = {count} - VALUE3 + PREFIX;\n}}\n}} else {{\n\
          let next = atomic.add(taken[{counter}], 1);\nslot = next;\n}}\nif slot < {count} {{\ntaken[slot] = VALUE1;\ntaken[slot + {count}] = AT;\n}}\n}}",
@@ -203,25 +208,33 @@ fn sort_by_key(text: &mut String, size: usize) {
     }
 }
 
-/// Few keys and their positions, sorted by one workgroup.
-fn sorted(engine: &Engine, taken: &Buffer, count: usize) -> Result<[Buffer; 2], Error> {
+/// Few keys and their positions, sorted by one workgroup: the elements that they are of, and where those are.
+fn sorted(engine: &Engine, taken: &Buffer, count: usize, ty: &DataType) -> Result<[Buffer; 2], Error> {
     let size = count.next_power_of_two().max(2);
     let source = || {
-        let most = u32::MAX;
+        let (most, element) = (u32::MAX, element(ty, "own[i]")?);
         let mut text = format!(
-            "read taken: u32 @0;\noutput out: u32 @1;\noutput out_at: u32 @2;\nworkgroup own: u32[{size}] @0;\nworkgroup place: u32[{size}] @0;\n\
+            "read taken: u32 @0;\noutput out: {ty} @1;\noutput out_at: u32 @2;\nworkgroup own: u32[{size}] @0;\nworkgroup place: u32[{size}] @0;\n\
              workgroup_size [{LANES}, 1, 1];\nentry sort_few {{\nlet l = local_index;\nfor i in l..{size} step {LANES} {{\nlet inside = i < len(out);\n\
              own[i] = select(inside, taken[i], {most});\nplace[i] = select(inside, taken[i + len(out)], {most});\n}}\nbarrier;\n"
         );
         sort_by_key(&mut text, size);
-        let _ = write!(text, "for i in l..len(out) step {LANES} {{\nout[i] = own[i];\nout_at[i] = place[i];\n}}\n}}\n");
+        let _ =
+            write!(text, "for i in l..len(out) step {LANES} {{\nout[i] = {element};\nout_at[i] = place[i];\n}}\n}}\n");
         crate::launch::parsed(&text)
     };
-    let kernel = engine.kernel_from(&format!("sort few {size}"), source)?;
-    let mut results = [room(engine, &DataType::U32, count), room(engine, &DataType::U32, count)];
+    let kernel = engine.kernel_from(&format!("sort few {size} {ty}"), source)?;
+    let mut results = [room(engine, ty, count), room(engine, &DataType::U32, count)];
     let [out, out_at] = &mut results;
-    kernel.bind("taken", taken).bind("out", out).bind("out_at", out_at).grid([1, 1, 1]).launch()?;
+    kernel.bind("taken", taken).bind("out", out).bind("out_at", out_at).grid([1, 1, 1]).overwrites().launch()?;
     Ok(results)
+}
+
+/// The element that a key is of, of which the smallest stand for the largest elements.
+fn element(ty: &DataType, key: &str) -> Result<String, Error> {
+    let (_, _, decode) = sort::turned(ty, true)?;
+    let bits = decode.replace("KEY", key);
+    Ok(if *ty == DataType::U32 { bits } else { format!("bitcast<{ty}>({bits})") })
 }
 
 /// Keys and positions, sorted by position and then, stably, by key.

@@ -1,6 +1,6 @@
 //! Tiles of queries, keys and values in workgroup memory and parts of their products in registers, on devices with many invocations.
 //!
-//! Sixteen invocations share four queries: each has four neighbouring keys of a block, and four neighbouring positions in 64 of the results.
+//! Sixteen invocations share four or eight queries: each has four neighbouring keys of a block, and four neighbouring positions in 64 of the results.
 //! While keys are multiplied, values are on their way, and the next keys while values are.
 
 use std::fmt::Write;
@@ -13,29 +13,42 @@ use crate::exponential::exponential;
 /// A row of the tile of keys; four more than there are keep the lanes on different banks and rows at multiples of four.
 const WIDTH: usize = KEYS + 4;
 
-/// Queries of a workgroup, which has four times as many invocations: as many as memory has room for.
-pub(super) fn rows(dim: usize) -> usize {
-    if dim <= 80 { 64 } else { 32 }
+/// What a workgroup has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    /// Queries, ...
+    pub(super) rows: usize,
+    /// ... and those of each invocation.
+    each: usize,
 }
 
-pub(super) fn suits(dim: usize) -> bool {
-    dim.is_multiple_of(16)
+/// The fastest on an H200 first: the more an invocation has, the less it loads for each product. The last one is for little work and little
+/// memory.
+const TILES: [Tile; 3] = [Tile { rows: 128, each: 8 }, Tile { rows: 64, each: 8 }, Tile { rows: 32, each: 4 }];
+/// So many workgroups keep all multiprocessors of a large device busy.
+const MANY: usize = 256;
+
+impl Tile {
+    /// The fastest one that there is memory for and of which there are many, for so many queries of several batches.
+    pub(super) fn of(dim: usize, queries: usize, memory: u64) -> Option<Tile> {
+        let mut able = TILES.into_iter().filter(|tile| dim.is_multiple_of(16) && tile.bytes(dim) <= memory);
+        able.clone().find(|tile| queries / tile.rows >= MANY).or(able.next_back())
+    }
+
+    /// Bytes of workgroup memory: queries, keys or values, weights.
+    fn bytes(self, dim: usize) -> u64 {
+        (4 * (WIDTH * dim + (self.rows + 4) * (dim + KEYS))) as u64
+    }
 }
 
-/// Bytes of workgroup memory: queries, keys or values, weights.
-pub(super) fn bytes(dim: usize) -> u64 {
-    (4 * (WIDTH * dim + (rows(dim) + 4) * (dim + KEYS))) as u64
-}
-
-pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
+pub(super) fn source(ty: &DataType, dim: usize, causal: bool, Tile { rows, each }: Tile) -> String {
     let (_, falling) = exponential(&DataType::F32);
     let wide = |element: String| if *ty == DataType::F16 { format!("cast<f32>({element})") } else { element };
-    let rows = rows(dim);
-    let (lanes, width) = (rows * 4, rows + 4);
+    let (lanes, width) = (rows * 16 / each, rows + 4);
     // Parts of 64 positions in which an invocation has results.
     let parts = dim.div_ceil(64);
     let mut text = format!(
-        "read q: vec<{ty}, 4> @0;\nread k: vec<{ty}, 4> @1;\nread v: {ty} @2;\nread sizes: u32 @3;\noutput out: {ty} @4;\n\
+        "read q: vec<{ty}, 4> @0;\nread k: vec<{ty}, 4> @1;\nread v: vec<{ty}, 4> @2;\nread sizes: u32 @3;\noutput out: {ty} @4;\n\
          workgroup own: f32[{}] @0;\nworkgroup stage: f32[{}] @0;\nworkgroup weights: vec<f32, 4>[{}] @0;\nworkgroup_size [{lanes}, 1, 1];\n{falling}\
          entry attention {{\n{}let across = l % 16;\nlet down = l / 16;\nlet own_row = l / 4;\nlet own_part = l % 4;\n",
         dim * width,
@@ -43,12 +56,13 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
         KEYS * width / 4,
         begin(rows, dim, causal),
     );
-    // Four positions of a row at a time, four invocations side by side; keys in one or two rounds.
-    let rounds = KEYS / rows;
+    // Four positions of a row at a time, four invocations side by side; as many rounds as it takes for all rows.
+    let together = lanes / 4;
+    let (rounds, own_rounds) = (KEYS / together, rows / together);
     let fetch = |text: &mut String, buffer: &str, rounds: usize, row: &dyn Fn(usize) -> String| {
         for round in 0..rounds {
             for t in 0..dim / 16 {
-                let at = row(round * rows);
+                let at = row(round * together);
                 let _ = writeln!(text, "next{round}_{t} = {buffer}[({at}) / 4 + own_part + {}];", t * 4);
             }
         }
@@ -58,22 +72,23 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
             for t in 0..dim / 16 {
                 for (u, lane) in ["x", "y", "z", "w"].iter().enumerate() {
                     let value = wide(format!("next{round}_{t}.{lane}"));
-                    let (down, across) = (t * 16 + u, round * rows);
+                    let (down, across) = (t * 16 + u, round * together);
                     let _ = writeln!(text, "{tile}[(own_part * 4 + {down}) * {width} + own_row + {across}] = {value};");
                 }
             }
         }
     };
     let key = |first: String| move |ahead: usize| format!("key_start + min({first}own_row + {ahead}, n - 1) * {dim}");
-    for round in 0..rounds {
+    for round in 0..rounds.max(own_rounds) {
         for t in 0..dim / 16 {
             let _ = writeln!(text, "var next{round}_{t}: vec<{ty}, 4>;");
         }
     }
-    fetch(&mut text, "q", 1, &|_| format!("(row_start + min(first_row + own_row, m - 1)) * {dim}"));
-    keep(&mut text, "own", 1, width);
+    let query = |ahead: usize| format!("(row_start + min(first_row + own_row + {ahead}, m - 1)) * {dim}");
+    fetch(&mut text, "q", own_rounds, &query);
+    keep(&mut text, "own", own_rounds, width);
     fetch(&mut text, "k", rounds, &key(String::new()));
-    for i in 0..4 {
+    for i in 0..each {
         let _ = writeln!(text, "var most{i}: f32 = f32#ff800000;\nvar divisor{i}: f32 = 0.0;");
         for j in 0..4 * parts {
             let _ = writeln!(text, "var result{i}_{j}: f32 = 0.0;");
@@ -83,36 +98,39 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
     keep(&mut text, "stage", rounds, WIDTH);
     text.push_str("barrier;\n");
     // Values lie in the tile as they do in memory; what is behind the last key is nothing.
-    let values = dim * KEYS / lanes;
+    let values = dim * KEYS / lanes / 4;
+    let fours = dim / 4;
     let _ = writeln!(
         text,
-        "let values = key_start + first * {dim} + l;\nlet there = (n - first) * {dim} - min((n - first) * {dim}, l);"
+        "let values = (key_start + first * {dim}) / 4 + l;\nlet there = (n - first) * {fours} - min((n - first) * {fours}, l);"
     );
     for t in 0..values {
         let ahead = t * lanes;
-        let zero = if *ty == DataType::F16 { "0.0f16" } else { "0.0" };
-        let _ = writeln!(text, "let value{t} = select({ahead} < there, v[values + {ahead}], {zero});");
+        let _ = writeln!(text, "let value{t} = v[values + {ahead}];\nlet is{t} = {ahead} < there;");
     }
-    for i in 0..4 {
+    for i in 0..each {
         for j in 0..4 {
             let _ = writeln!(text, "var score{i}_{j}: f32 = 0.0;");
         }
     }
-    let _ = writeln!(text, "for d in 0..{dim} step 4 {{");
+    // Counted by fours and not in steps of four, so that the last of them is known to lie in the tile.
+    let _ = writeln!(text, "for d4 in 0..{fours} {{\nlet d = d4 * 4;");
     for u in 0..4 {
-        for i in 0..4 {
-            let _ = writeln!(text, "let a{u}_{i} = own[(d + {u}) * {width} + down * 4 + {i}];");
-            let _ = writeln!(text, "let b{u}_{i} = stage[(d + {u}) * {WIDTH} + across * 4 + {i}];");
+        for i in 0..each {
+            let _ = writeln!(text, "let a{u}_{i} = own[(d + {u}) * {width} + down * {each} + {i}];");
         }
         for i in 0..4 {
+            let _ = writeln!(text, "let b{u}_{i} = stage[(d + {u}) * {WIDTH} + across * 4 + {i}];");
+        }
+        for i in 0..each {
             for j in 0..4 {
                 let _ = writeln!(text, "score{i}_{j} = fma(a{u}_{i}, b{u}_{j}, score{i}_{j});");
             }
         }
     }
     text.push_str("}\n");
-    for i in 0..4 {
-        let seen = if causal { format!("min(n, first_row + down * 4 + {})", i + 1) } else { "n".to_owned() };
+    for i in 0..each {
+        let seen = if causal { format!("min(n, first_row + down * {each} + {})", i + 1) } else { "n".to_owned() };
         let _ = writeln!(text, "let seen{i} = {seen};\nvar now{i}: f32 = most{i};");
         for j in 0..4 {
             let _ = writeln!(
@@ -143,36 +161,43 @@ pub(super) fn source(ty: &DataType, dim: usize, causal: bool) -> String {
         }
     }
     for j in 0..4 {
-        let _ = writeln!(
-            text,
-            "weights[(across * 4 + {j}) * {} + down] = vec<f32, 4>(w0_{j}, w1_{j}, w2_{j}, w3_{j});",
-            width / 4
-        );
+        for four in 0..each / 4 {
+            let own: Vec<String> = (four * 4..four * 4 + 4).map(|i| format!("w{i}_{j}")).collect();
+            let place = format!("(across * 4 + {j}) * {} + down * {} + {four}", width / 4, each / 4);
+            let _ = writeln!(text, "weights[{place}] = vec<f32, 4>({});", own.join(", "));
+        }
     }
     text.push_str("barrier;\n");
     for t in 0..values {
-        let _ = writeln!(text, "stage[l + {}] = {};", t * lanes, wide(format!("value{t}")));
+        for (u, lane) in ["x", "y", "z", "w"].iter().enumerate() {
+            let value = wide(format!("value{t}.{lane}"));
+            let _ = writeln!(text, "stage[(l + {}) * 4 + {u}] = select(is{t}, {value}, 0.0);", t * lanes);
+        }
     }
     text.push_str("barrier;\n");
     fetch(&mut text, "k", rounds, &key(format!("first + {KEYS} + ")));
-    let _ = writeln!(text, "for j in 0..{KEYS} step 2 {{");
+    let _ = writeln!(text, "for j2 in 0..{} {{\nlet j = j2 * 2;", KEYS / 2);
     for u in 0..2 {
-        let _ = writeln!(text, "let weight{u} = weights[(j + {u}) * {} + down];", width / 4);
+        for four in 0..each / 4 {
+            let place = format!("(j + {u}) * {} + down * {} + {four}", width / 4, each / 4);
+            let _ = writeln!(text, "let weight{u}_{four} = weights[{place}];");
+        }
         for c in 0..4 * parts {
             let at = format!("{} + across * 4", c / 4 * 64 + c % 4);
             let _ = writeln!(text, "let x{u}_{c} = stage[(j + {u}) * {dim} + {at}];");
         }
-        for (i, lane) in ["x", "y", "z", "w"].iter().enumerate() {
+        for i in 0..each {
+            let weight = format!("weight{u}_{}.{}", i / 4, ["x", "y", "z", "w"][i % 4]);
             for c in 0..4 * parts {
-                let _ = writeln!(text, "result{i}_{c} = fma(weight{u}.{lane}, x{u}_{c}, result{i}_{c});");
+                let _ = writeln!(text, "result{i}_{c} = fma({weight}, x{u}_{c}, result{i}_{c});");
             }
         }
     }
     text.push_str("}\nbarrier;\n}\n");
-    for i in 0..4 {
+    for i in 0..each {
         let _ = writeln!(
             text,
-            "let part{i} = 1.0 / divisor{i};\nlet row{i} = first_row + down * 4 + {i};\nif row{i} < m {{\nlet to{i} = (row_start + row{i}) * {dim};"
+            "let part{i} = 1.0 / divisor{i};\nlet row{i} = first_row + down * {each} + {i};\nif row{i} < m {{\nlet to{i} = (row_start + row{i}) * {dim};"
         );
         for c in 0..4 * parts {
             let result = format!("result{i}_{c} * part{i}");

@@ -146,10 +146,11 @@ fn clear(room: &mut [[u8; 4]]) {
     }
 }
 
-/// Bytes of a part of a text: whole long blocks, and so many parts for each thread that none waits long for the last one of another.
+/// Bytes of a part of a text: whole long blocks, and so many parts for each thread that none waits long for the last one of another. Parts of a
+/// megabyte are read a hundredth faster by two threads than parts of a quarter of it, because a part's room is one more place to read from.
 fn part_of(starts: usize, threads: usize) -> usize {
     const PARTS_OF_A_THREAD: usize = 32;
-    starts.div_ceil(threads * PARTS_OF_A_THREAD).clamp(1, PART / 4).next_multiple_of(LONG_BLOCK)
+    starts.div_ceil(threads * PARTS_OF_A_THREAD).clamp(1, PART).next_multiple_of(LONG_BLOCK)
 }
 
 /// What the kernel leaves in its states: how many workgroups there were, and for each long block, of which a part has so many, one more than was

@@ -6,15 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vyre::variant::{HostSlice, Variant, Workers};
 
 use super::{BLOCK, COLUMNS};
-use crate::host::{Cell, pieces_of_a_part, room_for, variant, words};
+use crate::host::{Cell, in_chunks, pieces_of_a_part, room_for, variant, words};
 
-/// Results side by side that a part has at least, so that it reads whole lines, and bytes that it reads at most.
-const NARROWEST: usize = 64;
+/// Results side by side that a part has at most: whole pages are read faster than pieces of them. And bytes that it reads at most.
+const WIDEST: usize = 4096;
 const MOST_BYTES: usize = 8 << 20;
+/// Shares that the rows of a block are dealt out in at most, and results side by side of which one thread puts all shares together.
+const MOST_SHARES: usize = 64;
+const PUT_TOGETHER: usize = 512;
 
 /// Sums of f32 as kernels give them, with 0 put to the last ones.
 pub(super) fn down_rows(finished: bool) -> Variant {
-    variant(if finished { "sums of rows" } else { "parts of sums of rows" }, 1, move |buffers, workers| {
+    variant(if finished { "sums of rows" } else { "parts of sums of rows" }, 2, move |buffers, workers| {
         sum(buffers, workers, finished);
     })
 }
@@ -32,22 +35,51 @@ fn sum(buffers: &mut [HostSlice<'_>], workers: &dyn Workers, finished: bool) {
     if out.len() < outer * blocks * inner {
         return;
     }
-    let widest = (MOST_BYTES / (4 * along.min(BLOCK))).max(NARROWEST);
-    // Several parts for each thread, so that those who finish early can take over.
-    let width = inner.div_ceil(4 * workers.threads()).next_multiple_of(NARROWEST).min(widest / NARROWEST * NARROWEST);
+    let (rows, width) = (along.min(BLOCK), inner.min(WIDEST));
     let strips = inner.div_ceil(width);
-    workers.run(outer * blocks * strips, &|part| {
-        let (strip, block, row) = (part % strips, part / strips % blocks, part / strips / blocks);
-        let columns = strip * width..inner.min((strip + 1) * width);
+    let wholes = outer * blocks * strips;
+    // Several parts for each thread, so that those who finish early can take over.
+    let wanted = (4 * workers.threads()).div_ceil(wholes.max(1)).max((4 * width * rows).div_ceil(MOST_BYTES));
+    let shares = wanted.min(rows).next_power_of_two().min(MOST_SHARES);
+    let place = |whole: usize| {
+        let (strip, block, row) = (whole % strips, whole / strips % blocks, whole / strips / blocks);
+        (strip * width..inner.min((strip + 1) * width), block, row)
+    };
+    let add = |whole: usize, share: usize, to: &mut [f32]| {
+        let (columns, block, row) = place(whole);
         let rows = block * BLOCK..along.min((block + 1) * BLOCK);
-        let lines = rows.map(|a| {
-            let line = (row * along + a) * inner;
+        let line = |a: usize| {
+            let line = (row * along + rows.start + a) * inner;
             &x[line + columns.start..line + columns.end]
-        });
-        let to = &out[(row * blocks + block) * inner..][columns.clone()];
-        for (to, sum) in to.iter().zip(strip_sums(lines, columns.len())) {
-            to.put(if finished { sum + 0.0 } else { sum }.to_le_bytes());
+        };
+        share_of_sums(line, rows.len(), [share, shares], &mut to[..columns.len()]);
+    };
+    let put = |whole: usize, first: usize, sums: &[f32]| {
+        let (columns, block, row) = place(whole);
+        let to = &out[(row * blocks + block) * inner + columns.start + first..];
+        for (to, sum) in to.iter().zip(sums) {
+            to.put(if finished { sum + 0.0 } else { *sum }.to_le_bytes());
         }
+    };
+    if shares == 1 {
+        workers.run(wholes, &|whole| {
+            let mut sums = room_for(-0.0, place(whole).0.len());
+            add(whole, 0, &mut sums);
+            put(whole, 0, &sums);
+        });
+        return;
+    }
+    let mut sums = room_for(-0.0f32, wholes * shares * width);
+    in_chunks(&mut sums, width, workers, |part, sums| add(part / shares, part % shares, sums));
+    let pieces = width.div_ceil(PUT_TOGETHER);
+    workers.run(wholes * pieces, &|part| {
+        let (whole, first) = (part / pieces, part % pieces * PUT_TOGETHER);
+        let columns = place(whole).0.len();
+        let own = columns.min(first)..columns.min(first + PUT_TOGETHER);
+        let line = |share: usize| sums[(whole * shares + share) * width..][own.clone()].to_vec();
+        let mut lines: Vec<Vec<f32>> = (0..shares).map(line).collect();
+        by_halves(&mut lines);
+        put(whole, own.start, &lines[0]);
     });
 }
 
@@ -172,21 +204,73 @@ mod registers {
     }
 }
 
-/// The sums of each place in lines of so many numbers, in the order that reductions have.
-fn strip_sums<'a>(lines: impl Iterator<Item = &'a [[u8; 4]]>, width: usize) -> Vec<f32> {
-    let mut sums = room_for(-0.0f32, COLUMNS * width);
-    for (at, line) in lines.enumerate() {
-        let sums = &mut sums[at % COLUMNS * width..][..width];
-        for (sum, x) in sums.iter_mut().zip(line) {
-            *sum += f32::from_le_bytes(*x);
+/// Puts the sums of each place in so many lines to zeros, of those lines that belong to a share: of the 256 sums that they go to in turn every so
+/// manieth, put together by halves. Sums that no line goes to change nothing.
+fn share_of_sums<'a>(line: impl Fn(usize) -> &'a [[u8; 4]], lines: usize, [share, shares]: [usize; 2], to: &mut [f32]) {
+    let firsts = (share..lines.next_power_of_two().min(COLUMNS)).step_by(shares);
+    let mut sums: Vec<Vec<f32>> = firsts.clone().map(|_| room_for(-0.0, to.len())).collect();
+    // All lines of a sum one after another, so that it stays in the first cache.
+    for (sums, first) in sums.iter_mut().zip(firsts) {
+        for at in (first..lines).step_by(COLUMNS) {
+            for (sum, x) in sums.iter_mut().zip(line(at)) {
+                *sum += f32::from_le_bytes(*x);
+            }
         }
     }
-    let mut half = COLUMNS / 2;
+    by_halves(&mut sums);
+    if let Some(sums) = sums.first() {
+        to.copy_from_slice(sums);
+    }
+}
+
+/// Puts lines together by halves, all to the first; there is a power of two of them.
+fn by_halves(lines: &mut [Vec<f32>]) {
+    let mut half = lines.len() / 2;
     while half > 0 {
-        let (low, high) = sums.split_at_mut(half * width);
-        low.iter_mut().zip(&*high).for_each(|(low, high)| *low += high);
-        sums.truncate(half * width);
+        let (low, high) = lines.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            low.iter_mut().zip(&*high).for_each(|(low, high)| *low += high);
+        }
         half /= 2;
     }
-    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Several;
+
+    /// What the kernels say: lines go to 256 sums in turn, which are put together by halves.
+    fn plain(x: &[f32], along: usize, inner: usize) -> Vec<f32> {
+        let mut sums = vec![vec![-0.0f32; inner]; COLUMNS];
+        for (at, line) in x.chunks(inner).take(along).enumerate() {
+            sums[at % COLUMNS].iter_mut().zip(line).for_each(|(sum, x)| *sum += x);
+        }
+        by_halves(&mut sums);
+        sums.swap_remove(0)
+    }
+
+    #[test]
+    fn rows_are_put_together_in_the_stated_order() {
+        // Rows before the axis, along it, and behind it; few rows, fewer than shares, several blocks of which the last is short, several strips.
+        let shapes = [[1, 1, 1], [3, 2, 5], [1, 5, 9000], [1, 300, 70], [2, 2048, 33], [1, BLOCK + 3, 21], [0, 4, 4]];
+        for [outer, along, inner] in shapes {
+            let blocks = along.div_ceil(BLOCK);
+            let x: Vec<f32> = (0..outer * along * inner).map(|at| ((at * 7919 % 1013) as f32 - 500.0) * 0.37).collect();
+            let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let sizes: Vec<u8> =
+                [along, 0, 0, 0, inner, blocks, 0, 0].iter().flat_map(|&size| (size as u32).to_le_bytes()).collect();
+            for threads in [1, 2, 16] {
+                let mut out = vec![0xff; 4 * outer * blocks * inner];
+                let slices = [HostSlice::Read(&bytes), HostSlice::Read(&sizes), HostSlice::Write(&mut out)];
+                sum(&mut { slices }, &Several(threads), false);
+                let found: Vec<u32> = words(&out).collect();
+                let expected = x.chunks(along * inner).flat_map(|row| {
+                    row.chunks(BLOCK * inner).flat_map(|block| plain(block, block.len() / inner, inner))
+                });
+                let expected: Vec<u32> = expected.map(f32::to_bits).collect();
+                assert!(found == expected, "{outer} {along} {inner} with {threads} threads");
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use vyre::ir::{BinaryOp, Literal};
 use vyre::variant::{HostSlice, Workers};
 use vyre::{DataType, Engine, Error};
 
-use super::{DIGITS, LANES, find_bin, sort_by_key};
+use super::{DIGITS, LANES, element, find_bin, sort_by_key};
 use crate::host::{in_chunks, variant, words};
 use crate::launch::{
     GROUP, MOST, as_a_whole, engine, extents, grid, is_plain, magnitude, misfit, misfit_with, parsed, room, split,
@@ -101,7 +101,7 @@ fn digits_of(along: usize) -> Vec<(u32, u32)> {
 }
 
 fn source(fused: &Fused, ty: &DataType, count: usize, positions: &[(u32, u32)]) -> Result<String, Error> {
-    let (_, encode, decode) = sort::turned(ty, true)?;
+    let (_, encode, _) = sort::turned(ty, true)?;
     let (lines, values) = fused.lines("i", "");
     let (at, size, most) = (fused.bindings(), count.next_power_of_two().max(2), u32::MAX);
     let bits = |value: &str| if *ty == DataType::U32 { value.to_owned() } else { format!("bitcast<u32>({value})") };
@@ -114,7 +114,7 @@ fn source(fused: &Fused, ty: &DataType, count: usize, positions: &[(u32, u32)]) 
     let _ = write!(
         text,
         "read sizes: u32 @{at};\noutput out: {ty} @{};\noutput out_at: u32 @{};\nworkgroup counts: u32[{}] @0;\nworkgroup sums: u32[{}] @0;\n\
-         workgroup own: u32[{size}] @0;\nworkgroup place: u32[{size}] @0;\nworkgroup found: u32[2] @0;\nworkgroup taken: u32[1] @0;\n\
+         workgroup own: u32[{size}] @0;\nworkgroup place: u32[{size}] @0;\nworkgroup found: u32[3] @0;\nworkgroup taken: u32[1] @0;\n\
          workgroup_size [{LANES}, 1, 1];\nentry top_of_rows {{\n{GROUP}let l = local_index;\nlet along = sizes[0];\n{}if group < sizes[1] {{\n\
          let start = group * along;\nfor k in l..{size} step {LANES} {{\nown[k] = {most};\nplace[k] = {most};\n}}\n\
          var last: u32 = 0;\nvar last_at: u32 = 0;\nvar wanted: u32 = {count};\n",
@@ -134,23 +134,32 @@ fn source(fused: &Fused, ty: &DataType, count: usize, positions: &[(u32, u32)]) 
             true => (format!("{} == last", above("key")), format!("(key >> {shift}) & {}", bins - 1)),
             false => (format!("(key == last) & ({} == last_at)", above("j")), format!("(j >> {shift}) & {}", bins - 1)),
         };
+        // Where all that equal the last one are wanted, which is usual, none of them has to be told from another.
+        let to = if is_key { "along" } else { "ties" };
+        if pass == DIGITS.len() {
+            text.push_str("let ties = select(found[2] == wanted, 0, along);\n");
+        }
         let _ = write!(
             text,
-            "for b in l..{bins} step {LANES} {{\natomic.store(counts[b], 0);\n}}\nbarrier;\nfor j in l..along step {LANES} {{\n{load}if {shares} {{\n\
+            "for b in l..{bins} step {LANES} {{\natomic.store(counts[b], 0);\n}}\nbarrier;\nfor j in l..{to} step {LANES} {{\n{load}if {shares} {{\n\
              atomic.add(counts[{digit}], 1);\n}}\n}}\nbarrier;\nlet goal_{pass} = wanted;\n"
         );
-        find_bin(&mut text, bins, &format!("_{pass}"), &format!("found[0] = bin;\nfound[1] = goal_{pass} - sum;"));
+        find_bin(
+            &mut text,
+            bins,
+            &format!("_{pass}"),
+            &format!("found[0] = bin;\nfound[1] = goal_{pass} - sum;\nfound[2] = count;"),
+        );
         let known = if is_key { "last" } else { "last_at" };
         let _ = write!(text, "barrier;\n{known} = {known} * {bins} + found[0];\nwanted = found[1];\nbarrier;\n");
     }
     let _ = write!(
         text,
-        "for j in l..along step {LANES} {{\n{load}if (key < last) | (key == last) & (j <= last_at) {{\nlet slot = atomic.add(taken[0], 1);\n\
+        "for j in l..along step {LANES} {{\n{load}if (key < last) | (key == last) & ((j <= last_at) | (ties == 0)) {{\nlet slot = atomic.add(taken[0], 1);\n\
          if slot < {size} {{\nown[slot] = key;\nplace[slot] = j;\n}}\n}}\n}}\nbarrier;\n"
     );
     sort_by_key(&mut text, size);
-    let value = decode.replace("KEY", "own[k]");
-    let value = if *ty == DataType::U32 { value } else { format!("bitcast<{ty}>({value})") };
+    let value = element(ty, "own[k]")?;
     let _ = write!(
         text,
         "for k in l..{count} step {LANES} {{\nout[group * {count} + k] = {value};\nout_at[group * {count} + k] = place[k];\n}}\n}}\n}}\n"

@@ -30,6 +30,9 @@ fn queries_find_values() {
         [1, 20, 31, 80],
         [1, 5, 0, 16],
         [0, 5, 3, 16],
+        // Larger tiles.
+        [130, 127, 5, 32],
+        [256, 130, 67, 16],
     ];
     for &[batches, m, n, dim] in shapes {
         let (a, b) = ([batches, m, dim], [batches, n, dim]);

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vyre::expression::Term;
 use vyre::{DataType, Engine, Error, codes::Class};
@@ -303,9 +303,19 @@ fn check(
     Ok(true)
 }
 
+/// Which of several processes this is, and how many there are: `VYRE_OPS_PART=0/16` is the first of sixteen. A driver compiles for the threads of
+/// one process in turn, so that several are done sooner.
+fn part() -> [usize; 2] {
+    let Ok(told) = std::env::var("VYRE_OPS_PART") else { return [0, 1] };
+    let numbers = told.split_once('/').and_then(|(part, parts)| Some([part.parse().ok()?, parts.parse().ok()?]));
+    let numbers = numbers.filter(|[part, parts]| part < parts);
+    numbers.unwrap_or_else(|| panic!("VYRE_OPS_PART is such as 0/16, not {told}"))
+}
+
 #[test]
 fn every_op_means_what_its_reference_says() {
     let long = std::env::var_os("VYRE_OPS_LONG").is_some();
+    let [part, parts] = part();
     let wrong = Mutex::new(Vec::new());
     for (name, engine) in engines() {
         let is_slow = name != "cpu" && !name.starts_with("cuda");
@@ -314,38 +324,62 @@ fn every_op_means_what_its_reference_says() {
             (false, false) => &[0, 1, 31, 33, 1000, 20_000],
             (false, true) => &[0, 1, 31, 33, 1000, 20_000, (1 << 20) - 1, (1 << 20) + 1],
         };
-        let one = |at: usize, op: &Op| {
+        let works: Vec<(usize, &Op, &DataType)> = ops()
+            .iter()
+            .flat_map(|op| types_of(op.types).iter().take(if is_slow { 1 } else { usize::MAX }).map(move |ty| (op, ty)))
+            .enumerate()
+            .map(|(at, (op, ty))| (at, op, ty))
+            .filter(|(at, ..)| at % parts == part)
+            .collect();
+        let (compared, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let one = |at: usize, op: &Op, ty: &DataType| {
             let mut random = Random(99 + at as u64);
-            let types = types_of(op.types);
-            for ty in if is_slow { &types[..1] } else { types } {
-                for &size in sizes {
-                    let along = op.parameters.contains(&Parameter::Axis) && size >= 6;
-                    for axis in [None, Some(1)].into_iter().take(1 + usize::from(along)) {
-                        let told = match check(engine, op, ty, size, axis, &mut random) {
-                            Ok(true) => continue,
-                            Ok(false) if name != "cpu" => continue,
-                            Ok(false) => format!("{name} {} {ty}: refused", op.id),
-                            Err(told) => format!("{name} {} {ty} {size} {axis:?}: {told}", op.id),
-                        };
-                        wrong.lock().expect("the others go on").push(told);
-                    }
+            for &size in sizes {
+                let along = op.parameters.contains(&Parameter::Axis) && size >= 6;
+                for axis in [None, Some(1)].into_iter().take(1 + usize::from(along)) {
+                    let told = match check(engine, op, ty, size, axis, &mut random) {
+                        Ok(true) => {
+                            compared.fetch_add(1, SeqCst);
+                            continue;
+                        }
+                        Ok(false) if name != "cpu" => {
+                            refused.fetch_add(1, SeqCst);
+                            continue;
+                        }
+                        Ok(false) => format!("{name} {} {ty}: refused", op.id),
+                        Err(told) => format!("{name} {} {ty} {size} {axis:?}: {told}", op.id),
+                    };
+                    wrong.lock().expect("the others go on").push(told);
                 }
             }
         };
         // Ops have nothing to do with each other, so all threads of the host check them.
-        let (began, next) = (Instant::now(), AtomicUsize::new(0));
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(ops().len());
+        let (began, next, longest) = (Instant::now(), AtomicUsize::new(0), Mutex::new((Duration::ZERO, String::new())));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(parts).max(2);
         std::thread::scope(|scope| {
-            for _ in 0..threads {
+            for _ in 0..threads.min(works.len()) {
                 scope.spawn(|| {
-                    while let Some((at, op)) = Some(next.fetch_add(1, SeqCst)).and_then(|at| Some((at, ops().get(at)?)))
-                    {
-                        one(at, op);
+                    while let Some(&(at, op, ty)) = works.get(next.fetch_add(1, SeqCst)) {
+                        let began = Instant::now();
+                        one(at, op, ty);
+                        let took = (began.elapsed(), format!("{} {ty}", op.id));
+                        if parts > 1 {
+                            println!("{name} {}: {:.2?}", took.1, took.0);
+                        }
+                        let mut longest = longest.lock().expect("the others go on");
+                        *longest = took.max(std::mem::take(&mut *longest));
                     }
                 });
             }
         });
-        println!("{name}: {} ops, {:.1?}", ops().len(), began.elapsed());
+        let (compared, refused) = (compared.into_inner(), refused.into_inner());
+        let (took, longest) = longest.into_inner().expect("all are done");
+        println!(
+            "{name}, part {part} of {parts}: {} ops with a type, {compared} runs compared, {refused} refused, {:.1?} (longest: {longest}, {took:.1?})",
+            works.len(),
+            began.elapsed(),
+        );
+        assert!(works.is_empty() || compared > 0, "{name} refused everything");
     }
     let wrong = wrong.into_inner().expect("all are done");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
