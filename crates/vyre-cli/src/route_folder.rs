@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use vyre::Engine;
+use vyre::routing::{Taken, Totals, Trial};
 use vyre::tuner::Mode;
 
 use crate::args::{Kernel, Route};
@@ -14,59 +15,43 @@ use crate::report::{Failure, Output, quantiles, time};
 use crate::route::sizes;
 use crate::tune::{inputs_for, kernels_in};
 
-/// So many dispatches of an unknown kernel are its first.
-const FIRST: usize = 20;
-/// Passes over all sizes until the router is asked what it has learnt, and passes that show that.
-const LEARNING: usize = 6;
-const SHOWING: usize = 2;
-
-/// What the dispatches of one kernel took, in nanoseconds.
+/// What the dispatches of kernels took.
 #[derive(Clone, Copy, Default)]
-struct Totals {
-    /// Of the first dispatches, of those after learning and of all: what the chosen backends take with the moves of data, and what the best
-    /// choices do, by the oracle.
-    first: [f64; 2],
-    learnt: [f64; 2],
-    all: [f64; 2],
+struct Found {
+    totals: Totals,
     /// Dispatches after learning that went to a backend that takes more than a tenth longer than the fastest.
     astray: usize,
     dispatches: usize,
 }
 
-impl Totals {
-    fn add(&mut self, other: &Totals) {
-        for (sum, more) in
-            [(&mut self.first, other.first), (&mut self.learnt, other.learnt), (&mut self.all, other.all)]
-        {
-            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        }
+impl Found {
+    fn add(&mut self, other: &Found) {
+        self.totals.add(&other.totals);
         self.astray += other.astray;
         self.dispatches += other.dispatches;
     }
 
     fn json(&self) -> Value {
+        let [first, learnt, all] = self.totals.ratios();
+        let ns = |taken: Taken| [taken.chosen_ns, taken.best_ns];
         json!({
-            "first_to_oracle": ratio(self.first), "learnt_to_oracle": ratio(self.learnt), "all_to_oracle": ratio(self.all),
+            "first_to_oracle": first, "learnt_to_oracle": learnt, "all_to_oracle": all,
             "astray": self.astray, "dispatches": self.dispatches,
-            "first_ns": self.first, "learnt_ns": self.learnt, "all_ns": self.all,
+            "first_ns": ns(self.totals.first), "learnt_ns": ns(self.totals.learnt), "all_ns": ns(self.totals.all),
         })
     }
 
     fn text(&self, name: &str, data: &str) -> String {
+        let [first, learnt, all] = self.totals.ratios();
         format!(
-            "{name:<24} {data:<9} {:>11.2}x {:>+11.1}% {:>+11.1}% {:>4} of {:<4} {:>10}",
-            ratio(self.first),
-            100.0 * (ratio(self.learnt) - 1.0),
-            100.0 * (ratio(self.all) - 1.0),
+            "{name:<24} {data:<9} {first:>11.2}x {:>+11.1}% {:>+11.1}% {:>4} of {:<4} {:>10}",
+            100.0 * (learnt - 1.0),
+            100.0 * (all - 1.0),
             self.astray,
             self.dispatches,
-            time(self.learnt[1])
+            time(self.totals.learnt.best_ns)
         )
     }
-}
-
-fn ratio([chosen, fastest]: [f64; 2]) -> f64 {
-    if fastest > 0.0 { chosen / fastest } else { 1.0 }
 }
 
 pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure> {
@@ -91,7 +76,7 @@ pub(crate) fn route_folder(args: &Route, output: &Output) -> Result<(), Failure>
         "{:<24} {:<9} {:>12} {:>12} {:>12} {:>12} {:>10}",
         "kernel", "data", "first 20", "learnt", "all", "astray", "oracle"
     ))?;
-    let mut all = [Totals::default(); 2];
+    let mut all = [Found::default(); 2];
     for (at, path) in files.iter().enumerate() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let jobs = jobs(args, path, &sizes)?;
@@ -206,8 +191,8 @@ impl<'a> Oracle<'a> {
 
     /// Lets a router that has not met the kernel choose, sizes in random order, and charges what each choice takes by the oracle: what
     /// compiling takes, and what disturbs a single dispatch, is no matter of choice.
-    fn ask(&self, engine: &Engine, jobs: &[Job], seed: u64) -> Result<(Totals, Choices), Failure> {
-        let (order, steady) = random_order(jobs.len(), seed);
+    fn ask(&self, engine: &Engine, jobs: &[Job], seed: u64) -> Result<(Found, Choices), Failure> {
+        let mut trial = Trial::new(jobs.len(), numbers(seed));
         let mut prepared = Vec::new();
         if self.resident {
             for job in jobs {
@@ -216,28 +201,15 @@ impl<'a> Oracle<'a> {
                 prepared.push(one);
             }
         }
-        let mut totals = Totals::default();
+        let mut found = Found::default();
         let mut copies = vec![Copies(vec![false; self.backends.len()]); jobs.len()];
         let mut chosen: Choices = vec![Vec::new(); jobs.len()];
-        for (dispatch, &size) in order.iter().enumerate() {
+        for dispatch in 0..trial.order().len() {
+            let size = trial.order()[dispatch];
             let job = &jobs[size];
             let writes_inputs =
                 job.source.program.buffers().iter().any(|buffer| buffer.kind.is_input() && buffer.kind.is_result());
-            for (sum, begins, ends) in [
-                (&mut totals.first, 0, FIRST),
-                (&mut totals.learnt, steady, order.len()),
-                (&mut totals.all, 0, order.len()),
-            ] {
-                // The oracle begins where the router has brought the data by then.
-                if dispatch == begins {
-                    let count = |size| order[begins..ends].iter().filter(|&&other| other == size).count();
-                    let best = |size: usize| match count(size) {
-                        0 => 0.0,
-                        dispatches => self.best(size, &copies[size], dispatches, writes_inputs),
-                    };
-                    sum[1] = (0..jobs.len()).map(best).filter(|ns| ns.is_finite()).sum();
-                }
-            }
+            trial.begin(dispatch, |size, dispatches| self.best(size, &copies[size], dispatches, writes_inputs));
             let backend = match prepared.get(size) {
                 Some(prepared) => {
                     prepared.run()?;
@@ -252,34 +224,25 @@ impl<'a> Oracle<'a> {
             chosen[size].push(at);
             let Some((at, cost)) = at.and_then(|at| Some((at, self.costs[size][at]?))) else { continue };
             let taken = cost.ns + copies[size].bring(at, &self.costs[size], writes_inputs);
-            let learnt = dispatch >= steady;
-            for (sum, counts) in
-                [(&mut totals.first, dispatch < FIRST), (&mut totals.learnt, learnt), (&mut totals.all, true)]
-            {
-                sum[0] += if counts { taken } else { 0.0 };
+            trial.charge(dispatch, taken);
+            if trial.is_learnt(dispatch) {
+                let fastest = self.costs[size].iter().flatten().map(|cost| cost.ns).fold(f64::INFINITY, f64::min);
+                found.dispatches += 1;
+                found.astray += usize::from(cost.ns > 1.1 * fastest);
             }
-            let fastest = self.costs[size].iter().flatten().map(|cost| cost.ns).fold(f64::INFINITY, f64::min);
-            totals.dispatches += usize::from(learnt);
-            totals.astray += usize::from(learnt && cost.ns > 1.1 * fastest);
         }
-        Ok((totals, chosen))
+        found.totals = trial.totals();
+        Ok((found, chosen))
     }
 }
 
-/// The sizes to dispatch, in passes over all of them, each in random order, and where those passes begin that show what was learnt.
-fn random_order(sizes: usize, seed: u64) -> (Vec<usize>, usize) {
-    let mut random = seed;
-    let mut order: Vec<usize> = Vec::new();
-    let steady = (FIRST + LEARNING * sizes).div_ceil(sizes) * sizes;
-    while order.len() < steady + SHOWING * sizes {
-        let mut pass: Vec<usize> = (0..sizes).collect();
-        for at in (1..pass.len()).rev() {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            pass.swap(at, (random >> 33) as usize % (at + 1));
-        }
-        order.extend(pass);
+/// Numbers by chance, the same for a seed.
+fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
     }
-    (order, steady)
 }
 
 /// The median time of a kernel on a backend, or nothing where it can't run.
@@ -354,15 +317,5 @@ mod tests {
         assert_eq!(to.map(|to| copies.bring(to, costs, false)), [0.0, 50.0, 0.0, 0.0]);
         let mut copies = Copies(vec![false; 3]);
         assert_eq!(to.map(|to| copies.bring(to, costs, true)), [0.0, 50.0, 50.0, 50.0]);
-    }
-
-    #[test]
-    fn every_pass_has_every_size() {
-        let (order, steady) = random_order(7, 3);
-        assert_eq!(order.len() - steady, SHOWING * 7);
-        for pass in order.chunks(7) {
-            assert_eq!(pass.iter().sum::<usize>(), 21);
-        }
-        assert!(order != random_order(7, 4).0);
     }
 }

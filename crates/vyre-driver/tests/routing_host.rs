@@ -9,13 +9,9 @@ use std::ops::Range;
 
 use random::Random;
 use vyre_driver::backend::DeviceKind;
-use vyre_driver::routing::{Effort, Load, Prior, Router, Timing};
+use vyre_driver::routing::{Effort, Load, Prior, Router, Timing, Totals, Trial};
 
 const NAMES: [&str; 3] = ["cpu", "cuda", "wgpu"];
-/// So many dispatches of an unknown kernel are its first; passes over all sizes until it should be known, and passes that show that.
-const FIRST: usize = 20;
-const LEARNING: usize = 6;
-const SHOWING: usize = 2;
 /// An engine asks about so many launches of a size, and later about long ones only.
 const ASKED: u32 = 8;
 const LONG_NS: f64 = 1e6;
@@ -65,28 +61,6 @@ fn kernels() -> Vec<Kernel> {
     kernels
 }
 
-/// What the choices took, and what the best ones do, in nanoseconds.
-#[derive(Clone, Copy, Default)]
-struct Totals {
-    first: [f64; 2],
-    learnt: [f64; 2],
-    all: [f64; 2],
-}
-
-impl Totals {
-    fn add(&mut self, other: &Totals) {
-        for (sum, more) in
-            [(&mut self.first, other.first), (&mut self.learnt, other.learnt), (&mut self.all, other.all)]
-        {
-            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        }
-    }
-
-    fn ratios(&self) -> [f64; 3] {
-        [self.first, self.learnt, self.all].map(|[ours, best]| ours / best)
-    }
-}
-
 /// A process with all devices open and data of every size.
 struct Process {
     router: Router,
@@ -113,48 +87,24 @@ impl Process {
         (ns * (1.0 + 0.03 * self.random.normal().clamp(-3.0, 3.0)) + stall).max(1.0) as u64
     }
 
-    /// The sizes to dispatch, in passes over all of them, each in random order, and where those passes begin that show what was learnt.
-    fn order(&mut self, sizes: usize) -> (Vec<usize>, usize) {
-        let steady = (FIRST + LEARNING * sizes).div_ceil(sizes) * sizes;
-        let mut order: Vec<usize> = Vec::new();
-        while order.len() < steady + SHOWING * sizes {
-            let mut pass: Vec<usize> = (0..sizes).collect();
-            (1..pass.len()).rev().for_each(|at| pass.swap(at, self.random.word() as usize % (at + 1)));
-            order.extend(pass);
-        }
-        (order, steady)
-    }
-
     /// Lets the router choose, and charges what each choice takes; with the totals, where each dispatch of a size went.
     fn ask(&mut self, kernel: &Kernel, resident: bool) -> (Totals, Vec<String>) {
         let sizes = &kernel.sizes;
-        let (order, steady) = self.order(sizes.len());
-        let mut totals = Totals::default();
+        let mut trial = Trial::new(sizes.len(), || self.random.word());
         let mut copies = vec![[false; 3]; sizes.len()];
         let mut runs = vec![[0u32; 3]; sizes.len()];
         let mut latest: Vec<Option<(usize, f64)>> = vec![None; sizes.len()];
         let mut went = vec![String::new(); sizes.len()];
-        for (dispatch, &at) in order.iter().enumerate() {
-            for (sum, begins, ends) in [
-                (&mut totals.first, 0, FIRST),
-                (&mut totals.learnt, steady, order.len()),
-                (&mut totals.all, 0, order.len()),
-            ] {
-                if dispatch == begins {
-                    let count = |size| order[begins..ends].iter().filter(|&&other| other == size).count();
-                    sum[1] = (0..sizes.len()).map(|at| best(&sizes[at], &copies[at], count(at), resident)).sum();
-                }
-            }
+        for dispatch in 0..trial.order().len() {
+            let at = trial.order()[dispatch];
+            trial.begin(dispatch, |at, dispatches| best(&sizes[at], &copies[at], dispatches, resident));
             let size = &sizes[at];
             let known = latest[at].filter(|&(backend, ns)| runs[at][backend] >= ASKED && ns < LONG_NS);
             let chosen = known.map_or_else(|| self.choose(kernel, size, &copies[at], resident), |(backend, _)| backend);
             let cost = size.costs[chosen];
             let moves = resident && !copies[at][chosen];
             let taken = if resident { cost.work + if moves { cost.moves } else { 0.0 } } else { cost.host };
-            let counts = [dispatch < FIRST, dispatch >= steady, true];
-            for (sum, counts) in [&mut totals.first, &mut totals.learnt, &mut totals.all].into_iter().zip(counts) {
-                sum[0] += if counts { taken } else { 0.0 };
-            }
+            trial.charge(dispatch, taken);
             went[at].push(['c', 'g', 'v'][chosen]);
             copies[at][chosen] |= resident;
             let is_first = runs[at][chosen] == 0;
@@ -162,7 +112,7 @@ impl Process {
             latest[at] = Some((chosen, cost.work));
             self.tell(kernel, size, chosen, resident, moves, is_first);
         }
-        (totals, went)
+        (trial.totals(), went)
     }
 
     fn choose(&mut self, kernel: &Kernel, size: &Size, copies: &[bool; 3], resident: bool) -> usize {
@@ -217,7 +167,6 @@ impl Process {
 /// What so many dispatches of a size take at best, from where its data is.
 fn best(size: &Size, copies: &[bool; 3], dispatches: usize, resident: bool) -> f64 {
     let total = |(cost, here): (&Cost, &bool)| match resident {
-        _ if dispatches == 0 => 0.0,
         true => dispatches as f64 * cost.work + if *here { 0.0 } else { cost.moves },
         false => dispatches as f64 * cost.host,
     };

@@ -327,10 +327,10 @@ fn half_of_the_data_costs_half_of_the_move() {
 }
 
 #[test]
-fn data_that_stays_is_moved_when_that_has_paid() {
+fn data_that_stays_is_moved_when_that_pays() {
     let mut router = with_moves();
     let (n, bytes) = (50_000, 400_000);
-    // 50 us on the CPU, 21 us on the GPU, and 405 us to get there.
+    // 50 us on the CPU, 21 us on the GPU, and 405 us to get there, which 14 dispatches pay for.
     let (mut place, mut moved_after) = (None, None);
     for dispatch in 0..200 {
         let backend = router.choose("op", &staying(n, bytes, place)).unwrap().backend;
@@ -339,7 +339,7 @@ fn data_that_stays_is_moved_when_that_has_paid() {
         }
         assert!(place.is_none() || backend == "gpu", "and it stays there");
     }
-    assert!((8..30).contains(&moved_after.unwrap()), "{moved_after:?}");
+    assert!((3..10).contains(&moved_after.unwrap()), "{moved_after:?}");
     let mut router = with_moves();
     let once = Load { stays: false, ..staying(n, bytes, None) };
     assert!((0..200).all(|_| router.choose("op", &once).unwrap().backend == "cpu"), "what doesn't stay never pays");
@@ -354,7 +354,7 @@ fn what_a_backend_that_is_shut_would_have_saved_is_not_forgotten() {
     let mut router = with_moves();
     let shut = Load { shut: vec!["gpu"], ..staying(n, bytes, None) };
     assert!((0..100).all(|_| router.choose("op", &shut).unwrap().backend == "cpu"), "nothing goes there");
-    assert_eq!(router.choose("op", &staying(n, bytes, None)).unwrap().backend, "gpu", "it has paid for the move");
+    assert_eq!(router.choose("op", &staying(n, bytes, None)).unwrap().backend, "gpu", "it pays for the move");
     // What comes from the host and goes back there would be faster on the GPU, too.
     let heavy = Load { shut: vec!["gpu"], ..Load::on_host(100_000_000, 4) };
     assert_eq!(router.choose("op", &heavy).unwrap().backend, "cpu");

@@ -315,12 +315,39 @@ fn a_launch_that_more_is_asked_of_has_to_gain_more() {
                 campaign_of(campaign, |candidate, _| (costs[candidate] * (1.0 + 0.004 * random.normal())) as u64);
             usize::from((outcome.chosen, outcome.verdict) == (2, Verdict::Winner))
         };
-        plain += winner(0.03, None);
-        demanding += winner(0.03, Some(0.04));
-        clear += winner(0.06, Some(0.04));
+        plain += winner(0.045, None);
+        demanding += winner(0.045, Some(0.04));
+        clear += winner(0.08, Some(0.04));
     }
-    println!("{plain} without, {demanding} of 40 with a margin of 4%; {clear} at a gain of 6%");
+    println!("{plain} without, {demanding} of 40 with a margin of 4%; {clear} at a gain of 8%");
     assert!(plain >= 39 && demanding == 0 && clear >= 39, "{plain}, {demanding}, {clear}");
+}
+
+/// What a machine does for a while changes how much launches differ. It decides nothing, whether it hides what one of them gains or makes it up.
+#[test]
+fn one_disturbed_sitting_decides_nothing() {
+    let (mut hidden, mut made_up) = (0, 0);
+    for seed in 0..40 {
+        let winner = |gains: fn(usize) -> bool| {
+            let mut random = Random::seeded(seed);
+            let mut campaign = Campaign::new(4, Plan::for_processors());
+            loop {
+                match campaign.step() {
+                    Step::Check(candidate) => campaign.checked(candidate, Ok(())),
+                    Step::Measure(candidate) => {
+                        let gain = if candidate == 2 && gains(campaign.sittings()) { 0.06 } else { 0.0 };
+                        let ns = 1e6 * (1.0 - gain) * (1.0 + 0.004 * random.normal());
+                        campaign.observe(candidate, ns as u64);
+                    }
+                    Step::Done => return usize::from(campaign.outcome().unwrap().verdict == Verdict::Winner),
+                }
+            }
+        };
+        hidden += winner(|sitting| sitting != 1);
+        made_up += winner(|sitting| sitting == 0);
+    }
+    println!("{hidden} of 40 where a gain is hidden in one sitting, {made_up} of 40 where it is there in one only");
+    assert!(hidden >= 39 && made_up == 0, "{hidden}, {made_up}");
 }
 
 #[test]

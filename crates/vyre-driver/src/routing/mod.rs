@@ -6,6 +6,7 @@ mod effort;
 pub mod pgo;
 mod router;
 mod table;
+mod trial;
 
 pub use agree::{FirstDifference, difference, difference_within, first_difference};
 pub use curve::{Curve, Fit, Prediction};
@@ -13,3 +14,4 @@ pub use effort::Effort;
 pub use pgo::{BackendLatency, PgoTable, Rejection, RouteDecision, default_pgo_path};
 pub use router::{Choice, Crossover, Explanation, Load, Prior, Recertify, RouteOption, Router, Timing};
 pub use table::default_routes_path;
+pub use trial::{Taken, Totals, Trial};

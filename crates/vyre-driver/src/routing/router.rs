@@ -289,7 +289,7 @@ struct Op {
 /// Where a dispatch goes whose data stays, before anything is tried.
 struct Stay {
     chosen: (usize, Prediction),
-    /// What it would have saved there has paid for the move.
+    /// What it saves there pays for the move.
     has_paid: bool,
     last: Option<usize>,
     uses: u64,
@@ -339,6 +339,9 @@ const SPARSE: u64 = 16;
 const DRIFT: f64 = 0.2;
 /// Data that stays is not moved for less than this share of the time.
 const HYSTERESIS: f64 = 0.05;
+/// Data that was used before is expected to be used so many times as often again: who waits until a move would have paid for itself has less
+/// left to gain by it.
+const AGAIN: f64 = 3.0;
 /// So often data is used before a move that may well be quick is taken for less so.
 const HOPEFUL: f64 = 3.0;
 /// So many timings of sizes that had not been seen are enough to say how far predictions are off; more count as so many.
@@ -482,7 +485,7 @@ impl Router {
     }
 
     /// Where a dispatch goes whose data stays: not away from where the latest went for a few percent, and to where it would have been
-    /// faster when what that would have saved has paid for the move.
+    /// faster when what that saves in the dispatches to come, by how many there were before, pays for the move.
     fn stay(
         &self,
         state: &Op,
@@ -500,7 +503,11 @@ impl Router {
             chosen = latest;
         }
         let here = self.work(state, chosen.0, load.n).ns;
-        let uses = known.map_or(0, |known| known.uses) + load.dispatches.max(1);
+        let before = known.map_or(0, |known| known.uses);
+        let dispatches = load.dispatches.max(1);
+        let uses = before + dispatches;
+        // Those that this is asked for besides the first are sure to come.
+        let to_come = AGAIN * before as f64 + (dispatches - 1) as f64;
         // How long a move takes is best found out early: who moves late has less left to gain by it.
         let hope = (HOPEFUL / uses as f64).min(1.0);
         let mut paid: Option<(f64, (usize, Prediction))> = None;
@@ -508,7 +515,7 @@ impl Router {
             // As it is known now, whatever was thought of it then.
             let work = self.work(state, index, load.n);
             let saved = here - (1.0 + HYSTERESIS) * work.mean();
-            let left = saved * uses as f64 - self.move_time(index, load).hopeful(hope);
+            let left = saved * to_come - self.move_time(index, load).hopeful(hope);
             if saved > 0.0 && left >= 0.0 && paid.is_none_or(|(most, _)| left > most) {
                 paid = Some((left, (index, predicted)));
             }

@@ -12,7 +12,7 @@ pub struct Plan {
     pub finalists: usize,
     /// Most timed samples per candidate, on average over all of them; a campaign over few takes up to 112 samples.
     pub samples_per_candidate: usize,
-    /// A winner is surely faster than the default by more than this (0.005 is half a percent).
+    /// A winner is faster than the default by more than this (0.005 is half a percent).
     pub margin: f64,
     /// What is not faster than the default by this much more than its margin, or by more than is in doubt, is hardly ever certified: it is
     /// not worth a try, nor worth leaving a faster one for that would be.
@@ -24,6 +24,10 @@ pub struct Plan {
     pub pairs: usize,
     /// As long as they leave it open they are doubled, up to so many times as many.
     pub most_pairs: usize,
+    /// They are run in so many sittings, a while apart, ...
+    pub sittings: usize,
+    /// ... over which a winner is faster than the default by its margin and this much more, on average.
+    pub typically: f64,
 }
 
 impl Default for Plan {
@@ -34,18 +38,29 @@ impl Default for Plan {
             samples_per_candidate: 7,
             margin: 0.005,
             clearly: 0.007,
-            near: 0.018,
+            near: 0.02,
             pairs: 12,
             most_pairs: 2,
+            sittings: 1,
+            typically: 0.0,
         }
     }
 }
 
 impl Plan {
-    /// For processors. What else a machine is doing changes how much launches differ there by a percent or two from one process to the
-    /// next, however well each of them measures: what differs by less is no reason to choose.
+    /// For processors. What else a machine is doing changes how much launches differ there, by percents and for seconds, however well each
+    /// of them is measured: what differs by less is no reason to choose, and what decides is the mean over a while.
     pub fn for_processors() -> Self {
-        Plan { margin: 0.015, clearly: 0.012, near: 0.03, most_pairs: 4, ..Plan::default() }
+        Plan {
+            margin: 0.018,
+            clearly: 0.012,
+            near: 0.03,
+            pairs: 8,
+            most_pairs: 1,
+            sittings: 6,
+            typically: 0.015,
+            ..Plan::default()
+        }
     }
 
     /// Most timed samples of a campaign over so many candidates, but for more pairs of two where the machine is noisy.
@@ -130,6 +145,8 @@ const WIDE: f64 = 1.0;
 const MOST_FINALISTS: usize = 3;
 /// A choice that looks faster by this much more than its margin may be certified by more pairs.
 const OPEN: f64 = 0.005;
+/// What is called faster is faster by more than this beyond doubt, whatever its margin.
+const SURELY: f64 = 0.005;
 /// So many deviations are beyond doubt while the search is on; what is chosen is certified in runs of its own.
 const SURE: f64 = 3.0;
 /// No device is steadier than this from one sample to the next.
@@ -179,8 +196,8 @@ pub struct Campaign {
     round: usize,
     rounds_left: usize,
     stage: Stage,
-    /// The round in which certifying began, and how many pairs it takes.
-    certify: Option<(usize, usize)>,
+    /// How the choice is certified, once it is made.
+    certify: Option<Certify>,
 }
 
 #[derive(Clone, Debug)]
@@ -209,6 +226,18 @@ struct Gap {
     log: f64,
     /// How far that is typically off.
     doubt: f64,
+}
+
+/// The runs that certify a choice.
+#[derive(Clone, Debug)]
+struct Certify {
+    /// The round in which the first sitting began.
+    first: usize,
+    /// The round in which this sitting began, and how many pairs it takes.
+    began: usize,
+    pairs: usize,
+    /// How much slower the default was than the choice in each sitting that is over.
+    gaps: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +269,7 @@ impl Campaign {
         campaign
     }
 
-    /// The candidate has to be surely faster than the default by more than this, whatever the plan says.
+    /// The candidate has to be faster than the default by more than this, whatever the plan says.
     pub fn demand(&mut self, candidate: usize, margin: f64) {
         self.racers[candidate].margin = margin;
     }
@@ -291,6 +320,11 @@ impl Campaign {
     /// The round of the next step. What is measured in one round is compared with each other.
     pub fn round(&self) -> usize {
         self.round
+    }
+
+    /// Sittings that are over. Before another begins a while should pass, so that what else the machine did in one is not there in the next.
+    pub fn sittings(&self) -> usize {
+        self.certify.as_ref().map_or(0, |certify| certify.gaps.len())
     }
 
     /// What is still to be measured in this round, in its order; all of it can be measured in turns.
@@ -354,17 +388,8 @@ impl Campaign {
             }
             return;
         }
-        if let Some((began, pairs)) = self.certify {
-            let done = self.round - began;
-            if done < pairs {
-                self.pair_up();
-            } else if pairs < self.plan.most_pairs * self.plan.pairs && self.is_open() {
-                // As many again; looking after each of them would find a winner in anything.
-                self.certify = Some((began, 2 * pairs));
-                self.pair_up();
-            } else {
-                self.stage = Stage::Done;
-            }
+        if self.stage == Stage::Certify {
+            self.go_on_certifying();
             return;
         }
         if self.stage == Stage::Final {
@@ -422,8 +447,42 @@ impl Campaign {
         }
         self.stage = Stage::Certify;
         self.active = vec![0, chosen];
-        self.certify = Some((self.round, self.plan.pairs));
+        self.certify = Some(Certify { first: self.round, began: self.round, pairs: self.plan.pairs, gaps: Vec::new() });
         self.pair_up();
+    }
+
+    /// A pair is over: another one, another sitting, or the end.
+    fn go_on_certifying(&mut self) {
+        let is_open = self.is_open();
+        let gap = self.certified(Z).map_or(0.0, |(_, gap)| gap.middle);
+        let Some(certify) = &mut self.certify else { return };
+        if self.round - certify.began >= certify.pairs {
+            if certify.pairs < self.plan.most_pairs * self.plan.pairs && is_open {
+                // As many again; looking after each of them would find a winner in anything.
+                certify.pairs *= 2;
+            } else {
+                certify.gaps.push(gap);
+                certify.began = self.round;
+                if certify.gaps.len() == self.plan.sittings || self.is_plain() {
+                    self.stage = Stage::Done;
+                    return;
+                }
+            }
+        }
+        self.pair_up();
+    }
+
+    /// The sittings so far are so far from what would change the verdict that others won't.
+    fn is_plain(&self) -> bool {
+        let typical = self.typical_gap();
+        typical.is_some_and(|(count, gap, least)| count > 1 && (gap - least).abs() > FAR)
+    }
+
+    /// Sittings that are over, how much slower the default was than the choice on average over them, and how much it has to be.
+    fn typical_gap(&self) -> Option<(usize, f64, f64)> {
+        let gaps = &self.certify.as_ref()?.gaps;
+        let margin = self.racers[*self.active.last()?].margin;
+        Some((gaps.len(), gaps.iter().sum::<f64>() / gaps.len().max(1) as f64, margin + self.plan.typically))
     }
 
     /// The next pair, in turned order each time, so that a drift favours nobody.
@@ -516,31 +575,35 @@ impl Campaign {
         found.map(|(candidate, _)| candidate)
     }
 
-    /// How much slower the default is than the choice, from the runs that certify it.
+    /// How much slower the default is than the choice, from the runs of this sitting.
     fn certified(&self, z: f64) -> Option<(usize, Interval)> {
-        let (began, _) = self.certify?;
         let chosen = *self.active.last()?;
-        Some((chosen, self.slower(chosen, 0, z, began)))
+        Some((chosen, self.slower(chosen, 0, z, self.certify.as_ref()?.began)))
     }
 
     /// The choice is faster than the default beyond doubt: by the ranks of the differences, or by their signs alone, which stalls
     /// hardly change.
+    fn is_surely_faster(&self, chosen: usize, since: usize) -> bool {
+        self.slower(chosen, 0, Z_WINNER, since).low > SURELY
+            || stats::surely_above(&self.pairs(chosen, 0, since), SURELY)
+    }
+
+    /// The choice is faster than the default beyond doubt, and by enough.
     fn is_winner(&self) -> bool {
-        let (Some((chosen, strict)), Some((began, _))) = (self.certified(Z_WINNER), self.certify) else { return false };
-        let margin = self.racers[chosen].margin;
-        strict.low > margin || stats::surely_above(&self.pairs(chosen, 0, began), margin)
+        let (Some(certify), Some(&chosen)) = (&self.certify, self.active.last()) else { return false };
+        self.is_surely_faster(chosen, certify.first) && self.typical_gap().is_some_and(|(_, gap, least)| gap > least)
     }
 
     /// More pairs may change the verdict: the choice looks faster, but not beyond doubt, or anything is possible.
     fn is_open(&self) -> bool {
-        let Some((chosen, gap)) = self.certified(Z) else { return false };
-        let margin = self.racers[chosen].margin;
-        !self.is_winner() && (gap.middle > margin + OPEN || self.is_unclear())
+        let (Some(certify), Some((chosen, gap))) = (&self.certify, self.certified(Z)) else { return false };
+        let looks_faster = gap.middle > self.racers[chosen].margin + OPEN;
+        !self.is_surely_faster(chosen, certify.began) && (looks_faster || self.is_unclear(chosen, certify.began))
     }
 
     /// The interval is too wide to say anything.
-    fn is_unclear(&self) -> bool {
-        let Some((chosen, gap)) = self.certified(Z) else { return false };
+    fn is_unclear(&self, chosen: usize, since: usize) -> bool {
+        let gap = self.slower(chosen, 0, Z, since);
         gap.half() > NOISY && gap.high > self.racers[chosen].margin
     }
 
@@ -630,12 +693,13 @@ impl Campaign {
         let means: Vec<f64> = self.typical(self.noise()).iter().map(|typical| typical.log).collect();
         let relative = |log: f64| (-log).exp() - 1.0;
         let (mut chosen, mut verdict, mut difference, mut interval, mut pairs) = (0, Verdict::Tie, 0.0, [0.0; 2], 0);
-        if let Some((candidate, gap)) = self.certified(Z) {
-            pairs = self.certify.map_or(0, |(began, _)| self.round - began);
+        if let (Some(certify), Some(&candidate)) = (&self.certify, self.active.last()) {
+            pairs = self.round - certify.first;
             if self.is_winner() {
+                let gap = self.slower(candidate, 0, Z, certify.first);
                 (chosen, verdict) = (candidate, Verdict::Winner);
                 (difference, interval) = (relative(gap.middle), [relative(gap.high), relative(gap.low)]);
-            } else if self.is_unclear() {
+            } else if self.is_unclear(candidate, certify.first) {
                 verdict = Verdict::Noisy;
             }
         }

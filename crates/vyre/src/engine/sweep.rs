@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
 use vyre_driver::backend::Knobs;
@@ -21,7 +21,10 @@ const COMPARED_AT: usize = 4;
 
 /// What runs the same code as the kernel's own launch in other pieces is faster on a processor by as much as others keep its cores busy
 /// unevenly, so that more is asked of it: in 60 processes on pairs of cores such launches gained 1 to 5% in some and nothing in others.
-const MARGIN_OF_CUT: f64 = 0.035;
+const MARGIN_OF_CUT: f64 = 0.03;
+
+/// So long after one sitting the next begins: what others do on a machine changes within seconds.
+const APART: Duration = Duration::from_millis(300);
 
 /// The candidate differs from the kernel's own launch only by how the work is cut.
 fn is_other_cut(candidates: &Candidates, at: usize) -> bool {
@@ -56,6 +59,8 @@ pub(super) struct Sweep<'a> {
     started: Instant,
     warm: bool,
     waits: Waits,
+    /// Sittings of the campaign that were over when the latest samples were taken.
+    sittings: usize,
 }
 
 impl<'a> Sweep<'a> {
@@ -68,7 +73,10 @@ impl<'a> Sweep<'a> {
     ) -> Sweep<'a> {
         let bench = Bench::new(engine, asked.backend, asked.program, inputs, asked.config);
         let is_processor = bench.is_processor();
-        let rules = if is_processor { Plan::for_processors() } else { Plan::default() };
+        let mut rules = if is_processor { Plan::for_processors() } else { Plan::default() };
+        if matches!(waits, Waits::ForFirstRun) {
+            rules.sittings = 1;
+        }
         let at_most = rules.most_samples(candidates.list.len());
         let mut campaign = Campaign::new(candidates.list.len(), rules);
         for at in (1..candidates.list.len()).filter(|&at| is_processor && is_other_cut(candidates, at)) {
@@ -92,6 +100,7 @@ impl<'a> Sweep<'a> {
             started: Instant::now(),
             warm: false,
             waits,
+            sittings: 0,
         }
     }
 
@@ -203,6 +212,10 @@ impl<'a> Sweep<'a> {
             let mut turn = self.campaign.turn();
             turn.truncate(self.bench.most_in_turn());
             let candidates: Vec<_> = turn.iter().map(|&at| self.candidates.list[at].clone()).collect();
+            let before = std::mem::replace(&mut self.sittings, self.campaign.sittings());
+            if before < self.sittings && !self.waits.is_over(self.started.elapsed()) {
+                std::thread::sleep(APART);
+            }
             self.bench.begin_round(self.campaign.round());
             self.taken = turn.into_iter().zip(self.bench.measure(&candidates)).collect();
         }
