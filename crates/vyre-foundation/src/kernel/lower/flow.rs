@@ -732,11 +732,11 @@ impl<'a> Lower<'a> {
 
     fn leave_function(&mut self, value: Option<&'a Expr>) -> Result<State> {
         let Some(function) = self.function else { return Ok(State::left(End::Return)) };
-        if let Some(value) = value {
-            if let RegionKind::Function(Some(results)) = &self.regions[function as usize].kind {
-                let results = Rc::clone(results);
-                self.give(&results, value)?;
-            }
+        if let Some(value) = value
+            && let RegionKind::Function(Some(results)) = &self.regions[function as usize].kind
+        {
+            let results = Rc::clone(results);
+            self.give(&results, value)?;
         }
         let state = self.exit_region(function);
         if self.loops.len() > self.first_loop {
