@@ -74,7 +74,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         words: Words {
             plain: kernel.locals.iter().map(is_plain).collect(),
             blurred: vec![0; kernel.locals.len()],
-            // Processors have too few registers: what is kept in them would be stored and loaded all the same.
+            // On a processor with AVX-512 a Cholesky decomposition took about 1.3 times as long with it.
             most: if options.unrolling.any_form { KEPT_WORDS } else { 0 },
             ..Words::default()
         },
