@@ -7,6 +7,7 @@ use vyre_conform::{
     Case, Floats, GenOptions, KernelBackend, Outcome, Rules, Subgroups, check, check_against, compare, generate,
     reduce, run_reference,
 };
+use vyre_foundation::kernel::{Options, Passes, lower};
 use vyre_foundation::{text, wire};
 use vyre_wgsl::ImportOptions;
 
@@ -168,6 +169,24 @@ fn everything() {
 #[test]
 fn some_of_everything() {
     programs(7, GenOptions::default(), 0);
+}
+
+/// The same seeds once more: functions that give back what they were handed.
+#[test]
+fn functions_that_change_variables() {
+    let options = GenOptions { handed: true, ..plain() };
+    let all = GenOptions { focus: false, ..options.clone() };
+    programs(5, all.clone(), 30);
+    programs(7, options, 30);
+    // Most of them have calls that work in place.
+    let in_place = |seed: &u64| {
+        let program = generate(*seed, &all).program;
+        let valid = program.validate().expect("valid");
+        let form = |passes| lower(&valid, &Options { passes, ..Options::default() }).expect("lowers").to_string();
+        form(Passes::none()) != form(Passes::only(Passes::IN_PLACE))
+    };
+    let found = (0..40).filter(in_place).count();
+    assert!(found >= 20, "{found} of 40 programs");
 }
 
 /// The reference with one bit of every number changed, or with every number changed by so much of it.

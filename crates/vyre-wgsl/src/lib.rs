@@ -27,8 +27,8 @@
 //! - `override` constants become specialization constants. One whose initial value depends on other overrides is computed
 //!   from them and can't be set itself; one without a default must be given a value ([`ImportOptions::overrides`]).
 //! - A load outside an array gives zero and a store outside is dropped, for run-time arrays, fixed arrays and vectors alike.
-//! - Pointers to variables are passed by copying in and out, which WGSL's aliasing rules make indistinguishable. naga refuses
-//!   pointers to storage and workgroup memory as arguments of functions.
+//! - Pointers to variables are passed by copying in and out, which WGSL's aliasing rules make indistinguishable; kernels work on
+//!   the variables themselves. naga refuses pointers to storage and workgroup memory as arguments of functions.
 //! - `var<private>` becomes a variable of the entry point. Matrices become arrays of their columns.
 #![forbid(unsafe_code)]
 

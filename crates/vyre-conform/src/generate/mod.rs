@@ -8,6 +8,7 @@
 mod arrays;
 mod buffers;
 mod expr;
+mod handed;
 mod statement;
 mod value;
 
@@ -68,6 +69,8 @@ pub struct GenOptions {
     pub structs: bool,
     /// User functions.
     pub functions: bool,
+    /// Functions change variables of their callers.
+    pub handed: bool,
     /// Arrays as variables.
     pub local_arrays: bool,
     /// `switch`.
@@ -103,6 +106,7 @@ impl Default for GenOptions {
             vectors: true,
             structs: true,
             functions: true,
+            handed: false,
             local_arrays: true,
             switch: true,
             general_loops: true,
@@ -273,7 +277,7 @@ struct Buffer {
     per: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum LocalType {
     Value(Type),
     /// Element, count.
@@ -321,6 +325,7 @@ struct Generator {
     constants: Vec<SpecConstant>,
     buffers: Vec<Buffer>,
     functions: Vec<Function>,
+    handed: Vec<handed::Handed>,
     locals: Vec<Local>,
     names: u32,
     /// Statements that may still be made.
@@ -352,6 +357,7 @@ impl Generator {
             constants: Vec::new(),
             buffers: Vec::new(),
             functions: Vec::new(),
+            handed: Vec::new(),
             locals: Vec::new(),
             names: 0,
             budget: 0,
@@ -412,7 +418,11 @@ impl Generator {
         let decls = self.make_buffers();
         if self.options.functions {
             for _ in 0..self.rng.range(1, 3) {
-                self.function();
+                if self.options.handed {
+                    self.handed_function();
+                } else {
+                    self.function();
+                }
             }
         }
         let body = self.body();

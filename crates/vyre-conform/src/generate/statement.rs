@@ -43,6 +43,7 @@ impl Generator {
         let shared = !self.in_function && has(self, |role| matches!(role, Role::Shared | Role::SharedAtomic(_)));
         let atomics = !self.in_function && has(self, |role| matches!(role, Role::Atomic(_) | Role::OwnAtomic));
         let stores = !self.in_function && has(self, |role| matches!(role, Role::Output | Role::Own));
+        let calls = !self.functions.is_empty() && (!self.in_function || self.options.handed);
         let nest = self.loops < 3;
         let on = |yes: bool, weight: u32| if yes { weight } else { 0 };
         let weights = [
@@ -59,7 +60,7 @@ impl Generator {
             on(shared && self.phase == Phase::Own, 4),                                 // write workgroup memory
             on(shared && self.uniform, 4),                                             // barrier
             on(atomics, 4),                                                            // atomic
-            on(!self.functions.is_empty() && !self.in_function, 3),                    // call
+            on(calls, 3),                                                              // call
             1,                                                                         // block
             on(self.uniform && nest && !self.in_function, 2),                          // uniform if or loop
             on(self.together && self.options.subgroups != Subgroups::None, 6),         // subgroup
@@ -92,6 +93,7 @@ impl Generator {
             10 => self.write_shared(),
             11 => vec![self.barrier()],
             12 => self.atomic(),
+            13 if self.options.handed => self.handed_call(),
             13 => vec![self.call()],
             14 => vec![Node::Block(self.nested(3))],
             15 => vec![self.uniform_region()],
@@ -101,7 +103,7 @@ impl Generator {
         }
     }
 
-    fn bind(&mut self, ty: Type, value: Expr) -> Node {
+    pub(super) fn bind(&mut self, ty: Type, value: Expr) -> Node {
         let name = self.fresh("v");
         self.locals.push(Local { name: name.clone(), ty: LocalType::Value(ty), mutable: false });
         Node::let_bind(name, value)

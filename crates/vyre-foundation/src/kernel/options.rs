@@ -171,7 +171,10 @@ impl Passes {
     /// Writes out the rounds of trees in workgroup memory, where that is asked for.
     pub const TREES: Passes = Passes(1 << 16);
 
-    const NAMES: [(&'static str, Passes); 17] = [
+    /// Functions work on the caller's variables instead of copies, where nobody sees the difference.
+    pub const IN_PLACE: Passes = Passes(1 << 17);
+
+    const NAMES: [(&'static str, Passes); 18] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -189,6 +192,7 @@ impl Passes {
         ("together", Passes::TOGETHER),
         ("ahead", Passes::AHEAD),
         ("trees", Passes::TREES),
+        ("in place", Passes::IN_PLACE),
     ];
 
     /// Every pass.

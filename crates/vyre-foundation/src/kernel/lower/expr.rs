@@ -537,6 +537,9 @@ impl<'a> Lower<'a> {
     }
 
     pub(super) fn assign(&mut self, name: &str, path: &'a [Access], value: &'a Expr) -> Result<()> {
+        if self.in_place && self.is_there(name, path, value) {
+            return Ok(());
+        }
         let value = self.expr(value)?;
         let Some(&binding) = self.names.get(name) else { return Ok(()) };
         let binding = self.bindings[binding as usize].clone();

@@ -1,7 +1,10 @@
 //! Statements and control flow.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
+use super::in_place::{Home, Results};
 use super::{Aggregate, Leaves, Lower, MAX_DEPTH, Result, Storage, scan, too_deep};
 use crate::ir::{Case, Expr, Literal, Node};
 use crate::kernel::shape::ShapeId;
@@ -20,8 +23,8 @@ pub(super) struct Region {
 }
 
 enum RegionKind {
-    /// An inlined function with the slots of its result.
-    Function(Option<(ShapeId, u32)>),
+    /// An inlined function, and where its result goes.
+    Function(Option<Rc<Results>>),
     /// `Break` leaves it.
     Switch,
     /// The body of a loop with something to do after it; `Continue` leaves it.
@@ -138,6 +141,10 @@ impl<'a> Lower<'a> {
                     }
                     state
                 }
+                Node::Call { function, args, result } => {
+                    let at = std::ptr::from_ref(node) as usize;
+                    self.call(function.as_str(), args, result.as_ref().map(|n| n.as_str()), rest, at)?
+                }
                 node => self.node(node)?,
             };
             match state.flow {
@@ -149,7 +156,7 @@ impl<'a> Lower<'a> {
         Ok(State::on())
     }
 
-    fn node(&mut self, node: &'a Node) -> Result<State> {
+    pub(super) fn node(&mut self, node: &'a Node) -> Result<State> {
         self.check_size()?;
         let at = std::ptr::from_ref(node) as usize;
         match node {
@@ -186,7 +193,7 @@ impl<'a> Lower<'a> {
             Node::Continue => return Ok(self.next_round()),
             Node::Return(value) => return self.leave_function(value.as_ref()),
             Node::Call { function, args, result } => {
-                return self.call(function.as_str(), args, result.as_ref().map(|n| n.as_str()), at);
+                return self.call(function.as_str(), args, result.as_ref().map(|n| n.as_str()), &[], at);
             }
             Node::Block(body) => return self.scoped(body),
         }
@@ -476,8 +483,12 @@ impl<'a> Lower<'a> {
         if returns && let Some(function) = self.function {
             let region = &self.regions[function as usize];
             carried.push(region.flag);
-            if let RegionKind::Function(Some((shape, first))) = region.kind {
-                carried.extend(first..first + self.shapes.leaves(shape));
+            if let RegionKind::Function(Some(results)) = &region.kind {
+                for (shape, home) in &results.parts {
+                    if let Home::Slots(first) = home {
+                        carried.extend(*first..first + self.shapes.leaves(*shape));
+                    }
+                }
             }
         }
         carried.sort_unstable();
@@ -721,13 +732,11 @@ impl<'a> Lower<'a> {
 
     fn leave_function(&mut self, value: Option<&'a Expr>) -> Result<State> {
         let Some(function) = self.function else { return Ok(State::left(End::Return)) };
-        if let Some(value) = value {
-            let value = self.expr(value)?;
-            if let RegionKind::Function(Some((_, first))) = self.regions[function as usize].kind {
-                for (i, leaf) in value.leaves.into_iter().enumerate() {
-                    self.set(first + i as u32, leaf);
-                }
-            }
+        if let Some(value) = value
+            && let RegionKind::Function(Some(results)) = &self.regions[function as usize].kind
+        {
+            let results = Rc::clone(results);
+            self.give(&results, value)?;
         }
         let state = self.exit_region(function);
         if self.loops.len() > self.first_loop {
@@ -736,50 +745,63 @@ impl<'a> Lower<'a> {
         Ok(state)
     }
 
-    fn call(&mut self, name: &'a str, args: &'a [Expr], result: Option<&'a str>, at: usize) -> Result<State> {
+    fn call(
+        &mut self,
+        name: &'a str,
+        args: &'a [Expr],
+        result: Option<&'a str>,
+        rest: &'a [Node],
+        at: usize,
+    ) -> Result<State> {
         let Some(&function) = self.function_of.get(name) else { return Ok(State::on()) };
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(too_deep());
         }
-        let mut values: Vec<Aggregate> = Vec::with_capacity(args.len());
-        for arg in args {
-            values.push(self.expr(arg)?);
+        self.check_size()?;
+        let plan = self.plan(function, args, result, rest)?;
+        let mut values: Vec<(usize, Aggregate)> = Vec::with_capacity(args.len());
+        for (i, arg) in args.iter().enumerate() {
+            if plan.copies(i) {
+                values.push((i, self.expr(arg)?));
+            }
         }
-        let shape = match &function.result {
-            Some(ty) => Some(self.shapes.of(ty)?),
-            None => None,
-        };
         let scope = self.open_scope();
-        let slots = match shape {
-            Some(shape) => Some((shape, self.new_slots(shape)?)),
+        let results = match &function.result {
+            Some(ty) => {
+                let shape = self.shapes.of(ty)?;
+                Some(Rc::new(self.results(shape, &plan)?))
+            }
             None => None,
         };
-        let region = self.open_region(RegionKind::Function(slots))?;
+        let region = self.open_region(RegionKind::Function(results.clone()))?;
         let caller_function = self.function.replace(region);
         let caller_loop = std::mem::replace(&mut self.first_loop, self.loops.len());
         let caller_names = std::mem::take(&mut self.names);
-        let caller_indexed = std::mem::take(&mut self.indexed);
-        scan::indexed(&function.body, self.constants, &mut self.indexed);
+        let caller_body = std::mem::replace(&mut self.body, &function.body);
+        let indexed = Rc::clone(&self.facts(function, 0).indexed);
+        let caller_indexed = std::mem::replace(&mut self.indexed, indexed);
         let inner = self.open_scope();
-        for (param, value) in function.params.iter().zip(values) {
+        for (i, value) in values {
+            let param = &function.params[i];
             let at = std::ptr::from_ref(param) as usize;
             self.declare(param.name.as_str(), value.shape, Some(value.leaves), at)?;
         }
-        let state = self.list(&function.body)?;
+        let declared = self.take(function, plan)?;
+        let state = self.list(&function.body[declared..])?;
         self.close_scope(&inner);
         self.indexed = caller_indexed;
+        self.body = caller_body;
         self.names = caller_names;
         self.first_loop = caller_loop;
         self.function = caller_function;
         self.regions.pop();
         let state = state.after(region);
-        let leaves: Option<Leaves> = slots
-            .map(|(shape, first)| (first..first + self.shapes.leaves(shape)).map(|slot| self.slot(slot)).collect());
+        let values = results.as_ref().map(|results| self.given(results));
         self.close_scope(&scope);
         self.depth -= 1;
-        if let (Some(name), Some(leaves), Some(shape)) = (result, leaves, shape) {
-            self.declare(name, shape, Some(leaves), at)?;
+        if let (Some(name), Some(results), Some(values)) = (result, results, values) {
+            self.name_result(name, &results, values, at)?;
         }
         Ok(state)
     }

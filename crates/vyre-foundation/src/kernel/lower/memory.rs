@@ -474,7 +474,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn members(&self, shape: ShapeId) -> Vec<ShapeId> {
+    pub(super) fn members(&self, shape: ShapeId) -> Vec<ShapeId> {
         match self.shapes.get(shape) {
             Shape::Struct(members) => members.iter().map(|(member, _)| *member).collect(),
             _ => Vec::new(),

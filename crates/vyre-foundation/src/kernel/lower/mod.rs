@@ -7,16 +7,20 @@
 
 mod expr;
 mod flow;
+mod in_place;
 mod memory;
 mod scan;
 #[cfg(test)]
 mod tests;
+
+use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 use vyre_spec::{Diagnostic, codes};
 
 use self::flow::{Flow, LoopFrame, Region};
+use self::in_place::{Facts, Reads};
 use super::build::Builder;
 use super::shape::{Shape, ShapeId, Shapes};
 use super::{
@@ -24,7 +28,7 @@ use super::{
     fold, looks, math, passes,
 };
 use crate::ValidProgram;
-use crate::ir::{BinaryOp, BufferKind, Builtin, Count, Expr, Function, Literal, Name, Program, UnaryOp};
+use crate::ir::{BinaryOp, BufferKind, Builtin, Count, Expr, Function, Literal, Name, Node, Program, UnaryOp};
 use crate::launch::{self, Constants};
 
 /// How deep blocks may nest in a kernel.
@@ -47,7 +51,7 @@ struct Aggregate {
 }
 
 /// Where the parts of a named value live.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Storage {
     /// Consecutive slots, one per scalar.
     Slots(u32),
@@ -103,7 +107,14 @@ struct Lower<'a> {
     /// Changes of slots, so that a branch can be undone.
     log: Vec<(u32, Option<Value>)>,
     /// Names that are indexed by something not constant in the function being lowered.
-    indexed: HashSet<&'a str>,
+    indexed: Rc<HashSet<&'a str>>,
+    /// Calls work on the caller's variables where nobody sees it.
+    in_place: bool,
+    facts: HashMap<&'a str, Rc<Facts<'a>>>,
+    /// How names are read, for each body in which that was asked.
+    reads: HashMap<usize, HashMap<&'a str, Reads>>,
+    /// The body being lowered.
+    body: &'a [Node],
     regions: Vec<Region>,
     loops: Vec<LoopFrame>,
     /// Region of the function being inlined; nothing in the entry point.
@@ -144,7 +155,11 @@ pub fn lower(valid: &ValidProgram, options: &Options) -> std::result::Result<Ker
         env: Vec::with_capacity(64),
         slot_types: Vec::with_capacity(64),
         log: Vec::with_capacity(64),
-        indexed: HashSet::new(),
+        indexed: Rc::default(),
+        in_place: options.passes.contains(Passes::IN_PLACE),
+        facts: HashMap::new(),
+        reads: HashMap::new(),
+        body: program.body(),
         regions: Vec::new(),
         loops: Vec::new(),
         function: None,
@@ -195,7 +210,7 @@ impl<'a> Lower<'a> {
     fn run(mut self) -> Result<Kernel> {
         self.declare_buffers()?;
         let body = self.program.body();
-        scan::indexed(body, self.constants, &mut self.indexed);
+        self.indexed = self.indexed_in(body, 0);
         let state = self.scoped(body)?;
         let end = match state.flow {
             Flow::Left(end) => end,

@@ -57,7 +57,7 @@ pub(super) fn continues(nodes: &[Node]) -> bool {
     })
 }
 
-fn each_node<'a>(nodes: &'a [Node], visit: &mut impl FnMut(&'a Node)) {
+pub(super) fn each_node<'a>(nodes: &'a [Node], visit: &mut impl FnMut(&'a Node)) {
     for node in nodes {
         visit(node);
         match node {
@@ -77,7 +77,7 @@ fn each_node<'a>(nodes: &'a [Node], visit: &mut impl FnMut(&'a Node)) {
 }
 
 /// Visits the expressions of one statement, inner statements left out.
-fn each_expr<'a>(node: &'a Node, visit: &mut impl FnMut(&'a Expr)) {
+pub(super) fn each_expr<'a>(node: &'a Node, visit: &mut impl FnMut(&'a Expr)) {
     let mut stack: Vec<&'a Expr> = Vec::new();
     match node {
         Node::Let { value, .. } => stack.push(value),

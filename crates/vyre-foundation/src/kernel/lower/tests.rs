@@ -135,3 +135,90 @@ fn an_array_with_dynamic_indices_is_memory_and_one_without_is_values() {
     let dynamic = text(&program(Expr::global_id(0)), Passes::none());
     assert!(dynamic.contains("local 0 v: 16 bytes of f32"), "{dynamic}");
 }
+
+/// Local memories, and accesses of them.
+fn locals(text: &str) -> (usize, usize) {
+    let declared = text.lines().filter(|line| line.trim_start().starts_with("local ")).count();
+    (declared, text.matches(" local ").count() - declared)
+}
+
+fn parsed(source: &str) -> Program {
+    crate::text::parse(source).expect("parses")
+}
+
+/// A function that changes an array and returns from within a loop, and calls of it.
+fn sinks(calls: &str) -> String {
+    format!(
+        "type 0 = array<u32, 32> stride 4;
+        type 1 = struct Found size 132 align 4 {{ at: u32 at 0, a: type<0> at 4 }};
+        read_write b: u32 @0;
+        workgroup_size [64, 1, 1];
+        fn sink(a_in: type<0>, i: u32) -> Found {{
+            var a: type<0> = a_in;
+            var at: u32 = i;
+            loop {{
+                if a[at] == 0 {{
+                    return Found(at, a);
+                }}
+                if at > 20 {{
+                    break;
+                }}
+                a[at] = a[at + 1];
+                at = at + a[at];
+            }}
+            return Found(99, a);
+        }}
+        fn twice(a_in: type<0>, i: u32) -> Found {{
+            var a: type<0> = a_in;
+            let first = call sink(a, i);
+            a = first.1;
+            let second = call sink(a, first.0);
+            a = second.1;
+            return Found(second.0, a);
+        }}
+        fn read(a: type<0>, i: u32) -> u32 {{
+            return a[i];
+        }}
+        entry main {{
+            var x: type<0>;
+            x[global_id.x] = b[global_id.x];
+            {calls}
+        }}"
+    )
+}
+
+#[test]
+fn a_call_with_what_it_gives_back_works_in_place() {
+    let once = "let r = call sink(x, b[1]); x = r.1; b[0] = x[b[2]] + r.0;";
+    for passes in [Passes::only(Passes::IN_PLACE), Passes::all()] {
+        let text = text(&parsed(&sinks(once)), passes);
+        // One store and one load around the call, three loads and a store in it.
+        assert_eq!(locals(&text), (1, 6), "{text}");
+        let carried = text.lines().filter(|line| line.contains("= loop with")).map(|line| line.matches(": ").count());
+        // The place, the result, and whether it returned: as results and as parameters.
+        assert!(carried.max().is_some_and(|most| most <= 6), "{text}");
+    }
+    let copied = text(&parsed(&sinks(once)), Passes::all().without(Passes::IN_PLACE));
+    assert!(locals(&copied).1 > 100, "{copied}");
+}
+
+#[test]
+fn what_is_handed_on_and_what_is_only_read_is_not_copied() {
+    let calls = "let r = call twice(x, b[1]); x = r.1; let v = call read(x, b[2]); b[0] = v + r.0;";
+    let text = text(&parsed(&sinks(calls)), Passes::only(Passes::IN_PLACE));
+    assert_eq!(locals(&text), (1, 10), "{text}");
+}
+
+#[test]
+fn a_copy_that_somebody_sees_is_made() {
+    // The variable before the result is put back, the result afterwards, another variable, or one that is read as well.
+    for calls in [
+        "let r = call sink(x, b[1]); b[0] = x[b[2]]; x = r.1;",
+        "let r = call sink(x, b[1]); x = r.1; x[b[3]] = 4; b[0] = r.1[b[2]] + x[b[4]];",
+        "let r = call sink(x, b[1]); b[0] = r.1[b[2]] + x[b[4]];",
+        "var y: type<0>; y[b[4]] = 1; let r = call sink(x, b[1]); y = r.1; b[0] = x[b[2]] + y[b[2]];",
+    ] {
+        let text = text(&parsed(&sinks(calls)), Passes::only(Passes::IN_PLACE));
+        assert!(locals(&text).0 >= 2 && locals(&text).1 > 64, "{calls}:\n{text}");
+    }
+}

@@ -6,20 +6,23 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
+use super::arrays::is_plain;
 use super::straight;
 use super::trial::{self, Trial};
 use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
 use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits};
 use crate::kernel::{
-    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Passes, Scalar, Type, Unary, Unrolling,
-    Value, ValueInfo, fold,
+    Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Passes, Scalar, Type, Unary,
+    Unrolling, Value, ValueInfo, fold,
 };
 
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
 /// Constants for which there is room at first.
 const CONSTANTS: usize = 48;
+/// After so many stores to private arrays a stored value is loaded again instead of kept in a register.
+const KEPT_WORDS: u32 = 32;
 /// Rounds of a loop with branches around square roots and quotients that are written out.
 const ROUNDS_WITH_ROOTS: u32 = 4;
 
@@ -67,6 +70,13 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
             shared: vec![0; kernel.shared.len()],
             locals: vec![0; kernel.locals.len()],
             writable,
+        },
+        words: Words {
+            plain: kernel.locals.iter().map(is_plain).collect(),
+            blurred: vec![0; kernel.locals.len()],
+            // On a processor with AVX-512 a Cholesky decomposition took about 1.3 times as long with it.
+            most: if options.unrolling.any_form { KEPT_WORDS } else { 0 },
+            ..Words::default()
         },
         blocks: vec![Vec::with_capacity(kernel.body.insts.len() + CONSTANTS)],
         constants: HashMap::with_capacity_and_hasher(CONSTANTS, BuildHasherDefault::default()),
@@ -178,6 +188,68 @@ impl Epochs {
     }
 }
 
+/// What is in words of private arrays whose places are constant.
+#[derive(Default)]
+struct Words {
+    /// Arrays of which a load gives what a store wrote bit by bit, one scalar at a time.
+    plain: Vec<bool>,
+    /// The epoch in which an array was last changed at a place that is not known.
+    blurred: Vec<u32>,
+    /// The value of a word, by array and offset, with the number of the store that put it there and the array's epoch then.
+    known: Map<(u32, u32), (Value, u32, u32)>,
+    log: Vec<(u32, u32)>,
+    stores: u32,
+    /// For how many stores a value is kept.
+    most: u32,
+}
+
+impl Words {
+    /// The array and offset of a word at a constant place.
+    fn word(&self, address: &Address, guard: Option<Value>) -> Option<(u32, u32)> {
+        match address.memory {
+            Memory::Local(local) if guard.is_none() && address.terms.is_empty() && self.plain[local as usize] => {
+                Some((local, address.offset))
+            }
+            _ => None,
+        }
+    }
+
+    fn load(&self, address: &Address, guard: Option<Value>) -> Option<Value> {
+        let word = self.word(address, guard)?;
+        let &(value, store, epoch) = self.known.get(&word)?;
+        (epoch == self.blurred[word.0 as usize] && self.stores - store < self.most).then_some(value)
+    }
+
+    /// Notes a change, in this epoch.
+    fn change(&mut self, inst: &Inst, epoch: u32) {
+        let Some((Address { memory: Memory::Local(local), .. }, Effect::Write | Effect::Both)) = access(inst) else {
+            return;
+        };
+        if self.most == 0 {
+            return;
+        }
+        let stored = match inst {
+            Inst::Store { address, value, guard, .. } => self.word(address, *guard).map(|word| (word, *value)),
+            _ => None,
+        };
+        match stored {
+            Some((word, value)) => {
+                self.stores += 1;
+                self.known.insert(word, (value, self.stores, self.blurred[word.0 as usize]));
+                self.log.push(word);
+            }
+            None => self.blurred[*local as usize] = epoch,
+        }
+    }
+
+    /// Notes that a loop changes an array.
+    fn blur(&mut self, inst: &Inst, epoch: u32) {
+        if let Some((Address { memory: Memory::Local(local), .. }, Effect::Write | Effect::Both)) = access(inst) {
+            self.blurred[*local as usize] = epoch;
+        }
+    }
+}
+
 /// A computed value: its hash, itself, and the epoch of the memory it read.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
@@ -213,6 +285,7 @@ pub(super) struct Rewriter {
     /// Values defined in open blocks.
     scope: Vec<Value>,
     pub(super) epochs: Epochs,
+    words: Words,
     blocks: Vec<Vec<Inst>>,
     constants: Map<Literal, Value>,
     new_constants: Vec<Inst>,
@@ -237,6 +310,7 @@ struct Mark {
     known: usize,
     table: usize,
     scope: usize,
+    words: usize,
 }
 
 impl Rewriter {
@@ -299,7 +373,12 @@ impl Rewriter {
     }
 
     fn mark(&self) -> Mark {
-        Mark { known: self.known_log.len(), table: self.table_log.len(), scope: self.scope.len() }
+        Mark {
+            known: self.known_log.len(),
+            table: self.table_log.len(),
+            scope: self.scope.len(),
+            words: self.words.log.len(),
+        }
     }
 
     /// Begins a block of about so many steps.
@@ -322,6 +401,10 @@ impl Rewriter {
         }
         for value in self.scope.drain(mark.scope..) {
             self.slots[value.index()].visible = false;
+        }
+        // Whether the block was run is not known after it.
+        for word in self.words.log.drain(mark.words..) {
+            self.words.known.remove(&word);
         }
         self.blocks.pop().unwrap_or_default()
     }
@@ -370,6 +453,13 @@ impl Rewriter {
                 return value;
             }
             return self.constant(literal);
+        }
+        if let Op::Load { address, guard, .. } = &op
+            && self.on(Passes::COMMON)
+            && let Some(value) = self.words.load(address, *guard)
+            && self.values[value.index()].ty == ty
+        {
+            return value;
         }
         let epoch = match &op {
             Op::Load { address, .. } => self.epochs.of(address.memory),
@@ -499,6 +589,7 @@ impl Rewriter {
             let bytes = element.bits() / 8 * u32::from(self.values[value.index()].ty.width);
             self.keep_loads_beside(address, bytes, before);
         }
+        self.words.change(&inst, self.epochs.next);
         self.push(inst);
     }
 
@@ -866,7 +957,10 @@ impl Rewriter {
                     && continues.iter().all(|values| values[i] == inner.params[i] || values[i] == inner.init[i])
             })
             .collect();
-        each_inst(&inner.body, &mut |inst| self.epochs.inst(inst));
+        each_inst(&inner.body, &mut |inst| {
+            self.epochs.inst(inst);
+            self.words.blur(inst, self.epochs.next);
+        });
         let mark = self.open(inner.body.insts.len());
         let counter = counter.map(|counter| Counter { value: self.define(counter.value), ..counter });
         let mut params = Vec::with_capacity(inner.params.len());

@@ -630,3 +630,34 @@ fn bytes_of_words_are_loaded_alone() {
     // The byte is that of the word as it was.
     assert!(!text(true, true).contains("load u8"), "{}", text(true, true));
 }
+
+fn a_word_of_a_private_array_that_was_stored_is_not_loaded() {
+    let loads = |between: &str| {
+        let source = format!(
+            "type 0 = array<u32, 40> stride 4;
+            read_write b: u32 @0;
+            workgroup_size [64, 1, 1];
+            entry main {{
+                var a: type<0>;
+                a[b[9]] = 5;
+                a[1] = b[1];
+                a[2] = b[2];
+                {between}
+                b[0] = a[1] + a[b[7]];
+            }}"
+        );
+        let valid = crate::text::parse(&source).expect("parses");
+        let valid = valid.validate().expect("valid");
+        let options = Options { unrolling: Unrolling::FAR, ..Options::default() };
+        let text = lower(&valid, &options).expect("lowers").to_string();
+        text.lines().filter(|line| line.contains("load u32 local")).count()
+    };
+    // The one at a place that is not known.
+    assert_eq!(loads(""), 1);
+    assert_eq!(loads("a[3] = 1; if b[3] == 1 { a[2] = 3; b[4] = 2; }"), 1);
+    assert_eq!(loads("for i in 0..b[5] { b[i] = a[1]; }"), 1);
+    // Something may have changed it.
+    assert_eq!(loads("a[b[3]] = 7;"), 2);
+    assert_eq!(loads("if b[3] == 1 { a[1] = 3; b[4] = 2; }"), 2);
+    assert_eq!(loads("for i in 0..b[5] { b[i] = i; a[1] = i; }"), 2);
+}

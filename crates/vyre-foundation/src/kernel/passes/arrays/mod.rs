@@ -31,6 +31,11 @@ fn scalars(memory: &KernelMemory) -> Option<(u32, u32)> {
     as_computed.then(|| (memory.size / stride, stride))
 }
 
+/// A load gives what a store wrote bit by bit, and every one is of one scalar.
+pub(super) fn is_plain(memory: &KernelMemory) -> bool {
+    scalars(memory).is_some() && memory.element.is_some_and(|(_, width)| width == 1)
+}
+
 /// The arrays that may become `most` values in all, small ones first.
 fn candidates(kernel: &Kernel, most: u32, fits: impl Fn(usize) -> bool) -> Vec<bool> {
     let arrays = kernel.locals.iter().enumerate().filter(|(local, _)| fits(*local));
