@@ -631,6 +631,7 @@ fn bytes_of_words_are_loaded_alone() {
     assert!(!text(true, true).contains("load u8"), "{}", text(true, true));
 }
 
+#[test]
 fn a_word_of_a_private_array_that_was_stored_is_not_loaded() {
     let loads = |between: &str| {
         let source = format!(
