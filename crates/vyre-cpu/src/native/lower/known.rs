@@ -18,6 +18,9 @@ const MOST_STEPS: usize = 1 << 13;
 /// The same where a workgroup is taken in pieces, so that code stays short.
 const MOST_STEPS_OF_PIECES: usize = 1 << 11;
 
+/// Operations that what is known of a lane may be made by.
+const DEEP: u32 = 3;
+
 /// Constants of the values that a loop makes; `None` for those that are not.
 type Known = Map<Value, Option<u64>>;
 
@@ -70,39 +73,43 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// The lanes for which a comparison of affine values with constant bases holds.
+    /// The lanes for which a comparison holds of values that are known for each lane.
     pub(super) fn known_lanes(&self, op: Binary, a: Value, b: Value, c: usize) -> Option<u32> {
         let scalar = self.scalar_of(a);
         if !matches!(scalar, Scalar::U32 | Scalar::I32) {
             return None;
         }
-        let lane = |value: Value| {
-            let stride = match self.shape_of(value).lane {
-                Lane::Same => 0,
-                Lane::Affine(stride) => stride,
-                Lane::Vary => return None,
-            };
-            match self.rep(value, 0, c) {
-                Rep::General(lin) => lin.constant().map(|base| (base, stride)),
-                _ => None,
-            }
-        };
-        let ((a, by), (b, with)) = (lane(a)?, lane(b)?);
-        let sign = if scalar.is_signed() { 1 << 31 } else { 0 };
-        // Numbers with a sign keep their order as numbers without one when the highest bit is turned over.
-        let at = |base: i32, stride: i32, lane: u32| base.wrapping_add(stride.wrapping_mul(lane as i32)) as u32 ^ sign;
         let holds = |lane: &u32| {
-            let order = at(a, by, *lane).cmp(&at(b, with, *lane));
-            match op {
-                Binary::Eq => order.is_eq(),
-                Binary::Ne => order.is_ne(),
-                Binary::Lt => order.is_lt(),
-                Binary::Le => order.is_le(),
-                Binary::Gt => order.is_gt(),
-                _ => order.is_ge(),
+            let (a, b) = (self.known_word(a, *lane, c, DEEP)?, self.known_word(b, *lane, c, DEEP)?);
+            Some(eval::binary(op, scalar, a.into(), b.into()) != 0)
+        };
+        (0..self.lanes()).try_fold(0, |bits, lane| Some(bits | u32::from(holds(&lane)?) << lane))
+    }
+
+    /// The bits of a 32-bit integer for a lane: a multiple of the lane's number and a constant, or made of such.
+    fn known_word(&self, value: Value, lane: u32, c: usize, deep: u32) -> Option<u32> {
+        let stride = match self.shape_of(value).lane {
+            Lane::Same => 0,
+            Lane::Affine(stride) => stride,
+            Lane::Vary => {
+                let scalar = self.scalar_of(value);
+                return match self.facts.makers.ops[value.index()] {
+                    Some(Op::Binary(
+                        op @ (Binary::And | Binary::Rem | Binary::Div | Binary::Shr | Binary::Xor),
+                        a,
+                        b,
+                    )) if deep > 0 && matches!(scalar, Scalar::U32 | Scalar::I32) => {
+                        let of = |value: Value| self.known_word(value, lane, c, deep - 1).map(u64::from);
+                        Some(eval::binary(*op, scalar, of(*a)?, of(*b)?) as u32)
+                    }
+                    _ => None,
+                };
             }
         };
-        Some((0..self.lanes()).filter(holds).fold(0, |bits, lane| bits | 1 << lane))
+        match self.rep(value, 0, c) {
+            Rep::General(lin) => lin.constant().map(|base| base.wrapping_add(stride.wrapping_mul(lane as i32)) as u32),
+            _ => None,
+        }
     }
 
     /// What is known of a bool, one bit a lane.
