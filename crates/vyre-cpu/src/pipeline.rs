@@ -113,6 +113,7 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         strides_together: true,
         trees_written_out: true,
         parts_of_words: true,
+        bools_as_words: true,
         interruptible: options.interruptible,
         ..Options::default()
     }

@@ -59,7 +59,48 @@ impl Generator {
             }
             nodes.push(node);
         }
+        if let LocalType::Array(element, count) = self.locals[self.locals.len() - 1].ty
+            && element.width == 1
+            && element.scalar != Scalar::Bool
+            && self.rng.chance(1, 2)
+        {
+            nodes.push(self.insertions(name.as_str(), element, count));
+        }
         nodes
+    }
+
+    /// Values that move up to their place in an array, each from the end of what was inserted or from the end of all.
+    fn insertions(&mut self, name: &str, element: Type, count: u32) -> Node {
+        let (each, place, new) = (self.fresh("i"), self.fresh("k"), self.fresh("x"));
+        let at = |index: Expr| vec![Access::Index(index)];
+        let part = |index: Expr| Expr::Part { value: Box::new(Expr::var(name)), path: at(index) };
+        let signed = self.rng.chance(1, 2);
+        let number = |n: i32| if signed { Expr::i32(n) } else { Expr::u32(n as u32) };
+        let here = || Expr::var(&place);
+        let kind = if signed { DataType::I32 } else { DataType::U32 };
+        let last = count.saturating_sub(self.rng.below(2)) as i32;
+        let from = if self.rng.chance(1, 2) { Expr::var(&each).cast(kind.clone()) } else { number(last) };
+        let op = self.rng.pick(&[BinaryOp::Gt, BinaryOp::Lt, BinaryOp::Ge]);
+        let moves = Expr::binary(op, part(here() - number(1)), Expr::var(&new));
+        let more = here().gt(number(0));
+        let (stay, test) = if self.rng.chance(1, 2) {
+            (vec![Node::if_then(!Expr::binary(BinaryOp::And, more, moves), vec![Node::Break])], Vec::new())
+        } else {
+            (vec![Node::if_then(!more, vec![Node::Break])], vec![Node::if_then(!moves, vec![Node::Break])])
+        };
+        let value = self.expr(element, 2);
+        let value = self.tame(value, element);
+        let shift = Node::Assign { name: name.into(), path: at(here()), value: part(here() - number(1)) };
+        let down = Node::assign(&place, here() - number(1));
+        let mut inside = [stay, test].concat();
+        inside.extend([shift, down]);
+        let body = vec![
+            Node::let_bind(&new, value),
+            Node::var(&place, kind, from),
+            Node::forever(inside),
+            Node::Assign { name: name.into(), path: at(here()), value: Expr::var(&new) },
+        ];
+        Node::For { var: each, from: Expr::u32(0), to: Expr::u32(self.rng.range(1, count.max(1))), step: 1, body }
     }
 
     /// One loop for each dimension, the outer counters in `counters`.

@@ -366,18 +366,34 @@ impl Generator {
         Node::For { var, from, to, step, body }
     }
 
-    /// A loop that ends because a counter of its own grows in every round, by one or by its own size, or is halved.
+    /// A loop that ends because a counter of its own grows in every round, by one, by more or by its own size, goes down or is halved.
     fn general_loop(&mut self) -> Vec<Node> {
         let counter = self.fresh("c");
-        let rounds = self.rng.range(1, 5);
+        let rounds = self.rng.range(1, 8);
         let now = || Expr::var(&counter);
+        let number = Expr::u32;
         let (first, next, done) = match rounds {
-            4 => (1, now() << 1u32, now().ge(Expr::u32(12))),
-            5 => (18, now() >> 1u32, now().eq(Expr::u32(0))),
-            _ => (0, now() + Expr::u32(1), now().ge(Expr::u32(rounds))),
+            4 => (number(1), now() << 1u32, now().ge(number(12))),
+            5 => (number(18), now() >> 1u32, now().eq(number(0))),
+            6 => {
+                // A test at the end comes after the first step down, which must not wrap.
+                let least = self.rng.range(1, 3);
+                let more = Expr::binary(BinaryOp::Rem, self.expr(Scalar::U32.into(), 1), number(6));
+                (more + number(least), now() - number(1), now().lt(number(least)))
+            }
+            7 | 8 => {
+                // A step of more than one to a limit that is not known, and one that may be the last round.
+                let limit = if self.rng.chance(1, 2) { self.uniform_u32() } else { self.expr(Scalar::U32.into(), 1) };
+                let limit = Expr::binary(BinaryOp::Rem, limit, number(21));
+                let size = self.workgroup[0].max(4);
+                let first = if self.in_function { number(1) } else { Expr::local_id(0) };
+                let done = if rounds == 7 { now().ge(limit) } else { now().gt(limit) };
+                (first, now() + number(size), done)
+            }
+            _ => (number(0), now() + number(1), now().ge(number(rounds))),
         };
         let grow = Node::assign(&counter, next);
-        let declare = Node::var(&counter, DataType::U32, Expr::u32(first));
+        let declare = Node::var(&counter, DataType::U32, first);
         let scope = self.locals.len();
         self.locals.push(Local { name: counter.clone(), ty: LocalType::Value(Scalar::U32.into()), mutable: false });
         let may_leave = std::mem::replace(&mut self.may_leave, true);

@@ -39,6 +39,8 @@ pub struct Options {
     pub trees_written_out: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
     pub parts_of_words: bool,
+    /// Booleans in workgroup memory and in private arrays are loaded and stored as words, for emitters that have no loads of them.
+    pub bools_as_words: bool,
     /// Square roots and quotients take many instructions, so that branches around them stay.
     pub long_roots: bool,
     /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
@@ -65,6 +67,7 @@ impl Default for Options {
             strides_together: false,
             trees_written_out: false,
             parts_of_words: false,
+            bools_as_words: false,
             long_roots: false,
             fused: false,
             interruptible: false,

@@ -449,7 +449,10 @@ impl<'k> Lower<'k> {
             },
             Place::Affine(..) | Place::Vary(..) if bytes < 4 => match self.load_words(address, &place, mask) {
                 Some((words, before)) => Rep::Vector(self.taken_out(element, words, before), R::NONE),
-                None => self.load_by_helper(value, address, element, guard, c),
+                None => match self.gather_narrow(address, &place, element, mask) {
+                    Some(elements) => Rep::Vector(elements, R::NONE),
+                    None => self.load_by_helper(value, address, element, guard, c),
+                },
             },
             Place::Affine(at, step) => {
                 self.ask_for_next_rows(address.memory, at, step);

@@ -4,10 +4,11 @@
 //! A word that holds an element may end behind the last element of a buffer. It never reaches into another page, and what is behind
 //! is not looked at.
 
-use vyre_foundation::kernel::{Address, Element, Scalar, Value};
+use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
+use super::super::asm::{Alu, Shift};
 use super::super::isa::Isa;
-use super::super::mir::{At, M, R, Src};
+use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
 use super::Lower;
 use super::memory::Place;
@@ -31,6 +32,62 @@ impl<'k> Lower<'k> {
         };
         let Rep::Vector(words, _) = self.gather(Scalar::U32, at, index, mask) else { return None };
         Some((words, before))
+    }
+
+    /// Narrow elements at places of their own: the words that they lie in are gathered, and each is moved to the end of its word. `None`
+    /// where places may be beyond what a word counts.
+    pub(super) fn gather_narrow(
+        &mut self,
+        address: &Address,
+        place: &Place,
+        element: Element,
+        mask: Option<R>,
+    ) -> Option<R> {
+        let varying = address.terms.iter().filter(|&&(index, _)| !self.is_scalar(index)).count();
+        if matches!(address.memory, Memory::Local(_)) || varying > 1 {
+            return None;
+        }
+        let (at, index, down) = match *place {
+            Place::Affine(at, step) => {
+                let (at, index) = self.as_gather(at, step);
+                (at, index, ops::VPSRAD)
+            }
+            Place::Vary(at, index) => (at, index, ops::VPSRLD),
+            Place::Same(_) => return None,
+        };
+        // Where the first element is in its word.
+        let first = self.general();
+        self.push(M::Lea { wide: true, dst: first, at: At::new(at.base, at.disp) });
+        let base = self.alu(Alu::And, true, first, GSrc::Imm(-4));
+        let ahead = self.alu(Alu::And, false, first, GSrc::Imm(3));
+        let (index, bits) = if at.scale >= 4 {
+            // Words apart: each is as far in its word as the first.
+            let bits = self.shifted(false, ahead, 3);
+            let by = at.scale.trailing_zeros() as u8 - 2;
+            let words = if by == 0 { index } else { self.vec_imm(ops::VPSLLD, R::NONE, Src::R(index), by) };
+            (words, self.spread(bits, false))
+        } else {
+            let unit = at.scale.trailing_zeros() as u8;
+            let ahead = match unit {
+                0 => ahead,
+                _ => {
+                    let halves = self.general();
+                    self.push(M::Shift { op: Shift::Right, wide: false, dst: halves, a: ahead, count: GSrc::Imm(1) });
+                    halves
+                }
+            };
+            let ahead = self.spread(ahead, false);
+            let elements = self.vec(ops::VPADDD, index, Src::R(ahead));
+            let words = self.vec_imm(down, R::NONE, Src::R(elements), 2 - unit);
+            let within = self.constant(if unit == 0 { 3 } else { 1 });
+            let within = self.vec(ops::VPANDD, elements, Src::R(within));
+            (words, self.vec_imm(ops::VPSLLD, R::NONE, Src::R(within), 3 + unit))
+        };
+        let Rep::Vector(words, _) = self.gather(Scalar::U32, At { scale: 4, ..At::new(base, 0) }, index, mask) else {
+            return None;
+        };
+        let moved = self.vec(ops::VPSRLVD, words, Src::R(bits));
+        Some(self.taken_out(element, moved, 0))
     }
 
     /// Narrow elements out of their words, as lanes.

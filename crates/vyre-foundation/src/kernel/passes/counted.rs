@@ -1,9 +1,18 @@
-//! Finds loops that count: a test of a carried value against something fixed comes first, and every round adds a constant.
+//! Finds loops that count: a test of a carried value against something fixed comes first, and every round adds a constant, or takes one
+//! away.
+//!
+//! `for (var i = id; i < n; i += 64u)` may wrap where `n` is nearly the greatest number, and then it does not end when `i` comes to `n`. It
+//! counts to a number that is small enough, and a loop as it was comes after it for the rest, behind a test of `n`.
 
-use super::definitions;
+use hashbrown::HashMap;
+
+use super::{copy_block, definitions};
 use crate::ir::Literal;
-use crate::kernel::walk::{each_use_mut, end_values_mut, exits};
+use crate::kernel::walk::{each_inst, each_use_mut, end_values_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
+
+/// Steps of a loop that may come twice.
+const MOST_STEPS_OF_REST: usize = 64;
 
 pub(super) fn run(kernel: &mut Kernel) {
     if !has_uncounted(&kernel.body) {
@@ -32,23 +41,44 @@ struct Finder {
     constants: Vec<Inst>,
 }
 
+/// What a carried value that goes up is tested against.
+struct Limit {
+    value: Value,
+    /// A limit up to which nothing wraps.
+    most: i128,
+    step: u32,
+}
+
+/// A carried value that goes down.
+struct Down {
+    low: Value,
+    /// The loop goes on while the value is more than this, or else than `low`.
+    beyond: Option<i128>,
+    step: u32,
+}
+
 impl Finder {
     fn block(&mut self, block: &mut Block) {
-        for inst in &mut block.insts {
-            match inst {
+        let mut insts = Vec::with_capacity(block.insts.len());
+        for mut inst in std::mem::take(&mut block.insts) {
+            let mut rest = None;
+            match &mut inst {
                 Inst::If { then, otherwise, .. } => {
                     self.block(then);
                     self.block(otherwise);
                 }
                 Inst::Loop(inner) => {
                     self.block(&mut inner.body);
-                    if inner.counter.is_none() {
-                        self.recognise(inner);
+                    if inner.counter.is_none() && !inner.rare {
+                        rest = self.recognise(inner, &mut insts);
                     }
                 }
                 _ => {}
             }
+            insts.push(inst);
+            insts.extend(rest);
         }
+        block.insts = insts;
     }
 
     fn literal(&self, value: Value) -> Option<Literal> {
@@ -58,9 +88,10 @@ impl Finder {
         }
     }
 
-    fn recognise(&mut self, inner: &mut Loop) {
-        let Some(position) = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(..))) else { return };
-        let Inst::If { cond, then, otherwise, results } = &inner.body.insts[position] else { return };
+    /// Gives a loop its counter. What has to come before it is added to `before`, and what has to come after it is returned.
+    fn recognise(&mut self, inner: &mut Loop, before: &mut Vec<Inst>) -> Option<Inst> {
+        let position = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(..)))?;
+        let Inst::If { cond, then, otherwise, results } = &inner.body.insts[position] else { return None };
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
         // What the loop gives when it ends by itself: the carried values, or what they always are.
@@ -77,37 +108,45 @@ impl Finder {
         let goes_on =
             |block: &Block| block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty());
         if !results.is_empty() {
-            return;
+            return None;
         }
         // `holds`: what the condition is while the loop goes on.
         let mut holds = match (then, otherwise) {
             (then, otherwise) if goes_on(then) && leaves(otherwise) => true,
             (then, otherwise) if leaves(then) && goes_on(otherwise) => false,
-            _ => return,
+            _ => return None,
         };
         let mut cond = *cond;
         while let Some(Op::Unary(Unary::Not, x)) = self.defs[cond.index()] {
             cond = x;
             holds = !holds;
         }
-        let Some(Op::Binary(op, a, b)) = self.defs[cond.index()] else { return };
+        let Some(Op::Binary(op, a, b)) = self.defs[cond.index()] else { return None };
         // The loop goes on while `low < high`, or `low <= high`.
         let (low, high, or_equal) = match (op, holds) {
             (Binary::Lt, true) | (Binary::Ge, false) => (a, b, false),
             (Binary::Gt, true) | (Binary::Le, false) => (b, a, false),
             (Binary::Le, true) | (Binary::Gt, false) => (a, b, true),
             (Binary::Ge, true) | (Binary::Lt, false) => (b, a, true),
-            _ => return,
+            _ => return None,
         };
-        let Some(index) = inner.params.iter().position(|param| *param == low) else { return };
+        let Some(index) = inner.params.iter().position(|param| *param == low) else {
+            if let Some(index) = inner.params.iter().position(|param| *param == high)
+                && let Some(down) = self.down(inner, low, index, or_equal, &continues)
+            {
+                inner.body.insts.remove(position);
+                self.count_down(inner, index, down);
+            }
+            return None;
+        };
         let ty = self.values[low.index()].ty.scalar;
         if !matches!(ty, Scalar::U32 | Scalar::I32) || self.defined_in(inner, high) {
-            return;
+            return None;
         }
         let step = continues.first().and_then(|values| self.step(low, values[index]));
-        let Some(step) = step else { return };
+        let Some(step) = step else { return None };
         if !continues.iter().all(|values| self.step(low, values[index]) == Some(step)) {
-            return;
+            return None;
         }
         let most = if ty == Scalar::U32 { i128::from(u32::MAX) } else { i128::from(i32::MAX) };
         let limit = self.literal(high).and_then(|limit| fold::integer(&limit));
@@ -115,25 +154,159 @@ impl Finder {
         let (to, fits) = match (limit, or_equal) {
             (Some(limit), true) if limit < most => (Some(limit + 1), limit + i128::from(step) <= most),
             (Some(limit), false) => (None, limit - 1 + i128::from(step) <= most),
-            (None, false) => (None, step == 1),
-            _ => return,
+            (None, false) if step == 1 => (None, true),
+            // Of short loops to `n` with the number itself, several rounds at once are slower on an NVIDIA GPU.
+            (None, false) if breaks.len() == 1 && may_come_twice(&inner.body) => (None, false),
+            _ => return None,
         };
-        if !fits {
-            return;
-        }
-        let counter = self.new_value(ty);
+        let mut rest = None;
         let to = match to {
-            Some(to) => {
-                let value = self.new_value(ty);
-                self.constants.push(Inst::Let(value, Op::Const(fold::of_integer(ty, to))));
-                value
+            Some(to) if fits => self.constant(ty, to),
+            None if fits => high,
+            None if limit.is_none() => {
+                let most = if ty == Scalar::U32 { 1 << 31 } else { most - i128::from(step) + 1 };
+                let limit = Limit { value: high, most, step };
+                let (to, after) = self.split(inner, index, &limit, before);
+                rest = Some(after);
+                to
             }
-            None => high,
+            _ => return None,
         };
+        let counter = self.new_value(ty);
         inner.body.insts.remove(position);
         replace(&mut inner.body, low, counter);
         inner.counter = Some(Counter { value: counter, from: inner.init[index], to, step });
         inner.finite = true;
+        rest
+    }
+
+    /// How far a loop counts that does not go further than `limit.most`, and the loop for the rest.
+    fn split(&mut self, inner: &mut Loop, index: usize, limit: &Limit, before: &mut Vec<Inst>) -> (Value, Inst) {
+        let ty = self.values[limit.value.index()].ty.scalar;
+        let most = self.constant(ty, limit.most);
+        let to = self.let_value(ty, Op::Binary(Binary::Min, limit.value, most), before);
+        let cond = self.let_value(Scalar::Bool, Op::Binary(Binary::Lt, most, limit.value), before);
+        let mut insts = Vec::new();
+        let reached = self.reached(inner.init[index], to, limit.step, &mut insts);
+        let mut rest = inner.clone();
+        let mut names = HashMap::new();
+        for param in &mut rest.params {
+            let new = self.like(*param);
+            names.insert(*param, new);
+            *param = new;
+        }
+        rest.body = copy_block(&inner.body, &mut names, &mut |value, _| self.like(value));
+        let given: Vec<Value> = inner.results.iter().map(|result| self.like(*result)).collect();
+        rest.init.clone_from(&given);
+        rest.init[index] = reached;
+        rest.results = inner.results.iter().map(|result| self.like(*result)).collect();
+        rest.rare = true;
+        let results = std::mem::replace(&mut inner.results, given.clone());
+        let more = rest.results.clone();
+        insts.push(Inst::Loop(Box::new(rest)));
+        let then = Block { insts, end: End::Yield(more) };
+        let otherwise = Block { insts: Vec::new(), end: End::Yield(given) };
+        (to, Inst::If { cond, then: Box::new(then), otherwise: Box::new(otherwise), results })
+    }
+
+    /// Where a counter is after its loop: it need not be carried for that.
+    fn reached(&mut self, from: Value, to: Value, step: u32, insts: &mut Vec<Inst>) -> Value {
+        let ty = self.values[from.index()].ty.scalar;
+        let (one, step) = (self.constant(Scalar::U32, 1), self.constant(Scalar::U32, step.into()));
+        let distance = self.let_value(ty, Op::Binary(Binary::Sub, to, from), insts);
+        let distance = self.let_value(Scalar::U32, Op::BitCast(distance), insts);
+        let distance = self.let_value(Scalar::U32, Op::Binary(Binary::Sub, distance, one), insts);
+        let rounds = self.let_value(Scalar::U32, Op::Binary(Binary::Div, distance, step), insts);
+        let rounds = self.let_value(Scalar::U32, Op::Binary(Binary::Add, rounds, one), insts);
+        let way = self.let_value(Scalar::U32, Op::Binary(Binary::Mul, rounds, step), insts);
+        let way = self.let_value(ty, Op::BitCast(way), insts);
+        let end = self.let_value(ty, Op::Binary(Binary::Add, from, way), insts);
+        let goes = self.let_value(Scalar::Bool, Op::Binary(Binary::Lt, from, to), insts);
+        self.let_value(ty, Op::Select(goes, end, from), insts)
+    }
+
+    fn constant(&mut self, ty: Scalar, number: i128) -> Value {
+        let value = self.new_value(ty);
+        self.constants.push(Inst::Let(value, Op::Const(fold::of_integer(ty, number))));
+        value
+    }
+
+    fn let_value(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
+        let value = self.new_value(ty);
+        insts.push(Inst::Let(value, op));
+        value
+    }
+
+    fn like(&mut self, like: Value) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(self.values[like.index()]);
+        self.defs.push(None);
+        value
+    }
+
+    /// How the carried value at a position goes down to `low`, where every round takes the same from it and it does not wrap.
+    fn down(&self, inner: &Loop, low: Value, index: usize, or_equal: bool, continues: &[&[Value]]) -> Option<Down> {
+        let high = inner.params[index];
+        let ty = self.values[high.index()].ty.scalar;
+        let least = match ty {
+            Scalar::U32 => 0,
+            Scalar::I32 => i128::from(i32::MIN),
+            _ => return None,
+        };
+        if self.defined_in(inner, low) {
+            return None;
+        }
+        let steps = |values: &&[Value]| self.step_down(high, values[index]);
+        let step = continues.first().and_then(steps)?;
+        if !continues.iter().all(|values| steps(values) == Some(step)) {
+            return None;
+        }
+        let limit = self.literal(low).and_then(|limit| fold::integer(&limit));
+        // It goes on while the value is more than this.
+        let beyond = match (limit, or_equal) {
+            (Some(limit), true) if limit > least => Some(limit - 1),
+            (Some(limit), false) => Some(limit),
+            (None, false) => None,
+            _ => return None,
+        };
+        // Neither the value nor the counter may wrap before the test fails.
+        let most = if ty == Scalar::U32 { i128::from(u32::MAX) } else { i128::from(i32::MAX) };
+        let from = self.literal(inner.init[index]).and_then(|from| fold::integer(&from));
+        let fits = step == 1
+            || matches!((beyond, from), (Some(beyond), Some(from))
+                if beyond - i128::from(step) + 1 >= least && from - 1 + i128::from(step) <= most);
+        fits.then_some(Down { low, beyond, step })
+    }
+
+    /// A value that goes down from `first` while it is more than `beyond` is `first + beyond` less a counter that goes up from `beyond` to
+    /// `first`.
+    fn count_down(&mut self, inner: &mut Loop, index: usize, down: Down) {
+        let (high, first) = (inner.params[index], inner.init[index]);
+        let ty = self.values[high.index()].ty.scalar;
+        let beyond = match down.beyond {
+            Some(beyond) => self.constant(ty, beyond),
+            None => down.low,
+        };
+        let [counter, sum, value] = [0; 3].map(|_| self.new_value(ty));
+        replace(&mut inner.body, high, value);
+        let both = [
+            Inst::Let(sum, Op::Binary(Binary::Add, first, beyond)),
+            Inst::Let(value, Op::Binary(Binary::Sub, sum, counter)),
+        ];
+        inner.body.insts.splice(0..0, both);
+        inner.counter = Some(Counter { value: counter, from: beyond, to: first, step: down.step });
+        inner.finite = true;
+    }
+
+    /// `next = high - step`.
+    fn step_down(&self, high: Value, next: Value) -> Option<u32> {
+        let step = match self.defs[next.index()] {
+            Some(Op::Binary(Binary::Sub, a, b)) if a == high => fold::integer(&self.literal(b)?)?,
+            Some(Op::Binary(Binary::Add, a, b)) if a == high => -fold::integer(&self.literal(b)?)?,
+            Some(Op::Binary(Binary::Add, a, b)) if b == high => -fold::integer(&self.literal(a)?)?,
+            _ => return None,
+        };
+        (1..=i128::from(i32::MAX)).contains(&step).then_some(step as u32)
     }
 
     /// `next = low + step`.
@@ -169,6 +342,21 @@ impl Finder {
         });
         found
     }
+}
+
+/// The body is short, and nobody waits in it for others.
+fn may_come_twice(body: &Block) -> bool {
+    let (mut steps, mut alone) = (0, true);
+    each_inst(body, &mut |inst| {
+        steps += 1;
+        alone &= match inst {
+            Inst::Barrier(_) => false,
+            Inst::Let(_, op) => !op.is_across_subgroup(),
+            Inst::Loop(inner) => !inner.rare,
+            _ => true,
+        };
+    });
+    alone && steps <= MOST_STEPS_OF_REST
 }
 
 /// Replaces a value in a block.

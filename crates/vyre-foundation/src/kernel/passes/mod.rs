@@ -4,6 +4,7 @@ mod ahead;
 mod arrays;
 mod batch;
 mod beside;
+mod bools;
 mod contract;
 mod counted;
 mod dead;
@@ -24,7 +25,9 @@ mod together;
 mod trial;
 mod versions;
 
-use super::{Block, End, Inst, Kernel, Op, Options, Passes};
+use hashbrown::HashMap;
+
+use super::{Block, End, Inst, Kernel, Op, Options, Passes, Value};
 use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
@@ -76,6 +79,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     if passes.contains(Passes::BRANCHES) && options.unrolling.any_form {
         exits::run(kernel);
     }
+    if options.bools_as_words {
+        bools::run(kernel);
+    }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {
         contract::run(kernel);
@@ -97,6 +103,54 @@ fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
         }
     });
     defs
+}
+
+/// A block with names of its own for what it defines. `fresh` makes a value like another one, which the operation defines.
+fn copy_block(
+    block: &Block,
+    names: &mut HashMap<Value, Value>,
+    fresh: &mut impl FnMut(Value, Option<&Op>) -> Value,
+) -> Block {
+    let insts = block.insts.iter().map(|inst| copy_inst(inst, names, fresh)).collect();
+    let mut end = block.end.clone();
+    for value in super::walk::end_values_mut(&mut end) {
+        *value = names.get(value).copied().unwrap_or(*value);
+    }
+    Block { insts, end }
+}
+
+fn copy_inst(
+    inst: &Inst,
+    names: &mut HashMap<Value, Value>,
+    fresh: &mut impl FnMut(Value, Option<&Op>) -> Value,
+) -> Inst {
+    let mut copy = inst.clone();
+    super::walk::each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
+    let mut rename = |value: &mut Value, op: Option<&Op>, names: &mut HashMap<Value, Value>| {
+        let new = fresh(*value, op);
+        names.insert(*value, new);
+        *value = new;
+    };
+    match &mut copy {
+        Inst::Let(value, op) => rename(value, Some(op), names),
+        Inst::Atomic { result: Some(result), .. } => rename(result, None, names),
+        Inst::If { then, otherwise, results, .. } => {
+            for result in results {
+                rename(result, None, names);
+            }
+            **then = copy_block(then, names, fresh);
+            **otherwise = copy_block(otherwise, names, fresh);
+        }
+        Inst::Loop(inner) => {
+            let counter = inner.counter.iter_mut().map(|counter| &mut counter.value);
+            for value in inner.params.iter_mut().chain(&mut inner.results).chain(counter) {
+                rename(value, None, names);
+            }
+            inner.body = copy_block(&inner.body, names, fresh);
+        }
+        Inst::Atomic { .. } | Inst::Store { .. } | Inst::Barrier(_) => {}
+    }
+    copy
 }
 
 /// Every round of the loop whose body this is comes to its end, or ends the invocation.

@@ -448,6 +448,9 @@ impl Rewriter {
             Some(Op::Binary(Binary::Lt, x, y)) if yes == y && no == x => return Some(self.binary(Binary::Max, x, y)),
             _ => {}
         }
+        if let Some(no) = self.where_not(cond, no, ty) {
+            return Some(self.emit(Op::Select(cond, yes, no), ty));
+        }
         let truth = |literal: Option<Literal>| match literal {
             Some(Literal::Bool(truth)) => Some(truth),
             _ => None,
@@ -467,6 +470,23 @@ impl Rewriter {
             }
             _ => None,
         }
+    }
+
+    /// A simpler value that is the same where a condition does not hold.
+    fn where_not(&mut self, cond: Value, value: Value, ty: Type) -> Option<Value> {
+        let Some(Op::Select(other, yes, no)) = self.defs[value.index()] else { return None };
+        if other == cond {
+            return Some(no);
+        }
+        // Where `p && t` does not hold, `p && !t` is `p`.
+        let (Some(Op::Binary(Binary::And, p, t)), Some(Op::Binary(Binary::And, q, not))) =
+            (&self.defs[cond.index()], &self.defs[other.index()])
+        else {
+            return None;
+        };
+        let opposite = matches!(self.defs[not.index()], Some(Op::Unary(Unary::Not, x)) if x == *t);
+        let p = (p == q && opposite).then_some(*p)?;
+        Some(self.emit(Op::Select(p, yes, no), ty))
     }
 
     // Multiplication and division by constants.

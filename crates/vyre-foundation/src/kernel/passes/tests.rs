@@ -662,3 +662,103 @@ fn a_word_of_a_private_array_that_was_stored_is_not_loaded() {
     assert_eq!(loads("if b[3] == 1 { a[1] = 3; b[4] = 2; }"), 2);
     assert_eq!(loads("for i in 0..b[5] { b[i] = i; a[1] = i; }"), 2);
 }
+
+fn in_and_out() -> Vec<BufferDecl> {
+    vec![BufferDecl::read("a", 0, DataType::U32), BufferDecl::output("out", 1, DataType::U32).with_count(211)]
+}
+
+/// A loop over `k` in which the order of rounds shows, with the number it begins at and how it goes on.
+fn shown_order(ty: DataType, first: Expr, cond: Expr, next: Expr) -> Program {
+    let round = Node::assign("x", Expr::var("x") * Expr::u32(3) + Expr::var("k").cast(DataType::U32));
+    let rounds = loop_while(cond, vec![round], Node::assign("k", next));
+    let body = vec![
+        Node::var("x", DataType::U32, Expr::u32(1)),
+        Node::var("k", ty, first),
+        rounds,
+        Node::store("out", i(), Expr::var("x") + Expr::var("k").cast(DataType::U32)),
+    ];
+    Program::wrapped(in_and_out(), [64, 1, 1], body)
+}
+
+#[test]
+fn loops_that_go_down_count() {
+    let k = || Expr::var("k");
+    let few = || Expr::binary(BinaryOp::Rem, Expr::load("a", i()), Expr::u32(9));
+    let signed = || few().cast(DataType::I32) - Expr::i32(3);
+    for (ty, first, cond, next) in [
+        (DataType::U32, few(), k().gt(Expr::u32(0)), k() - Expr::u32(1)),
+        (DataType::U32, few(), k().ge(Expr::u32(3)), k() - Expr::u32(1)),
+        (DataType::I32, signed(), k().ge(Expr::i32(0)), k() - Expr::i32(1)),
+        (DataType::I32, signed(), k().gt(Expr::i32(-2)), k() + Expr::i32(-1)),
+        (DataType::U32, Expr::u32(70), k().gt(Expr::u32(7)), k() - Expr::u32(3)),
+        (DataType::I32, signed(), k().gt(Expr::load("a", Expr::u32(0)).cast(DataType::I32)), k() - Expr::i32(1)),
+    ] {
+        let program = shown_order(ty, first, cond, next);
+        let (expected, actual, kernel) = with_and_without_passes(&program, &samples());
+        assert_eq!(expected, actual, "{kernel}");
+        assert!(kernel.contains("for %"), "{kernel}");
+    }
+    // It wraps before the test fails.
+    let wraps = shown_order(DataType::U32, Expr::u32(70), k().gt(Expr::u32(1)), k() - Expr::u32(23));
+    let kernel = lower(&wraps.validate().expect("valid"), &Options::default()).expect("lowers").to_string();
+    assert!(!kernel.contains("for %"), "{kernel}");
+}
+
+#[test]
+fn loops_that_may_wrap_count_as_far_as_they_do_not() {
+    let k = || Expr::var("k");
+    let limit = |most: u32| Expr::math(MathOp::Min, vec![Expr::load("a", i()), Expr::u32(most)]);
+    for (ty, cond, step) in [
+        (DataType::U32, k().lt(limit(0xe000_0000)), 0x6000_0000u32),
+        (DataType::U32, k().lt(limit(2000)), 7),
+        (DataType::I32, k().lt(limit(3000).cast(DataType::I32)), 9),
+        (DataType::I32, k().lt(limit(0x7000_0000).cast(DataType::I32)), 0x1000_0000),
+    ] {
+        let by = if ty == DataType::I32 { Expr::i32(step as i32) } else { Expr::u32(step) };
+        let program = shown_order(ty.clone(), i().cast(ty), cond, k() + by);
+        let (expected, actual, kernel) = with_and_without_passes(&program, &samples());
+        assert_eq!(expected, actual, "{kernel}");
+        assert!(kernel.contains("for %") && kernel.contains("loop with"), "{kernel}");
+    }
+}
+
+#[test]
+fn lists_that_are_kept_sorted_become_values() {
+    use crate::ir::{Access, Count, TypeDef, TypeId};
+    let k = || Expr::var("k");
+    let at = |index: Expr| vec![Access::Index(index)];
+    let part = |index: Expr| Expr::Part { value: Box::new(Expr::var("list")), path: at(index) };
+    let set = |index: Expr, value: Expr| Node::Assign { name: "list".into(), path: at(index), value };
+    // From the end of what was inserted, and from the end of all; what is looked at may be in one test or in two.
+    for (from, two) in [("n", false), ("n", true), ("8", false), ("7", true)] {
+        let from = from.parse().map_or_else(|_| Expr::var(from), Expr::u32);
+        let larger = part(k() - Expr::u32(1)).gt(Expr::var("new"));
+        let leaves = |goes_on: Expr| Node::if_else(goes_on, vec![], vec![Node::Break]);
+        let more = k().gt(Expr::u32(0));
+        let mut round = if two {
+            vec![leaves(more), leaves(larger)]
+        } else {
+            vec![leaves(Expr::binary(BinaryOp::And, more, larger))]
+        };
+        round.extend([set(k(), part(k() - Expr::u32(1))), Node::assign("k", k() - Expr::u32(1))]);
+        let insert = vec![
+            Node::let_bind("new", Expr::load("a", i() + Expr::var("n") * Expr::u32(5))),
+            Node::var("k", DataType::U32, from),
+            Node::forever(round),
+            set(k(), Expr::var("new")),
+        ];
+        let digest = Node::assign("x", Expr::var("x") * Expr::u32(31) + part(Expr::var("n")));
+        let body = vec![
+            Node::var_zero("list", DataType::Handle(TypeId(0))),
+            Node::for_range("n", Expr::u32(0), Expr::u32(8), insert),
+            Node::var("x", DataType::U32, Expr::u32(0)),
+            Node::for_range("n", Expr::u32(0), Expr::u32(8), vec![digest]),
+            Node::store("out", i(), Expr::var("x")),
+        ];
+        let types = vec![TypeDef::Array { element: DataType::U32, count: Count::Fixed(8), stride: 4 }];
+        let program = Program::wrapped(in_and_out(), [64, 1, 1], body).with_types(types);
+        let (expected, actual, kernel) = with_and_without_passes(&program, &samples());
+        assert_eq!(expected, actual, "{kernel}");
+        assert!(!kernel.contains("local 0"), "{kernel}");
+    }
+}

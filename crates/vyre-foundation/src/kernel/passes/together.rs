@@ -2,19 +2,22 @@
 //!
 //! Invocations leave such a loop one by one, at its end. Until the one that is furthest comes to the limit they can go round together,
 //! so the loop becomes two: one that counts where the first invocation of the workgroup is, which is the same for all of them, and the
-//! loop as it was for the rest. Where all invocations make equally many rounds there is no rest.
+//! loop as it was for the rest. Where all invocations make equally many rounds there is no rest. Where a step takes the first invocation
+//! past the last one, each has one round left at most, which comes before the loop as an `if`: its places are side by side too.
 //!
 //! For each invocation by itself nothing changes, whatever the others do: `i` is the count plus the invocation's place, in both loops.
 
 use hashbrown::HashMap;
 
-use super::definitions;
+use super::{copy_block, definitions};
 use crate::ir::Builtin;
-use crate::kernel::walk::{each_inst, each_loop_mut, each_use_mut, exits};
+use crate::kernel::walk::{each_inst, each_loop_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
 
 /// Steps that a loop may have: it comes twice.
 const MOST_STEPS: usize = 512;
+/// Steps of a loop whose last round comes alone: it comes three times.
+const MOST_STEPS_OF_LAST: usize = 64;
 /// How far apart the first and the last invocation may be.
 const MOST_APART: u64 = 1 << 20;
 /// Operations that are looked through.
@@ -204,9 +207,17 @@ impl Together {
 
     /// `limit` less `apart`, and zero where that is less.
     fn less(&mut self, limit: Value, apart: u32, insts: &mut Vec<Inst>) -> Value {
-        let apart = self.constant(Scalar::U32, apart, insts);
-        let raised = self.define(Scalar::U32, Op::Binary(Binary::Max, limit, apart), insts);
-        self.define(Scalar::U32, Op::Binary(Binary::Sub, raised, apart), insts)
+        let ty = self.scalar(limit);
+        let apart = self.constant(ty, apart, insts);
+        let raised = self.define(ty, Op::Binary(Binary::Max, limit, apart), insts);
+        self.define(ty, Op::Binary(Binary::Sub, raised, apart), insts)
+    }
+
+    /// A limit of a counter from which no step wraps, of a number that is not known.
+    fn is_bounded(&self, to: Value, step: u32) -> bool {
+        let Some(Op::Binary(Binary::Min, _, most)) = self.defs[to.index()] else { return false };
+        let greatest = if self.scalar(to) == Scalar::U32 { 1 << 31 } else { (1 << 31) - i128::from(step) };
+        self.number(most).is_some_and(|most| most <= greatest)
     }
 
     /// Puts the loop of all invocations before a counted one, or makes it that.
@@ -217,8 +228,8 @@ impl Together {
         let mut before = Vec::new();
         let Some(start) = self.start(counter.from, &mut before) else { return };
         let Start { ty, first, behind, apart } = start;
-        let to = self.number(counter.to);
-        let to = match to {
+        let bounded = self.number(counter.to).is_some() || self.is_bounded(counter.to, counter.step);
+        let to = match self.number(counter.to) {
             Some(to) => {
                 let apart = i128::from(apart);
                 // No count passes the greatest number.
@@ -235,6 +246,9 @@ impl Together {
                     return insts.append(&mut before);
                 }
                 self.constant(ty, (to - apart) as u32, &mut before)
+            }
+            None if bounded && (ty == Scalar::U32 || self.number(first) == Some(0)) => {
+                self.less(counter.to, apart, &mut before)
             }
             None if ty == Scalar::I32 => return,
             None => {
@@ -277,9 +291,40 @@ impl Together {
             look: inner.look,
             rare: inner.rare,
         })));
-        let from = self.define(ty, Op::Binary(Binary::Add, reached, behind), insts);
-        inner.counter = Some(Counter { from, ..counter });
+        let mut from = self.define(ty, Op::Binary(Binary::Add, reached, behind), insts);
         inner.init = results;
+        if apart < counter.step && is_short(&inner.body) {
+            let holds = self.define(Scalar::Bool, Op::Binary(Binary::Lt, from, counter.to), insts);
+            let mut names = named(inner);
+            names.insert(counter.value, from);
+            let round = self.copy(&inner.body, &mut names);
+            self.last_round(inner, holds, round, insts);
+            if bounded && self.number(first) == Some(0) {
+                // Nothing wraps, so nobody has another round.
+                let from = self.constant(ty, 0, insts);
+                inner.counter = Some(Counter { from, to: from, ..counter });
+                return;
+            }
+            // To the limit at most, so that it does not wrap.
+            let left = self.define(ty, Op::Binary(Binary::Sub, counter.to, from), insts);
+            let step = self.constant(ty, counter.step, insts);
+            let step = self.define(ty, Op::Binary(Binary::Min, left, step), insts);
+            let next = self.define(ty, Op::Binary(Binary::Add, from, step), insts);
+            from = self.define(ty, Op::Select(holds, next, from), insts);
+        }
+        inner.counter = Some(Counter { from, ..counter });
+    }
+
+    /// Puts a round that some invocations make before a loop, which is then seldom entered.
+    fn last_round(&mut self, inner: &mut Loop, holds: Value, mut round: Block, insts: &mut Vec<Inst>) {
+        if let End::Continue(values) = &mut round.end {
+            round.end = End::Yield(std::mem::take(values));
+        }
+        let otherwise = Block { insts: Vec::new(), end: End::Yield(inner.init.clone()) };
+        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        inner.init.clone_from(&results);
+        inner.rare = true;
+        insts.push(Inst::If { cond: holds, then: Box::new(round), otherwise: Box::new(otherwise), results });
     }
 
     /// Puts the loop of all invocations before one that tests a carried number against a limit at its head.
@@ -301,6 +346,7 @@ impl Together {
         }
         let mut before = Vec::new();
         let Some(Start { ty, first, behind, apart }) = self.start(init, &mut before) else { return };
+        let whole = limit;
         let limit = self.less(limit, apart, &mut before);
         let params: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
         let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
@@ -336,6 +382,12 @@ impl Together {
         })));
         inner.init = results;
         inner.init[which] = self.define(ty, Op::Binary(Binary::Add, inner.init[which], behind), insts);
+        if self.number(step).is_some_and(|step| i128::from(apart) < step) && is_short(&inner.body) {
+            let mut names = named(inner);
+            let holds = self.define(Scalar::Bool, Op::Binary(Binary::Lt, inner.init[which], whole), insts);
+            let round = self.copy(&rest, &mut names);
+            self.last_round(inner, holds, round, insts);
+        }
     }
 
     /// The step at the head of a loop that leaves it unless a carried number is less than a limit, with both.
@@ -368,57 +420,11 @@ impl Together {
 
     /// A block with names of its own.
     fn copy(&mut self, block: &Block, names: &mut HashMap<Value, Value>) -> Block {
-        let insts = block.insts.iter().map(|inst| self.copy_inst(inst, names)).collect();
-        let named = |values: &[Value], names: &HashMap<Value, Value>| -> Vec<Value> {
-            values.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect()
-        };
-        let end = match &block.end {
-            End::Yield(values) => End::Yield(named(values, names)),
-            End::Continue(values) => End::Continue(named(values, names)),
-            End::Break(values) => End::Break(named(values, names)),
-            other => other.clone(),
-        };
-        Block { insts, end }
-    }
-
-    fn copy_inst(&mut self, inst: &Inst, names: &mut HashMap<Value, Value>) -> Inst {
-        let mut copy = inst.clone();
-        each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-        let mut rename = |this: &mut Self, value: &mut Value| {
-            let new = this.like(*value);
-            names.insert(*value, new);
-            *value = new;
-        };
-        match &mut copy {
-            Inst::Let(value, op) => {
-                let op = op.clone();
-                rename(self, value);
-                self.defs[value.index()] = Some(op);
-            }
-            Inst::Atomic { result: Some(result), .. } => rename(self, result),
-            Inst::If { then, otherwise, results, .. } => {
-                **then = self.copy(then, names);
-                **otherwise = self.copy(otherwise, names);
-                for result in results {
-                    let new = self.like(*result);
-                    names.insert(*result, new);
-                    *result = new;
-                }
-            }
-            Inst::Loop(inner) => {
-                for value in inner.params.iter_mut().chain(inner.counter.iter_mut().map(|counter| &mut counter.value)) {
-                    rename(self, value);
-                }
-                inner.body = self.copy(&inner.body, names);
-                for result in &mut inner.results {
-                    let new = self.like(*result);
-                    names.insert(*result, new);
-                    *result = new;
-                }
-            }
-            Inst::Atomic { .. } | Inst::Store { .. } | Inst::Barrier(_) => {}
-        }
-        copy
+        copy_block(block, names, &mut |value, op| {
+            let new = self.like(value);
+            self.defs[new.index()] = op.cloned();
+            new
+        })
     }
 }
 
@@ -440,6 +446,17 @@ fn may_come_twice(body: &Block) -> bool {
         };
     });
     alone && steps <= MOST_STEPS && matches!(body.end, End::Continue(_))
+}
+
+fn is_short(body: &Block) -> bool {
+    let mut steps = 0;
+    each_inst(body, &mut |_| steps += 1);
+    steps <= MOST_STEPS_OF_LAST
+}
+
+/// What a loop carries, in its first round.
+fn named(inner: &Loop) -> HashMap<Value, Value> {
+    inner.params.iter().copied().zip(inner.init.iter().copied()).collect()
 }
 
 fn defines(body: &Block, wanted: Value) -> bool {
@@ -565,13 +582,13 @@ mod tests {
     }
 
     #[test]
-    fn equally_many_rounds_need_one_loop() {
+    fn rounds_that_all_or_some_make_need_one_loop() {
         for (ty, to, step, wanted) in [
             (DataType::U32, 64, 4, 1),
             (DataType::I32, 64, 4, 1),
-            (DataType::U32, 63, 4, 2),
-            (DataType::I32, 63, 4, 2),
-            (DataType::U32, 66, 4, 2),
+            (DataType::U32, 63, 4, 1),
+            (DataType::I32, 63, 4, 1),
+            (DataType::U32, 66, 4, 1),
             (DataType::U32, 64, 3, 2),
         ] {
             let from = builtin(Builtin::LocalId(0)).cast(ty.clone());

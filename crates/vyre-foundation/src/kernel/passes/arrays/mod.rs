@@ -5,13 +5,29 @@
 //! which flow through `if`s and loops as any other.
 
 mod cost;
+mod early;
 mod plan;
 mod promote;
 
 use crate::kernel::{Element, Kernel, KernelMemory};
 
-pub(super) use self::plan::plan;
 pub(super) use self::promote::promote;
+
+/// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none. Loops that only get a counter
+/// for this are changed where it is of use.
+pub(super) fn plan(kernel: &mut Kernel, most: u32) -> Vec<bool> {
+    if !candidates(kernel, most, |_| true).contains(&true) {
+        return Vec::new();
+    }
+    let before = kernel.clone();
+    let counters = early::run(kernel);
+    let wanted = plan::plan(kernel, most);
+    if counters.iter().all(|counter| wanted.get(counter.index()) == Some(&true)) {
+        return wanted;
+    }
+    *kernel = before;
+    plan::plan(kernel, most)
+}
 
 /// How many scalars an array has and how far apart they are, where a load gives what a store wrote bit by bit.
 fn scalars(memory: &KernelMemory) -> Option<(u32, u32)> {

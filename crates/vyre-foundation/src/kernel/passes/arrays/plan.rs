@@ -10,7 +10,7 @@ use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
 const ATTEMPTS: usize = 8;
 
 /// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none.
-pub(in crate::kernel::passes) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
+pub(super) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
     let candidates = candidates(kernel, most, |_| true);
     if !candidates.contains(&true) {
         return Vec::new();
