@@ -362,3 +362,149 @@ fn every_inverse_square_root_is_correctly_rounded() {
         }
     }
 }
+
+/// Words of interest to a division by `d`: the limits, and multiples of it and what is next to them, with a sign and without.
+fn hostile(d: u32, count: usize) -> Vec<u32> {
+    let mut found = vec![0, 1, 2, i32::MAX as u32, 1 << 31, (1 << 31) + 1, u32::MAX - 1, u32::MAX, d, d.wrapping_neg()];
+    let mut random = u64::from(d);
+    for round in 0.. {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        for (by, most) in [(d, u32::MAX), ((d as i32).unsigned_abs(), 1 << 31)] {
+            let quotients = most / by.max(1);
+            let quotient =
+                if round < 2 { quotients - round.min(quotients) } else { (random >> 33) as u32 % quotients.max(1) };
+            let whole = quotient.wrapping_mul(by);
+            for near in [whole.wrapping_sub(1), whole, whole.wrapping_add(1)] {
+                found.extend([near, near.wrapping_neg()]);
+            }
+        }
+        if found.len() >= count {
+            break;
+        }
+    }
+    found.truncate(count);
+    found
+}
+
+const DIVISORS: [u32; 24] = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    10,
+    640,
+    1000,
+    65535,
+    65536,
+    65537,
+    46341,
+    0x7fff_fffe,
+    0x7fff_ffff,
+    0x8000_0000,
+    0x8000_0001,
+    0xffff_fffe,
+    0xffff_ffff,
+    -3i32 as u32,
+    -7i32 as u32,
+    -10i32 as u32,
+    -640i32 as u32,
+    -65535i32 as u32,
+    -65536i32 as u32,
+];
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Dividends from `a`, divisors from `d`, and as many results as the body has, one array after the other.
+fn quotients(a: &[u32], d: &[u32], results: &[Expr], mut body: Vec<Node>) -> Case {
+    let n = a.len() as u32;
+    let program = |body| {
+        Program::wrapped(
+            vec![
+                BufferDecl::read("a", 0, DataType::U32),
+                BufferDecl::read("d", 1, DataType::U32),
+                BufferDecl::output("out", 2, DataType::U32).with_count(n * results.len() as u32),
+            ],
+            [64, 1, 1],
+            body,
+        )
+    };
+    for (place, result) in results.iter().enumerate() {
+        body.push(Node::store("out", Expr::global_id(0) + n * place as u32, result.clone().cast(DataType::U32)));
+    }
+    Case { grid: Some([n / 64, 1, 1]), ..Case::new(program(body), vec![bytes(a), bytes(d)]) }
+}
+
+/// Divisors that are the same for all lanes of a vector, different ones for each workgroup.
+#[test]
+fn quotients_by_a_number_of_the_workgroup() {
+    let mut divisors = DIVISORS.to_vec();
+    let mut random = 1u64;
+    for bits in 0..232 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        divisors.push((random >> 32) as u32 >> (bits % 31));
+    }
+    let dividends: Vec<u32> = divisors.iter().flat_map(|&d| hostile(d, 64)).collect();
+    let signed = |name: &str| var(name).cast(DataType::I32);
+    let body = vec![
+        Node::let_bind("x", Expr::load("a", Expr::global_id(0))),
+        Node::let_bind("y", Expr::load("d", Expr::workgroup_id(0))),
+    ];
+    // The quotient for itself, the remainder for itself, both in either order.
+    let (quotient, rest) = (|| var("x") / var("y"), || var("x") % var("y"));
+    let (signed_quotient, signed_rest) = (|| signed("x") / signed("y"), || signed("x") % signed("y"));
+    for results in [
+        vec![quotient()],
+        vec![rest()],
+        vec![signed_quotient()],
+        vec![signed_rest()],
+        vec![quotient(), rest(), signed_quotient(), signed_rest()],
+        vec![signed_rest(), rest(), quotient(), signed_quotient()],
+        // Dividends that are known to be below 2³¹.
+        vec![(var("x") >> 1u32) / var("y"), (var("x") >> 1u32) % var("y")],
+    ] {
+        agree(&format!("{results:?}"), &quotients(&dividends, &divisors, &results, body.clone()));
+    }
+}
+
+/// Divisors that are the same for the whole launch: of places, in loops whose variables are divided, and behind conditions.
+#[test]
+fn quotients_by_a_number_of_the_launch() {
+    let i = || Expr::global_id(0);
+    for d in DIVISORS {
+        let dividends = hostile(d, 256);
+        let signed = |e: Expr| e.cast(DataType::I32);
+        let body = vec![
+            Node::let_bind("y", Expr::load("d", 0u32)),
+            Node::let_bind("x", Expr::load("a", i())),
+            Node::var("rest", DataType::U32, var("x")),
+            Node::var("sum", DataType::I32, Expr::i32(0)),
+            Node::for_range(
+                "k",
+                0u32,
+                Expr::load("d", 1u32),
+                vec![
+                    Node::assign("sum", var("sum") * Expr::i32(31) + signed(var("rest")) % signed(var("y"))),
+                    Node::assign("rest", var("rest") / var("y") + var("k")),
+                    Node::assign("sum", var("sum") + signed(var("rest")) / signed(var("y"))),
+                    Node::if_then(
+                        var("rest").gt(var("x") % var("y")),
+                        vec![Node::assign("rest", var("rest") - var("rest") % var("y"))],
+                    ),
+                ],
+            ),
+        ];
+        let results = [
+            i() / var("y"),
+            i() % var("y"),
+            signed(i() * 3u32 - 100u32) / signed(var("y")),
+            signed(i() * 3u32 - 100u32) % signed(var("y")),
+            var("rest"),
+            var("sum"),
+            var("x") / var("y"),
+        ];
+        agree(&format!("by {d}"), &quotients(&dividends, &[d, 5], &results, body));
+    }
+}

@@ -2,15 +2,15 @@
 
 use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 
-use super::super::asm::{Alu, VOp};
+use super::super::asm::{Alu, Len, VOp};
 use super::super::isa::Isa;
 use super::super::mir::{GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
-use super::Lower;
 use super::facts::visit_operands;
 use super::known::compares;
 use super::value::{Lin, Rep};
+use super::{Lower, Made};
 
 /// Bits of a float constant as the vector form holds it: f16 is computed as f32.
 fn float_bits(scalar: Scalar, bits: u64) -> u64 {
@@ -21,6 +21,9 @@ fn float_bits(scalar: Scalar, bits: u64) -> u64 {
 }
 
 const TWO_TO_31: f64 = 2_147_483_648.0;
+
+/// What makes a reciprocal so much greater that no rounding brings a product with it below the quotient.
+const ABOVE_ONE: f64 = 1.0 + 4.0 * f64::EPSILON;
 
 /// Whole numbers up to this are divided by constants without a division, where that is the same for all of them.
 const MOST_DIVIDED: u32 = 1023;
@@ -603,6 +606,10 @@ impl<'k> Lower<'k> {
     fn divide(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
         let signed = self.scalar_of(a).is_signed();
         let (x, y) = (self.vector_of(a, c), self.vector_of(b, c));
+        if self.is_scalar(b) && self.shape_of(b).lane == Lane::Same {
+            let narrow = signed || self.shape_of(a).max < 1 << 31;
+            return Rep::Vector(self.divide_by_one(op, x, y, signed, narrow), R::NONE);
+        }
         let mut halves = [R::NONE; 2];
         for (part, half) in halves.iter_mut().enumerate() {
             let (x, y) = if part == 0 { (x, y) } else { (self.upper_half(x), self.upper_half(y)) };
@@ -616,20 +623,128 @@ impl<'k> Lower<'k> {
             quotient = self.vec(ops::VPXORD, quotient, Src::R(turned));
         }
         let zero = self.constant(0);
-        let by_zero = if self.facts.isa == Isa::Avx2 {
-            self.vec(ops::VPCMPEQD, y, Src::R(zero))
-        } else {
-            let by_zero = self.new_mask();
-            let v = LaneOp { imm: Some(0), ..self.lane_op(ops::VPCMPD, by_zero, y, Src::R(zero)) };
-            self.push(M::Vec(v));
-            by_zero
-        };
+        let by_zero = self.mask_of_equal(y, zero);
         if op == Binary::Div {
             return Rep::Vector(self.blend(Scalar::U32, by_zero, Src::R(x), false, quotient), R::NONE);
         }
         let product = self.vec(ops::VPMULLD, quotient, Src::R(y));
         let rem = self.vec(ops::VPSUBD, x, Src::R(product));
         Rep::Vector(self.blend(Scalar::U32, by_zero, Src::R(zero), false, rem), R::NONE)
+    }
+
+    /// Division of all lanes by one number `d`, whose reciprocal is made once for the whole block.
+    ///
+    /// The product is exact. The reciprocal, what makes it greater and the product are each rounded, by no more than 2⁻⁵³ of them: what
+    /// comes is `p = x / d · (1 + e)`, where `e` is 2⁻⁵⁰ give or take a little more than 3 · 2⁻⁵³, so above 0 and below 2⁻⁴⁹. Without
+    /// signs, `p` is no less than `x / d`, and above it by less than `2³² / d · 2⁻⁴⁹ < 1 / d`. The next whole number is at least `1 / d`
+    /// above `x / d`, so `p` stays below it, and its whole part is the quotient. Signs change nothing: everything here is rounded alike
+    /// on both sides of zero. The least integer by -1 does not fit and is converted to the least integer.
+    ///
+    /// By zero it is `x`, and nothing remains, as by one.
+    fn divide_by_one(&mut self, op: Binary, x: R, y: R, signed: bool, narrow: bool) -> R {
+        let made = Made::Quotient(x, y, signed);
+        let quotient = match self.made.get(made) {
+            Some(quotient) => quotient,
+            None => {
+                let quotient = self.quotient_by_one(x, y, signed, narrow);
+                if !self.made.changing.contains(&x) {
+                    self.remember(made, quotient);
+                }
+                quotient
+            }
+        };
+        if op == Binary::Div {
+            return quotient;
+        }
+        let by = self.divisor(y);
+        let product = self.vec(ops::VPMULLD, quotient, Src::R(by));
+        self.vec(ops::VPSUBD, x, Src::R(product))
+    }
+
+    /// `narrow`: signed conversions do, because the numbers have signs or are below 2³¹.
+    fn quotient_by_one(&mut self, x: R, y: R, signed: bool, narrow: bool) -> R {
+        let reciprocal = self.reciprocal(y, signed);
+        let turns = self.facts.isa == Isa::Avx2 && !narrow;
+        let halves = [0, 1].map(|part| {
+            let half = if part == 0 { x } else { self.upper_half(x) };
+            let product = if turns {
+                // (x - 2³¹) · r + 2³¹ · r is rounded once, so it is the product of x.
+                let turned = self.constant(1 << 31);
+                let half = self.vec(ops::VPXORD, half, Src::R(turned));
+                let shifted = self.vec(ops::VCVTDQ2PD, R::NONE, Src::R(half));
+                let back = self.shifted_back(reciprocal);
+                self.push(M::Vec(LaneOp {
+                    acc: true,
+                    ..self.lane_op(ops::VFMADD213PD, shifted, reciprocal, Src::R(back))
+                }));
+                shifted
+            } else {
+                let x = self.as_doubles(half, narrow);
+                self.vec(ops::VMULPD, x, Src::R(reciprocal))
+            };
+            self.doubles_to_words(product, narrow)
+        });
+        let quotient = self.join_halves(halves[0], halves[1]);
+        if !turns {
+            return quotient;
+        }
+        let turned = self.constant(1 << 31);
+        self.vec(ops::VPXORD, quotient, Src::R(turned))
+    }
+
+    /// A number in all lanes by which is divided: 1 in the place of 0.
+    fn divisor(&mut self, y: R) -> R {
+        let made = Made::Divisor(y);
+        if let Some(r) = self.made.get(made) {
+            return r;
+        }
+        let (zero, one) = (self.constant(0), self.constant(1));
+        let by_zero = self.mask_of_equal(y, zero);
+        let r = self.blend(Scalar::U32, by_zero, Src::R(one), false, y);
+        self.remember(made, r);
+        r
+    }
+
+    /// A little more than the reciprocal of a number in all lanes, as doubles.
+    fn reciprocal(&mut self, y: R, signed: bool) -> R {
+        let made = Made::Reciprocal(y, signed);
+        if let Some(r) = self.made.get(made) {
+            return r;
+        }
+        let by = self.divisor(y);
+        let by = self.as_doubles(by, signed);
+        let (one, above) = (self.constant64(1f64.to_bits()), self.constant64(ABOVE_ONE.to_bits()));
+        // One lane is enough, and a division of few lanes takes less time.
+        let quotient = self.vector();
+        self.push(M::Vec(LaneOp { len: Len::L128, ..self.lane_op(ops::VDIVPD, quotient, one, Src::R(by)) }));
+        let more = self.vector();
+        self.push(M::Vec(LaneOp { len: Len::L128, ..self.lane_op(ops::VMULPD, more, quotient, Src::R(above)) }));
+        let op = VOp { w: u8::from(self.facts.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
+        let r = self.vec(op, R::NONE, Src::R(more));
+        self.remember(made, r);
+        r
+    }
+
+    /// 2³¹ times a reciprocal.
+    fn shifted_back(&mut self, reciprocal: R) -> R {
+        let made = Made::ShiftedBack(reciprocal);
+        if let Some(r) = self.made.get(made) {
+            return r;
+        }
+        let by = self.constant64(TWO_TO_31.to_bits());
+        let r = self.vec(ops::VMULPD, reciprocal, Src::R(by));
+        self.remember(made, r);
+        r
+    }
+
+    /// The lanes in which words are equal.
+    fn mask_of_equal(&mut self, a: R, b: R) -> R {
+        if self.facts.isa == Isa::Avx2 {
+            return self.vec(ops::VPCMPEQD, a, Src::R(b));
+        }
+        let mask = self.new_mask();
+        self.push(M::Vec(LaneOp { imm: Some(0), ..self.lane_op(ops::VPCMPD, mask, a, Src::R(b)) }));
+        mask
     }
 
     /// Half of the lanes as doubles. AVX2 only knows signed ones: others are shifted by 2³¹ and back.

@@ -20,6 +20,12 @@ pub(super) enum Made {
     Ramp(R, i32, i32),
     /// Bytes of each half word, those in even or odd places, as numbers with or without sign.
     Bytes(R, bool, bool),
+    /// What divides all lanes, its reciprocal as doubles, with or without a sign, and 2³¹ times that.
+    Divisor(R),
+    Reciprocal(R, bool),
+    ShiftedBack(R),
+    /// The quotient of a vector and a number in all lanes, with or without a sign.
+    Quotient(R, R, bool),
     /// The first lane of a vector, and whether the others don't go on from there by a step.
     First(R),
     Apart(R, i32),
