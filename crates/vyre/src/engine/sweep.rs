@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::BackendError;
 use vyre_driver::backend::Knobs;
 use vyre_driver::metrics::Counter;
-use vyre_driver::tuner::{Campaign, Candidates, Outcome, Plan, Step, Verdict};
+use vyre_driver::tuner::{Campaign, Candidate, Candidates, Outcome, Plan, Step, Verdict};
 use vyre_spec::{Diagnostic, codes};
 
 use super::Inner;
@@ -26,16 +26,16 @@ const MARGIN_OF_CUT: f64 = 0.03;
 /// So long after one sitting the next begins: what others do on a machine changes within seconds.
 const APART: Duration = Duration::from_millis(300);
 
-/// The candidate differs from the kernel's own launch only by how the work is cut.
-fn is_other_cut(candidates: &Candidates, at: usize) -> bool {
-    let (own, candidate) = (&candidates.list[0], &candidates.list[at]);
+/// One who waits for the first run has no time for sittings: so many pairs in one.
+const PAIRS_AT_ONCE: usize = 8;
+
+/// Two candidates differ only by how the work is cut.
+fn is_other_cut(one: &Candidate, other: &Candidate) -> bool {
     let code = |mut knobs: Knobs| {
         knobs.parts = None;
         knobs
     };
-    own.variant == candidate.variant
-        && own.specialization == candidate.specialization
-        && code(own.knobs) == code(candidate.knobs)
+    one.variant == other.variant && one.specialization == other.specialization && code(one.knobs) == code(other.knobs)
 }
 
 pub(super) struct Sweep<'a> {
@@ -76,11 +76,23 @@ impl<'a> Sweep<'a> {
         let mut rules = if is_processor { Plan::for_processors() } else { Plan::default() };
         if matches!(waits, Waits::ForFirstRun) {
             rules.sittings = 1;
+            rules.pairs = rules.pairs.max(PAIRS_AT_ONCE);
         }
-        let at_most = rules.most_samples(candidates.list.len());
-        let mut campaign = Campaign::new(candidates.list.len(), rules);
-        for at in (1..candidates.list.len()).filter(|&at| is_processor && is_other_cut(candidates, at)) {
-            campaign.demand(at, MARGIN_OF_CUT);
+        let list = &candidates.list;
+        let at_most = rules.most_samples(list.len());
+        let mut campaign = Campaign::new(list.len(), rules);
+        // In several dimensions the shape of workgroups decides which of them read the same memory at a time.
+        let is_row = |candidate: &Candidate| candidate.workgroup_size[1..] == [1, 1];
+        for at in (1..list.len()).filter(|_| is_processor) {
+            let is_other_cut = |other: &usize| is_other_cut(&list[*other], &list[at]);
+            if is_other_cut(&0) {
+                campaign.demand(at, MARGIN_OF_CUT);
+            }
+            if is_row(&list[at])
+                && let Some(first) = (0..at).find(|other| is_row(&list[*other]) && is_other_cut(other))
+            {
+                campaign.same_code(at, first);
+            }
         }
         let journal = Unfinished::new(asked.build(), candidates);
         let path = engine.tuning.folder().map(|folder| Unfinished::path(&folder, &asked.key()));
@@ -191,6 +203,7 @@ impl<'a> Sweep<'a> {
             }
         };
         self.engine.metrics.add(Counter::TuningSamples, u64::from(before.is_none()));
+        tracing::trace!(sitting = self.campaign.sittings(), round = self.campaign.round(), candidate = at, ns, "timed");
         self.campaign.observe(at, ns);
         self.journal.push(at, ns);
         let (taken, at_most, elapsed) = (self.campaign.samples(), self.at_most, self.started.elapsed());
