@@ -334,6 +334,26 @@ fn a_launch_that_more_is_asked_of_has_to_gain_more() {
     assert!(plain >= 39 && demanding == 0 && clear >= 39, "{plain}, {demanding}, {clear}");
 }
 
+#[test]
+fn launches_of_one_code_are_as_good_as_each_other_for_longer() {
+    let (mut alike, mut others) = (0, 0);
+    for seed in 0..40 {
+        let choice = |same: bool| {
+            let mut random = Random::seeded(seed);
+            let mut campaign = Campaign::new(4, Plan::for_processors());
+            if same {
+                campaign.same_code(2, 1);
+            }
+            let costs = [1e6, 0.855e6, 0.83e6, 1.02e6];
+            campaign_of(campaign, |candidate, _| (costs[candidate] * (1.0 + 0.002 * random.normal())) as u64).chosen
+        };
+        alike += usize::from(choice(true) == 1);
+        others += usize::from(choice(false) == 2);
+    }
+    println!("the earlier one in {alike} of 40, the faster one in {others} of 40 where their code differs");
+    assert!(alike >= 39 && others >= 39, "{alike}, {others}");
+}
+
 /// What a machine does for a while changes how much launches differ. It decides nothing, whether it hides what one of them gains or makes it up.
 #[test]
 fn one_disturbed_sitting_decides_nothing() {
