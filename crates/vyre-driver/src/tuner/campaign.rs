@@ -24,6 +24,8 @@ pub struct Plan {
     pub pairs: usize,
     /// As long as they leave it open they are doubled, up to so many times as many.
     pub most_pairs: usize,
+    /// What is off by four times this or less is no stall, however quiet the device seems.
+    pub steadiest: f64,
     /// They are run in so many sittings, a while apart, ...
     pub sittings: usize,
     /// ... over which a winner is faster than the default by its margin and this much more, on average.
@@ -41,6 +43,7 @@ impl Default for Plan {
             near: 0.02,
             pairs: 12,
             most_pairs: 2,
+            steadiest: 0.0,
             sittings: 1,
             typically: 0.0,
         }
@@ -58,8 +61,9 @@ impl Plan {
             near: 0.03,
             pairs: 3,
             most_pairs: 1,
+            steadiest: 0.01,
             sittings: 10,
-            typically: 0.018,
+            typically: 0.017,
             ..Plan::default()
         }
     }
@@ -141,7 +145,7 @@ const Z_WINNER: f64 = 2.8;
 const NOISY: f64 = 0.04;
 /// Launches of the same code are as good as each other that differ by so many times as much as others: what they differ by comes and goes
 /// with the state of the machine.
-const SAME_CODE: f64 = 1.5;
+const SAME_CODE: f64 = 2.0;
 /// The line between as good and slower is drawn between these multiples of `near`, where it changes least.
 const NARROW: f64 = 0.7;
 const WIDE: f64 = 1.0;
@@ -160,11 +164,11 @@ const TYPICAL: f64 = 1.05;
 /// No launch is taken or left, unless it is slower by more than `FAR`, before it was measured in so many rounds.
 const LEAST_ROUNDS: usize = 4;
 const FAR: f64 = 0.05;
-/// What is faster by so much more than it has to be in two sittings is so in others. In spells that last for seconds, launches that are
-/// alike differ by up to 25%.
-const PLAIN: f64 = 0.3;
-/// Sittings in which the default has to be the faster one, by `FAR`, to be left alone.
-const LEAST_SITTINGS: usize = 3;
+/// What is faster by so much more than it has to be, in so many sittings, is so in others. In spells that last for seconds, launches that
+/// are alike differ by up to 25%.
+const PLAIN: [(usize, f64); 2] = [(2, 0.3), (6, 0.1)];
+/// What is slower than it has to be by `FAR` in so many sittings is so in others.
+const LEAST_SITTINGS: usize = 5;
 /// What is so near to what decides is looked at in twice as many sittings.
 const CLOSE: f64 = 0.015;
 /// A sitting in which launches take twice as long counts a quarter: what slows them down for a while is seldom there.
@@ -299,7 +303,7 @@ impl Campaign {
         self.racers[candidate].margin = margin;
     }
 
-    /// The candidate runs the same code as another one, in other pieces.
+    /// The candidate runs the same code as another one, which is not the default's, in other pieces.
     pub fn same_code(&mut self, candidate: usize, other: usize) {
         self.racers[candidate].code = self.racers[other].code;
     }
@@ -379,7 +383,7 @@ impl Campaign {
 
     /// Most samples before certifying begins.
     fn budget(&self) -> usize {
-        self.plan.most_samples(self.racers.len()) - 2 * self.plan.pairs
+        self.plan.most_samples(self.racers.len()) - 2 * self.plan.pairs * self.plan.sittings.min(LEAST_SITTINGS)
     }
 
     /// Ends the search with what is known, because the time is over: the fastest so far is certified if it has been compared at all.
@@ -530,10 +534,12 @@ impl Campaign {
         else {
             return false;
         };
-        match certify.sittings.len() {
-            0 | 1 => false,
-            _ if gap > least => gap - least > PLAIN && self.is_surely_faster(chosen, certify.first),
-            count => count >= LEAST_SITTINGS && least - gap > FAR && !self.is_unclear(chosen, certify.first),
+        let count = certify.sittings.len();
+        if gap > least {
+            let is_far = PLAIN.iter().any(|(sittings, far)| count >= *sittings && gap - least > *far);
+            is_far && self.is_surely_faster(chosen, certify.first)
+        } else {
+            count >= LEAST_SITTINGS && least - gap > FAR && !self.is_unclear(chosen, certify.first)
         }
     }
 
@@ -632,14 +638,21 @@ impl Campaign {
         let mut found: Option<(usize, f64)> = None;
         let mut reach = high;
         let own = gaps.iter().find(|gap| gap.candidate == 0).map_or(f64::INFINITY, |gap| gap.log);
-        let fastest = gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log)).map(|gap| self.racers[gap.candidate].code);
-        for &Gap { candidate, log, doubt } in gaps {
-            if candidate != 0 && own - log < self.racers[candidate].margin + self.plan.clearly.max(2.0 * doubt) {
+        let fastest = gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log));
+        for gap in gaps {
+            let &Gap { candidate, log, doubt } = gap;
+            let same = fastest.filter(|fastest| {
+                let code = |gap: &Gap| self.racers[gap.candidate].code;
+                fastest.candidate != candidate && code(fastest) == code(gap)
+            });
+            // What code gains is told by the fastest launch of it.
+            let best = same.unwrap_or(gap);
+            let clearly = self.plan.clearly.max(2.0 * best.doubt);
+            if candidate != 0 && own - best.log < self.racers[candidate].margin + clearly {
                 continue;
             }
             // The less is known of it, the faster it has to look.
-            let is_same = candidate != 0 && Some(self.racers[candidate].code) == fastest;
-            let from = ((log + 0.5 * doubt) / if is_same { SAME_CODE } else { 1.0 }).max(low);
+            let from = ((log + 0.5 * doubt) / if same.is_some() { SAME_CODE } else { 1.0 }).max(low);
             if from < reach {
                 if found.is_none_or(|(_, widest)| widest < reach - from) {
                     found = Some((candidate, reach - from));
@@ -693,7 +706,13 @@ impl Campaign {
         let alike = gaps.iter().filter(|gap| gap.log - SURE * gap.doubt <= self.plan.near).count();
         keep = keep.max(alike.min(MOST_FINALISTS * self.plan.finalists)).min(gaps.len());
         let mut order: Vec<usize> = gaps.iter().map(|gap| gap.candidate).collect();
-        order[self.plan.finalists.min(alike)..alike].sort_unstable();
+        // Where it is known which of them run the same code, the earliest of each code do, the fastest code first.
+        let mut codes: Vec<usize> = Vec::new();
+        if self.racers.iter().enumerate().any(|(at, racer)| racer.code != at) {
+            codes.extend(order.iter().map(|&candidate| self.racers[candidate].code));
+        }
+        let place = |candidate: usize| codes.iter().position(|&code| code == self.racers[candidate].code);
+        order[self.plan.finalists.min(alike)..alike].sort_by_key(|&candidate| (place(candidate), candidate));
         order.truncate(keep);
         order.push(0);
         order.sort_unstable();
@@ -715,7 +734,7 @@ impl Campaign {
                 samples[sample.number] = Timed { candidate, round: sample.round, time: sample.time };
             }
         }
-        stats::without_drift(&samples, self.racers.len(), noise)
+        stats::without_drift(&samples, self.racers.len(), noise.max(self.plan.steadiest))
     }
 
     /// How much slower `other` is than `best`, from the rounds from `since` on that both ran in.

@@ -26,6 +26,9 @@ const MARGIN_OF_CUT: f64 = 0.03;
 /// So long after one sitting the next begins: what others do on a machine changes within seconds.
 const APART: Duration = Duration::from_millis(300);
 
+/// Where sittings follow a search, so much of its time is worth spending on it.
+const SEARCH_BEFORE_SITTINGS: f64 = 0.75;
+
 /// One who waits for the first run has no time for sittings: so many pairs in one.
 const PAIRS_AT_ONCE: usize = 8;
 
@@ -81,17 +84,13 @@ impl<'a> Sweep<'a> {
         let list = &candidates.list;
         let at_most = rules.most_samples(list.len());
         let mut campaign = Campaign::new(list.len(), rules);
-        // In several dimensions the shape of workgroups decides which of them read the same memory at a time.
-        let is_row = |candidate: &Candidate| candidate.workgroup_size[1..] == [1, 1];
-        for at in (1..list.len()).filter(|_| is_processor) {
-            let is_other_cut = |other: &usize| is_other_cut(&list[*other], &list[at]);
-            if is_other_cut(&0) {
-                campaign.demand(at, MARGIN_OF_CUT);
-            }
-            if is_row(&list[at])
-                && let Some(first) = (0..at).find(|other| is_row(&list[*other]) && is_other_cut(other))
-            {
-                campaign.same_code(at, first);
+        // In several dimensions the shape of workgroups decides on a GPU what is loaded together.
+        let in_rows = list.iter().all(|candidate| candidate.workgroup_size[1..] == [1, 1]);
+        for at in 1..list.len() {
+            match (0..at).find(|&other| is_other_cut(&list[other], &list[at])) {
+                Some(0) if is_processor => campaign.demand(at, MARGIN_OF_CUT),
+                Some(first) if first > 0 && (is_processor || in_rows) => campaign.same_code(at, first),
+                _ => {}
             }
         }
         let journal = Unfinished::new(asked.build(), candidates);
@@ -181,7 +180,11 @@ impl<'a> Sweep<'a> {
         if before.is_none() && !self.warm {
             self.known.clear();
             let (own, candidates) = (&self.candidates.list[0], self.candidates.list.len());
-            self.bench.warm_up(own, candidates, self.waits.longest_search(self.started.elapsed()))?;
+            let mut longest = self.waits.longest_search(self.started.elapsed());
+            if self.bench.is_processor() {
+                longest = longest.mul_f64(SEARCH_BEFORE_SITTINGS);
+            }
+            self.bench.warm_up(own, candidates, longest)?;
             self.warm = true;
         }
         let (samples, compared) = &mut self.samples[at];
