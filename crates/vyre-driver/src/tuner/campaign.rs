@@ -24,6 +24,8 @@ pub struct Plan {
     pub pairs: usize,
     /// As long as they leave it open they are doubled, up to so many times as many.
     pub most_pairs: usize,
+    /// What is off by four times this or less is no stall, however quiet the device seems.
+    pub steadiest: f64,
     /// They are run in so many sittings, a while apart, ...
     pub sittings: usize,
     /// ... over which a winner is faster than the default by its margin and this much more, on average.
@@ -41,6 +43,7 @@ impl Default for Plan {
             near: 0.02,
             pairs: 12,
             most_pairs: 2,
+            steadiest: 0.0,
             sittings: 1,
             typically: 0.0,
         }
@@ -49,16 +52,18 @@ impl Default for Plan {
 
 impl Plan {
     /// For processors. What else a machine is doing changes how much launches differ there, by percents and for seconds, however well each
-    /// of them is measured: what differs by less is no reason to choose, and what decides is the mean over a while.
+    /// of them is measured: what differs by less is no reason to choose, and what decides is the mean over a while, in many short sittings
+    /// rather than in a few long ones.
     pub fn for_processors() -> Self {
         Plan {
             margin: 0.018,
             clearly: 0.012,
             near: 0.03,
-            pairs: 8,
+            pairs: 3,
             most_pairs: 1,
-            sittings: 6,
-            typically: 0.015,
+            steadiest: 0.01,
+            sittings: 10,
+            typically: 0.017,
             ..Plan::default()
         }
     }
@@ -138,6 +143,9 @@ const Z: f64 = 2.3;
 const Z_WINNER: f64 = 2.8;
 /// An interval that is wider than this on each side, and holds zero, tells nothing.
 const NOISY: f64 = 0.04;
+/// Launches of the same code are as good as each other that differ by so many times as much as others: what they differ by comes and goes
+/// with the state of the machine.
+const SAME_CODE: f64 = 2.0;
 /// The line between as good and slower is drawn between these multiples of `near`, where it changes least.
 const NARROW: f64 = 0.7;
 const WIDE: f64 = 1.0;
@@ -156,6 +164,15 @@ const TYPICAL: f64 = 1.05;
 /// No launch is taken or left, unless it is slower by more than `FAR`, before it was measured in so many rounds.
 const LEAST_ROUNDS: usize = 4;
 const FAR: f64 = 0.05;
+/// What is faster by so much more than it has to be, in so many sittings, is so in others. In spells that last for seconds, launches that
+/// are alike differ by up to 25%.
+const PLAIN: [(usize, f64); 2] = [(2, 0.3), (6, 0.1)];
+/// What is slower than it has to be by `FAR` in so many sittings is so in others.
+const LEAST_SITTINGS: usize = 5;
+/// What is so near to what decides is looked at in twice as many sittings.
+const CLOSE: f64 = 0.015;
+/// A sitting in which launches take twice as long counts a quarter: what slows them down for a while is seldom there.
+const SLOWER_COUNTS_LESS: f64 = 3.0;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;
 /// So many others are measured besides those that are measured again.
@@ -207,6 +224,8 @@ struct Racer {
     samples: Vec<Sample>,
     /// By so much it has to be faster than the default.
     margin: f64,
+    /// The same number for all that run the same code.
+    code: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -236,8 +255,17 @@ struct Certify {
     /// The round in which this sitting began, and how many pairs it takes.
     began: usize,
     pairs: usize,
-    /// How much slower the default was than the choice in each sitting that is over.
-    gaps: Vec<f64>,
+    /// The sittings that are over.
+    sittings: Vec<Sitting>,
+}
+
+/// What came of a sitting.
+#[derive(Clone, Copy, Debug)]
+struct Sitting {
+    /// How much slower the default was than the choice.
+    gap: f64,
+    /// Logarithm of the time of both.
+    level: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,11 +282,12 @@ enum Stage {
 impl Campaign {
     /// A campaign over so many candidates; the one with number 0 is the default.
     pub fn new(candidates: usize, plan: Plan) -> Self {
-        let racer = Racer { checked: false, rejected: None, samples: Vec::new(), margin: plan.margin };
+        let racer = |code| Racer { checked: false, rejected: None, samples: Vec::new(), margin: plan.margin, code };
+        let racers = (0..candidates.max(1)).map(racer).collect();
         let mut campaign = Campaign {
             rounds_left: plan.first_rounds.max(2),
             plan,
-            racers: vec![racer; candidates.max(1)],
+            racers,
             active: (0..candidates.max(1)).collect(),
             queue: Vec::new(),
             round: 0,
@@ -272,6 +301,11 @@ impl Campaign {
     /// The candidate has to be faster than the default by more than this, whatever the plan says.
     pub fn demand(&mut self, candidate: usize, margin: f64) {
         self.racers[candidate].margin = margin;
+    }
+
+    /// The candidate runs the same code as another one, which is not the default's, in other pieces.
+    pub fn same_code(&mut self, candidate: usize, other: usize) {
+        self.racers[candidate].code = self.racers[other].code;
     }
 
     /// A short campaign between the default and what was decided under other circumstances.
@@ -324,7 +358,7 @@ impl Campaign {
 
     /// Sittings that are over. Before another begins a while should pass, so that what else the machine did in one is not there in the next.
     pub fn sittings(&self) -> usize {
-        self.certify.as_ref().map_or(0, |certify| certify.gaps.len())
+        self.certify.as_ref().map_or(0, |certify| certify.sittings.len())
     }
 
     /// What is still to be measured in this round, in its order; all of it can be measured in turns.
@@ -349,7 +383,7 @@ impl Campaign {
 
     /// Most samples before certifying begins.
     fn budget(&self) -> usize {
-        self.plan.most_samples(self.racers.len()) - 2 * self.plan.pairs
+        self.plan.most_samples(self.racers.len()) - 2 * self.plan.pairs * self.plan.sittings.min(LEAST_SITTINGS)
     }
 
     /// Ends the search with what is known, because the time is over: the fastest so far is certified if it has been compared at all.
@@ -437,7 +471,8 @@ impl Campaign {
             let gaps = self.gaps();
             let next = gaps.iter().filter(|gap| gap.candidate != 0).min_by(|a, b| a.log.total_cmp(&b.log));
             let doubt = gaps.iter().map(|gap| gap.doubt).fold(0.0, f64::max);
-            match next.filter(|gap| gap.log.is_finite() && SURE * doubt > NOISY).map(|gap| gap.candidate) {
+            let next = next.filter(|gap| gap.log.is_finite() && SURE * doubt > NOISY).map(|gap| gap.candidate);
+            match self.hopeful(&gaps).or(next) {
                 Some(next) => chosen = next,
                 None => {
                     self.stage = Stage::Done;
@@ -447,23 +482,34 @@ impl Campaign {
         }
         self.stage = Stage::Certify;
         self.active = vec![0, chosen];
-        self.certify = Some(Certify { first: self.round, began: self.round, pairs: self.plan.pairs, gaps: Vec::new() });
+        self.certify =
+            Some(Certify { first: self.round, began: self.round, pairs: self.plan.pairs, sittings: Vec::new() });
         self.pair_up();
+    }
+
+    /// What is faster than the default by its margin for now, where sittings will tell what it is typically.
+    fn hopeful(&self, gaps: &[Gap]) -> Option<usize> {
+        let own = gaps.iter().find(|gap| gap.candidate == 0)?.log;
+        let is_faster = |gap: &&Gap| gap.candidate != 0 && own - gap.log > self.racers[gap.candidate].margin;
+        let faster: Vec<Gap> = gaps.iter().filter(is_faster).copied().collect();
+        if self.plan.sittings > 1 { self.lasting(&faster) } else { None }
     }
 
     /// A pair is over: another one, another sitting, or the end.
     fn go_on_certifying(&mut self) {
         let is_open = self.is_open();
-        let gap = self.certified(Z).map_or(0.0, |(_, gap)| gap.middle);
+        let sitting = self.sitting();
         let Some(certify) = &mut self.certify else { return };
         if self.round - certify.began >= certify.pairs {
             if certify.pairs < self.plan.most_pairs * self.plan.pairs && is_open {
                 // As many again; looking after each of them would find a winner in anything.
                 certify.pairs *= 2;
             } else {
-                certify.gaps.push(gap);
+                certify.sittings.push(sitting);
                 certify.began = self.round;
-                if certify.gaps.len() == self.plan.sittings || self.is_plain() {
+                let over = certify.sittings.len();
+                if self.is_plain() || (over == self.plan.sittings && !self.is_close()) || over == 2 * self.plan.sittings
+                {
                     self.stage = Stage::Done;
                     return;
                 }
@@ -472,17 +518,50 @@ impl Campaign {
         self.pair_up();
     }
 
-    /// The sittings so far are so far from what would change the verdict that others won't.
-    fn is_plain(&self) -> bool {
-        let typical = self.typical_gap();
-        typical.is_some_and(|(count, gap, least)| count > 1 && (gap - least).abs() > FAR)
+    /// What the runs since this sitting began say.
+    fn sitting(&self) -> Sitting {
+        let gap = self.certified(Z).map_or(0.0, |(_, gap)| gap.middle);
+        let began = self.certify.as_ref().map_or(0, |certify| certify.began);
+        let samples = self.active.iter().flat_map(|&racer| &self.racers[racer].samples);
+        let mut times: Vec<f64> = samples.filter(|sample| sample.round >= began).map(|sample| sample.time).collect();
+        Sitting { gap, level: stats::median(&mut times) }
     }
 
-    /// Sittings that are over, how much slower the default was than the choice on average over them, and how much it has to be.
-    fn typical_gap(&self) -> Option<(usize, f64, f64)> {
-        let gaps = &self.certify.as_ref()?.gaps;
+    /// The sittings so far are so far from what would change the verdict that others won't.
+    fn is_plain(&self) -> bool {
+        let (Some(certify), Some(&chosen), Some((gap, least))) =
+            (&self.certify, self.active.last(), self.typical_gap())
+        else {
+            return false;
+        };
+        let count = certify.sittings.len();
+        if gap > least {
+            let is_far = PLAIN.iter().any(|(sittings, far)| count >= *sittings && gap - least > *far);
+            is_far && self.is_surely_faster(chosen, certify.first)
+        } else {
+            count >= LEAST_SITTINGS && least - gap > FAR && !self.is_unclear(chosen, certify.first)
+        }
+    }
+
+    /// As many sittings again may change the verdict.
+    fn is_close(&self) -> bool {
+        let (Some(certify), Some(&chosen), Some((gap, least))) =
+            (&self.certify, self.active.last(), self.typical_gap())
+        else {
+            return false;
+        };
+        self.plan.sittings > 1 && ((gap - least).abs() < CLOSE || self.is_unclear(chosen, certify.first))
+    }
+
+    /// How much slower the default was than the choice on average over the sittings that are over, and how much it has to be.
+    fn typical_gap(&self) -> Option<(f64, f64)> {
+        let sittings = &self.certify.as_ref()?.sittings;
         let margin = self.racers[*self.active.last()?].margin;
-        Some((gaps.len(), gaps.iter().sum::<f64>() / gaps.len().max(1) as f64, margin + self.plan.typically))
+        let fastest = sittings.iter().map(|sitting| sitting.level).fold(f64::INFINITY, f64::min);
+        let weight = |sitting: &Sitting| (SLOWER_COUNTS_LESS * (fastest - sitting.level)).exp();
+        let all: f64 = sittings.iter().map(weight).sum();
+        let gap = sittings.iter().map(|sitting| weight(sitting) * sitting.gap).sum::<f64>() / all;
+        Some((gap, margin + self.plan.typically))
     }
 
     /// The next pair, in turned order each time, so that a drift favours nobody.
@@ -559,12 +638,21 @@ impl Campaign {
         let mut found: Option<(usize, f64)> = None;
         let mut reach = high;
         let own = gaps.iter().find(|gap| gap.candidate == 0).map_or(f64::INFINITY, |gap| gap.log);
-        for &Gap { candidate, log, doubt } in gaps {
-            if candidate != 0 && own - log < self.racers[candidate].margin + self.plan.clearly.max(2.0 * doubt) {
+        let fastest = gaps.iter().min_by(|a, b| a.log.total_cmp(&b.log));
+        for gap in gaps {
+            let &Gap { candidate, log, doubt } = gap;
+            let same = fastest.filter(|fastest| {
+                let code = |gap: &Gap| self.racers[gap.candidate].code;
+                fastest.candidate != candidate && code(fastest) == code(gap)
+            });
+            // What code gains is told by the fastest launch of it.
+            let best = same.unwrap_or(gap);
+            let clearly = self.plan.clearly.max(2.0 * best.doubt);
+            if candidate != 0 && own - best.log < self.racers[candidate].margin + clearly {
                 continue;
             }
             // The less is known of it, the faster it has to look.
-            let from = (log + 0.5 * doubt).max(low);
+            let from = ((log + 0.5 * doubt) / if same.is_some() { SAME_CODE } else { 1.0 }).max(low);
             if from < reach {
                 if found.is_none_or(|(_, widest)| widest < reach - from) {
                     found = Some((candidate, reach - from));
@@ -591,7 +679,7 @@ impl Campaign {
     /// The choice is faster than the default beyond doubt, and by enough.
     fn is_winner(&self) -> bool {
         let (Some(certify), Some(&chosen)) = (&self.certify, self.active.last()) else { return false };
-        self.is_surely_faster(chosen, certify.first) && self.typical_gap().is_some_and(|(_, gap, least)| gap > least)
+        self.is_surely_faster(chosen, certify.first) && self.typical_gap().is_some_and(|(gap, least)| gap > least)
     }
 
     /// More pairs may change the verdict: the choice looks faster, but not beyond doubt, or anything is possible.
@@ -618,7 +706,13 @@ impl Campaign {
         let alike = gaps.iter().filter(|gap| gap.log - SURE * gap.doubt <= self.plan.near).count();
         keep = keep.max(alike.min(MOST_FINALISTS * self.plan.finalists)).min(gaps.len());
         let mut order: Vec<usize> = gaps.iter().map(|gap| gap.candidate).collect();
-        order[self.plan.finalists.min(alike)..alike].sort_unstable();
+        // Where it is known which of them run the same code, the earliest of each code do, the fastest code first.
+        let mut codes: Vec<usize> = Vec::new();
+        if self.racers.iter().enumerate().any(|(at, racer)| racer.code != at) {
+            codes.extend(order.iter().map(|&candidate| self.racers[candidate].code));
+        }
+        let place = |candidate: usize| codes.iter().position(|&code| code == self.racers[candidate].code);
+        order[self.plan.finalists.min(alike)..alike].sort_by_key(|&candidate| (place(candidate), candidate));
         order.truncate(keep);
         order.push(0);
         order.sort_unstable();
@@ -640,7 +734,7 @@ impl Campaign {
                 samples[sample.number] = Timed { candidate, round: sample.round, time: sample.time };
             }
         }
-        stats::without_drift(&samples, self.racers.len(), noise)
+        stats::without_drift(&samples, self.racers.len(), noise.max(self.plan.steadiest))
     }
 
     /// How much slower `other` is than `best`, from the rounds from `since` on that both ran in.

@@ -135,14 +135,18 @@ impl Inner {
 
 /// Which of launches that are as good as each other is taken: plain ones before others, then workgroups that suit most kernels on such a
 /// device, so that what comes first is seldom the slower one, and every process takes the same.
-pub(super) fn preference(is_cpu: bool, candidate: &Candidate) -> impl Ord + use<> {
+pub(super) fn preference([is_cpu, is_row]: [bool; 2], candidate: &Candidate) -> impl Ord + use<> {
     let Candidate { workgroup_size, knobs, .. } = candidate;
     let threads: [u32; 3] = std::array::from_fn(|axis| workgroup_size[axis] / knobs.merged[axis].max(1));
     let bits = threads.map(|size| size.max(1).ilog2());
     let all: u32 = bits.iter().sum();
     // A GPU has warps enough to hide what loads take, and not so many that a workgroup ends late; its rows are a warp. A processor's
-    // rows are a vector or two, and enough of them share what they load.
-    let (middle, row) = if is_cpu { (7, 4) } else { (8, 5) };
+    // rows are a vector or two, and enough of them share what they load; where there is nothing but rows, longer ones begin less often.
+    let (middle, row) = match (is_cpu, is_row) {
+        (true, false) => (7, 4),
+        (true, true) => (8, 4),
+        (false, _) => (8, 5),
+    };
     let far = (2 * all.abs_diff(middle)).saturating_sub(u32::from(all > middle));
     let merged = knobs.merged.iter().product::<u32>();
     let others = (knobs.parts.is_some(), knobs.registers.is_some(), knobs.rounds.is_some());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::BackendError;
 use vyre_driver::backend::Knobs;
 use vyre_driver::metrics::Counter;
-use vyre_driver::tuner::{Campaign, Candidates, Outcome, Plan, Step, Verdict};
+use vyre_driver::tuner::{Campaign, Candidate, Candidates, Outcome, Plan, Step, Verdict};
 use vyre_spec::{Diagnostic, codes};
 
 use super::Inner;
@@ -26,16 +26,19 @@ const MARGIN_OF_CUT: f64 = 0.03;
 /// So long after one sitting the next begins: what others do on a machine changes within seconds.
 const APART: Duration = Duration::from_millis(300);
 
-/// The candidate differs from the kernel's own launch only by how the work is cut.
-fn is_other_cut(candidates: &Candidates, at: usize) -> bool {
-    let (own, candidate) = (&candidates.list[0], &candidates.list[at]);
+/// Where sittings follow a search, so much of its time is worth spending on it.
+const SEARCH_BEFORE_SITTINGS: f64 = 0.75;
+
+/// One who waits for the first run has no time for sittings: so many pairs in one.
+const PAIRS_AT_ONCE: usize = 8;
+
+/// Two candidates differ only by how the work is cut.
+fn is_other_cut(one: &Candidate, other: &Candidate) -> bool {
     let code = |mut knobs: Knobs| {
         knobs.parts = None;
         knobs
     };
-    own.variant == candidate.variant
-        && own.specialization == candidate.specialization
-        && code(own.knobs) == code(candidate.knobs)
+    one.variant == other.variant && one.specialization == other.specialization && code(one.knobs) == code(other.knobs)
 }
 
 pub(super) struct Sweep<'a> {
@@ -76,11 +79,19 @@ impl<'a> Sweep<'a> {
         let mut rules = if is_processor { Plan::for_processors() } else { Plan::default() };
         if matches!(waits, Waits::ForFirstRun) {
             rules.sittings = 1;
+            rules.pairs = rules.pairs.max(PAIRS_AT_ONCE);
         }
-        let at_most = rules.most_samples(candidates.list.len());
-        let mut campaign = Campaign::new(candidates.list.len(), rules);
-        for at in (1..candidates.list.len()).filter(|&at| is_processor && is_other_cut(candidates, at)) {
-            campaign.demand(at, MARGIN_OF_CUT);
+        let list = &candidates.list;
+        let at_most = rules.most_samples(list.len());
+        let mut campaign = Campaign::new(list.len(), rules);
+        // In several dimensions the shape of workgroups decides on a GPU what is loaded together.
+        let in_rows = list.iter().all(|candidate| candidate.workgroup_size[1..] == [1, 1]);
+        for at in 1..list.len() {
+            match (0..at).find(|&other| is_other_cut(&list[other], &list[at])) {
+                Some(0) if is_processor => campaign.demand(at, MARGIN_OF_CUT),
+                Some(first) if first > 0 && (is_processor || in_rows) => campaign.same_code(at, first),
+                _ => {}
+            }
         }
         let journal = Unfinished::new(asked.build(), candidates);
         let path = engine.tuning.folder().map(|folder| Unfinished::path(&folder, &asked.key()));
@@ -169,7 +180,11 @@ impl<'a> Sweep<'a> {
         if before.is_none() && !self.warm {
             self.known.clear();
             let (own, candidates) = (&self.candidates.list[0], self.candidates.list.len());
-            self.bench.warm_up(own, candidates, self.waits.longest_search(self.started.elapsed()))?;
+            let mut longest = self.waits.longest_search(self.started.elapsed());
+            if self.bench.is_processor() {
+                longest = longest.mul_f64(SEARCH_BEFORE_SITTINGS);
+            }
+            self.bench.warm_up(own, candidates, longest)?;
             self.warm = true;
         }
         let (samples, compared) = &mut self.samples[at];
@@ -191,6 +206,7 @@ impl<'a> Sweep<'a> {
             }
         };
         self.engine.metrics.add(Counter::TuningSamples, u64::from(before.is_none()));
+        tracing::trace!(sitting = self.campaign.sittings(), round = self.campaign.round(), candidate = at, ns, "timed");
         self.campaign.observe(at, ns);
         self.journal.push(at, ns);
         let (taken, at_most, elapsed) = (self.campaign.samples(), self.at_most, self.started.elapsed());

@@ -637,7 +637,8 @@ impl Inner {
             }
         }
         let is_cpu = matches!(asked.backend.capabilities().kind, DeviceKind::Cpu | DeviceKind::Software);
-        candidates.prefer(|candidate| super::knobs::preference(is_cpu, candidate));
+        let is_row = candidates.list.iter().all(|candidate| candidate.workgroup_size[1..] == [1, 1]);
+        candidates.prefer(|candidate| super::knobs::preference([is_cpu, is_row], candidate));
         let constants = candidates.places[0].len();
         if !asked.variants.is_empty() {
             // What is learnt about the program's own launches says nothing of a variant, so they stand far apart.
