@@ -11,11 +11,16 @@ use crate::work::CpuWork;
 pub(crate) struct Helpers<'a> {
     pub(crate) crew: &'a Crew<CpuWork>,
     pub(crate) stop: &'a Stop,
+    pub(crate) buffers: &'a [Span],
 }
 
 impl Workers for Helpers<'_> {
     fn threads(&self) -> usize {
         self.crew.width()
+    }
+
+    fn leaves_zeros(&self, buffer: usize, from: usize) {
+        self.buffers[buffer].tell_zeros(from);
     }
 
     fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) -> bool {
@@ -119,7 +124,7 @@ mod tests {
         let shared = [Span::of(&memory, 0, 32), Span::of(&memory, 16, 32)];
         assert!(!are_apart(&shared, &[false, true]) && are_apart(&shared, &[false, false]));
         let pool = Pool::new(1, 1);
-        let workers = Helpers { crew: &pool.crew(), stop: &Stop::default() };
+        let workers = Helpers { crew: &pool.crew(), stop: &Stop::default(), buffers: &shared };
         call(&function, &shared, &[false, true], &workers);
         let mut bytes = [0; 64];
         memory.copy_to(0, &mut bytes);

@@ -380,7 +380,7 @@ impl CpuPipeline {
         if let Some(Foreign { function, written, crew, .. }) = &self.foreign {
             // The grid is one workgroup, so this is all of it.
             if !stop.is_set() && stretches.next().is_some() {
-                foreign::call(function, buffers, written, &Helpers { crew, stop });
+                foreign::call(function, buffers, written, &Helpers { crew, stop, buffers });
             }
             // It may have left out parts since.
             return !stop.is_set();
