@@ -9,10 +9,10 @@ use vyre_ops::{Activation, Boundary, Op, Parameter, Parameters, Types};
 
 use crate::args;
 use crate::data::{self, Layout, Numbers, Place, Value};
-use crate::files::{self, Outbox};
+use crate::files::Outbox;
 use crate::inputs::misfitting;
 use crate::report::{Failure, Output, repeated, split};
-use crate::run::known_backend;
+use crate::run::{beside, describe, known_backend, say};
 use crate::source::nearest;
 
 pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
@@ -27,7 +27,7 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
     }
     let told: Vec<_> =
         files.iter().map(|(name, place)| (format!("the result `{name}`"), Path::new(place.path))).collect();
-    files::distinct(&told)?;
+    let beside = beside(&told, output)?;
     let engine = engine(&args.backend)?;
     let mut terms = Vec::new();
     for (at, from) in inputs.iter().enumerate() {
@@ -53,30 +53,15 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
         false => error.into(),
     })?;
     let mut outbox = Outbox::default();
-    let (mut text, mut described) = (Vec::new(), serde_json::Map::new());
+    let mut values = Vec::new();
     for (name, result) in op.outputs.iter().zip(results) {
         let value = Value::new(&[], &result.ty, result.buffer.to_vec()?, Some(&result.shape));
-        let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, place)| place).collect();
-        for place in &targets {
-            outbox.stage(Path::new(place.path), data::encode(place, &value)?)?;
-        }
-        let paths: Vec<&str> = targets.iter().map(|place| place.path).collect();
-        match paths.is_empty() {
-            true => text.push(format!("{name}: {}", data::summary(&value))),
-            false => text.push(format!("{name}: {} {:?} written to {}", value.ty, value.shape, paths.join(", "))),
-        }
-        if output.json {
-            let mut result = data::json(&value);
-            result["files"] = json!(paths);
-            described.insert((*name).to_owned(), result);
-        }
+        values.push(((*name).to_owned(), value));
     }
+    let (text, described) = describe(&values, &files, &mut outbox, output.json)?;
     output.problems(&engine.take_notices());
     outbox.deliver()?;
-    match output.json {
-        true => output.print_json(&json!({ "op": op.id, "results": described })),
-        false => output.print(&text.join("\n")),
-    }
+    say(output, &text, &json!({ "op": op.id, "results": described }), beside)
 }
 
 /// The op of a name.
@@ -197,7 +182,7 @@ fn wanted(args: &args::Op) -> Result<Option<DataType>, Diagnostic> {
     found.map(Some).ok_or_else(|| {
         let names: Vec<String> = types.iter().map(DataType::to_string).collect();
         let message = format!("ops don't compute with `{name}`; they do with {}", names.join(", "));
-        Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+        Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix("Take one of these.")
     })
 }
 

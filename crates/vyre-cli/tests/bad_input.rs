@@ -622,6 +622,11 @@ fn ops_take_what_is_meant_or_say_what_to_write() {
         let (is_good, told) = run(line);
         assert!(is_good && told.contains(expected), "{line}: {told}");
     }
+    // What goes to a pipe is the result and nothing else.
+    let piped =
+        home.command(&["op", "sort", "--in", "3,1,2", "--out", "-", "--backend", "cpu"]).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&piped.stdout), "1\n2\n3\n");
+    assert!(String::from_utf8_lossy(&piped.stderr).contains("written to -"));
     let bad = [
         ("summ --in 1,2", "did you mean `sum`?"),
         ("sum --in 1,2 --in 3,4", "there is nothing left that it could be"),
