@@ -14,9 +14,17 @@ pub(crate) struct Helpers<'a> {
     pub(crate) buffers: &'a [Span],
 }
 
+/// Functions that leave all work that takes long to others, in short parts, are done with so many bytes before another thread would come.
+const SMALL: usize = 8 << 10;
+
+/// A function has so little to do that it does it on the thread that calls it.
+pub(crate) fn is_small(buffers: &[Span]) -> bool {
+    buffers.iter().map(Span::bytes).sum::<usize>() <= SMALL
+}
+
 impl Workers for Helpers<'_> {
     fn threads(&self) -> usize {
-        self.crew.width()
+        if is_small(self.buffers) { 1 } else { self.crew.width() }
     }
 
     fn leaves_zeros(&self, buffer: usize, from: usize) {
@@ -29,7 +37,7 @@ impl Workers for Helpers<'_> {
                 part(at);
             }
         };
-        let outcome = match parts > 1 && self.crew.width() > 1 {
+        let outcome = match parts > 1 && self.threads() > 1 {
             // SAFETY: the function lives here, and work is cleared before it is over, which `help` waits for.
             true => self.crew.help(self.stop, |work| unsafe { work.call(parts, &one) }),
             false => Ok(Ok(None)).inspect(|_| (0..parts).for_each(one)),

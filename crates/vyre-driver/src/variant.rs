@@ -180,7 +180,8 @@ impl Variant {
     }
 
     /// A Rust function that leaves its work to the threads of the backend, in parts of a few milliseconds at most: none begins after the
-    /// launch was told to end, so that a function which is [vouched](Variant::vouched) for also runs where launches may be stopped.
+    /// launch was told to end, so that a function which is [vouched](Variant::vouched) for also runs where launches may be stopped. Where all
+    /// buffers together have a few kilobytes such a function runs on the thread that launches it; it launches nothing itself.
     pub fn host_in_parts(
         name: impl Into<String>,
         revision: u64,
