@@ -137,7 +137,7 @@ pub(crate) struct Passes {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Inputs {
     /// Contents of a buffer: a file (.npy, .csv, .png, .bin), `-` for standard input, `raw:FILE` for bytes as they are,
-    /// `bytes:FILE` for a number from each byte, `iota:1000`, `random:f32:1e6:seed=1`, `zeros:64x64`, `ones:8` or `1,2,3`. NAME may be
+    /// `bytes:FILE` for a number from each byte, `iota:1000`, `random:f32:1e6:seed=1`, `zeros:64x64`, `ones:8`, `text:hello` or `1,2,3`. NAME may be
     /// a member of a struct, as in `params.dt=0.1`.
     #[arg(long = "in", short = 'i', value_name = "NAME=SOURCE")]
     pub(crate) inputs: Vec<String>,
@@ -159,11 +159,12 @@ pub(crate) struct Inputs {
 pub(crate) struct Op {
     /// The op; without one, all are listed.
     pub(crate) name: Option<String>,
-    /// An array: a file (.npy, .csv, .png, .bin), `iota:1000`, `random:f32:1e6` or `1,2,3`, as for `vyre run`.
-    #[arg(long = "in", short = 'i', value_name = "NAME=SOURCE")]
+    /// An array: a file (.npy, .csv, .png, .bin), `-` for standard input, `iota:1000`, `random:f32:1e6`, `text:hello` or `1,2,3`, as for
+    /// `vyre run`. Without NAME it is the first array that is not named.
+    #[arg(long = "in", short = 'i', value_name = "[NAME=]SOURCE")]
     pub(crate) inputs: Vec<String>,
-    /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it.
-    #[arg(long = "out", short = 'o', value_name = "NAME=FILE")]
+    /// Write a result to a file (.npy, .csv, .png, .bin) instead of describing it. Without NAME it is the first result.
+    #[arg(long = "out", short = 'o', value_name = "[NAME=]FILE")]
     pub(crate) outputs: Vec<String>,
     /// The type of the elements, where it shall not be the file's own.
     #[arg(long = "type", value_name = "TYPE")]

@@ -9,14 +9,15 @@ use vyre_ops::{Activation, Boundary, Op, Parameter, Parameters, Types};
 
 use crate::args;
 use crate::data::{self, Layout, Numbers, Place, Value};
-use crate::files::{self, Outbox};
+use crate::files::Outbox;
 use crate::inputs::misfitting;
 use crate::report::{Failure, Output, repeated, split};
-use crate::run::known_backend;
+use crate::run::{beside, describe, known_backend, say};
+use crate::source::nearest;
 
 pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
     let Some(name) = &args.name else { return list(output) };
-    let op = vyre_ops::op(name)?;
+    let op = known(name)?;
     let mut parameters = parameters(op, args)?;
     let inputs = named("--in", &args.inputs, op.inputs)?;
     let outputs = named("--out", &args.outputs, op.outputs)?;
@@ -26,7 +27,7 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
     }
     let told: Vec<_> =
         files.iter().map(|(name, place)| (format!("the result `{name}`"), Path::new(place.path))).collect();
-    files::distinct(&told)?;
+    let beside = beside(&told, output)?;
     let engine = engine(&args.backend)?;
     let mut terms = Vec::new();
     for (at, from) in inputs.iter().enumerate() {
@@ -45,31 +46,34 @@ pub(crate) fn op(args: &args::Op, output: &Output) -> Result<(), Failure> {
         terms.push(term(&engine, name, from, want, args.cast)?);
     }
     parameters.axis = axis(args.axis, &terms[0])?;
-    let results = op.run(&terms, &parameters)?;
+    let results = op.run(&terms, &parameters).map_err(|error| match error.code() == codes::engine::WRONG_ELEMENT.id {
+        true => Failure::from(error.diagnostic().clone().with_fix(
+            "Say with --type what the elements shall be, such as --type f32; with --cast, too, where that can't hold all of them.",
+        )),
+        false => error.into(),
+    })?;
     let mut outbox = Outbox::default();
-    let (mut text, mut described) = (Vec::new(), serde_json::Map::new());
+    let mut values = Vec::new();
     for (name, result) in op.outputs.iter().zip(results) {
         let value = Value::new(&[], &result.ty, result.buffer.to_vec()?, Some(&result.shape));
-        let targets: Vec<_> = files.iter().filter(|(named, _)| named == name).map(|(_, place)| place).collect();
-        for place in &targets {
-            outbox.stage(Path::new(place.path), data::encode(place, &value)?)?;
-        }
-        let paths: Vec<&str> = targets.iter().map(|place| place.path).collect();
-        match paths.is_empty() {
-            true => text.push(format!("{name}: {}", data::summary(&value))),
-            false => text.push(format!("{name}: {} {:?} written to {}", value.ty, value.shape, paths.join(", "))),
-        }
-        if output.json {
-            let mut result = data::json(&value);
-            result["files"] = json!(paths);
-            described.insert((*name).to_owned(), result);
-        }
+        values.push(((*name).to_owned(), value));
     }
+    let (text, described) = describe(&values, &files, &mut outbox, output.json)?;
     output.problems(&engine.take_notices());
     outbox.deliver()?;
-    match output.json {
-        true => output.print_json(&json!({ "op": op.id, "results": described })),
-        false => output.print(&text.join("\n")),
+    say(output, &text, &json!({ "op": op.id, "results": described }), beside)
+}
+
+/// The op of a name.
+fn known(name: &str) -> Result<&'static Op, Failure> {
+    let ids: Vec<&str> = vyre_ops::ops().iter().map(|op| op.id).collect();
+    match nearest(name, &ids) {
+        Some(near) if near != name => {
+            let message = format!("there is no op `{name}`; did you mean `{near}`?");
+            let diagnostic = Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message);
+            Err(diagnostic.with_fix("Take one of those that `vyre op` lists.").into())
+        }
+        _ => Ok(vyre_ops::op(name)?),
     }
 }
 
@@ -112,7 +116,13 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
     for (option, parameter, is_given) in given {
         if is_given && !op.parameters.contains(&parameter) {
             let message = format!("`{}` does not look at {option}", op.id);
-            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message));
+            let looks_at: Vec<&str> =
+                given.iter().filter(|(_, one, _)| op.parameters.contains(one)).map(|(name, ..)| *name).collect();
+            let fix = match looks_at.is_empty() {
+                true => "Leave it out.".to_owned(),
+                false => format!("Leave it out; there is {}.", looks_at.join(" and ")),
+            };
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix(fix));
         }
     }
     let boundary = match &args.boundary {
@@ -134,18 +144,32 @@ fn parameters(op: &Op, args: &args::Op) -> Result<Parameters, Diagnostic> {
     Ok(Parameters { activation, axis: None, boundary, causal, count, epsilon, inverse, padding, scale, stride })
 }
 
-/// What is said of each name, in their order.
+/// What is said of each name, in their order. What comes without a name is for the first that has nothing.
 fn named<'a>(option: &str, given: &'a [String], names: &[&str]) -> Result<Vec<Option<&'a str>>, Diagnostic> {
+    let is_name = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    let has_name = |text: &&String| text.split_once('=').is_some_and(|(name, _)| is_name(name));
+    let form = || {
+        let each: Vec<String> = names.iter().map(|name| format!("{option} {name}=…")).collect();
+        format!("Write {}.", each.join(" "))
+    };
     let mut all = vec![None; names.len()];
-    for text in given {
-        let (name, rest) = split(option, text)?;
+    for text in given.iter().filter(has_name) {
+        let (name, rest) = split(option, text).map_err(|error| error.with_fix(form()))?;
         let Some(at) = names.iter().position(|known| *known == name) else {
             let message = format!("{option}: there is no `{name}`; there is {}", names.join(" and "));
-            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message));
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix(form()));
         };
         if all[at].replace(rest).is_some() {
             return Err(repeated(option, name));
         }
+    }
+    for text in given.iter().filter(|text| !has_name(text)) {
+        let Some(free) = all.iter_mut().find(|one| one.is_none()) else {
+            let message =
+                format!("{option} {text}: there is nothing left that it could be; there is {}", names.join(" and "));
+            return Err(Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix(form()));
+        };
+        *free = Some(text.as_str());
     }
     Ok(all)
 }
@@ -158,13 +182,19 @@ fn wanted(args: &args::Op) -> Result<Option<DataType>, Diagnostic> {
     found.map(Some).ok_or_else(|| {
         let names: Vec<String> = types.iter().map(DataType::to_string).collect();
         let message = format!("ops don't compute with `{name}`; they do with {}", names.join(", "));
-        Diagnostic::new(&codes::command::BAD_ARGUMENT, message)
+        Diagnostic::new(&codes::command::BAD_ARGUMENT, message).with_fix("Take one of these.")
     })
 }
 
 /// An array of what `--in` names: of the type that is asked for, else of the file's own, else of f32.
 fn term(engine: &Engine, name: &str, from: &str, want: Option<DataType>, cast: bool) -> Result<Term, Failure> {
-    let contents = data::read(from, want.as_ref())?;
+    // A series that does not say what it is of is of f32, as a list of numbers is.
+    let contents = match data::read(from, want.as_ref()) {
+        Err(problem) if want.is_none() && problem.code.id == codes::command::BAD_GENERATOR.id => {
+            data::read(from, Some(&DataType::F32))?
+        }
+        read => read?,
+    };
     let ty = match (&want, &contents.numbers) {
         (Some(want), _) => want.clone(),
         (None, Numbers::Plain(own, _)) => own.clone(),

@@ -594,3 +594,64 @@ fn axes_are_counted_from_both_ends() {
         assert!(!refused.status.success() && told.contains("from -1, the last one, to -2"), "{axis}: {told}");
     }
 }
+
+/// What people write who have not read much of the help.
+#[test]
+fn ops_take_what_is_meant_or_say_what_to_write() {
+    let home = Home::new();
+    home.file("flags.npy", flags());
+    let run = |line: &str| {
+        let words: Vec<&str> = ["op"].into_iter().chain(line.split(' ')).chain(["--backend", "cpu"]).collect();
+        let done = home.command(&words).output().expect("it starts");
+        let told =
+            String::from_utf8_lossy(if done.status.success() { &done.stdout } else { &done.stderr }).into_owned();
+        (done.status.success(), told)
+    };
+    let good = [
+        ("sum --in 1,2,3", "f32 []  6"),
+        ("sum --in x=iota:4", "f32 []  6"),
+        ("sum --in random:f32:0:seed=1", "f32 []  0"),
+        ("dot --in b=3,4 --in 1,2", "f32 []  11"),
+        ("any --in flags.npy", "u32 []  1"),
+        ("all --in flags.npy", "u32 []  0"),
+        ("sum --in flags.npy", "u32 []  2"),
+        ("sort --in 3,1,2 --out sorted.csv", "written to sorted.csv"),
+        ("find --in text:hello --in text:l --count 9", "count: u32 []  2"),
+    ];
+    for (line, expected) in good {
+        let (is_good, told) = run(line);
+        assert!(is_good && told.contains(expected), "{line}: {told}");
+    }
+    // What goes to a pipe is the result and nothing else.
+    let piped =
+        home.command(&["op", "sort", "--in", "3,1,2", "--out", "-", "--backend", "cpu"]).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&piped.stdout), "1\n2\n3\n");
+    assert!(String::from_utf8_lossy(&piped.stderr).contains("written to -"));
+    let bad = [
+        ("summ --in 1,2", "did you mean `sum`?"),
+        ("sum --in 1,2 --in 3,4", "there is nothing left that it could be"),
+        ("sum --in z=1,2", "Write --in x=…."),
+        ("sum --in x=", "Write --in x=…."),
+        ("mean --in iota:i32:5", "--type f32"),
+        ("histogram --in 1,2 --count 3", "--type"),
+        ("sum --in 1,2 --count 3", "Leave it out; there is --axis."),
+        ("transpose --in 1,2", "rows and columns"),
+        ("find --in text:hello --in text:", "it has no letters"),
+    ];
+    for (line, expected) in bad {
+        let (is_good, told) = run(line);
+        assert!(!is_good && told.contains(expected), "{line}: {told}");
+    }
+}
+
+/// Three truth values as NumPy writes them: true, false, true.
+fn flags() -> Vec<u8> {
+    let mut header = "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }".to_owned();
+    header.push_str(&" ".repeat(128 - 10 - header.len() - 1));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend([1, 0, 1]);
+    bytes
+}

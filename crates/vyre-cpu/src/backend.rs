@@ -265,7 +265,7 @@ impl VyreBackend for CpuBackend {
     }
 
     fn adopt(&self, memory: &Arc<HostMemory>) -> Result<Buffer, BackendError> {
-        if !memory.address().addr().is_multiple_of(ALIGNMENT as usize) {
+        if !memory.address_to_read().addr().is_multiple_of(ALIGNMENT as usize) {
             return Err(BackendError::with_code(
                 &codes::backend::BAD_RANGE,
                 format!("memory starts at an address that is not a multiple of {ALIGNMENT}"),

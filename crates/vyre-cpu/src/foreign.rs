@@ -11,11 +11,24 @@ use crate::work::CpuWork;
 pub(crate) struct Helpers<'a> {
     pub(crate) crew: &'a Crew<CpuWork>,
     pub(crate) stop: &'a Stop,
+    pub(crate) buffers: &'a [Span],
+}
+
+/// Functions that leave all work that takes long to others, in short parts, are done with so many bytes before another thread would come.
+const SMALL: usize = 8 << 10;
+
+/// A function has so little to do that it does it on the thread that calls it.
+pub(crate) fn is_small(buffers: &[Span]) -> bool {
+    buffers.iter().map(Span::bytes).sum::<usize>() <= SMALL
 }
 
 impl Workers for Helpers<'_> {
     fn threads(&self) -> usize {
-        self.crew.width()
+        if is_small(self.buffers) { 1 } else { self.crew.width() }
+    }
+
+    fn leaves_zeros(&self, buffer: usize, from: usize) {
+        self.buffers[buffer].tell_zeros(from);
     }
 
     fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) -> bool {
@@ -24,7 +37,7 @@ impl Workers for Helpers<'_> {
                 part(at);
             }
         };
-        let outcome = match parts > 1 && self.crew.width() > 1 {
+        let outcome = match parts > 1 && self.threads() > 1 {
             // SAFETY: the function lives here, and work is cleared before it is over, which `help` waits for.
             true => self.crew.help(self.stop, |work| unsafe { work.call(parts, &one) }),
             false => Ok(Ok(None)).inspect(|_| (0..parts).for_each(one)),
@@ -119,7 +132,7 @@ mod tests {
         let shared = [Span::of(&memory, 0, 32), Span::of(&memory, 16, 32)];
         assert!(!are_apart(&shared, &[false, true]) && are_apart(&shared, &[false, false]));
         let pool = Pool::new(1, 1);
-        let workers = Helpers { crew: &pool.crew(), stop: &Stop::default() };
+        let workers = Helpers { crew: &pool.crew(), stop: &Stop::default(), buffers: &shared };
         call(&function, &shared, &[false, true], &workers);
         let mut bytes = [0; 64];
         memory.copy_to(0, &mut bytes);

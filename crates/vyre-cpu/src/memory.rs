@@ -15,6 +15,8 @@ use vyre_foundation::kernel::Element;
 pub(crate) struct Span {
     start: *mut u8,
     bytes: usize,
+    /// The memory that it is all of.
+    whole: *const HostMemory,
 }
 
 // SAFETY: a span is an address; the bytes behind it are only touched by atomics here and by compiled code, and whoever makes
@@ -29,13 +31,22 @@ impl Span {
         assert!(at <= memory.bytes() && bytes <= memory.bytes() - at);
         let start = memory.address().wrapping_add(at);
         assert!(start.addr().is_multiple_of(8));
-        Span { start, bytes }
+        let whole: *const HostMemory = if bytes == memory.bytes() { memory } else { std::ptr::null() };
+        Span { start, bytes, whole }
     }
 
     /// Part of it, which starts at a multiple of 8.
     pub(crate) fn part(&self, at: usize, bytes: usize) -> Span {
         assert!(at <= self.bytes && bytes <= self.bytes - at && at.is_multiple_of(8));
-        Span { start: self.start.wrapping_add(at), bytes }
+        Span { start: self.start.wrapping_add(at), bytes, whole: std::ptr::null() }
+    }
+
+    /// Says that the launch which has it leaves nothing but zeros from this byte on.
+    pub(crate) fn tell_zeros(&self, from: usize) {
+        // SAFETY: whoever made the span keeps its memory for the launch, and memory that is shared does not move.
+        if let Some(memory) = unsafe { self.whole.as_ref() } {
+            memory.tell_zeros(from);
+        }
     }
 
     /// Makes it zero.

@@ -301,7 +301,10 @@ impl CpuPipeline {
     }
 
     /// The steps of a launch that is so little work, and so sure to end soon, that queueing it would cost more.
-    pub(crate) fn small_effort(&self, way: Way, grid: [u32; 3]) -> Option<u64> {
+    pub(crate) fn small_effort(&self, way: Way, buffers: &[Span], grid: [u32; 3]) -> Option<u64> {
+        if let Some(foreign) = &self.foreign {
+            return (foreign.variant.is_stoppable() && foreign::is_small(buffers)).then_some(SMALL_LAUNCH / 2);
+        }
         let steps = workgroups(grid).saturating_mul(self.steps(way));
         (self.effort.is_known && steps < SMALL_LAUNCH).then_some(steps)
     }
@@ -381,7 +384,7 @@ impl CpuPipeline {
         if let Some(Foreign { function, written, crew, .. }) = &self.foreign {
             // The grid is one workgroup, so this is all of it.
             if !stop.is_set() && stretches.next().is_some() {
-                foreign::call(function, buffers, written, &Helpers { crew, stop });
+                foreign::call(function, buffers, written, &Helpers { crew, stop, buffers });
             }
             // It may have left out parts since.
             return !stop.is_set();

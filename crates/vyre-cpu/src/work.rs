@@ -65,7 +65,7 @@ impl Places {
         })?;
         let expected = pipeline.pace.expected(workgroups(grid));
         let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
-        let small = pipeline.small_effort(way, grid);
+        let small = pipeline.small_effort(way, &self.spans, grid);
         let (streams, brief) = (self.streams(pipeline, way, grid), pipeline.is_brief(way, grid, split.parts()));
         let alone = small.is_some() || split.parts() == 1;
         let copy_bytes = if alone { None } else { pipeline.copy_bytes(way, &self.spans, grid, threads) };

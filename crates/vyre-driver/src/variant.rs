@@ -51,6 +51,9 @@ pub trait Workers: Sync {
     /// Calls `part` once for each number below `parts`, in any order and on several threads at once, of which the caller's is one, and
     /// returns when all calls have. A launch that is to end begins no more of them: false then, and nobody looks at its results.
     fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) -> bool;
+
+    /// Says of a result, which began as zeros, that it has nothing but zeros from this byte on, so that who has its memory next need not write them.
+    fn leaves_zeros(&self, _buffer: usize, _from: usize) {}
 }
 
 /// The bytes of one buffer; they start at a multiple of 8.
@@ -177,7 +180,8 @@ impl Variant {
     }
 
     /// A Rust function that leaves its work to the threads of the backend, in parts of a few milliseconds at most: none begins after the
-    /// launch was told to end, so that a function which is [vouched](Variant::vouched) for also runs where launches may be stopped.
+    /// launch was told to end, so that a function which is [vouched](Variant::vouched) for also runs where launches may be stopped. Where all
+    /// buffers together have a few kilobytes such a function runs on the thread that launches it; it launches nothing itself.
     pub fn host_in_parts(
         name: impl Into<String>,
         revision: u64,

@@ -349,6 +349,23 @@ fn data_that_stays_is_moved_when_that_pays() {
 }
 
 #[test]
+fn data_that_is_new_each_time_is_hardly_moved() {
+    let mut router = with_moves();
+    let (n, bytes) = (50_000, 400_000);
+    let moved = (0..1000).filter(|_| router.choose("op", &staying(n, bytes, None)).unwrap().backend == "gpu").count();
+    assert!((1..8).contains(&moved), "{moved} moves for nothing");
+    // Who uses the same data again and again from then on gets it moved, and there it stays.
+    let (mut place, mut on_gpu) = (None, 0);
+    for _ in 0..4000 {
+        if router.choose("op", &staying(n, bytes, place)).unwrap().backend == "gpu" {
+            (place, on_gpu) = (Some("gpu"), on_gpu + 1);
+        }
+    }
+    assert!(on_gpu > 2000, "{on_gpu}");
+    assert_eq!(router.choose("op", &staying(n, bytes, place)).unwrap().backend, "gpu");
+}
+
+#[test]
 fn what_a_backend_that_is_shut_would_have_saved_is_not_forgotten() {
     let (n, bytes) = (50_000, 400_000);
     let mut router = with_moves();

@@ -167,10 +167,10 @@ pub(crate) fn with_variants(variants: Vec<Variant>) -> DispatchConfig {
 }
 
 pub(crate) fn misfit(message: impl Into<String>) -> Error {
-    Diagnostic::new(&codes::engine::SHAPE, message.into()).into()
+    misfit_with(message, "Give arrays of the shapes and sizes that the message names.")
 }
 
-/// As [`misfit`], where more can be said than how many elements there should be.
+/// As [`misfit`], where more can be said.
 pub(crate) fn misfit_with(message: impl Into<String>, fix: impl Into<String>) -> Error {
     Diagnostic::new(&codes::engine::SHAPE, message.into()).with_fix(fix).into()
 }

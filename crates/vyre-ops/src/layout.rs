@@ -6,7 +6,8 @@ use vyre::expression::{Fused, Term};
 use vyre::{Buffer, DataType, Error};
 
 use crate::launch::{
-    GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, kernel_of_forms, misfit, mistyped, room, size_of,
+    GROUP, MOST, Traits, as_a_whole, count, engine, extents, grid, kernel_of_forms, misfit, misfit_with, mistyped,
+    room, size_of,
 };
 use crate::output::Output;
 use crate::tuning::Axis;
@@ -33,7 +34,10 @@ fn tile_side(engine: &vyre::Engine, ty: &DataType) -> usize {
 pub(crate) fn transpose(term: &Term) -> Result<Output, Error> {
     let axes = extents(term)?.len();
     if axes < 2 {
-        return Err(misfit("what is transposed has two axes at least"));
+        return Err(misfit_with(
+            format!("what is transposed has two axes at least, not {axes}"),
+            "Give it a shape of rows and columns first.",
+        ));
     }
     let mut order: Vec<usize> = (0..axes).collect();
     order.swap(axes - 1, axes - 2);

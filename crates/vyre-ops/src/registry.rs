@@ -125,7 +125,12 @@ impl Op {
                 format!("`{}` takes {}, but {} arrays were given", self.id, self.inputs.join(" and "), inputs.len());
             return Err(Diagnostic::new(&codes::engine::UNKNOWN_BUFFER, message).into());
         }
-        (self.run)(inputs, parameters)
+        // Truth values are counted as 0 and 1.
+        let number = |term: &Term| match term.data_type() {
+            DataType::Bool => term.cast(&DataType::U32),
+            _ => term.clone(),
+        };
+        (self.run)(&inputs.iter().map(number).collect::<Vec<_>>(), parameters)
     }
 
     /// What it means, in plain Rust: floats are computed in f64, whole numbers wrap.

@@ -11,7 +11,8 @@ use vyre::{Buffer, DataType, Error};
 
 use crate::fold::{Fold, Kind};
 use crate::launch::{
-    GROUP, MOST, Traits, as_a_whole, count, extents, grid, is_float, kernel_of_forms, magnitude, misfit, mistyped, room,
+    GROUP, MOST, Traits, as_a_whole, count, extents, grid, is_float, kernel_of_forms, magnitude, misfit, misfit_with,
+    mistyped, room,
 };
 use crate::tuning::Axis;
 
@@ -92,7 +93,9 @@ impl Rows<'_> {
             return Err(mistyped(format!("{} is of f32 and f64, not of {ty}", self.name)));
         }
         let extents = extents(term)?;
-        let along = *extents.last().ok_or_else(|| misfit("a number has no rows"))?;
+        let along = *extents
+            .last()
+            .ok_or_else(|| misfit_with("a single number has no rows", "Give an array with one axis at least."))?;
         let fused = Fused::new(&[term])?;
         let engine = fused.engine().clone();
         let elements = fused.elements();

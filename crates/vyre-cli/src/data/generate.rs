@@ -1,4 +1,4 @@
-//! Inputs that need no file: `iota:1000`, `random:f32:1e6:seed=1`, `zeros:1024`, `ones:16`, `1,2,3`.
+//! Inputs that need no file: `iota:1000`, `random:f32:1e6:seed=1`, `zeros:1024`, `ones:16`, `text:hello`, `1,2,3`.
 
 use vyre::{DataType, Diagnostic, codes};
 
@@ -10,13 +10,18 @@ use crate::memory;
 const MAX_ELEMENTS: f64 = 4.0e9;
 
 /// The words that generators begin with.
-pub(crate) const WORDS: [&str; 4] = ["iota", "zeros", "ones", "random"];
+pub(crate) const WORDS: [&str; 5] = ["iota", "zeros", "ones", "random", TEXT];
+/// The bytes of a text.
+const TEXT: &str = "text";
 
 /// Makes the contents that `text` describes, or gives `None` when it describes none (then it is a file's name). `want` is the type of
 /// numbers that the buffer holds, where it is one.
 pub(crate) fn generate(text: &str, want: Option<&DataType>) -> Option<Result<Contents, Diagnostic>> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
     let made = match word {
+        TEXT if !rest.is_empty() => Ok(Contents::plain(DataType::U8, vec![rest.len()], rest.as_bytes().to_vec())),
+        TEXT if text.contains(':') => Err("it has no letters, as in `text:hello`".to_owned()),
+        TEXT => return None,
         _ if WORDS.contains(&word) => Series::new(word, rest, want).and_then(Series::make),
         _ if looks_like_list(text) && text.split(',').all(|item| item.trim().parse::<Number>().is_ok()) => {
             let numbers: Vec<Number> = text.split(',').filter_map(|item| item.trim().parse().ok()).collect();
@@ -41,7 +46,7 @@ pub(crate) fn looks_like_list(text: &str) -> bool {
 /// How many bytes a generator would make, without making them; `None` where `text` is none, or a wrong one.
 pub(crate) fn generated_bytes(text: &str, want: &DataType) -> Option<u64> {
     let (word, rest) = text.split_once(':')?;
-    let series = WORDS.contains(&word).then(|| Series::new(word, rest, Some(want)))?.ok()?;
+    let series = (word != TEXT && WORDS.contains(&word)).then(|| Series::new(word, rest, Some(want)))?.ok()?;
     (series.ty == *want).then(|| series.bytes())
 }
 

@@ -30,6 +30,14 @@ fn ask_for_huge_pages(start: *mut u8, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for_huge_pages(_: *mut u8, _: usize) {}
 
+/// Asks for huge pages for memory that is large and was not touched so far: to get it in small ones takes as long as several copies of it.
+pub fn in_huge_pages(bytes: &mut [u8]) {
+    let before = bytes.as_ptr().align_offset(HUGE_PAGE);
+    if bytes.len() >= LARGE && before < bytes.len() {
+        ask_for_huge_pages(bytes[before..].as_mut_ptr(), bytes.len() - before);
+    }
+}
+
 /// Bytes of the host, aligned to a cache line, that live until their last owner is gone.
 ///
 /// Several launches may work on parts of it at once, so nobody holds a Rust reference to the bytes: they are reached by copying in
@@ -41,6 +49,23 @@ pub struct HostMemory {
     layout: Option<(Layout, usize)>,
     /// Dropped with it.
     owner: Option<Box<dyn Any + Send>>,
+    zeros: Zeros,
+}
+
+/// What is known of the end of some memory, so that zeros need not be written where there are zeros.
+struct Zeros {
+    /// There were zeros from this byte on when nobody used the memory.
+    from: AtomicUsize,
+    /// How often somebody could write to it since then.
+    writers: AtomicUsize,
+    /// From where on there are zeros since then, as who wrote to it says.
+    told: AtomicUsize,
+}
+
+impl Zeros {
+    fn known(from: usize) -> Zeros {
+        Zeros { from: AtomicUsize::new(from), writers: AtomicUsize::new(0), told: AtomicUsize::new(usize::MAX) }
+    }
 }
 
 // SAFETY: the bytes are owned, or promised to outlive this by whoever made it; they have no thread of their own.
@@ -71,7 +96,7 @@ impl HostMemory {
         }
         // SAFETY: inside of what was allocated.
         let start = unsafe { start.add(before) };
-        Some(HostMemory { start, bytes, layout: Some((layout, before)), owner: None })
+        Some(HostMemory { start, bytes, layout: Some((layout, before)), owner: None, zeros: Zeros::known(0) })
     }
 
     /// Memory that belongs to somebody else.
@@ -80,7 +105,7 @@ impl HostMemory {
     /// The bytes stay allocated, and nobody else reads what work on this memory writes or writes what it reads, until every owner
     /// of this value is gone and all work on it is over. Memory that may not be written is only bound to be read.
     pub unsafe fn foreign(start: *mut u8, bytes: usize) -> HostMemory {
-        HostMemory { start, bytes, layout: None, owner: None }
+        HostMemory { start, bytes, layout: None, owner: None, zeros: Zeros::known(bytes) }
     }
 
     /// Memory that belongs to `owner`, who is dropped when the last owner of this value is gone.
@@ -88,7 +113,7 @@ impl HostMemory {
     /// # Safety
     /// As for [`foreign`](Self::foreign), but the bytes stay allocated at least until `owner` is dropped.
     pub unsafe fn owned_by(start: *mut u8, bytes: usize, owner: Box<dyn Any + Send>) -> HostMemory {
-        HostMemory { start, bytes, layout: None, owner: Some(owner) }
+        HostMemory { start, bytes, layout: None, owner: Some(owner), zeros: Zeros::known(bytes) }
     }
 
     /// It belongs to somebody else.
@@ -101,9 +126,31 @@ impl HostMemory {
         self.bytes
     }
 
-    /// Where it starts.
+    /// Where it starts, for who may write there.
     pub fn address(&self) -> *mut u8 {
+        self.zeros.writers.fetch_add(1, Relaxed);
         self.start
+    }
+
+    /// Where it starts, for who only reads.
+    pub fn address_to_read(&self) -> *const u8 {
+        self.start
+    }
+
+    /// Says that there are nothing but zeros from this byte on. It is believed of the only one who asked for the [address](Self::address).
+    pub fn tell_zeros(&self, from: usize) {
+        self.zeros.told.store(from, Relaxed);
+    }
+
+    /// Takes note of where its zeros are. Nobody uses the memory now: what was said of them holds.
+    pub fn settle(&mut self) {
+        let Zeros { from, writers, told } = &mut self.zeros;
+        let now = match *writers.get_mut() {
+            0 => *from.get_mut(),
+            1 => self.bytes.min(*told.get_mut()),
+            _ => self.bytes,
+        };
+        self.zeros = Zeros::known(now);
     }
 
     fn check(&self, at: usize, bytes: usize) {
@@ -113,6 +160,7 @@ impl HostMemory {
     /// Copies bytes in.
     pub fn fill(&self, at: usize, from: &[u8]) {
         self.check(at, from.len());
+        self.zeros.writers.fetch_add(1, Relaxed);
         // SAFETY: inside the memory; `from` is a reference, so it can't overlap memory that is only reached by address.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(at), from.len()) }
     }
@@ -128,6 +176,7 @@ impl HostMemory {
     pub fn copy_from(&self, at: usize, other: &HostMemory, from: usize, bytes: usize) {
         self.check(at, bytes);
         other.check(from, bytes);
+        self.zeros.writers.fetch_add(1, Relaxed);
         // SAFETY: both parts are inside; `copy` allows them to overlap.
         unsafe { std::ptr::copy(other.start.add(from), self.start.add(at), bytes) }
     }
@@ -135,6 +184,8 @@ impl HostMemory {
     /// Makes part of it zero.
     pub fn clear(&self, at: usize, bytes: usize) {
         self.check(at, bytes);
+        let is_known = self.zeros.writers.load(Relaxed) == 0;
+        let bytes = if is_known { bytes.min(self.zeros.from.load(Relaxed).saturating_sub(at)) } else { bytes };
         // SAFETY: inside the memory.
         unsafe { std::ptr::write_bytes(self.start.add(at), 0, bytes) }
     }
@@ -170,6 +221,44 @@ mod tests {
             assert!(all.iter().all(|&byte| byte == 0), "{bytes} bytes");
             memory.fill(bytes.saturating_sub(1), &all[..bytes.min(1)]);
         }
+    }
+
+    #[test]
+    fn zeros_are_written_where_there_may_be_others() {
+        let all_ones = |memory: &HostMemory| {
+            // Not told to the memory, so that what it clears can be seen.
+            // SAFETY: nobody else has the memory.
+            unsafe { std::ptr::write_bytes(memory.start, 1, memory.bytes) }
+        };
+        let ones = |memory: &HostMemory| {
+            let mut all = vec![0; memory.bytes()];
+            memory.copy_to(0, &mut all);
+            all.iter().filter(|&&byte| byte == 1).count()
+        };
+        let cleared = |memory: &HostMemory, at: usize, bytes: usize| {
+            all_ones(memory);
+            memory.clear(at, bytes);
+            100 - ones(memory)
+        };
+        let mut memory = HostMemory::new(100).expect("there is memory");
+        assert_eq!(cleared(&memory, 0, 100), 0, "it begins with zeros");
+        memory.address();
+        assert_eq!(cleared(&memory, 0, 100), 100, "somebody may have written");
+        memory.tell_zeros(30);
+        assert_eq!(cleared(&memory, 0, 100), 100, "who says it may go on writing");
+        memory.settle();
+        assert_eq!(cleared(&memory, 0, 100), 30);
+        assert_eq!((cleared(&memory, 20, 30), cleared(&memory, 40, 60)), (10, 0));
+        memory.settle();
+        assert_eq!(cleared(&memory, 0, 100), 30, "nobody wrote");
+        memory.address();
+        memory.tell_zeros(10);
+        memory.fill(50, &[1]);
+        memory.settle();
+        assert_eq!(cleared(&memory, 0, 100), 100, "somebody else wrote");
+        memory.address();
+        memory.settle();
+        assert_eq!(cleared(&memory, 0, 100), 100, "nobody said anything");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use capabilities::{Capabilities, DeviceKind, Limits, TypeSet};
 pub use config::{CompileOptions, DispatchConfig};
 pub use error::BackendError;
 pub use host::{HostDispatch, KeptPipelines, borrowed, dispatch_through};
-pub use host_memory::HostMemory;
+pub use host_memory::{HostMemory, in_huge_pages};
 pub use knobs::Knobs;
 pub use ledger::Ledger;
 pub use null::NullBackend;

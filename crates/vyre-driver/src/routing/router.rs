@@ -293,6 +293,7 @@ struct Stay {
     has_paid: bool,
     last: Option<usize>,
     uses: u64,
+    lost: i32,
 }
 
 /// Dispatches whose data stays where it was moved to.
@@ -302,6 +303,8 @@ struct Staying {
     last: Option<usize>,
     /// How often the data was used since it was last moved.
     uses: u64,
+    /// How many moves one after another were for nothing: the next dispatch had other data, or the host had changed it.
+    lost: i32,
 }
 
 #[derive(Clone, Debug)]
@@ -342,6 +345,9 @@ const HYSTERESIS: f64 = 0.05;
 /// Data that was used before is expected to be used so many times as often again: who waits until a move would have paid for itself has less
 /// left to gain by it.
 const AGAIN: f64 = 3.0;
+/// After each move that was for nothing, so many times as many uses have to speak for the next.
+const LOST: f64 = 4.0;
+const MOST_LOST: i32 = 10;
 /// So often data is used before a move that may well be quick is taken for less so.
 const HOPEFUL: f64 = 3.0;
 /// So many timings of sizes that had not been seen are enough to say how far predictions are off; more count as so many.
@@ -471,7 +477,7 @@ impl Router {
             if stay.last.is_some_and(|last| last != chosen) {
                 stay.uses = 0;
             }
-            state.staying.insert(class, Staying { last: Some(chosen), uses: stay.uses });
+            state.staying.insert(class, Staying { last: Some(chosen), uses: stay.uses, lost: stay.lost });
         }
         state.dispatches += dispatches;
         state.spent_ns += expected.ns * dispatches as f64;
@@ -503,11 +509,18 @@ impl Router {
             chosen = latest;
         }
         let here = self.work(state, chosen.0, load.n).ns;
-        let before = known.map_or(0, |known| known.uses);
+        let (mut before, mut lost) = known.map_or((0, 0), |known| (known.uses, known.lost));
+        // What was moved away from the host is found there, if it is the same data.
+        if let Some(last) = last.filter(|&last| !self.backends[last].prior.on_host) {
+            (before, lost) = match self.is_there(last, load) {
+                true => (before, 0),
+                false => (0, (lost + 1).min(MOST_LOST)),
+            };
+        }
         let dispatches = load.dispatches.max(1);
         let uses = before + dispatches;
-        // Those that this is asked for besides the first are sure to come.
-        let to_come = AGAIN * before as f64 + (dispatches - 1) as f64;
+        // Those that this is asked for besides the first are sure to come, if not on the same data.
+        let to_come = (AGAIN * before as f64 + (dispatches - 1) as f64) / LOST.powi(lost);
         // How long a move takes is best found out early: who moves late has less left to gain by it.
         let hope = (HOPEFUL / uses as f64).min(1.0);
         let mut paid: Option<(f64, (usize, Prediction))> = None;
@@ -520,7 +533,7 @@ impl Router {
                 paid = Some((left, (index, predicted)));
             }
         }
-        Stay { chosen: paid.map_or(chosen, |(_, best)| best), has_paid: paid.is_some(), last, uses }
+        Stay { chosen: paid.map_or(chosen, |(_, best)| best), has_paid: paid.is_some(), last, uses, lost }
     }
 
     /// Takes in how long a dispatch took. Unknown backends are ignored: they can't be chosen either.
@@ -821,17 +834,26 @@ impl Router {
         self.backends[index].lost.as_deref().or(state.lanes[index].out.as_deref())
     }
 
-    /// Time of bringing what is not there, and of bringing the results back to the host.
-    fn move_time(&self, index: usize, load: &Load<'_>) -> Prediction {
+    /// Bytes that a backend has of those that a dispatch needs.
+    fn there(&self, index: usize, load: &Load<'_>) -> u64 {
         let backend = &self.backends[index];
         let has = |&(id, bytes): &(&str, u64)| if id == backend.id { bytes } else { 0 };
         let own: u64 = load.on.iter().map(has).sum();
-        let (there, back) = match backend.prior.on_host {
-            true => (own + load.on_host, 0),
-            false => (own, load.bytes_back),
-        };
+        own + if backend.prior.on_host { load.on_host } else { 0 }
+    }
+
+    fn is_there(&self, index: usize, load: &Load<'_>) -> bool {
+        self.there(index, load) >= load.bytes_in
+    }
+
+    /// Time of bringing what is not there, and of bringing the results back to the host.
+    fn move_time(&self, index: usize, load: &Load<'_>) -> Prediction {
+        let backend = &self.backends[index];
+        let back = if backend.prior.on_host { 0 } else { load.bytes_back };
         let mut all = Prediction { ns: 0.0, low: 0.0, high: 0.0 };
-        for bytes in [load.bytes_in.saturating_sub(there), back].into_iter().filter(|&bytes| bytes > 0) {
+        for bytes in
+            [load.bytes_in.saturating_sub(self.there(index, load)), back].into_iter().filter(|&bytes| bytes > 0)
+        {
             // What is known of arrays is better than a guess.
             let is_lent = !load.stays && (backend.loans.samples() > 0 || backend.moves.samples() == 0);
             let moved = if is_lent { &backend.loans } else { &backend.moves }.predict(bytes);

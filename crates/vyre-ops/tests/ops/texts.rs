@@ -32,3 +32,38 @@ fn what_is_found_stays_the_same_while_the_engine_learns() {
         assert!(refused.is_none(), "{name}: {refused:?}");
     }
 }
+
+/// Results get memory that other results had, and who searched may have told that most of it is zeros.
+#[test]
+fn behind_what_is_found_there_are_zeros_whoever_had_the_memory() {
+    const ROOM: usize = 100_000;
+    let mut random = Random(12);
+    let text: Vec<u8> = (0..200_000).map(|_| b'a' + random.below(4) as u8).collect();
+    for (name, engine) in engines() {
+        let array = engine.array(&text).expect("a text");
+        let runs = if name == "cpu" { 30 } else { 2 };
+        let searches = [&b"a"[..], b"abcab", b"zz"].map(|pattern| {
+            let begins = |at: &usize| text[*at..].starts_with(pattern);
+            let mut places: Vec<u32> = (0..text.len()).filter(begins).map(|at| at as u32).collect();
+            places.resize(ROOM, 0);
+            (Patterns::new(engine, &[pattern]).expect("a pattern"), places)
+        });
+        for run in 0..runs {
+            for (which, (search, places)) in searches.iter().enumerate() {
+                let mut found = search.find(&array, ROOM).expect("it searches").positions.elements;
+                let others = (run + which) % 5;
+                if others != 4 {
+                    let all = found.to_vec().expect("positions");
+                    assert!(all == *places, "{name}, search {which}, run {run}");
+                }
+                // What others do with the memory before it is used again.
+                match others {
+                    0 => found.write(&vec![7; ROOM]).expect("it is written"),
+                    1 => found.slice_mut(ROOM - 1..).and_then(|mut last| last.write(&[9])).expect("it is written"),
+                    2 => drop((&found * 3 + 5).eval().expect("a map")),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@ use std::fmt;
 use vyre_spec::{Diagnostic, codes};
 
 use super::{Array, Element};
+use crate::runtime::room_for;
 use crate::{Engine, Error};
 
 /// An array whose length lives on the device beside it: what a kernel makes that finds out while it runs how much there is. Its first
@@ -83,7 +84,7 @@ impl<T: Element> Counted<T> {
     /// The elements that count, after the work that they need; no others are read.
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
         let length = self.len()?;
-        let mut elements = vec![T::zeroed(); length];
+        let mut elements = room_for(length);
         self.elements.storage.read(0, bytemuck::cast_slice_mut(&mut elements), None)?;
         Ok(elements)
     }

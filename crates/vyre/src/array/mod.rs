@@ -23,7 +23,7 @@ pub use shape::Shape;
 pub use view::{ArrayView, ArrayViewMut};
 use vyre_spec::{Diagnostic, codes};
 
-use crate::runtime::Storage;
+use crate::runtime::{Storage, room_for};
 use crate::{Engine, Error};
 
 /// An array of numbers or structs: one value, wherever its copies are.
@@ -138,7 +138,7 @@ impl<T: Element> Array<T> {
     }
 
     fn read(&self, deadline: Option<Instant>) -> Result<Vec<T>, Error> {
-        let mut elements = vec![T::zeroed(); self.length];
+        let mut elements = room_for(self.length);
         self.storage.read(0, bytemuck::cast_slice_mut(&mut elements), deadline)?;
         Ok(elements)
     }

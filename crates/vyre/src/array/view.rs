@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{Array, Element, Layout, Shape, in_range, same_length};
 use crate::Error;
 use crate::engine::GatherView;
-use crate::runtime::Storage;
+use crate::runtime::{Storage, room_for};
 
 /// Elements of an array, to be read: a part of them, or the same in another order or repeated. Making one moves nothing; see [`Layout`].
 ///
@@ -91,7 +91,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
 
     /// The elements, after the work that they need.
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
-        let mut elements = vec![T::zeroed(); self.len()];
+        let mut elements = room_for(self.len());
         self.read_into(&mut elements)?;
         Ok(elements)
     }
@@ -104,7 +104,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
             return self.storage.read(self.layout.offset() as u64 * size, bytemuck::cast_slice_mut(elements), None);
         }
         let span = self.layout.span();
-        let mut all = vec![T::zeroed(); span.len()];
+        let mut all: Vec<T> = room_for(span.len());
         self.storage.read(span.start as u64 * size, bytemuck::cast_slice_mut(&mut all), None)?;
         for (element, position) in elements.iter_mut().zip(self.layout.positions()) {
             *element = all[position - span.start];
@@ -172,7 +172,7 @@ impl<'a, T: Element> ArrayViewMut<'a, T> {
 
     /// The elements, after the work that they need.
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
-        let mut elements = vec![T::zeroed(); self.length];
+        let mut elements = room_for(self.length);
         self.read_into(&mut elements)?;
         Ok(elements)
     }

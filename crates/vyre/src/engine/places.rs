@@ -211,10 +211,13 @@ impl Inner {
             && runs.count >= TIMED_AT_FIRST
             && runs.latest_ns < LONG_NS
         {
-            dispatches = TIMED_EVERY;
             let is_asked = runs.count % TIMED_EVERY == TIMED_EVERY - 1;
-            if !is_asked && !self.routes.is_out(&device.id) && errand.is_at(&device) {
-                return Some((device, false));
+            if !self.routes.is_out(&device.id) && errand.is_at(&device) {
+                if !is_asked {
+                    return Some((device, false));
+                }
+                // Where something has to be moved it is asked for each.
+                dispatches = TIMED_EVERY;
             }
         }
         self.metrics.add(Counter::Routes, 1);

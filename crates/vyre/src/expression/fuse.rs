@@ -322,7 +322,7 @@ impl Fused {
         let shape = term.shape().unwrap_or(&self.shape).clone();
         let whole = shape == self.shape;
         let ty = match &term.0.op {
-            Op::Array(stored) => stored.clone(),
+            Op::Array(stored) => stored_as(stored),
             _ => stored_as(term.data_type()),
         };
         let same = |input: &Input| {

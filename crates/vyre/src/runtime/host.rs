@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use vyre_driver::backend::HostMemory;
+use vyre_driver::backend::{HostMemory, in_huge_pages};
 use vyre_spec::{Diagnostic, codes};
 
-use crate::Error;
 use crate::engine::lock;
+use crate::{Element, Error};
 
 /// Freed host memory that is kept, because touching fresh pages takes longer than most kernels.
 pub(crate) struct HostPool {
@@ -64,9 +64,10 @@ impl HostPool {
         let mut idle = lock(&self.idle);
         let mut found = None;
         for (&kept, list) in idle.by_size.range_mut(size..=size + size / 8) {
-            // Work that is under way still holds what it works on.
-            if let Some(at) = list.iter().position(|memory| Arc::strong_count(memory) == 1) {
-                found = Some((kept, list.swap_remove(at)));
+            // Work that is under way still holds what it works on. What was used last is the likeliest to be in caches.
+            let free = list.iter_mut().rposition(|memory| Arc::get_mut(memory).map(HostMemory::settle).is_some());
+            if let Some(at) = free {
+                found = Some((kept, list.remove(at)));
                 break;
             }
         }
@@ -106,6 +107,13 @@ impl HostPool {
     }
 }
 
+/// Room for elements that are about to be read.
+pub(crate) fn room_for<T: Element>(count: usize) -> Vec<T> {
+    let mut elements = vec![T::zeroed(); count];
+    in_huge_pages(bytemuck::cast_slice_mut(&mut elements));
+    elements
+}
+
 /// The caller's bytes as memory that kernels only read. Whoever makes it waits for that work before the borrow ends.
 pub(crate) fn foreign_ref(bytes: &[u8]) -> Arc<HostMemory> {
     // SAFETY: the caller of this private function binds it only to be read, and blocks until that work is over.
@@ -136,7 +144,7 @@ impl<'a> HostBytes<'a> {
 impl AsRef<[u8]> for HostBytes<'_> {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: inside the memory, which is initialised; nobody writes it now, see above.
-        unsafe { std::slice::from_raw_parts(self.memory.address().add(self.at), self.bytes) }
+        unsafe { std::slice::from_raw_parts(self.memory.address_to_read().add(self.at), self.bytes) }
     }
 }
 

@@ -11,7 +11,7 @@ mod watcher;
 
 pub(crate) use deps::{Deps, late};
 pub(crate) use device::Device;
-pub(crate) use host::{HostPool, foreign_mut, foreign_ref};
+pub(crate) use host::{HostPool, foreign_mut, foreign_ref, room_for};
 pub(crate) use job::{Job, Jobs};
 pub use memory::MemoryUse;
 pub(crate) use memory::{Block, Loan};
