@@ -153,7 +153,7 @@ fn fast_arithmetic() {
 
 #[test]
 fn everything_that_wgsl_has() {
-    programs(4, GenOptions { focus: false, ..plain() }, 50);
+    programs(4, GenOptions { focus: false, ..plain() }, 35);
 }
 
 #[test]

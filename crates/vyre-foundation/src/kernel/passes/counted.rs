@@ -131,7 +131,9 @@ impl Finder {
             _ => return None,
         };
         let Some(index) = inner.params.iter().position(|param| *param == low) else {
-            if let Some(index) = inner.params.iter().position(|param| *param == high)
+            // Of loops with another exit, lists that are kept sorted are written out with their test, which needs it as it is.
+            if breaks.len() == 1
+                && let Some(index) = inner.params.iter().position(|param| *param == high)
                 && let Some(down) = self.down(inner, low, index, or_equal, &continues)
             {
                 inner.body.insts.remove(position);
