@@ -146,7 +146,7 @@ impl Finder {
             return None;
         }
         let step = continues.first().and_then(|values| self.step(low, values[index]));
-        let Some(step) = step else { return None };
+        let step = step?;
         if !continues.iter().all(|values| self.step(low, values[index]) == Some(step)) {
             return None;
         }
