@@ -171,7 +171,7 @@ const PLAIN: [(usize, f64); 2] = [(2, 0.3), (6, 0.1)];
 const LEAST_SITTINGS: usize = 5;
 /// What is so near to what decides is looked at in twice as many sittings.
 const CLOSE: f64 = 0.015;
-/// A sitting in which launches take twice as long counts a quarter: what slows them down for a while is seldom there.
+/// A sitting in which launches take twice as long counts an eighth: what slows them down for a while is seldom there.
 const SLOWER_COUNTS_LESS: f64 = 3.0;
 /// Two samples of one candidate that differ by more than this can't both be typical.
 const SUSPICIOUS: f64 = 0.08;

@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 
-use super::{copy_block, definitions};
+use super::{copy_block, definitions, steps_alone};
 use crate::ir::Literal;
 use crate::kernel::walk::{each_inst, each_use_mut, end_values_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
@@ -346,19 +346,11 @@ impl Finder {
     }
 }
 
-/// The body is short, and nobody waits in it for others.
+/// The body is short, nobody waits in it for others, and nothing in it comes twice already.
 fn may_come_twice(body: &Block) -> bool {
-    let (mut steps, mut alone) = (0, true);
-    each_inst(body, &mut |inst| {
-        steps += 1;
-        alone &= match inst {
-            Inst::Barrier(_) => false,
-            Inst::Let(_, op) => !op.is_across_subgroup(),
-            Inst::Loop(inner) => !inner.rare,
-            _ => true,
-        };
-    });
-    alone && steps <= MOST_STEPS_OF_REST
+    let mut rare = false;
+    each_inst(body, &mut |inst| rare |= matches!(inst, Inst::Loop(inner) if inner.rare));
+    !rare && steps_alone(body).is_some_and(|steps| steps <= MOST_STEPS_OF_REST)
 }
 
 /// Replaces a value in a block.

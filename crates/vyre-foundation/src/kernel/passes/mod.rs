@@ -105,6 +105,20 @@ fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
     defs
 }
 
+/// How many steps a block has, where nobody waits in it for others.
+fn steps_alone(block: &Block) -> Option<usize> {
+    let (mut steps, mut alone) = (0, true);
+    super::walk::each_inst(block, &mut |inst| {
+        steps += 1;
+        alone &= match inst {
+            Inst::Barrier(_) => false,
+            Inst::Let(_, op) => !op.is_across_subgroup(),
+            _ => true,
+        };
+    });
+    alone.then_some(steps)
+}
+
 /// A block with names of its own for what it defines. `fresh` makes a value like another one, which the operation defines.
 fn copy_block(
     block: &Block,

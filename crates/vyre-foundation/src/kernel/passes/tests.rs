@@ -764,3 +764,30 @@ fn lists_that_are_kept_sorted_become_values() {
         assert!(!kernel.contains("local 0"), "{kernel}");
     }
 }
+
+#[test]
+fn what_is_stored_before_a_list_is_looked_at_stays() {
+    let source = "type 0 = array<u32, 4> stride 4;
+        read a: u32 @0;
+        output out: u32[211] @1;
+        workgroup_size [64, 1, 1];
+        entry main {
+            var list: type<0>;
+            for n in 0..8 {
+                let x = a[global_id.x + n * 3];
+                var k: u32 = 3;
+                loop {
+                    if k == 0 { break; }
+                    list[k] = list[k - 1];
+                    if list[k] <= x { break; }
+                    k = k - 1;
+                }
+                list[k] = x;
+            }
+            out[global_id.x] = list[0] + list[1] * 3 + list[2] * 9 + list[3] * 27;
+        }";
+    let program = crate::text::parse(source).expect("parses");
+    let (expected, actual, kernel) = with_and_without_passes(&program, &samples());
+    assert_eq!(expected, actual, "{kernel}");
+    assert!(!kernel.contains("local 0"), "{kernel}");
+}

@@ -9,7 +9,7 @@
 
 use hashbrown::HashMap;
 
-use super::{copy_block, definitions};
+use super::{copy_block, definitions, steps_alone};
 use crate::ir::Builtin;
 use crate::kernel::walk::{each_inst, each_loop_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
@@ -433,25 +433,20 @@ fn is_plain(op: &Op) -> bool {
     !matches!(op, Op::Load { .. }) && !op.is_across_subgroup()
 }
 
-/// The body is not long, and nobody waits in it for others.
+/// The body is not long, nobody waits in it for others, and all come to its end.
 fn may_come_twice(body: &Block) -> bool {
-    let (mut steps, mut alone) = (0, true);
+    let mut returns = false;
     each_inst(body, &mut |inst| {
-        steps += 1;
-        alone &= match inst {
-            Inst::Barrier(_) => false,
-            Inst::Let(_, op) => !op.is_across_subgroup(),
-            Inst::If { then, otherwise, .. } => ![then, otherwise].into_iter().any(|block| block.end == End::Return),
-            _ => true,
-        };
+        if let Inst::If { then, otherwise, .. } = inst {
+            returns |= then.end == End::Return || otherwise.end == End::Return;
+        }
     });
-    alone && steps <= MOST_STEPS && matches!(body.end, End::Continue(_))
+    let short = steps_alone(body).is_some_and(|steps| steps <= MOST_STEPS);
+    short && !returns && matches!(body.end, End::Continue(_))
 }
 
 fn is_short(body: &Block) -> bool {
-    let mut steps = 0;
-    each_inst(body, &mut |_| steps += 1);
-    steps <= MOST_STEPS_OF_LAST
+    steps_alone(body).is_some_and(|steps| steps <= MOST_STEPS_OF_LAST)
 }
 
 /// What a loop carries, in its first round.

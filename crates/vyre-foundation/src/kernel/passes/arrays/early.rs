@@ -81,6 +81,15 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// The first exit with a test of its own, where nothing is stored before it.
+    fn first_test(&self, inner: &Loop) -> Option<usize> {
+        let first = self.exits.iter().position(|(_, tests)| !tests.is_empty())?;
+        let before = &inner.body.insts[..self.exits[first].0];
+        (!before.iter().any(|inst| matches!(inst, Inst::Store { .. }))).then_some(first)
+    }
+}
+
 /// The tests that a condition is made of.
 fn parts(cond: Value, holds: bool, defs: &[Option<Op>]) -> SmallVec<[Test; 2]> {
     let mut open: SmallVec<[Test; 4]> = smallvec![(cond, holds)];
@@ -178,8 +187,9 @@ impl Changer {
                         continue;
                     };
                     let tail = tail(&inner.results, &mut insts, &mut block.insts);
-                    if !chosen && matches!(self.defs[inner.init[shape.down].index()], Some(Op::Const(_))) {
-                        self.look_first(inner, &shape, &tail, &mut block.insts);
+                    let from_the_end = matches!(self.defs[inner.init[shape.down].index()], Some(Op::Const(_)));
+                    if let (false, true, Some(first)) = (chosen, from_the_end, shape.first_test(inner)) {
+                        self.look_first(inner, &shape, first, &tail, &mut block.insts);
                     } else {
                         self.count(inner, &shape, &tail, inner.results.clone(), &mut block.insts);
                     }
@@ -249,8 +259,8 @@ impl Changer {
     }
 
     /// A list that is always searched from the same end mostly stays as it is, and one look says so.
-    fn look_first(&mut self, inner: &Loop, shape: &Shape, tail: &[Inst], out: &mut Vec<Inst>) {
-        let (position, tests) = &shape.exits[shape.exits.len() - 1];
+    fn look_first(&mut self, inner: &Loop, shape: &Shape, first: usize, tail: &[Inst], out: &mut Vec<Inst>) {
+        let (position, tests) = &shape.exits[first];
         let looks = inner.body.insts[..*position].iter().filter(|inst| matches!(inst, Inst::Let(..))).cloned();
         let looks: Vec<Inst> = looks.collect();
         let known = self.copy(&looks, pairs(&inner.params, &inner.init), None, out);
