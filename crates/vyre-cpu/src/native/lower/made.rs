@@ -47,6 +47,8 @@ pub(super) struct MadeBefore {
     pub(super) changing: Set<R>,
     /// Registers with zeros in the first so many lanes.
     pub(super) zero_below: Map<R, u32>,
+    /// Masks of which the lanes are known, one bit each.
+    pub(super) known: Map<R, u32>,
     /// Masks of the first so many lanes.
     pub(super) prefixes: Map<R, u32>,
     /// Numbers by which whole numbers up to some greatest one were to be divided, and whether a product can take the place of that.

@@ -48,6 +48,17 @@ impl<'k> Lower<'k> {
             return None;
         }
         let (at, index, down) = match *place {
+            Place::Affine(at, 4) => {
+                let first = self.general();
+                self.push(M::Lea { wide: true, dst: first, at });
+                let base = self.alu(Alu::And, true, first, GSrc::Imm(-4));
+                let ahead = self.alu(Alu::And, false, first, GSrc::Imm(3));
+                let bits = self.shifted(false, ahead, 3);
+                let words = self.load_contiguous(Scalar::U32, At::new(base, 0), mask);
+                let bits = self.spread(bits, false);
+                let moved = self.vec(ops::VPSRLVD, words, Src::R(bits));
+                return Some(self.taken_out(element, moved, 0));
+            }
             Place::Affine(at, step) => {
                 let (at, index) = self.as_gather(at, step);
                 (at, index, ops::VPSRAD)
@@ -130,6 +141,20 @@ impl<'k> Lower<'k> {
             packed
         };
         self.vec(ops::VCVTPH2PS, R::NONE, Src::R(packed))
+    }
+
+    /// Stores narrow elements one after the other.
+    pub(super) fn scatter_narrow(
+        &mut self,
+        address: &Address,
+        element: Element,
+        (value, component): (Value, u8),
+        place: Place,
+        mask: Option<R>,
+        c: usize,
+    ) {
+        let words = self.bits_of(element, value, component, c);
+        self.scatter_by_lanes(address, (Scalar::U32, element.bits() / 8), place, [words, R::NONE], mask);
     }
 
     /// Stores pairs of narrow elements as words; false, and nothing done, where they don't lie like that.

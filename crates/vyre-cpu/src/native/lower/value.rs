@@ -346,6 +346,9 @@ impl<'k> Lower<'k> {
     }
 
     pub(super) fn mask_and(&mut self, a: R, b: R) -> R {
+        if let [Some(a), Some(b)] = [a, b].map(|mask| self.made.known.get(&mask).copied()) {
+            return self.mask_known(a & b);
+        }
         let dst = self.new_mask();
         self.mask_op(ops::KANDW, ops::VPANDD, dst, a, b);
         dst
@@ -420,6 +423,7 @@ impl<'k> Lower<'k> {
                 self.lanes_constant(&lanes)
             }
         };
+        self.made.known.insert(mask, bits);
         let count = bits.trailing_ones();
         if bits == (1 << count) - 1 && matches!(count, 1 | 2 | 4 | 8) && count < self.lanes() {
             self.made.prefixes.insert(mask, count);
