@@ -15,7 +15,9 @@ mod floats;
 mod invariant;
 mod merge;
 mod parts;
+mod periods;
 mod powers;
+mod products;
 mod ranges;
 mod rewrite;
 mod simplify;
@@ -41,14 +43,23 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if last {
             merge::run(kernel, options.merged)?;
         }
+        if last && passes.contains(Passes::UNROLL) && options.unrolling.any_form {
+            periods::run(kernel);
+        }
         if last && passes.contains(Passes::VERSIONS) && options.one_test {
-            versions::run(kernel);
+            versions::run(kernel, versions::MOST_STEPS);
         }
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
         rewrite::run(kernel, round, unrolled, options, false);
         if arrays {
             arrays::promote(kernel, array_values);
+            if arrays::bits(kernel) {
+                arrays::promote(kernel, array_values);
+            }
+            if passes.contains(Passes::VERSIONS) && options.one_test {
+                versions::run(kernel, versions::MOST_STEPS_OF_VALUES);
+            }
         }
         if passes.contains(Passes::COUNTED) {
             counted::run(kernel);
