@@ -14,6 +14,7 @@ mod float_tests;
 mod floats;
 mod invariant;
 mod merge;
+mod own;
 mod parts;
 mod periods;
 mod powers;
@@ -70,6 +71,10 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if passes.contains(Passes::INVARIANT) {
             invariant::run(kernel);
         }
+        // Limits that were loaded in their loops are before them now.
+        if !last && passes.contains(Passes::COUNTED) {
+            counted::run(kernel);
+        }
     }
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
@@ -77,6 +82,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         // through: it takes 1.2 times as long.
         let (floats, defs) = ranges::run(kernel, options.trees_written_out);
         powers::run(kernel, &floats, &defs);
+    }
+    if passes.contains(Passes::ARRAYS) && options.own_words {
+        own::run(kernel, array_values);
     }
     if passes.contains(Passes::TOGETHER) && options.strides_together {
         together::run(kernel);

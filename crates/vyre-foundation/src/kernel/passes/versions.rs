@@ -229,7 +229,8 @@ impl Versions {
                 None => First { value: self.at(even.index, &nest, &Self::least(even, &ways), insts), ahead: 0 },
             };
             firsts.insert(even.guard, first);
-            let holds = self.test(even, first, &ways, insts);
+            let length = self.at(even.length, &nest, &Self::least(even, &ways), insts);
+            let holds = self.test(even, first, length, &ways, insts);
             all = Some(match all {
                 Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, holds), insts),
                 None => holds,
@@ -250,12 +251,22 @@ impl Versions {
     /// The guard as a comparison of an index that grows evenly with something fixed.
     fn even(&self, guard: Value, nest: &Nest) -> Option<Even> {
         let Some(Op::Binary(Binary::Lt, index, length)) = self.defs[guard.index()] else { return None };
-        if self.values[index.index()].ty.scalar != Scalar::U32 || nest.inside.contains(&length) {
+        if self.values[index.index()].ty.scalar != Scalar::U32 || !self.is_fixed(length, nest) {
             return None;
         }
         let growth = |counter: &Counter| self.growth(index, counter.value, nest, 8);
         let growths = nest.counters.iter().map(growth).collect::<Option<Vec<Growth>>>()?;
         Some(Even { guard, index, length, growths })
+    }
+
+    /// It is the same in all rounds, and can be known before the loop.
+    fn is_fixed(&self, value: Value, nest: &Nest) -> bool {
+        !nest.inside.contains(&value)
+            || match &self.defs[value.index()] {
+                Some(Op::Const(_) | Op::Length(_)) => true,
+                Some(Op::Binary(Binary::Min, a, b)) => [a, b].iter().all(|operand| !nest.inside.contains(*operand)),
+                _ => false,
+            }
     }
 
     fn growth(&self, value: Value, counter: Value, nest: &Nest, depth: u32) -> Option<Growth> {
@@ -365,7 +376,7 @@ impl Versions {
     /// `least + growth · span + … < length`. Nothing wraps: a number times a span is less than 2⁶³, and less than 2³² before it is multiplied by a
     /// value, which makes it 2⁶⁴ − 2³³ + 1 at most, or 2⁶² where there is another one. What is made less is far more than a length still, but
     /// for times zero.
-    fn test(&mut self, even: &Even, first: First, ways: &[Way], insts: &mut Vec<Inst>) -> Value {
+    fn test(&mut self, even: &Even, first: First, length: Value, ways: &[Way], insts: &mut Vec<Inst>) -> Value {
         let mut last = self.define(Scalar::U64, Op::Cast(first.value), insts);
         if first.ahead > 0 {
             let ahead = self.number_of_64(first.ahead.into(), insts);
@@ -391,7 +402,7 @@ impl Versions {
             }
             last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, grown), insts);
         }
-        let length = self.define(Scalar::U64, Op::Cast(even.length), insts);
+        let length = self.define(Scalar::U64, Op::Cast(length), insts);
         self.define(Scalar::Bool, Op::Binary(Binary::Lt, last, length), insts)
     }
 
@@ -769,6 +780,64 @@ mod tests {
     #[test]
     fn indices_that_grow_by_what_is_given() {
         check(&summing(Expr::u32(0), Expr::u32(8), 1, var("k") * var("y") + var("x")));
+    }
+
+    /// Down to zero, past it, and from where nothing is inside.
+    #[test]
+    fn indices_that_shrink() {
+        check(&summing(Expr::u32(0), Expr::u32(31), 1, var("x") - var("k")));
+        check(&summing(Expr::u32(0), var("y") & Expr::u32(31), 1, var("x") - var("k") * Expr::u32(2)));
+        check(&summing(Expr::u32(3), Expr::u32(40), 7, var("x") - var("k")));
+        let signed = (var("x").cast(DataType::I32) - Expr::i32(1) - var("k")).cast(DataType::U32);
+        check(&summing(Expr::i32(-1), (var("y") & Expr::u32(63)).cast(DataType::I32), 1, signed));
+    }
+
+    #[test]
+    fn indices_that_shrink_by_what_is_given() {
+        check(&summing(Expr::u32(0), Expr::u32(8), 1, (Expr::u32(7) - var("k")) * var("y") + var("x")));
+        let few = || var("x") & Expr::u32(63);
+        check(&summing(Expr::u32(0), few(), 1, (few() - var("k") - Expr::u32(1)) * var("y") + Expr::u32(3)));
+    }
+
+    #[test]
+    fn indices_that_grow_by_multiples_of_what_is_given() {
+        let few = var("x") & Expr::u32(63);
+        check(&summing(Expr::u32(0), few, 1, (var("k") * Expr::u32(4) + Expr::u32(1)) * var("y")));
+        let signed = |name: &str| var(name).cast(DataType::I32);
+        let index = ((signed("k") - Expr::i32(1)) * signed("y") + signed("x")).cast(DataType::U32);
+        check(&summing(Expr::i32(0), Expr::i32(5), 1, index));
+    }
+
+    /// What is left out is neither loaded nor added, whether the rest is inside or not.
+    #[test]
+    fn rounds_that_are_left_out() {
+        for (index, out) in
+            [(var("x") + var("k"), var("k").eq(var("y"))), (var("x") - var("k"), (var("x") - var("k")).eq(var("y")))]
+        {
+            let sum = Node::assign("sum", var("sum") * Expr::u32(3) + Expr::load("data", index));
+            let to = (var("x") & Expr::u32(31)) + Expr::u32(1);
+            let mut nodes = summing(Expr::u32(0), Expr::u32(1), 1, var("x")).body().to_vec();
+            let body = vec![Node::if_else(out, vec![], vec![sum])];
+            nodes[3] = Node::For { var: "k".into(), from: Expr::u32(0), to, step: 1, body };
+            let program = summing(Expr::u32(0), Expr::u32(1), 1, var("x")).with_body(nodes);
+            check(&program);
+            let text = kernel(&program, true, Unrolling::default()).to_string();
+            let first = text.split("for %").nth(1).expect("a loop");
+            assert_eq!(first.matches("load u32 data").count(), 4, "{text}");
+            assert!(!first.contains("if %"), "{text}");
+        }
+    }
+
+    #[test]
+    fn indices_that_grow_in_rows_of_given_length() {
+        for down in [false, true] {
+            let row = if down { var("x") - var("j") } else { var("x") + var("j") };
+            let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", row * var("y") + var("k"));
+            let each = |var: &str, body| Node::for_range(var, Expr::u32(0), Expr::u32(3), vec![body]);
+            let mut nodes = summing(Expr::u32(0), Expr::u32(1), 1, var("x")).body().to_vec();
+            nodes[3] = each("j", each("k", Node::assign("sum", sum)));
+            check(&summing(Expr::u32(0), Expr::u32(1), 1, var("x")).with_body(nodes));
+        }
     }
 
     #[test]
