@@ -958,3 +958,47 @@ fn short_cases_of_a_number_are_selected() {
     let (expected, actual, _) = both(&with_samples("", other), Options::default());
     assert_eq!(expected, actual);
 }
+
+#[test]
+fn what_only_one_invocation_writes_it_keeps() {
+    let l = || Expr::local_id(0);
+    let s = |index: Expr| Expr::load("s", index);
+    let (set, wait) = (|index: Expr, value: Expr| Node::store("s", index, value), Node::barrier);
+    let mix = || s(l()) * Expr::u32(3) + s(l() ^ Expr::u32(5));
+    let rounds = vec![Node::let_bind("m", mix()), wait(), set(l(), Expr::var("m")), wait()];
+    let in_turn = || s(l() + Expr::u32(64)) + s(Expr::u32(127) - l());
+    let m = || Expr::var("m");
+    let mixed = |then: Vec<Node>| [vec![Node::let_bind("m", mix()), wait()], then, vec![wait()]].concat();
+    let few = Expr::binary(BinaryOp::Rem, Expr::len("a"), Expr::u32(4));
+    let turns = vec![set(l() + Expr::u32(64), mix()), wait(), set(l(), in_turn()), wait()];
+    for (what, nodes, loads) in [
+        ("in line", mixed(vec![set(l(), m())]), 2),
+        ("in a loop", vec![Node::for_range("k", Expr::u32(0), few, rounds)], 2),
+        ("in turn", turns, 3),
+        // Others write there too, or not everybody does.
+        ("next to it", mixed(vec![set(l() + Expr::u32(1), m())]), 4),
+        ("in a branch", mixed(vec![Node::if_then(l().lt(Expr::u32(32)), vec![set(l(), m())])]), 4),
+    ] {
+        let mut body = vec![set(l(), Expr::load("a", i())), wait()];
+        body.extend(nodes);
+        body.push(Node::store("out", i(), s(l()) + s(Expr::u32(63) - l())));
+        let buffers = vec![
+            BufferDecl::read("a", 0, DataType::U32),
+            BufferDecl::output("out", 1, DataType::U32).with_count(211),
+            BufferDecl::workgroup("s", 2, DataType::U32).with_count(128),
+        ];
+        let program = Program::wrapped(buffers, [64, 1, 1], body);
+        let valid = program.validate().expect("valid");
+        let run = |options: &Options| {
+            let kernel = lower(&valid, options).expect("lowers");
+            let mut buffers = [samples(), vec![0; 211 * 4]];
+            let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
+            interpret(&kernel, &mut buffers, &how).expect("runs");
+            (buffers[1].clone(), kernel.to_string())
+        };
+        let (expected, _) = run(&Options { passes: Passes::none(), ..Options::default() });
+        let (actual, kernel) = run(&Options { own_words: true, ..Options::default() });
+        assert_eq!(expected, actual, "{what}\n{kernel}");
+        assert_eq!(kernel.matches("load u32 shared").count(), loads, "{what}\n{kernel}");
+    }
+}
