@@ -126,6 +126,7 @@ pub(super) const RAX: u8 = 0;
 pub(super) const RCX: u8 = 1;
 pub(super) const RDX: u8 = 2;
 pub(super) const RSP: u8 = 4;
+pub(super) const RBP: u8 = 5;
 
 /// Code under construction.
 #[derive(Debug, Default)]
@@ -568,6 +569,8 @@ mod tests {
             "VEXTRACTI128",
             "VINSERTI128",
             "VPERM2F128",
+            "VPEXTR",
+            "VMOVHPS",
         ];
         for &(name, op) in ops::ALL.iter().filter(|(name, _)| !name.starts_with('K') && **name != *"PDEP") {
             let is_vex_only = only_vex.iter().any(|only| name.starts_with(only));
@@ -575,7 +578,7 @@ mod tests {
                 if (evex && is_vex_only) || (!evex && op.evex) {
                     continue;
                 }
-                let scalar = name.starts_with("VMOVD") || name.starts_with("VMOVQ");
+                let scalar = ["VMOVD", "VMOVQ", "VPEXTR", "VMOVHPS"].iter().any(|start| name.starts_with(start));
                 let len = match (scalar, evex) {
                     (true, _) => Len::L128,
                     (false, true) => Len::L512,
@@ -584,13 +587,14 @@ mod tests {
                 let op = if !evex && name == "VPBROADCASTQ" { VOp { w: 0, ..op } } else { op };
                 let vsib = name.contains("GATHER") || name.contains("SCATTER");
                 let three = (name.starts_with("VINSERT")
-                    || !matches!(op.op, 0x10 | 0x11 | 0x28 | 0x2b | 0x50 | 0x51 | 0x6e | 0x7e | 0x18))
+                    || !matches!(op.op, 0x10 | 0x11 | 0x17 | 0x28 | 0x2b | 0x50 | 0x51 | 0x6e | 0x7e | 0x18))
                     && !name.starts_with("VCVT")
                     && !name.starts_with("VPMOV")
                     && !name.starts_with("VPBROADCAST")
                     && !name.starts_with("VPABS")
                     && !name.starts_with("VROUND")
                     && !name.starts_with("VEXTRACT")
+                    && !name.starts_with("VPEXTR")
                     && !name.starts_with("VPLZCNT")
                     && !name.starts_with("VRSQRT")
                     && !name.starts_with("VRCP")

@@ -1,6 +1,6 @@
 //! From machine instructions with their registers to bytes: spilled operands, helper calls, prologue and epilogue.
 
-use super::asm::{Alu, Asm, Cond, Extra, Len, Mem, RAX, RCX, RDX, RSP, Rm, Shift, VOp};
+use super::asm::{Alu, Asm, Cond, Extra, Len, Mem, RAX, RBP, RCX, RDX, RSP, Rm, Shift, VOp};
 use super::context;
 use super::isa::Isa;
 use super::mir::{At, Class, GSrc, LaneOp, M, R, Src};
@@ -10,7 +10,7 @@ use super::regalloc::{self, Allocation, Available, Place};
 /// Registers that a callee keeps.
 const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
 /// General registers that are given out: all but rax, rcx and rdx (scratch), rsp and r15 (the context).
-const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14];
+const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 12, 13, 14, 5];
 /// The largest stack frame; code that needs more is refused.
 pub(super) const MAX_FRAME: u32 = 256 << 10;
 
@@ -30,16 +30,36 @@ pub(super) struct Emitted {
 }
 
 /// Registers that are given out; fewer vectors and masks when some are needed for values on the stack.
-fn available(isa: Isa, spare: bool) -> Available {
-    let vectors = isa.registers();
-    let (vectors, masks) = if spare { (vectors - 3, 6) } else { (vectors, 8) };
-    Available { regs: [GENERAL.to_vec(), (0..vectors).collect(), (1..masks).collect()] }
+fn available(isa: Isa, spare: u8) -> Available {
+    let masks = if spare > 0 { 6 } else { 8 };
+    Available { regs: [GENERAL.to_vec(), (0..isa.registers() - spare).collect(), (1..masks).collect()] }
 }
 
 /// Allocates registers, without emitting anything.
 pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, isa: Isa) -> Allocation {
     let (intervals, total) = regalloc::intervals(code, counts, labels);
-    regalloc::allocate(intervals, total, &available(isa, false), &available(isa, true))
+    let whole = available(isa, 0);
+    if isa == Isa::Avx2 {
+        // Of sixteen each counts, and nearly all instructions do with two.
+        let allocation = regalloc::allocate(intervals.clone(), total, &whole, &available(isa, 2));
+        if !code.iter().any(|m| needs_third(m, &allocation)) {
+            return allocation;
+        }
+    }
+    regalloc::allocate(intervals, total, &whole, &available(isa, 3))
+}
+
+/// An instruction of AVX2 needs three vector registers beside those that are given out.
+fn needs_third(m: &M, allocation: &Allocation) -> bool {
+    let waits = |r: R| !r.is_none() && !matches!(allocation.place(r), Place::Reg(_));
+    match *m {
+        M::Vec(v) => {
+            let second = matches!(v.b, Src::R(b) if b.class() == Class::Vector && waits(b));
+            v.acc && waits(v.dst) && waits(v.a) && second && !(v.folds() && v.len == Len::L256)
+        }
+        M::Gather { dst, index, mask, .. } => waits(dst) && waits(index) && waits(mask),
+        _ => false,
+    }
 }
 
 /// Emits a whole function; `None` when its frame would be too large.
@@ -140,7 +160,9 @@ impl Emitter<'_> {
 
     fn scratch(&self, class: Class, number: u8) -> u8 {
         match class {
-            Class::Vector => (if self.evex() { 29 } else { 13 }) + number,
+            Class::Vector if self.evex() => 29 + number,
+            // The last is given out where nothing needs it.
+            Class::Vector => 15 - number,
             Class::Mask => 6 + number,
             Class::General => [RAX, RCX, RDX][usize::from(number)],
         }
@@ -182,6 +204,16 @@ impl Emitter<'_> {
         Mem::At { base, index, disp: at.disp }
     }
 
+    /// The base of a gather or scatter: with rbp, which stands for another segment, they take a third longer.
+    fn base_of_many(&mut self, base: R) -> u8 {
+        let base = self.use_of(base, 0);
+        if base != RBP {
+            return base;
+        }
+        self.asm.mov(true, RAX, Rm::Reg(base));
+        RAX
+    }
+
     fn source(&mut self, src: Src, foldable: bool, number: u8) -> Rm {
         match src {
             Src::R(r) => match self.allocation.place(r) {
@@ -197,8 +229,14 @@ impl Emitter<'_> {
         let evex = self.evex();
         let foldable = v.folds() && v.len == self.full();
         let v = &if foldable { self.with_slot_second(*v) } else { *v };
+        let waits = |r: R| !r.is_none() && !matches!(self.allocation.place(r), Place::Reg(_));
+        let second = match (waits(v.a), keeps && waits(v.dst)) {
+            (false, _) => 1,
+            (true, false) => 0,
+            (true, true) => 2,
+        };
         let a = if v.a.is_none() { 0 } else { self.use_of(v.a, 1) };
-        let b = self.source(v.b, foldable, 2);
+        let b = self.source(v.b, foldable, second);
         let mask = if v.mask.is_none() { 0 } else { self.use_of(v.mask, 1) };
         let dst = if keeps { self.use_of(v.dst, 0) } else { self.def_of(v.dst, 0) };
         let extra = Extra { imm: v.imm, mask, zeroing: v.zeroing, broadcast: v.broadcast, vsib: false };
@@ -250,6 +288,17 @@ impl Emitter<'_> {
                 let (op, len) = if evex { (ops::VEXTRACTF32X4, Len::L512) } else { (ops::VEXTRACTI128, Len::L256) };
                 self.asm.vector(op, len, evex, src, 0, at, Extra { imm: Some(which), ..Extra::default() });
             }
+            M::StoreOne { bytes, src, at, which } => {
+                let src = self.use_of(src, 0);
+                let at = Rm::Mem(self.at(at, 0));
+                let (op, imm) = match (bytes, which) {
+                    (8, 0) => (ops::VMOVSD_STORE, None),
+                    (8, _) => (ops::VMOVHPS_STORE, None),
+                    (_, 0) => (ops::VMOVSS_STORE, None),
+                    (_, which) => (ops::VPEXTRD, Some(which)),
+                };
+                self.asm.vector(op, Len::L128, false, src, 0, at, Extra { imm, ..Extra::default() });
+            }
             M::VStore { op, len, src, at, mask } => {
                 let evex = self.evex();
                 let src = self.use_of(src, 0);
@@ -260,11 +309,17 @@ impl Emitter<'_> {
                 let imm = (op == ops::VCVTPS2PH).then_some(0);
                 self.asm.vector(op, len, evex, src, a, at, Extra { mask, imm, ..Extra::default() });
             }
-            M::Gather { op, len, dst, at, index, mask } => {
+            M::Gather { op, len, dst, at, index: at_index, mask } => {
                 let evex = self.evex();
-                let index = self.use_of(index, 1);
-                let base = self.use_of(at.base, 0);
-                let mask_reg = self.use_of(mask, 2 - u8::from(evex));
+                let index = self.use_of(at_index, 1);
+                let base = self.base_of_many(at.base);
+                let waits = |r: R| !matches!(self.allocation.place(r), Place::Reg(_));
+                let last = match (evex || !waits(at_index), waits(dst)) {
+                    (true, _) => 1,
+                    (false, false) => 0,
+                    (false, true) => 2,
+                };
+                let mask_reg = self.use_of(mask, last);
                 let to = self.use_of(dst, 0);
                 let rm = Rm::Mem(Mem::At { base, index: Some((index, at.scale)), disp: at.disp });
                 let (a, k) = if evex { (0, mask_reg) } else { (mask_reg, 0) };
@@ -274,7 +329,7 @@ impl Emitter<'_> {
             }
             M::Scatter { op, len, src, at, index, mask } => {
                 let index = self.use_of(index, 1);
-                let base = self.use_of(at.base, 0);
+                let base = self.base_of_many(at.base);
                 let mask_reg = self.use_of(mask, 1);
                 let from = self.use_of(src, 0);
                 let rm = Rm::Mem(Mem::At { base, index: Some((index, at.scale)), disp: at.disp });
@@ -341,6 +396,7 @@ impl Emitter<'_> {
                 let to = self.def_of(dst, 2);
                 match bytes {
                     1 | 2 => self.asm.load_narrow(bytes, signed, to, at),
+                    4 if signed => self.asm.movsxd(to, Rm::Mem(at)),
                     _ => self.asm.mov(bytes == 8, to, Rm::Mem(at)),
                 }
                 self.finish(dst, to);
@@ -555,6 +611,10 @@ impl Emitter<'_> {
 
     fn copy(&mut self, dst: R, src: R) {
         let class = dst.class();
+        if let (Place::Reg(to), Place::Slot(slot)) = (self.allocation.place(dst), self.allocation.place(src)) {
+            let from = self.slot(class, slot);
+            return self.load_slot(class, to, from);
+        }
         let from = self.use_of(src, 0);
         let to = match self.allocation.place(dst) {
             Place::Reg(to) => to,

@@ -130,6 +130,13 @@ pub(super) enum M {
         at: At,
         which: u8,
     },
+    /// Stores one element of the lower half of a vector of AVX2.
+    StoreOne {
+        bytes: u32,
+        src: R,
+        at: At,
+        which: u8,
+    },
     VStore {
         op: VOp,
         len: Len,
@@ -347,6 +354,11 @@ pub(super) enum Role {
 }
 
 impl At {
+    /// The virtual registers that it is made of.
+    pub(super) fn registers(&self) -> impl Iterator<Item = R> {
+        [self.base, self.index].into_iter().filter(|r| !r.is_none() && r.fixed().is_none())
+    }
+
     fn visit(&mut self, go: &mut dyn FnMut(&mut R, Role)) {
         go(&mut self.base, Role::Use);
         go(&mut self.index, Role::Use);
@@ -396,6 +408,22 @@ impl M {
         .filter(|r| r.fixed().is_none())
     }
 
+    /// It writes memory, or may.
+    pub(super) fn changes_memory(&self) -> bool {
+        matches!(
+            self,
+            M::VStore { .. }
+                | M::StoreFour { .. }
+                | M::StoreOne { .. }
+                | M::Scatter { .. }
+                | M::Store { .. }
+                | M::Update { .. }
+                | M::Fetch { .. }
+                | M::CompareExchange { .. }
+                | M::Call { .. }
+        )
+    }
+
     /// Shows every virtual register with its role.
     pub(super) fn visit(&mut self, f: &mut dyn FnMut(&mut R, Role)) {
         let mut go = |r: &mut R, role: Role| {
@@ -428,7 +456,7 @@ impl M {
                 go(mask, Role::Use);
                 go(dst, Role::Def);
             }
-            M::StoreFour { src, at: place, .. } => {
+            M::StoreFour { src, at: place, .. } | M::StoreOne { src, at: place, .. } => {
                 go(src, Role::Use);
                 place.visit(&mut go);
             }

@@ -103,6 +103,10 @@ const MOST_ROWS_TOGETHER: u32 = 32;
 const MOST_SPILLED: f32 = 0.05;
 /// The same for a block of two vectors in a loop: with one alone every instruction waits for the one before.
 const MOST_SPILLED_OF_TWO: f32 = 0.2;
+/// The same for AVX2, whose sixteen registers are soon spent: half of its vectors wait as long for each other, and most of what is on the
+/// stack is an operand of the instruction that needs it.
+const MOST_SPILLED_256: f32 = 0.15;
+const MOST_SPILLED_OF_TWO_256: f32 = 0.8;
 /// Steps of a kernel between barriers that has enough instructions which don't wait for each other in one vector.
 const LONG_STEPS: usize = 96;
 
@@ -117,8 +121,8 @@ const MANY_VECTORS: u32 = 8;
 /// Instructions that are too much code, whichever they are.
 const TOO_MANY_INSTRUCTIONS: usize = TOO_MUCH_CODE / 5;
 
-/// A block with many values on the stack is taken instead of the smallest one if its cost for a vector is this part of that one's: what
-/// vectors of a block share may be most of the work of a loop.
+/// A block with many values on the stack is taken instead of the smallest one if its cost for a vector is this part of that one's (with
+/// AVX2: if it is less): what vectors of a block share may be most of the work of a loop.
 const MUCH_CHEAPER: f32 = 0.7;
 
 /// Code for a block, before it is made of bytes.
@@ -504,7 +508,12 @@ fn compile_as(
         }
         // The largest block whose values fit into registers, but for a few that are rarely used.
         let alone = tiling.vectors * tiling.rows == 2 && survey.loops && !(isa == Isa::Avx2 && long_group);
-        let most_spilled = if alone { MOST_SPILLED_OF_TWO } else { MOST_SPILLED };
+        let most_spilled = match (alone, isa == Isa::Avx2) {
+            (true, false) => MOST_SPILLED_OF_TWO,
+            (true, true) => MOST_SPILLED_OF_TWO_256,
+            (false, false) => MOST_SPILLED,
+            (false, true) => MOST_SPILLED_256,
+        };
         // Gathers of two vectors keep the processor busy while lanes leave a loop; in arithmetic each vector more hides the time of another.
         let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));
         let masks = tiling.vectors * tiling.rows > 2 && shapes.parting_loops() > 0 && gathers();
@@ -512,6 +521,7 @@ fn compile_as(
         // Those of the longest row keep all others waiting.
         let wide = lowered.tiled && tiling.vectors * tiling.rows * isa.lanes() > MOST_ROWS_TOGETHER;
         let cost = (allocation.total_cost + spilled) / (tiling.vectors * tiling.rows).max(1) as f32;
+        let cheaper = if isa == Isa::Avx2 { 1.0 } else { MUCH_CHEAPER };
         let mut made = Made { tiling, lowered, allocation, cost };
         if position != last {
             if wide {
@@ -521,7 +531,7 @@ fn compile_as(
                 best = Some(best.filter(|best| best.cost <= cost).unwrap_or(made));
                 continue;
             }
-        } else if let Some(best) = best.take_if(|best| survey.loops && best.cost < MUCH_CHEAPER * cost) {
+        } else if let Some(best) = best.take_if(|best| survey.loops && best.cost < cheaper * cost) {
             made = best;
         }
         let Made { tiling, lowered, allocation, .. } = made;

@@ -180,6 +180,10 @@ ops! {
     VPALIGNR = op(1, 3, 0x0f, 0);
     VPERMQ = op(1, 3, 0x00, 1);
     VPACKUSDW = op(1, 2, 0x2b, 0);
+    VPSHUFB = op(1, 2, 0x00, 0);
+    VPEXTRD = part(1, 3, 0x16, 0);
+    VPEXTRQ = part(1, 3, 0x16, 1);
+    VMOVHPS_STORE = part(0, 1, 0x17, 0);
     KANDW = part(0, 1, 0x41, 0);
     KANDNW = part(0, 1, 0x42, 0);
     KNOTW = part(0, 1, 0x44, 0);

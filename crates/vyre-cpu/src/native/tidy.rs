@@ -4,7 +4,7 @@
 use super::asm::Label;
 use super::isa::Isa;
 use super::lower::Lowered;
-use super::mir::{Class, LaneOp, M, R, Role, Src};
+use super::mir::{At, Class, LaneOp, M, R, Role, Src};
 use super::ops;
 
 /// How often each register is read and written, per class.
@@ -44,6 +44,7 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     drop_labels(&mut lowered.code, lowered.labels);
     let mut counts = Counts::of(&mut lowered.code, lowered.counts);
     drop_copies(&mut lowered.code, &mut counts);
+    spread_from_memory(&mut lowered.code, &mut counts);
     let dead = unread(&mut lowered.code, &mut counts);
     let code = std::mem::take(&mut lowered.code);
     let mut late = Late { out: Vec::with_capacity(code.len()), waiting: Vec::new(), counts, isa };
@@ -98,6 +99,45 @@ fn drop_copies(code: &mut Vec<M>, counts: &mut Counts) {
                 *r = name;
             }
         });
+    }
+}
+
+/// Loads a word into all lanes at once where it is loaded only to be spread. The load stays where it was, for whoever reads it; nobody does.
+fn spread_from_memory(code: &mut [M], counts: &mut Counts) {
+    let mut loads: Vec<(R, At)> = Vec::new();
+    for m in code {
+        if let M::Broadcast { len, wide: false, dst, src } = *m
+            && let Some(&(_, at)) = loads.iter().find(|(r, _)| *r == src)
+        {
+            *counts.reads(src) -= 1;
+            at.registers().for_each(|r| *counts.reads(r) += 1);
+            *m = M::Vec(LaneOp {
+                op: ops::VBROADCASTSS,
+                len,
+                dst,
+                a: R::NONE,
+                b: Src::At(at),
+                imm: None,
+                mask: R::NONE,
+                zeroing: false,
+                broadcast: false,
+                acc: false,
+            });
+        }
+        if m.changes_memory() || matches!(m, M::Label(_) | M::Jump(_) | M::JumpIf(..)) {
+            loads.clear();
+        }
+        m.visit(&mut |r, role| {
+            if role != Role::Use && r.class() == Class::General {
+                loads.retain(|(loaded, at)| loaded != r && at.registers().all(|other| other != *r));
+            }
+        });
+        if let M::Load { bytes: 4, signed: false, dst, at } = *m
+            && dst.fixed().is_none()
+            && at.registers().all(|other| other != dst)
+        {
+            loads.push((dst, at));
+        }
     }
 }
 
@@ -270,20 +310,7 @@ impl Late {
 
     /// The instruction may change memory, or an address, or where the code goes on.
     fn ends_waiting(&self, m: &mut M) -> bool {
-        let mut changes = matches!(
-            m,
-            M::VStore { .. }
-                | M::StoreFour { .. }
-                | M::Scatter { .. }
-                | M::Store { .. }
-                | M::Update { .. }
-                | M::Fetch { .. }
-                | M::CompareExchange { .. }
-                | M::Label(_)
-                | M::Jump(_)
-                | M::JumpIf(..)
-                | M::Call { .. }
-        );
+        let mut changes = m.changes_memory() || matches!(m, M::Label(_) | M::Jump(_) | M::JumpIf(..));
         m.visit(&mut |r, role| {
             let writes = matches!(role, Role::Def | Role::Both);
             changes |= writes && r.class() == Class::General && self.counts.writes(*r) > 1;

@@ -509,7 +509,15 @@ impl<'k> Lower<'k> {
             (Binary::And, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPANDD }, true, a, b, c),
             (Binary::Or, false) if let Some((x, by)) = self.rotation(a, b, c) => {
                 let v = self.vector_of(x, c);
-                Rep::Vector(self.vec_imm(ops::VPROLD, R::NONE, Src::R(v), by), R::NONE)
+                if self.facts.isa == Isa::Avx512 {
+                    return Rep::Vector(self.vec_imm(ops::VPROLD, R::NONE, Src::R(v), by), R::NONE);
+                }
+                // Whole bytes, each from so many places below it in its word.
+                let bytes = u32::from(by) / 8;
+                let from = |word: u32| (0..4).map(|at| (4 * (word % 4) + (at + 4 - bytes) % 4) << (8 * at)).sum();
+                let words: Vec<u32> = (0..self.lanes()).map(from).collect();
+                let order = self.lanes_constant(&words);
+                Rep::Vector(self.vec(ops::VPSHUFB, v, Src::R(order)), R::NONE)
             }
             (Binary::Or, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPORD }, true, a, b, c),
             (Binary::Xor, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPXORD }, true, a, b, c),
@@ -530,7 +538,7 @@ impl<'k> Lower<'k> {
 
     /// What `a | b` is rotated from, and by how much to the left, where both are shifts of one word by constants.
     fn rotation(&self, a: Value, b: Value, c: usize) -> Option<(Value, u8)> {
-        if self.facts.isa != Isa::Avx512 {
+        if self.facts.isa == Isa::Simd128 {
             return None;
         }
         let shifted = |value: Value| match self.facts.makers.ops[value.index()] {
@@ -542,7 +550,9 @@ impl<'k> Lower<'k> {
         let (left, right) = (shifted(a)?, shifted(b)?);
         let (left, right) = if left.0 == Binary::Shl { (left, right) } else { (right, left) };
         let whole = left.1 == right.1 && left.0 != right.0 && left.2 + right.2 == 32;
-        (whole && self.scalar_of(left.1) == Scalar::U32).then_some((left.1, left.2 as u8))
+        // Without an instruction for it, bytes can be put in another order.
+        let fits = self.facts.isa == Isa::Avx512 || left.2 % 8 == 0;
+        (whole && fits && self.scalar_of(left.1) == Scalar::U32).then_some((left.1, left.2 as u8))
     }
 
     fn shift(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
@@ -829,12 +839,27 @@ impl<'k> Lower<'k> {
             return self.rare_binary(op, a, b, c);
         }
         let x = self.vector_of(a, c);
+        // Below 2³¹ signs make no difference.
+        let signed = signed || [a, b].iter().all(|&value| self.shape_of(value).max < 1 << 31);
+        if let (false, Some(bits)) = (signed, self.constant_of(b, c)) {
+            // Unsigned: x < y where the smaller of x and y - 1 is x, x > y where the greater of x and y + 1 is.
+            let (by, pick) = match op {
+                Binary::Lt => ((bits as u32).checked_sub(1), ops::VPMINUD),
+                Binary::Gt => ((bits as u32).checked_add(1), ops::VPMAXUD),
+                _ => (None, ops::VPMINUD),
+            };
+            if let Some(by) = by {
+                let by = self.constant(by);
+                let picked = self.vec(pick, x, Src::R(by));
+                return Rep::Mask(self.vec(ops::VPCMPEQD, picked, Src::R(x)));
+            }
+        }
         let (y, _) = self.source(b, c, 0);
         let mask = match (op, signed) {
             (Binary::Eq, _) => self.vec(ops::VPCMPEQD, x, y),
             (Binary::Ne, _) => {
                 let same = self.vec(ops::VPCMPEQD, x, y);
-                self.mask_not(same)
+                self.mask_other_than(same)
             }
             (Binary::Gt, true) => self.vec(ops::VPCMPGTD, x, y),
             (Binary::Lt, true) => {
@@ -843,23 +868,23 @@ impl<'k> Lower<'k> {
             }
             (Binary::Le, true) => {
                 let above = self.vec(ops::VPCMPGTD, x, y);
-                self.mask_not(above)
+                self.mask_other_than(above)
             }
             (_, true) => {
                 let y = self.vector_of(b, c);
                 let below = self.vec(ops::VPCMPGTD, y, Src::R(x));
-                self.mask_not(below)
+                self.mask_other_than(below)
             }
             // Unsigned: x <= y where the smaller of both is x.
             (Binary::Le | Binary::Gt, false) => {
                 let least = self.vec(ops::VPMINUD, x, y);
                 let le = self.vec(ops::VPCMPEQD, least, Src::R(x));
-                if op == Binary::Le { le } else { self.mask_not(le) }
+                if op == Binary::Le { le } else { self.mask_other_than(le) }
             }
             (_, false) => {
                 let most = self.vec(ops::VPMAXUD, x, y);
                 let ge = self.vec(ops::VPCMPEQD, most, Src::R(x));
-                if op == Binary::Ge { ge } else { self.mask_not(ge) }
+                if op == Binary::Ge { ge } else { self.mask_other_than(ge) }
             }
         };
         Rep::Mask(mask)

@@ -8,7 +8,7 @@ use super::super::isa::Isa;
 use super::super::mir::{At, Class, GSrc, LaneOp, M, R, Role, Src};
 use super::super::ops;
 use super::super::shape::{Lane, collect_ends};
-use super::facts::{visit_inst_values, visit_operands};
+use super::facts::{visit_inst_values, visit_operands, visit_values};
 use super::value::{Lin, Rep};
 use super::{Ahead, LoopFrame, Lower};
 
@@ -848,10 +848,21 @@ impl<'k> Lower<'k> {
             self.flat_branch(cond, then, otherwise, results, comps);
             return false;
         }
-        for &result in results {
-            self.fresh(result, comps);
-        }
         let leaves = leaves(then) || leaves(otherwise);
+        let mut taken = Vec::new();
+        for (position, &result) in results.iter().enumerate() {
+            match self.carried_into(then, otherwise, position, result, comps).filter(|kept| !taken.contains(kept)) {
+                Some(kept) if !leaves => {
+                    for &c in comps {
+                        let rep = self.rep(kept, 0, c);
+                        self.set_rep(result, 0, c, rep);
+                    }
+                    taken.push(kept);
+                }
+                _ => self.fresh(result, comps),
+            }
+            self.parted.insert(result, self.loops.len());
+        }
         let out: Vec<R> = if leaves {
             (0..self.active.components.len())
                 .map(|c| {
@@ -885,6 +896,49 @@ impl<'k> Lower<'k> {
         leaves
     }
 
+    /// What a loop carries and one way of an `If` gives unchanged, as `if (x < least) { least = x; }` does, where nobody asks for the old
+    /// value afterwards: the result can take its registers, and the other way changes them in its lanes.
+    fn carried_into(
+        &self,
+        then: &Block,
+        otherwise: &Block,
+        position: usize,
+        result: Value,
+        comps: &[usize],
+    ) -> Option<Value> {
+        let frame = self.loops.last()?;
+        let given = |block: &Block| match &block.end {
+            End::Yield(values) if block.insts.is_empty() => Some(values[position]),
+            _ => None,
+        };
+        // It is made anew in each round.
+        let carries = |kept: &Value| frame.rounds.is_none() && frame.params.contains(kept);
+        let in_round = |kept: &Value| self.parted.get(kept) == Some(&self.loops.len());
+        let kept = given(otherwise).or_else(|| given(then)).filter(|kept| carries(kept) || in_round(kept))?;
+        let mut inside = 0;
+        for block in [then, otherwise] {
+            visit_values(block, &mut |value| inside += u32::from(value == kept));
+        }
+        let alike = self.shape_of(kept).axes == self.shape_of(result).axes
+            && self.scalar_of(kept) == self.scalar_of(result)
+            && self.facts.uses[kept.index()] == inside;
+        let changes = |&c: &usize| matches!(self.rep(kept, 0, c), Rep::Vector(r, _) if self.made.changing.contains(&r));
+        (alike && comps.iter().all(changes)).then_some(kept)
+    }
+
+    /// The results of an `If` are what a way without steps gives, in these vectors.
+    fn gives_what_is_there(&self, block: &Block, results: &[Value], comps: &[usize]) -> bool {
+        let End::Yield(values) = &block.end else { return false };
+        let there = |result: Value, value: Value| {
+            self.facts.uses[result.index()] == 0
+                || comps.iter().all(|&c| match (self.rep(result, 0, c), self.rep(value, 0, c)) {
+                    (Rep::Vector(low, high), Rep::Vector(a, b)) => (low, high) == (a, b),
+                    _ => false,
+                })
+        };
+        block.insts.is_empty() && results.iter().zip(values).all(|(&result, &value)| there(result, value))
+    }
+
     fn divergent_ways(
         &mut self,
         cond: Value,
@@ -896,9 +950,7 @@ impl<'k> Lower<'k> {
     ) {
         let before: Vec<Option<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
         for (block, is_then) in [(then, true), (otherwise, false)] {
-            let empty = block.insts.is_empty()
-                && matches!(&block.end, End::Yield(values) if values.is_empty() && out.is_empty());
-            if empty {
+            if out.is_empty() && self.gives_what_is_there(block, results, comps) {
                 continue;
             }
             let all = self.all_lanes();
@@ -1568,7 +1620,7 @@ impl<'k> Lower<'k> {
             super::Isa::Avx2 => {
                 let most = self.vec(ops::VPMAXUD, a, Src::R(b));
                 let at_least = self.vec(ops::VPCMPEQD, most, Src::R(a));
-                self.mask_not(at_least)
+                self.mask_other_than(at_least)
             }
         }
     }

@@ -79,7 +79,7 @@ impl<'k> Lower<'k> {
             return mask;
         }
         let same = self.vec(ops::VPCMPEQD, a, Src::R(b));
-        self.mask_not(same)
+        self.mask_other_than(same)
     }
 
     /// Loads at places that may turn out to lie side by side; false where that is not tested.

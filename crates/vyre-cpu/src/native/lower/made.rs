@@ -51,6 +51,8 @@ pub(super) struct MadeBefore {
     pub(super) known: Map<R, u32>,
     /// Masks of the first so many lanes.
     pub(super) prefixes: Map<R, u32>,
+    /// Masks of all lanes but those of another, which is never written again.
+    pub(super) opposites: Map<R, R>,
     /// Numbers by which whole numbers up to some greatest one were to be divided, and whether a product can take the place of that.
     pub(super) exact_quotients: Map<(u32, u32), bool>,
 }

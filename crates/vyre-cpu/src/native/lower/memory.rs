@@ -3,8 +3,9 @@
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
-use super::super::asm::{Alu, Cond, Len, VOp};
-use super::super::context::{self, COLUMN};
+use super::super::asm::{Alu, Cond, Len, Shift, VOp};
+use super::super::context;
+use super::super::emit::shift_of;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
@@ -22,6 +23,55 @@ pub(super) enum Place {
     Affine(At, i32),
     /// At the lane's index times the scale of the address.
     Vary(At, R),
+}
+
+/// Where lanes store, taken out of vectors one after the other.
+struct ByLane {
+    at: At,
+    /// The indices: of 32 bits in the first, or of 64 in both.
+    indices: [R; 2],
+    wide: bool,
+    signed: bool,
+    /// What indices are taken out of at present: 128 bits of the vector, and two indices of 32 bits.
+    half: R,
+    pair: R,
+}
+
+impl ByLane {
+    fn new(at: At, indices: [R; 2], signed: bool) -> ByLane {
+        ByLane { at, indices, wide: !indices[1].is_none(), signed, half: R::NONE, pair: R::NONE }
+    }
+
+    /// Where the next lane stores.
+    fn next(&mut self, lower: &mut Lower<'_>, lane: u32) -> At {
+        let (vector, quad) = if self.wide { (lane / 4, lane % 4) } else { (0, lane / 2) };
+        if self.wide || lane.is_multiple_of(2) {
+            let vector = self.indices[vector as usize];
+            if quad.is_multiple_of(2) {
+                self.half = if quad == 0 { vector } else { lower.upper_half(vector) };
+            }
+            self.pair = lower.general();
+            lower.push(match quad % 2 {
+                0 => M::First { wide: true, dst: self.pair, src: self.half },
+                _ => M::Reverse { op: ops::VPEXTRQ, len: Len::L128, dst: self.pair, src: self.half, imm: Some(1) },
+            });
+        }
+        let index = match (self.wide, lane % 2) {
+            (true, _) => self.pair,
+            (_, 0) if self.signed => lower.extended(self.pair),
+            (_, 0) => {
+                let index = lower.general();
+                lower.push(M::Lea { wide: false, dst: index, at: At::new(self.pair, 0) });
+                index
+            }
+            _ => {
+                let (op, index) = (shift_of(self.signed), lower.general());
+                lower.push(M::Shift { op, wide: true, dst: index, a: self.pair, count: GSrc::Imm(32) });
+                index
+            }
+        };
+        At { index, ..self.at }
+    }
 }
 
 /// What an address is made of.
@@ -934,7 +984,7 @@ impl<'k> Lower<'k> {
                 return;
             }
             place if self.facts.isa == Isa::Avx2 => {
-                return self.scatter_by_lanes(address, (scalar, scalar.bits() / 8), place, parts, mask);
+                return self.scatter_by_lanes(address, scalar, place, parts, mask);
             }
             Place::Vary(at, index) => (at, index),
             Place::Affine(at, step) => self.as_gather(at, step),
@@ -956,56 +1006,67 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// Stores one lane after the other, the first so many bytes of each, for processors without an instruction for it.
-    pub(super) fn scatter_by_lanes(
-        &mut self,
-        address: &Address,
-        (scalar, bytes): (Scalar, u32),
-        place: Place,
-        parts: [R; 2],
-        mask: Option<R>,
-    ) {
-        let (width, scratch) = (scalar.bits() / 8, self.scratch());
-        if let Place::Vary(_, index) = place {
-            self.put_scratch(scratch, 0, index);
-        }
-        for (part, src) in parts.into_iter().enumerate().take(Self::parts(scalar)) {
-            self.put_scratch(scratch, COLUMN + part as i32 * self.len().bytes(), src);
-        }
-        // Which lanes store is often a matter of the data, and a branch for each that goes the other way takes longer than all the
-        // stores: lanes that don't store put their value where nobody looks.
-        let aside = mask.map(|mask| {
-            let (bits, nowhere) = (self.mask_bits(mask), self.general());
-            self.push(M::Lea { wide: true, dst: nowhere, at: At::new(scratch, context::RESULT) });
-            (bits, nowhere)
-        });
-        for lane in 0..self.lanes() as i32 {
-            let src = self.general();
-            let mut to = match place {
-                Place::Same(at) => at,
-                Place::Affine(at, step) => At { disp: at.disp + step * lane, ..at },
-                Place::Vary(at, _) => {
-                    let mut index = self.general();
-                    self.push(M::Load { bytes: 4, signed: false, dst: index, at: At::new(scratch, 4 * lane) });
-                    if at.base != self.bases.shared {
-                        // Part of the index may be in the base, and the rest be less than nothing.
-                        index = self.extended(index);
-                    }
-                    At { index, ..at }
-                }
-            };
-            let from = At::new(scratch, COLUMN + width as i32 * lane);
-            self.push(M::Load { bytes: width, signed: false, dst: src, at: from });
-            if let Some((bits, nowhere)) = aside {
-                let (there, here) = (self.general(), self.general());
-                self.push(M::Lea { wide: true, dst: there, at: to });
-                self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
-                self.push(M::Cmov { cond: Cond::Equal, dst: there, src: nowhere });
-                to = At::new(there, 0);
+    /// Stores one lane after the other, for processors without an instruction for it. Neither values nor places go through memory: what
+    /// is stored in several parts and then loaded as a whole waits for all of them.
+    fn scatter_by_lanes(&mut self, address: &Address, scalar: Scalar, place: Place, parts: [R; 2], mask: Option<R>) {
+        let first = mask.and_then(|mask| self.made.prefixes.get(&mask).copied());
+        let (count, mask) = (first.unwrap_or(self.lanes()), mask.filter(|_| first.is_none()));
+        let mut by_lane = self.places_of_lanes(place, mask);
+        // Lanes of 128 bits.
+        let (bytes, each) = (scalar.bits() / 8, 128 / scalar.bits());
+        let mut half = R::NONE;
+        for lane in 0..count {
+            if lane % each == 0 {
+                let (number, whole) = (lane / each, parts[(lane / (2 * each)) as usize]);
+                half = if number % 2 == 0 { whole } else { self.upper_half(whole) };
             }
-            self.push(M::Store { bytes, src, at: to });
+            let at = match (&mut by_lane, place) {
+                (Some(by_lane), _) => by_lane.next(self, lane),
+                (None, Place::Affine(at, step)) => At { disp: at.disp + step * lane as i32, ..at },
+                (None, Place::Same(at) | Place::Vary(at, _)) => at,
+            };
+            self.push(M::StoreOne { bytes, src: half, at, which: (lane % each) as u8 });
         }
         self.forget_cells(address.memory);
+    }
+
+    /// Where lanes store, if that is not the same or a known step apart. Which lanes store is often a matter of the data, and a branch for
+    /// each that goes the other way takes longer than all the stores: lanes that don't store put their value where nobody looks.
+    fn places_of_lanes(&mut self, place: Place, mask: Option<R>) -> Option<ByLane> {
+        let (at, index) = match (place, mask) {
+            (Place::Vary(at, index), _) => (at, index),
+            (_, None) => return None,
+            (Place::Affine(at, step), Some(_)) => self.as_gather(at, step),
+            (Place::Same(at), Some(_)) => self.as_gather(at, 0),
+        };
+        let is_shared = at.base == self.bases.shared && !self.bases.shared.is_none();
+        let Some(mask) = mask else {
+            // Part of the index may be in another base, and the rest be less than nothing.
+            return Some(ByLane::new(at, [index, R::NONE], !is_shared));
+        };
+        let behind = self.frame.shared_bytes as i32 - at.disp;
+        if is_shared && behind >= 0 {
+            // There is room behind this memory.
+            let nowhere = self.constant((behind as u32).div_ceil(u32::from(at.scale)));
+            let index = self.blend(Scalar::U32, mask, Src::R(index), false, nowhere);
+            return Some(ByLane::new(at, [index, R::NONE], false));
+        }
+        // A place aside, as an index that takes all 64 bits.
+        let (there, scratch, aside) = (self.general(), self.scratch(), self.general());
+        self.push(M::Lea { wide: true, dst: there, at: At::new(at.base, at.disp) });
+        self.push(M::Lea { wide: true, dst: aside, at: At::new(scratch, context::RESULT + 16) });
+        let mut far = self.alu(Alu::Sub, true, aside, GSrc::R(there));
+        if at.scale > 1 {
+            let (bytes, count) = (far, GSrc::Imm(at.scale.trailing_zeros() as i32));
+            far = self.general();
+            self.push(M::Shift { op: Shift::Arithmetic, wide: true, dst: far, a: bytes, count });
+        }
+        let nowhere = self.spread(far, true);
+        let indices = [0, 1].map(|part| {
+            let (index, mask) = (self.widen(index, part, true), self.part_mask(mask, Scalar::U64, part));
+            self.blend(Scalar::U64, mask, Src::R(index), false, nowhere)
+        });
+        Some(ByLane::new(at, indices, false))
     }
 
     /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements), in the first scratch column.

@@ -39,6 +39,7 @@ mod windows;
 use vyre_foundation::kernel::{Block, Kernel, Loop, Value};
 
 use super::asm::{Asm, Label};
+use super::hash::Map;
 use super::isa::Isa;
 use super::mir::{M, R};
 use super::shape::{Layout, Shapes};
@@ -152,6 +153,8 @@ pub(super) struct Lower<'k> {
     loops: Vec<LoopFrame<'k>>,
     /// Where values are.
     reps: Vec<Rep>,
+    /// Results of `If`s whose lanes part, and how many loops they are in.
+    parted: Map<Value, usize>,
     /// Loads of the current run that may be put off until their use.
     deferrable: Vec<Value>,
     /// Bytes of what waits while other parts of a kernel run.
@@ -180,6 +183,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
         regions: None,
         loops: Vec::new(),
         reps: Vec::new(),
+        parted: Map::default(),
         deferrable: Vec::new(),
         frame_bytes: 0,
         block_end,

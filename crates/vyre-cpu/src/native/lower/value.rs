@@ -4,7 +4,7 @@ use vyre_foundation::kernel::{Scalar, Value};
 
 use super::super::asm::{Alu, Cond, Label, Len, VOp};
 use super::super::isa::Isa;
-use super::super::mir::{At, Class, GSrc, LaneOp, M, R, Src};
+use super::super::mir::{At, Class, GSrc, LaneOp, M, R, Role, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::{Lower, Made};
@@ -345,9 +345,19 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// What a mask has all lanes of but those, where it was made so.
+    fn opposite(&self, mask: R) -> Option<R> {
+        self.made.opposites.get(&mask).copied()
+    }
+
     pub(super) fn mask_and(&mut self, a: R, b: R) -> R {
         if let [Some(a), Some(b)] = [a, b].map(|mask| self.made.known.get(&mask).copied()) {
             return self.mask_known(a & b);
+        }
+        match (self.opposite(a), self.opposite(b)) {
+            (_, Some(b)) => return self.mask_minus(a, b),
+            (Some(a), _) => return self.mask_minus(b, a),
+            _ => {}
         }
         let dst = self.new_mask();
         self.mask_op(ops::KANDW, ops::VPANDD, dst, a, b);
@@ -356,6 +366,9 @@ impl<'k> Lower<'k> {
 
     /// `a` without `b`.
     pub(super) fn mask_minus(&mut self, a: R, b: R) -> R {
+        if let Some(b) = self.opposite(b) {
+            return self.mask_and(a, b);
+        }
         let dst = self.new_mask();
         self.mask_op(ops::KANDNW, ops::VPANDND, dst, b, a);
         dst
@@ -381,7 +394,20 @@ impl<'k> Lower<'k> {
         dst
     }
 
+    /// All lanes but those of a mask that is never written again. Without registers for masks most of what is done with such a one can be
+    /// done with the other: the instruction that makes it is left out where nobody needs it.
+    pub(super) fn mask_other_than(&mut self, a: R) -> R {
+        let mask = self.mask_not(a);
+        if self.facts.isa == Isa::Avx2 {
+            self.made.opposites.insert(mask, a);
+        }
+        mask
+    }
+
     pub(super) fn mask_not(&mut self, a: R) -> R {
+        if let Some(a) = self.opposite(a) {
+            return a;
+        }
         match self.facts.isa {
             Isa::Avx512 => {
                 let dst = self.new_mask();
@@ -538,7 +564,7 @@ impl<'k> Lower<'k> {
             return dst;
         }
         let same = self.vec(ops::VPCMPEQD, v, Src::R(zero));
-        self.mask_not(same)
+        self.mask_other_than(same)
     }
 
     /// Jumps when no lane of the masks is set.
@@ -573,6 +599,10 @@ impl<'k> Lower<'k> {
             }
             _ => {
                 let mut any = first;
+                if let (Some(others), true) = (self.opposite(first), rest.is_empty()) {
+                    let bits = self.mask_bits(others);
+                    return self.push(M::Cmp { wide: false, a: bits, b: GSrc::Imm(self.all_lanes() as i32) });
+                }
                 for &mask in rest {
                     any = self.mask_or(any, mask);
                 }
@@ -631,12 +661,18 @@ impl<'k> Lower<'k> {
                 self.push(M::Vec(m));
                 dst
             }
-            _ => self.vec(ops::VPANDD, mask, Src::R(v)),
+            _ => match self.opposite(mask) {
+                Some(others) => self.vec(ops::VPANDND, others, Src::R(v)),
+                None => self.vec(ops::VPANDD, mask, Src::R(v)),
+            },
         }
     }
 
     /// `mask ? yes : no`, one part.
     pub(super) fn blend(&mut self, scalar: Scalar, mask: R, yes: Src, broadcast: bool, no: R) -> R {
+        if let Some((both, yes)) = self.blended_twice(mask, yes, no) {
+            return self.blend(scalar, both, Src::R(yes), broadcast, no);
+        }
         let dst = self.vector();
         match self.facts.isa {
             Isa::Avx512 => {
@@ -645,9 +681,45 @@ impl<'k> Lower<'k> {
                 let m = LaneOp { mask, zeroing: false, broadcast, ..self.lane_op(op, dst, no, yes) };
                 self.push(M::Choose(m));
             }
-            _ => self.push(M::Blendv { len: self.len(), dst, a: no, b: yes, mask }),
+            _ => match (self.opposite(mask), yes) {
+                (Some(mask), Src::R(yes)) => self.push(M::Blendv { len: self.len(), dst, a: yes, b: Src::R(no), mask }),
+                _ => self.push(M::Blendv { len: self.len(), dst, a: no, b: yes, mask }),
+            },
         }
         dst
+    }
+
+    /// What was chosen in some lanes of a mask, else `no`, and is chosen now in some lanes, else `no`: the lanes of both, and what it was. The
+    /// instruction for it takes three times as long as one that puts masks together.
+    fn blended_twice(&mut self, mask: R, yes: Src, no: R) -> Option<(R, R)> {
+        let Src::R(yes) = yes else { return None };
+        if self.facts.isa != Isa::Avx2 {
+            return None;
+        }
+        let mut later: Vec<R> = Vec::new();
+        for at in (0..self.emission.code.len()).rev().take(16) {
+            let mut m = self.emission.code[at];
+            if let M::Blendv { dst, a, b: Src::R(b), mask: inner, .. } = m
+                && dst == yes
+            {
+                let kept = [a, b, inner].iter().all(|r| !later.contains(r) && *r != dst);
+                return match kept {
+                    true if a == no => Some((self.mask_and(mask, inner), b)),
+                    // The other way round, with the opposite of a mask.
+                    true if b == no => Some((self.mask_minus(mask, inner), a)),
+                    _ => None,
+                };
+            }
+            if matches!(m, M::Label(_) | M::Jump(_) | M::JumpIf(..) | M::Call { .. }) {
+                return None;
+            }
+            m.visit(&mut |r, role| {
+                if matches!(role, Role::Def | Role::Both) {
+                    later.push(*r);
+                }
+            });
+        }
+        None
     }
 
     /// Overwrites a register with another, only in the lanes of the mask when there is one.
@@ -664,7 +736,10 @@ impl<'k> Lower<'k> {
                 let m = LaneOp { mask, ..self.lane_op(op, dst, R::NONE, Src::R(src)) };
                 self.push(M::Vec(m));
             }
-            _ => self.push(M::Blendv { len: self.len(), dst, a: dst, b: Src::R(src), mask }),
+            _ => match self.opposite(mask) {
+                Some(mask) => self.push(M::Blendv { len: self.len(), dst, a: src, b: Src::R(dst), mask }),
+                None => self.push(M::Blendv { len: self.len(), dst, a: dst, b: Src::R(src), mask }),
+            },
         }
     }
 }
