@@ -132,7 +132,7 @@ impl Emitter<'_> {
     pub(super) fn load(&mut self, value: Value, address: &Address, element: Element, guard: Option<Value>) {
         let (ty, bytes) = access(element);
         let scalar = element.scalar();
-        let width = self.width(value);
+        let mut width = self.width(value);
         // Bools are read as words and tested, small floats as bits and converted.
         let raw = scalar == Scalar::Bool || is_converted(element);
         let moved = if raw { Scalar::U32 } else { scalar };
@@ -163,6 +163,17 @@ impl Emitter<'_> {
         }
         let guard = self.guard(guard);
         let step = Self::lanes_at_once(width, bytes);
+        // Three words of workgroup memory that begin at a multiple of 16 bytes, where a fourth one is.
+        if let Memory::Shared(shared) = address.memory
+            && width == 3
+            && bytes == 4
+            && address.terms.iter().map(|(_, stride)| *stride).chain([address.offset]).all(|by| by.is_multiple_of(16))
+            && self.kernel.shared[shared as usize].size.is_multiple_of(16)
+        {
+            let fourth = self.temp(if moved == Scalar::F32 { "%f" } else { "%r" });
+            line!(self, "{guard}ld.{path}.v4.{ty} {{{}, {fourth}}}, [{at}]", targets.join(", "));
+            width = 0;
+        }
         for first in (0..width).step_by(usize::from(step)) {
             let at = plus(&at, u32::from(first) * bytes);
             let group = &targets[usize::from(first)..usize::from(first + step)];

@@ -1,6 +1,7 @@
 //! The optimiser. Every pass keeps the meaning of a kernel and can be left out.
 
 mod ahead;
+mod alike;
 mod arrays;
 mod batch;
 mod beside;
@@ -12,6 +13,7 @@ mod exits;
 #[cfg(test)]
 mod float_tests;
 mod floats;
+mod fours;
 mod invariant;
 mod merge;
 mod own;
@@ -46,6 +48,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         }
         if last && passes.contains(Passes::UNROLL) && options.unrolling.any_form {
             periods::run(kernel);
+            fours::run(kernel, &options.unrolling);
         }
         if last && passes.contains(Passes::VERSIONS) && options.one_test {
             versions::run(kernel, versions::MOST_STEPS);
@@ -53,6 +56,10 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
         rewrite::run(kernel, round, unrolled, options, false);
+        // While equal places have one name: what leaves loops has one for each way.
+        if !last && passes.contains(Passes::BRANCHES) {
+            alike::run(kernel);
+        }
         if arrays {
             arrays::promote(kernel, array_values);
             if arrays::bits(kernel) {

@@ -1,4 +1,4 @@
-//! Loops with remainders of their counter: `rows[k % 3u]`, as where three rows take turns.
+//! Loops with remainders of their counter: `rows[k % 3u]`, as where three rows take turns, or `k & 1u` where even and odd rounds do.
 //!
 //! As many rounds as the remainders take to come again are written out in one, in which each remainder is a constant. What is left of the rounds
 //! has the loop as it was. No sum in a remainder wraps: counters that are not known to stay small go to a number that is.
@@ -19,7 +19,13 @@ const MOST: i128 = 1 << 30;
 
 pub(super) fn run(kernel: &mut Kernel) {
     let mut found = false;
-    each_inst(&kernel.body, &mut |inst| found |= matches!(inst, Inst::Let(_, Op::Binary(Binary::Rem, ..))));
+    let meet = kernel.has_barrier;
+    each_inst(&kernel.body, &mut |inst| {
+        found |= match inst {
+            Inst::Let(_, Op::Binary(op, ..)) => *op == Binary::Rem || *op == Binary::And && meet,
+            _ => false,
+        };
+    });
     if !found {
         return;
     }
@@ -66,7 +72,8 @@ impl Periods {
         self.define(ty, Op::Const(fold::of_integer(ty, number)), insts)
     }
 
-    /// The divisor of the first remainder of the counter, and all remainders with it. Of a power of two they are one step.
+    /// The divisor of the first remainder of the counter, and all remainders with it. Of a power of two they are one step, so they
+    /// count where invocations meet in each round: what they read and write there is at places that are known then.
     fn remainders(&self, inner: &Loop, counter: &Counter, from: i128) -> Option<(i128, Vec<Remainder>)> {
         let ahead = |value: Value| match self.defs[value.index()] {
             _ if value == counter.value => Some(0),
@@ -74,12 +81,18 @@ impl Periods {
             Some(Op::Binary(Binary::Sub, a, b)) if a == counter.value => self.number(b).map(|less| -less),
             _ => None,
         };
+        let meet = inner.body.insts.iter().any(|inst| matches!(inst, Inst::Barrier(_)));
         let (mut divisor, mut found) = (None, Vec::new());
         each_inst(&inner.body, &mut |inst| {
-            if let Inst::Let(value, Op::Binary(Binary::Rem, a, by)) = inst
-                && let (Some(ahead), Some(by)) = (ahead(*a), self.number(*by))
-                && (3..=MOST_ROUNDS).contains(&by)
-                && by.count_ones() > 1
+            let by = |op: Binary, number: i128| match op {
+                Binary::Rem => Some(number).filter(|by| by.count_ones() > 1),
+                Binary::And => Some(number + 1).filter(|by| meet && by.count_ones() == 1),
+                _ => None,
+            };
+            if let Inst::Let(value, Op::Binary(op, a, number)) = inst
+                && let (Some(ahead), Some(number)) = (ahead(*a), self.number(*number))
+                && let Some(by) = by(*op, number)
+                && (2..=MOST_ROUNDS).contains(&by)
                 && (0..MOST).contains(&(from + ahead))
                 && *divisor.get_or_insert(by) == by
             {

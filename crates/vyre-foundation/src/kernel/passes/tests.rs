@@ -367,6 +367,109 @@ fn workgroup_memory_is_cleared_only_where_it_may_be_read_first() {
         body: vec![fill(Expr::var("k"))],
     };
     assert!(!cleared(vec![step, Node::barrier(), read()]));
+    // What was written by who reads it, whose rounds and ways are known from its place.
+    let own = || Node::store("out", l(), Expr::load("s", l()));
+    assert!(!cleared(vec![fill(l()), own()]));
+    assert!(cleared(vec![Node::if_then(l().lt(Expr::u32(32)), vec![fill(l())]), own()]));
+    let half = |less: bool, then: Vec<Node>| {
+        let less_than = l().lt(Expr::u32(32));
+        if less { Node::if_then(less_than, then) } else { Node::if_then(!less_than, then) }
+    };
+    let both = [half(true, vec![fill(l())]), half(false, vec![fill(Expr::u32(95) - l())])];
+    assert!(!cleared([both.to_vec(), vec![Node::barrier(), read()]].concat()));
+    let one = vec![half(true, vec![fill(l())]), half(false, vec![fill(l() - Expr::u32(1))]), Node::barrier(), read()];
+    assert!(cleared(one));
+    // Nobody reads what nobody writes.
+    let few = vec![half(true, vec![fill(l())]), Node::barrier(), half(true, vec![read_of(Expr::u32(31) - l())])];
+    assert!(!cleared(few));
+    let more = vec![half(true, vec![fill(l())]), Node::barrier(), half(true, vec![read_of(Expr::u32(32) - l())])];
+    assert!(cleared(more));
+    // Both ways write the same place, or each its own: nobody knows who takes which.
+    let way = || Expr::workgroup_id(0).lt(l());
+    let two =
+        |first: Expr, second: Expr| Node::If { cond: way(), then: vec![fill(first)], otherwise: vec![fill(second)] };
+    assert!(!cleared(vec![two(l(), l()), Node::barrier(), read()]));
+    assert!(cleared(vec![two(l(), Expr::u32(63) - l()), Node::barrier(), read()]));
+    assert!(cleared(vec![Node::if_then(way(), vec![fill(l())]), own()]));
+    // In rounds that some may leave.
+    let stop = Node::if_then(way(), vec![Node::Break]);
+    let until = |body: Vec<Node>| Node::for_range("k", Expr::u32(0), Expr::u32(3), body);
+    assert!(cleared(vec![until(vec![stop, fill(l())]), Node::barrier(), read()]));
+    assert!(!cleared(vec![until(vec![fill(l())]), Node::barrier(), read()]));
+    assert!(cleared(vec![until(vec![fill(l() / Expr::u32(2) + Expr::var("k"))]), Node::barrier(), read()]));
+}
+
+fn read_of(at: Expr) -> Node {
+    Node::store("out", Expr::local_id(0), Expr::load("s", at))
+}
+
+#[test]
+fn halves_that_take_turns_need_not_be_cleared() {
+    let source = |first: &str| {
+        let body = format!(
+            "let t = local_id.x;
+            var from: u32 = 0;
+            var to: u32 = 64;
+            {first}
+            barrier;
+            for d in 0..6 {{
+                if t >= (1 << d) {{ s[to + t] = s[from + t] + s[from + t - (1 << d)]; }} else {{ s[to + t] = s[from + t]; }}
+                barrier;
+                let other = from;
+                from = to;
+                to = other;
+            }}
+            out[global_id.x] = s[from + t];"
+        );
+        with_samples("workgroup s: u32[128] @2;", &body)
+    };
+    for (first, is_cleared) in [("s[t] = x + y;", false), ("if t > 0 { s[t] = x + y; }", true)] {
+        let program = crate::text::parse(&source(first)).unwrap_or_else(|problem| panic!("{problem:?}"));
+        let kernel = lower(&program.validate().expect("valid"), &Options::default()).expect("lowers");
+        assert_eq!(kernel.shared[0].cleared, is_cleared, "{kernel}");
+        let (expected, actual, kernel) = both(&source(first), Options::default());
+        assert_eq!(expected, actual, "{kernel}");
+        assert_eq!(kernel.matches("store u32 shared").count(), 2, "one store in each round:\n{kernel}");
+    }
+}
+
+#[test]
+fn what_both_ways_store_is_stored_after_them() {
+    for (then, otherwise, stores) in [
+        ("out[global_id.x] = x * 3;", "out[global_id.x] = y;", 1),
+        ("out[global_id.x + 1 - 1] = x * 3;", "let z = y / x; out[global_id.x] = z + a[z];", 1),
+        ("out[global_id.x ^ 5] = x;", "out[global_id.x ^ 5] = a[global_id.x ^ 5];", 1),
+        // Elsewhere, or something comes in between.
+        ("out[global_id.x] = x;", "out[global_id.x + 1] = y;", 2),
+        ("out[global_id.x] = x; out[global_id.x + 70] = y;", "out[global_id.x] = x;", 3),
+    ] {
+        let body = format!("if x > y {{ {then} }} else {{ {otherwise} }}");
+        let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+        assert_eq!(expected, actual, "{then} {otherwise}\n{kernel}");
+        assert_eq!(kernel.matches("store u32 out").count(), stores, "{then} {otherwise}\n{kernel}");
+    }
+}
+
+#[test]
+fn long_rounds_over_workgroup_memory_come_in_fours() {
+    let steps = "m = m ^ (m << 13); m = m ^ (m >> 17); m = m * 5 + s[k * 4 + 3];".repeat(20);
+    let source = |rounds: u32| {
+        let body = format!(
+            "for j in 0..4 {{ s[j * 64 + local_id.x] = x + j; }}
+            barrier;
+            var m: u32 = y;
+            for k in 0..{rounds} {{ m = m + s[local_id.x + k]; {steps} }}
+            out[global_id.x] = m;"
+        );
+        with_samples("workgroup s: u32[256] @2;", &body)
+    };
+    for (rounds, fours) in [(32, true), (30, false)] {
+        let (expected, actual, kernel) =
+            both(&source(rounds), Options { unrolling: Unrolling::FAR, ..Options::default() });
+        assert_eq!(expected, actual, "{kernel}");
+        let body = kernel.split("for %").nth(1).expect("a loop");
+        assert_eq!(body.matches("load u32 shared").count(), if fours { 8 } else { 2 }, "{kernel}");
+    }
 }
 
 /// Lowered as for a device that gains from long straight code.
@@ -836,6 +939,9 @@ fn remainders_of_counters_are_constants_in_rounds_that_follow_each_other() {
         ("y % 3..40", "k % 3", false),
         ("0..100", "k % 4", false),
         ("0..100", "k % 9", false),
+        // Where they meet in each round, powers of two count too.
+        ("0..100", "k % 4; barrier", true),
+        ("0..101", "((k + 1) & 1); barrier", true),
     ] {
         let body = format!(
             "var s: u32 = y;
