@@ -497,9 +497,35 @@ impl Generator {
             }
             _ => {
                 let index = self.own_index(Expr::Builtin(Builtin::LocalIndex), buffer.per);
-                let value = self.expr(ty, 2);
-                let value = self.tame(value, ty);
-                vec![Node::store(&buffer.name, index, value)]
+                let store = |this: &mut Self, index: &Expr| {
+                    let value = this.expr(ty, 2);
+                    let value = this.tame(value, ty);
+                    Node::store(&buffer.name, index.clone(), value)
+                };
+                match self.rng.below(8) {
+                    // All that is its own, so that nothing of the memory need be zero at the start, or all but the last.
+                    0 => {
+                        let (var, local) = (self.fresh("w"), Expr::Builtin(Builtin::LocalIndex));
+                        let own = local * Expr::u32(buffer.per) + Expr::var(var.clone());
+                        let rounds = buffer.per - if self.rng.chance(1, 4) { 1 } else { 0 };
+                        let (from, to) = (Expr::u32(0), Expr::u32(rounds));
+                        vec![Node::For { var, from, to, step: 1, body: vec![store(self, &own)] }]
+                    }
+                    // The same place on both ways, or on one way only, where who goes there is known or not.
+                    1 | 2 => {
+                        let cond = match self.rng.chance(1, 2) {
+                            true => Expr::Builtin(Builtin::LocalIndex).lt(Expr::u32(self.rng.below(40))),
+                            false => self.expr(Scalar::Bool.into(), 2),
+                        };
+                        let before = (self.uniform, self.together);
+                        (self.uniform, self.together) = (false, false);
+                        let then = vec![store(self, &index)];
+                        let otherwise = if self.rng.chance(2, 3) { vec![store(self, &index)] } else { Vec::new() };
+                        (self.uniform, self.together) = before;
+                        vec![Node::If { cond, then, otherwise }]
+                    }
+                    _ => vec![store(self, &index)],
+                }
             }
         }
     }

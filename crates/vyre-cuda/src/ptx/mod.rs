@@ -1117,7 +1117,7 @@ mod tests {
                 true => ["data[local_id.x]", "let p = points[k]; s = s + p.x * p.y + p.z;"],
                 false => ["data[local_id.x].x", "s = s + points[k * 3] * points[k * 3 + 1] + points[k * 3 + 2];"],
             };
-            let scalar = if element.contains("u32") { "u32" } else { "f32" };
+            let (scalar, none) = if element.contains("u32") { ("u32", "0") } else { ("f32", "0.0") };
             let text = text_of(&format!(
                 "read data: vec<{scalar}, 3> @0;
                 read_write out: {scalar} @1;
@@ -1126,7 +1126,7 @@ mod tests {
                 entry main {{
                     points[local_id.x] = {zero};
                     barrier;
-                    var s: {scalar} = {scalar}(0);
+                    var s: {scalar} = {none};
                     for k in 0..32 {{ {what} }}
                     out[global_id.x] = s;
                 }}"

@@ -1,17 +1,21 @@
-//! Both ways of a branch write the same place last: what each would write is given as a result, and written after the branch.
+//! Both ways of a branch write the same place of workgroup memory last: what each would write is given as a result, and written after the branch.
 //!
 //! One store for all invocations is cheaper than one for each way, a branch that only computes may become a selection, and it is seen that
-//! the place is written on every way. What both ways compute alike, such as that place, is computed before them.
+//! the place is written on every way. What both ways compute alike, such as that place, is computed before them. Stores to buffers stay: emitters
+//! take ways apart that each load and store neighbours.
 
 use hashbrown::HashMap;
 
 use crate::kernel::walk::{each_operand, each_operand_mut, each_use_mut, end_values_mut};
-use crate::kernel::{Address, Block, Element, End, Inst, Kernel, Op, Value, ValueInfo};
+use crate::kernel::{Address, Block, Element, End, Inst, Kernel, Memory, Op, Value, ValueInfo};
 
 /// Steps of a way that is looked at.
 const MOST_STEPS: usize = 48;
 
 pub(super) fn run(kernel: &mut Kernel) {
+    if kernel.shared.is_empty() {
+        return;
+    }
     let mut alike = Alike { values: std::mem::take(&mut kernel.values) };
     alike.block(&mut kernel.body);
     kernel.values = alike.values;
@@ -86,13 +90,14 @@ impl Alike {
         }
     }
 
-    /// Stores of the same kind to the same memory, of one scalar.
+    /// Stores of the same kind to the same workgroup memory, of one scalar.
     fn may_be_alike(&self, yes: &Inst, no: &Inst) -> bool {
         let (Some(a), Some(b)) = (stored(yes), stored(no)) else { return false };
         let [first, second] = [a.value, b.value].map(|value| self.values[value.index()].ty);
         first == second
             && first.width == 1
             && a.element == b.element
+            && matches!(a.address.memory, Memory::Shared(_))
             && a.address.memory == b.address.memory
             && a.address.offset == b.address.offset
             && a.address.terms.len() == b.address.terms.len()

@@ -436,17 +436,21 @@ fn halves_that_take_turns_need_not_be_cleared() {
 #[test]
 fn what_both_ways_store_is_stored_after_them() {
     for (then, otherwise, stores) in [
-        ("out[global_id.x] = x * 3;", "out[global_id.x] = y;", 1),
-        ("out[global_id.x + 1 - 1] = x * 3;", "let z = y / x; out[global_id.x] = z + a[z];", 1),
-        ("out[global_id.x ^ 5] = x;", "out[global_id.x ^ 5] = a[global_id.x ^ 5];", 1),
+        ("s[local_id.x] = x * 3;", "s[local_id.x] = y;", 1),
+        ("s[local_id.x + 1 - 1] = x * 3;", "let z = y / x; s[local_id.x] = z + a[z];", 1),
+        ("s[local_id.x ^ 5] = x;", "s[local_id.x ^ 5] = a[global_id.x ^ 5];", 1),
         // Elsewhere, or something comes in between.
-        ("out[global_id.x] = x;", "out[global_id.x + 1] = y;", 2),
-        ("out[global_id.x] = x; out[global_id.x + 70] = y;", "out[global_id.x] = x;", 3),
+        ("s[local_id.x] = x;", "s[local_id.x + 64] = y;", 2),
+        ("s[local_id.x] = x; s[local_id.x + 64] = y;", "s[local_id.x] = x;", 3),
     ] {
-        let body = format!("if x > y {{ {then} }} else {{ {otherwise} }}");
-        let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+        let body = format!(
+            "if x > y {{ {then} }} else {{ {otherwise} }}
+            barrier;
+            out[global_id.x] = s[63 - local_id.x] + s[127 - local_id.x];"
+        );
+        let (expected, actual, kernel) = both(&with_samples("workgroup s: u32[128] @2;", &body), Options::default());
         assert_eq!(expected, actual, "{then} {otherwise}\n{kernel}");
-        assert_eq!(kernel.matches("store u32 out").count(), stores, "{then} {otherwise}\n{kernel}");
+        assert_eq!(kernel.matches("store u32 shared").count(), stores, "{then} {otherwise}\n{kernel}");
     }
 }
 
