@@ -424,6 +424,9 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             if rows > 1 && 4 * rows <= room {
                 all.insert(0, Tiling { layout, vectors: 4, rows });
             }
+            if isa == Isa::Avx2 && rows > 1 && 2 <= room {
+                all.push(Tiling { layout, vectors: 1, rows: 2 });
+            }
             all.push(Tiling { layout, vectors: 1, rows: 1 });
             all.dedup();
             all
