@@ -937,3 +937,124 @@ fn remainders_of_steps_and_bytes_of_words() {
         agree(&format!("{count} words"), &case);
     }
 }
+
+/// What invocations far apart in workgroup memory do to words close together, at known places: with gaps, in two memories, backwards, at
+/// the end of a memory, of words that another one reads or changes, and of what is known of an invocation.
+#[test]
+fn branches_by_words() {
+    let bodies = [
+        ("gaps", "t < (128u >> k)", "let i = (2u * t + 1u) * step - 1u; let j = (2u * t + 2u) * step - 1u;
+            a[j + j / 32u] += a[i + i / 32u];"),
+        ("two memories", "t < (128u >> k)", "let i = 2u * t * step; let held = a[i]; let other = b[i + step];
+            a[i] = min(b[i], other) + a[i + step]; b[i + step] = held * 3u; b[i] = select(other, held, (t & 1u) == 0u);"),
+        ("backwards", "t < (128u >> k)", "let i = 255u - 2u * t * step; a[i] -= a[i - step] * 5u;"),
+        ("remainders", "t % (2u * step) == 0u", "a[t + 160u % step] = a[t] ^ a[t + step]; b[t] += a[t + 1u];"),
+        ("read by another", "t < (64u >> k)", "let i = 2u * t * step; b[i] = a[i + 2u * step] + a[i];"),
+        ("known", "(t & 3u) == k % 4u", "a[t] = t * 7u + b[t ^ 1u]; b[t] = select(step, t, t > 100u) + a[t];"),
+        ("at the end", "t < 6u", "let i = 69u - t * (k % 3u + 1u); c[i] = c[i] * 3u + t;"),
+        ("one place", "t == 7u * k", "a[t + 3u] = a[t] + 9u; a[t] = a[t + 3u];"),
+    ];
+    for (what, cond, body) in bodies {
+        for size in [96u32, 128, 256] {
+            let text = format!(
+                "@group(0) @binding(0) var<storage, read> input: array<u32>;
+                @group(0) @binding(1) var<storage, read_write> output: array<u32, {all}>;
+                var<workgroup> a: array<u32, 512>;
+                var<workgroup> b: array<u32, 512>;
+                var<workgroup> c: array<u32, 70>;
+                @compute @workgroup_size({size})
+                fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) lid: vec3u) {{
+                    let t = lid.x;
+                    for (var i = t; i < 512u; i += {size}u) {{ a[i] = input[i]; b[i] = input[i + 512u]; }}
+                    if (t < 70u) {{ c[t] = input[t + 1024u]; }}
+                    for (var k = 0u; k < 7u; k++) {{
+                        let step = 1u << k;
+                        workgroupBarrier();
+                        if ({cond}) {{ {body} }}
+                    }}
+                    workgroupBarrier();
+                    for (var i = t; i < 512u; i += {size}u) {{
+                        output[group.x * 1094u + i] = a[i];
+                        output[group.x * 1094u + 512u + i] = b[i];
+                    }}
+                    if (t < 70u) {{ output[group.x * 1094u + 1024u + t] = c[t]; }}
+                }}",
+                all = 2 * 1094,
+            );
+            let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+            let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![words(1100)]) };
+            agree(&format!("{what}, workgroups of {size}"), &case);
+        }
+    }
+}
+
+/// Halves two apart, three apart and anywhere, with and without a guard.
+#[test]
+fn halves_anywhere() {
+    for place in ["2u * id.x + k", "3u * id.x + k", "(id.x * 37u) % 191u + 200u * k", "2u * (id.x ^ 5u) + k"] {
+        for guard in ["true", "i < 333u"] {
+            let text = format!(
+                "enable f16;
+                @group(0) @binding(0) var<storage, read> x: array<f16>;
+                @group(0) @binding(1) var<storage, read_write> y: array<f16, 600>;
+                @compute @workgroup_size(64)
+                fn main(@builtin(global_invocation_id) id: vec3u) {{
+                    for (var k = 0u; k < 2u; k++) {{
+                        let i = {place};
+                        if ({guard}) {{ y[i] = x[i + 1u] * 2.0h - 1.0h; }}
+                    }}
+                }}"
+            );
+            let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+            let halves = (0..601u32).flat_map(|i| (0x3000 + (i * 977) as u16 % 0x1c00).to_le_bytes()).collect();
+            let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![halves]) };
+            agree(&format!("{place} if {guard}"), &case);
+        }
+    }
+}
+
+/// Few invocations of a workgroup go through a loop, and a tile has rows that are shorter than a vector.
+#[test]
+fn loops_of_few_and_short_rows() {
+    let text = "@group(0) @binding(0) var<storage, read> input: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> output: array<u32, 1536>;
+        var<workgroup> s: array<u32, 512>;
+        var<workgroup> level: array<u32, 16>;
+        var<workgroup> tile: array<array<u32, 20>, 20>;
+        @compute @workgroup_size(256)
+        fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) t: u32) {
+            s[t] = input[t] >> 16u;
+            s[t + 256u] = input[t + 256u * group.x] >> 16u;
+            for (var i = t; i < 400u; i += 256u) { tile[i / 20u][i % 20u] = input[i + group.x]; }
+            workgroupBarrier();
+            if (t < 16u) {
+                var sum = 0u;
+                for (var i = 0u; i < 32u; i++) { sum += s[t * 32u + i]; s[t * 32u + i] = sum; }
+                level[t] = sum;
+            } else if (t > 200u && t < 230u) {
+                var i = t;
+                loop {
+                    if (i > 390u) { break; }
+                    tile[i / 20u][i % 20u] += 3u;
+                    i += 30u;
+                }
+            }
+            workgroupBarrier();
+            if (t == 0u) {
+                var sum = 0u;
+                for (var i = 0u; i < 16u; i++) { let v = level[i]; level[i] = sum; sum += v; }
+            }
+            workgroupBarrier();
+            var around = 0u;
+            for (var i = t; i < 324u; i += 256u) {
+                let y = i / 18u + 1u;
+                let x = i % 18u + 1u;
+                around += tile[y - 1u][x] + tile[y + 1u][x] + tile[y][x - 1u] * 3u + tile[y][x + 1u];
+            }
+            output[group.x * 512u + t] = s[t] + level[t / 32u] + around;
+            output[group.x * 512u + t + 256u] = s[t + 256u] + level[8u + t / 32u];
+        }";
+    let program = vyre_wgsl::import(text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+    let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(900)]) };
+    agree("a workgroup", &case);
+}

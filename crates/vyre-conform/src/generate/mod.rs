@@ -11,6 +11,7 @@ mod expr;
 mod handed;
 mod statement;
 mod value;
+mod walks;
 
 use smallvec::SmallVec;
 use vyre_foundation::ir::{

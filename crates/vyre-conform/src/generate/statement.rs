@@ -66,6 +66,8 @@ impl Generator {
             on(self.together && self.options.subgroups != Subgroups::None, 6),         // subgroup
             on(nest && self.options.local_arrays, 2),                                  // array in loops
             on(self.together && nest && self.options.subgroups != Subgroups::None, 3), // if or loop of a subgroup
+            on(nest, 2),                                                               // rounds over a buffer
+            1,                                                                         // product of halves
         ];
         match self.rng.weighted(&weights) {
             0 => {
@@ -99,7 +101,9 @@ impl Generator {
             15 => vec![self.uniform_region()],
             16 => self.subgroup(),
             17 => self.array_loops(),
-            _ => vec![self.subgroup_region()],
+            18 => vec![self.subgroup_region()],
+            19 => self.walk(),
+            _ => self.wide_product(),
         }
     }
 

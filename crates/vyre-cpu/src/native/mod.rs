@@ -77,6 +77,8 @@ const MAX_STEPS_128: usize = 5_000;
 /// Most vectors of a workgroup that are one block where a piece at a time would do as well, and most steps of all of them.
 const MOST_VECTORS: u32 = 64;
 const MOST_GROUP_STEPS: usize = 1 << 13;
+/// Barriers one after the other that are those of a tree.
+const ROUNDS_OF_A_TREE: usize = 6;
 /// The same where there are half as many registers, and twice as many vectors for them.
 const MOST_VECTORS_256: u32 = 16;
 /// Most vectors for Cranelift, which takes ten times as long for a step.
@@ -151,7 +153,8 @@ struct Survey {
     apart: bool,
     /// A loop counts from the workgroup's place, which is only one number where a block is one workgroup.
     strides: bool,
-    /// Invocations meet in a tree: there are loops with barriers, and each goes on by halves or doubles and has no loop inside.
+    /// Invocations meet in a tree: there are many barriers, or loops with barriers, each of which goes on by halves or doubles and has
+    /// no loop inside.
     tree: bool,
 }
 
@@ -221,7 +224,9 @@ impl Survey {
 
 /// What a workgroup has in its memory is put together in rounds between barriers, each with half or double the distance of the one before.
 fn is_tree(body: &Block) -> bool {
-    let (mut any, mut all) = (false, true);
+    // Its rounds may be written out.
+    let barriers = body.insts.iter().filter(|inst| matches!(inst, Inst::Barrier(_))).count();
+    let (mut any, mut all) = (barriers >= ROUNDS_OF_A_TREE, true);
     visit(body, &mut |inst| {
         let Inst::Loop(inner) = inst else { return };
         let (mut barrier, mut plain, mut moves) = (false, true, false);
@@ -326,8 +331,10 @@ fn is_small(kernel: &Kernel, isa: Isa, survey: &Survey) -> bool {
         Isa::Avx2 => MOST_VECTORS_256,
         Isa::Avx512 => MOST_VECTORS,
     };
+    // Most rounds of a tree are for few vectors, or are loops over words.
+    let most_steps = if survey.tree { 4 * MOST_GROUP_STEPS } else { MOST_GROUP_STEPS };
     vectors <= most
-        && (isa == Isa::Simd128 || vectors as usize * survey.steps <= MOST_GROUP_STEPS)
+        && (isa == Isa::Simd128 || vectors as usize * survey.steps <= most_steps)
         && vectors * arrays <= MOST_ARRAYS
 }
 

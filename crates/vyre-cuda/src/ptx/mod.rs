@@ -53,6 +53,7 @@ pub fn lowering(options: Options) -> Options {
         unrolling: Unrolling::FAR,
         rounds_together: ROUNDS_TOGETHER,
         round_ahead: true,
+        own_words: true,
         parts_of_words: true,
         long_roots: true,
         fused: true,

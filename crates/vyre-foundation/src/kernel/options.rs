@@ -37,6 +37,8 @@ pub struct Options {
     /// Rounds of loops with barriers in which invocations work the further apart the later the round is are written out, for devices that move
     /// words whose distance is known at once.
     pub trees_written_out: bool,
+    /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
+    pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
     pub parts_of_words: bool,
     /// Booleans in workgroup memory and in private arrays are loaded and stored as words, for emitters that have no loads of them.
@@ -66,6 +68,7 @@ impl Default for Options {
             merged: [1; 3],
             strides_together: false,
             trees_written_out: false,
+            own_words: false,
             parts_of_words: false,
             bools_as_words: false,
             long_roots: false,

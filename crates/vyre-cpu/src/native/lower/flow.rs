@@ -127,6 +127,9 @@ impl<'k> Lower<'k> {
                     }
                     self.run(&run, comps);
                     run.clear();
+                    if late.is_none() && self.branch_by_words(*cond, then, otherwise, results, comps) {
+                        continue;
+                    }
                     let taken = self.known_way_of(*cond, comps).map(|holds| if holds { then } else { otherwise });
                     if let Some(taken) = taken.filter(|taken| !self.leaves_apart(taken)) {
                         if self.known_branch(taken, results, comps) {
@@ -960,12 +963,12 @@ impl<'k> Lower<'k> {
             if out.is_empty() && self.gives_what_is_there(block, results, comps) {
                 continue;
             }
-            if let &[c] = comps
-                && let Some(bits) = self.known_mask(cond, c)
-            {
-                let lanes = if is_then { bits } else { !bits & self.all_lanes() };
-                if lanes != 0 {
-                    self.known_way(block, lanes, before[0], results, out, c);
+            let all = self.all_lanes();
+            let known = |&c: &usize| self.known_mask(cond, c).map(|bits| (c, if is_then { bits } else { !bits & all }));
+            if let Some(known) = comps.iter().map(known).collect::<Option<Vec<(usize, u32)>>>() {
+                self.known_way(block, &known, results, out);
+                for (&c, &exec) in comps.iter().zip(&before) {
+                    self.active.exec[c] = exec;
                 }
                 continue;
             }
@@ -996,36 +999,34 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// One way of an `If` for a vector whose lanes that take it are known.
-    fn known_way(
-        &mut self,
-        block: &'k Block,
-        lanes: u32,
-        before: Option<R>,
-        results: &'k [Value],
-        out: &[R],
-        c: usize,
-    ) {
-        let mut done = None;
+    /// One way of an `If` for vectors whose lanes that take it are known; those without any are left out.
+    fn known_way(&mut self, block: &'k Block, lanes: &[(usize, u32)], results: &'k [Value], out: &[R]) {
+        let taken: Vec<(usize, u32)> = lanes.iter().copied().filter(|&(_, lanes)| lanes != 0).collect();
+        let comps: Vec<usize> = taken.iter().map(|&(c, _)| c).collect();
+        if comps.is_empty() {
+            return;
+        }
         let mark = self.enter_scope();
-        self.active.exec[c] = if lanes == self.all_lanes() {
-            before
-        } else {
-            let mask = self.mask_known(lanes);
-            Some(match before {
-                Some(exec) => {
-                    let mask = self.mask_and(exec, mask);
-                    let label = self.label();
-                    self.jump_if_none(&[mask], label);
-                    done = Some(label);
-                    mask
-                }
-                None => mask,
-            })
-        };
+        // Lanes of which it is not known whether they are active.
+        let unsure: Vec<bool> = comps.iter().map(|&c| self.active.exec[c].is_some()).collect();
+        for &(c, lanes) in &taken {
+            if lanes != self.all_lanes() {
+                let mask = self.mask_known(lanes);
+                let exec = self.active.exec[c];
+                self.active.exec[c] = Some(exec.map_or(mask, |exec| self.mask_and(exec, mask)));
+            }
+        }
+        let masks: Option<Vec<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
+        let partly = taken.iter().any(|&(_, lanes)| lanes != self.all_lanes());
+        let maybe_nobody = !unsure.contains(&false) && (partly || needs_all(block));
+        let done = masks.filter(|_| maybe_nobody).map(|masks| {
+            let done = self.label();
+            self.jump_if_none(&masks, done);
+            done
+        });
         let inner = self.enter_scope();
         let yields = Yields { results, masked: true, out: out.to_vec() };
-        self.block(block, &[c], Some(&yields));
+        self.block(block, &comps, Some(&yields));
         self.leave_scope(inner);
         if let Some(done) = done {
             self.bind(done);

@@ -19,7 +19,7 @@ const MOST_STEPS: usize = 1 << 13;
 const MOST_STEPS_OF_PIECES: usize = 1 << 11;
 
 /// Operations that what is known of a lane may be made by.
-const DEEP: u32 = 3;
+const DEEP: u32 = 8;
 
 /// Constants of the values that a loop makes; `None` for those that are not.
 type Known = Map<Value, Option<u64>>;
@@ -55,8 +55,13 @@ impl<'k> Lower<'k> {
 
     /// What an operation on constants gives: 32-bit integers and bools that are one scalar for the block.
     pub(super) fn folded(&self, value: Value, op: &Op, get: &dyn Fn(Value) -> Option<u64>) -> Option<u64> {
+        self.shape_of(value).is_uniform().then(|| self.folded_word(value, op, get))?
+    }
+
+    /// What an operation on constants gives: 32-bit integers and bools.
+    pub(super) fn folded_word(&self, value: Value, op: &Op, get: &dyn Fn(Value) -> Option<u64>) -> Option<u64> {
         let is_small = |value: Value| matches!(self.scalar_of(value), Scalar::Bool | Scalar::U32 | Scalar::I32);
-        if !is_small(value) || !self.shape_of(value).is_uniform() {
+        if !is_small(value) {
             return None;
         }
         match op {
@@ -86,6 +91,11 @@ impl<'k> Lower<'k> {
         (0..self.lanes()).try_fold(0, |bits, lane| Some(bits | u32::from(holds(&lane)?) << lane))
     }
 
+    /// The bits of a 32-bit integer for a lane, where they are known.
+    pub(super) fn known_lane(&self, value: Value, lane: u32, c: usize) -> Option<u32> {
+        self.known_word(value, lane, c, DEEP)
+    }
+
     /// The bits of a 32-bit integer for a lane: a multiple of the lane's number and a constant, or made of such.
     fn known_word(&self, value: Value, lane: u32, c: usize, deep: u32) -> Option<u32> {
         let stride = match self.shape_of(value).lane {
@@ -94,11 +104,9 @@ impl<'k> Lower<'k> {
             Lane::Vary => {
                 let scalar = self.scalar_of(value);
                 return match self.facts.makers.ops[value.index()] {
-                    Some(Op::Binary(
-                        op @ (Binary::And | Binary::Rem | Binary::Div | Binary::Shr | Binary::Xor),
-                        a,
-                        b,
-                    )) if deep > 0 && matches!(scalar, Scalar::U32 | Scalar::I32) => {
+                    Some(Op::Binary(op, a, b))
+                        if deep > 0 && !compares(*op) && matches!(scalar, Scalar::U32 | Scalar::I32) =>
+                    {
                         let of = |value: Value| self.known_word(value, lane, c, deep - 1).map(u64::from);
                         Some(eval::binary(*op, scalar, of(*a)?, of(*b)?) as u32)
                     }

@@ -24,14 +24,16 @@ struct Line {
 
 impl<'k> Lower<'k> {
     /// It is worth a test.
-    fn may_be_line(&self, address: &Address, element: Element, width: u8) -> bool {
+    fn may_be_line(&self, address: &Address, element: Element, width: u8, c: usize) -> bool {
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && matches!(width, 1 | 2 | 4);
         let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
         // What is known to be in registers would be forgotten where two ways meet.
         let here = matches!(address.memory, Memory::Shared(_))
             && self.facts.isa != Isa::Simd128
             && self.workgroup.cells.is_empty();
-        words && by_lanes && here
+        // What is known needs no test.
+        let known = |&(index, _): &(Value, u32)| self.known_lane(index, 0, c).is_some();
+        words && by_lanes && here && !address.terms.iter().all(known)
     }
 
     /// Tests whether lanes find vectors of so many words side by side.
@@ -93,7 +95,7 @@ impl<'k> Lower<'k> {
         let guard = self.guard_of(guard, c);
         // A guard that is the same for all lanes is a branch, not a mask.
         let whole = guard.is_some_and(|guard| self.is_scalar(guard));
-        if !self.may_be_line(address, element, width) || self.is_scalar(value) || whole {
+        if !self.may_be_line(address, element, width, c) || self.is_scalar(value) || whole {
             return false;
         }
         let mask = self.lanes_inside(value, guard, c);
@@ -137,7 +139,7 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        if !self.may_be_line(address, element, width) {
+        if !self.may_be_line(address, element, width, c) {
             return false;
         }
         let words: Vec<R> = (0..width).map(|component| self.vector_part(value, component, c, 0)).collect();

@@ -265,6 +265,10 @@ impl<'k> Lower<'k> {
 
     /// A place that each lane finds by an index of its own.
     fn varying(&mut self, mut at: At, step: i64, vectors: &[(Value, i64)], c: usize) -> Option<Place> {
+        if let Some((first, step)) = self.known_steps(step, vectors, c) {
+            at.disp = i32::try_from(i64::from(at.disp) + first).ok()?;
+            return Some(Place::Affine(at, step));
+        }
         // Gathers have their own index, so the scalar one is added to the base.
         if !at.index.is_none() {
             let r = self.general();
@@ -296,6 +300,19 @@ impl<'k> Lower<'k> {
         }
         at.scale = unit as u8;
         Some(Place::Vary(at, index))
+    }
+
+    /// Bytes of the first lane, and from each lane to the next, where all are known and lie like that.
+    fn known_steps(&self, step: i64, vectors: &[(Value, i64)], c: usize) -> Option<(i64, i32)> {
+        let bytes = |lane: u32| {
+            let of = |&(value, stride): &(Value, i64)| Some(i64::from(self.known_lane(value, lane, c)?) * stride);
+            vectors.iter().map(of).sum::<Option<i64>>().map(|sum| sum + step * i64::from(lane))
+        };
+        let (first, second) = (bytes(0)?, bytes(1)?);
+        let apart = second - first;
+        let alike = apart != 0 && (2..self.lanes()).all(|lane| bytes(lane) == Some(first + apart * i64::from(lane)));
+        let reached = first.abs() < REACH && apart.abs() < 1 << 20;
+        (alike && reached).then_some((first, apart as i32))
     }
 
     /// `lane · step`.
@@ -535,7 +552,10 @@ impl<'k> Lower<'k> {
             }
             Place::Vary(at, index) => match self.word_of_table(address.memory, &place, scalar, mask) {
                 Some(rep) => rep,
-                None => self.gather(scalar, at, index, mask),
+                None => match self.load_placed(address, element, mask, c) {
+                    Some(words) => Rep::Vector(words, R::NONE),
+                    None => self.gather(scalar, at, index, mask),
+                },
             },
         }
     }
@@ -906,12 +926,9 @@ impl<'k> Lower<'k> {
         c: usize,
     ) {
         let scalar = element.scalar();
+        let narrow = matches!(element, Element::F16 | Element::U8 | Element::I8 | Element::U16 | Element::I16);
         // Only AVX-512 has these with a mask, and AVX2 of all narrow stores that of halves.
-        let narrow = match element {
-            Element::F16 => self.facts.isa.is_rich() || mask.is_none(),
-            Element::U8 | Element::I8 | Element::U16 | Element::I16 => self.facts.isa.is_rich(),
-            _ => false,
-        };
+        let in_a_row = self.facts.isa.is_rich() || (element == Element::F16 && mask.is_none());
         if !is_plain(element) && !narrow {
             return self.store_by_helper(address, element, (value, component), mask, c);
         }
@@ -921,7 +938,7 @@ impl<'k> Lower<'k> {
         let bytes = element.bits() as i32 / 8;
         let len = self.len();
         match place {
-            Place::Affine(at, step) if step == bytes && bytes < 4 => {
+            Place::Affine(at, step) if step == bytes && bytes < 4 && in_a_row => {
                 let src = self.vector_part(value, component, c, 0);
                 let op = match element {
                     Element::U8 | Element::I8 => ops::VPMOVDB,
@@ -946,8 +963,11 @@ impl<'k> Lower<'k> {
                 self.note_write(address.memory);
             }
             place => {
-                if bytes < 4 {
+                if bytes < 4 && (matches!(address.memory, Memory::Local(_)) || self.facts.isa == Isa::Simd128) {
                     return self.store_by_helper(address, element, (value, component), mask, c);
+                }
+                if bytes < 4 {
+                    return self.scatter_narrow(address, element, (value, component), place, mask, c);
                 }
                 if let Place::Affine(at, step) = place {
                     self.ask_for_next_rows(address.memory, at, step);
@@ -955,6 +975,9 @@ impl<'k> Lower<'k> {
                 let mut parts = [R::NONE; 2];
                 for (part, src) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
                     *src = self.vector_part(value, component, c, part);
+                }
+                if matches!(place, Place::Vary(..)) && self.store_placed(address, element, parts[0], mask, c) {
+                    return;
                 }
                 self.store_vector(address, scalar, place, parts, mask);
             }
@@ -1005,7 +1028,9 @@ impl<'k> Lower<'k> {
             {
                 return;
             }
-            place if self.facts.isa == Isa::Avx2 => return self.scatter_by_lanes(address, scalar, place, parts, mask),
+            place if self.facts.isa == Isa::Avx2 => {
+                return self.scatter_by_lanes(address, scalar, place, parts, mask);
+            }
             Place::Vary(at, index) => (at, index),
             Place::Affine(at, step) => self.as_gather(at, step),
             Place::Same(at) => self.as_gather(at, 0),

@@ -20,6 +20,7 @@ mod lines;
 mod made;
 mod memory;
 mod narrow;
+mod placed;
 mod rare;
 mod records;
 mod regions;
@@ -33,6 +34,7 @@ mod tiles;
 mod totals;
 mod value;
 mod walk;
+mod windows;
 
 use vyre_foundation::kernel::{Block, Kernel, Loop, Value};
 

@@ -6,7 +6,8 @@
 
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
-use super::super::asm::{Alu, Shift};
+use super::super::asm::{Alu, Cond, Shift};
+use super::super::context::{self, COLUMN};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
@@ -48,6 +49,17 @@ impl<'k> Lower<'k> {
             return None;
         }
         let (at, index, down) = match *place {
+            Place::Affine(at, 4) => {
+                let first = self.general();
+                self.push(M::Lea { wide: true, dst: first, at });
+                let base = self.alu(Alu::And, true, first, GSrc::Imm(-4));
+                let ahead = self.alu(Alu::And, false, first, GSrc::Imm(3));
+                let bits = self.shifted(false, ahead, 3);
+                let words = self.load_contiguous(Scalar::U32, At::new(base, 0), mask);
+                let bits = self.spread(bits, false);
+                let moved = self.vec(ops::VPSRLVD, words, Src::R(bits));
+                return Some(self.taken_out(element, moved, 0));
+            }
             Place::Affine(at, step) => {
                 let (at, index) = self.as_gather(at, step);
                 (at, index, ops::VPSRAD)
@@ -130,6 +142,56 @@ impl<'k> Lower<'k> {
             packed
         };
         self.vec(ops::VCVTPH2PS, R::NONE, Src::R(packed))
+    }
+
+    /// Stores narrow elements one after the other.
+    pub(super) fn scatter_narrow(
+        &mut self,
+        address: &Address,
+        element: Element,
+        (value, component): (Value, u8),
+        place: Place,
+        mask: Option<R>,
+        c: usize,
+    ) {
+        let (words, scratch) = (self.bits_of(element, value, component, c), self.scratch());
+        if let Place::Vary(_, index) = place {
+            self.put_scratch(scratch, 0, index);
+        }
+        self.put_scratch(scratch, COLUMN, words);
+        // Which lanes store is often a matter of the data, and a branch for each that goes the other way takes longer than all the
+        // stores: lanes that don't store put their value where nobody looks.
+        let aside = mask.map(|mask| {
+            let (bits, nowhere) = (self.mask_bits(mask), self.general());
+            self.push(M::Lea { wide: true, dst: nowhere, at: At::new(scratch, context::RESULT) });
+            (bits, nowhere)
+        });
+        for lane in 0..self.lanes() as i32 {
+            let src = self.general();
+            let mut to = match place {
+                Place::Same(at) => at,
+                Place::Affine(at, step) => At { disp: at.disp + step * lane, ..at },
+                Place::Vary(at, _) => {
+                    let mut index = self.general();
+                    self.push(M::Load { bytes: 4, signed: false, dst: index, at: At::new(scratch, 4 * lane) });
+                    if at.base != self.bases.shared {
+                        // Part of the index may be in the base, and the rest be less than nothing.
+                        index = self.extended(index);
+                    }
+                    At { index, ..at }
+                }
+            };
+            self.push(M::Load { bytes: 4, signed: false, dst: src, at: At::new(scratch, COLUMN + 4 * lane) });
+            if let Some((bits, nowhere)) = aside {
+                let (there, here) = (self.general(), self.general());
+                self.push(M::Lea { wide: true, dst: there, at: to });
+                self.push(M::Alu { op: Alu::And, wide: false, dst: here, a: bits, b: GSrc::Imm(1 << lane) });
+                self.push(M::Cmov { cond: Cond::Equal, dst: there, src: nowhere });
+                to = At::new(there, 0);
+            }
+            self.push(M::Store { bytes: element.bits() / 8, src, at: to });
+        }
+        self.forget_cells(address.memory);
     }
 
     /// Stores pairs of narrow elements as words; false, and nothing done, where they don't lie like that.

@@ -351,6 +351,9 @@ impl<'k> Lower<'k> {
     }
 
     pub(super) fn mask_and(&mut self, a: R, b: R) -> R {
+        if let [Some(a), Some(b)] = [a, b].map(|mask| self.made.known.get(&mask).copied()) {
+            return self.mask_known(a & b);
+        }
         match (self.opposite(a), self.opposite(b)) {
             (_, Some(b)) => return self.mask_minus(a, b),
             (Some(a), _) => return self.mask_minus(b, a),
@@ -446,6 +449,7 @@ impl<'k> Lower<'k> {
                 self.lanes_constant(&lanes)
             }
         };
+        self.made.known.insert(mask, bits);
         let count = bits.trailing_ones();
         if bits == (1 << count) - 1 && matches!(count, 1 | 2 | 4 | 8) && count < self.lanes() {
             self.made.prefixes.insert(mask, count);

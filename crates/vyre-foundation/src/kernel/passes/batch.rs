@@ -317,7 +317,57 @@ impl Batch {
             }
             carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
         }
+        self.take_from_last(inner, counter, &names, &mut insts);
         (insts, carried)
+    }
+
+    /// Takes addresses that go down to zero with the last round, of those at once too, from that of the last one: they differ by a constant.
+    fn take_from_last(&self, inner: &Loop, counter: &Counter, names: &[HashMap<Value, Value>], insts: &mut [Inst]) {
+        let Some((last, others)) = names.split_last() else { return };
+        let mut before = HashMap::new();
+        for inst in &inner.body.insts {
+            let Inst::Let(value, _) = inst else { continue };
+            if let (true, Some(end)) = (self.is_left(*value, counter), last.get(value)) {
+                for (round, names) in others.iter().enumerate() {
+                    let steps = (others.len() - round) as u32 * counter.step;
+                    before.extend(names.get(value).map(|value| (*value, (*end, steps))));
+                }
+            }
+        }
+        if !before.is_empty() {
+            for inst in insts {
+                each_address_mut(inst, &mut |address| {
+                    for (index, stride) in &mut address.terms {
+                        let Some((end, steps)) = before.get(index) else { continue };
+                        let more = steps.checked_mul(*stride).and_then(|more| address.offset.checked_add(more));
+                        if let Some(offset) = more {
+                            (*index, address.offset) = (*end, offset);
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// The value is how far a counter is from the last number before its limit, as a u32.
+    fn is_left(&self, value: Value, counter: &Counter) -> bool {
+        if self.values[value.index()].ty.scalar != Scalar::U32 {
+            return false;
+        }
+        let difference = match self.defs[value.index()] {
+            Some(Op::BitCast(bits)) => bits,
+            _ => value,
+        };
+        let Some(Op::Binary(Binary::Sub, end, taken)) = self.defs[difference.index()] else { return false };
+        let is_last = match (self.number(end), self.number(counter.to)) {
+            (Some(end), Some(to)) => end == to - 1,
+            _ => match self.defs[end.index()] {
+                Some(Op::Binary(Binary::Sub, to, one)) => to == counter.to && self.number(one) == Some(1),
+                Some(Op::Binary(Binary::Add, to, one)) => to == counter.to && self.number(one) == Some(-1),
+                _ => false,
+            },
+        };
+        taken == counter.value && is_last
     }
 
     /// A step with the names of a round.
@@ -371,6 +421,17 @@ fn waits(inner: &Loop) -> Vec<bool> {
         late.push(waits);
     }
     late
+}
+
+fn each_address_mut(inst: &mut Inst, change: &mut impl FnMut(&mut Address)) {
+    match inst {
+        Inst::If { then, otherwise, .. } => {
+            for inst in then.insts.iter_mut().chain(&mut otherwise.insts) {
+                each_address_mut(inst, change);
+            }
+        }
+        inst => address_mut(inst).into_iter().for_each(change),
+    }
 }
 
 fn address_mut(inst: &mut Inst) -> Option<&mut Address> {

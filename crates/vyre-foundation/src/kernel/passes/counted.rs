@@ -19,7 +19,8 @@ pub(super) fn run(kernel: &mut Kernel) {
         return;
     }
     let defs = definitions(kernel);
-    let mut finder = Finder { defs, values: std::mem::take(&mut kernel.values), constants: Vec::new() };
+    let mut finder =
+        Finder { defs, values: std::mem::take(&mut kernel.values), constants: Vec::new(), around: Vec::new() };
     finder.block(&mut kernel.body);
     kernel.values = finder.values;
     kernel.body.insts.splice(0..0, finder.constants);
@@ -39,6 +40,8 @@ struct Finder {
     values: Vec<ValueInfo>,
     /// New ones, to be defined before everything else.
     constants: Vec<Inst>,
+    /// Counters of the loops around.
+    around: Vec<Value>,
 }
 
 /// What a carried value that goes up is tested against.
@@ -68,7 +71,10 @@ impl Finder {
                     self.block(otherwise);
                 }
                 Inst::Loop(inner) => {
+                    let outside = self.around.len();
+                    self.around.extend(inner.counter.map(|counter| counter.value));
                     self.block(&mut inner.body);
+                    self.around.truncate(outside);
                     if inner.counter.is_none() && !inner.rare {
                         rest = self.recognise(inner, &mut insts);
                     }
@@ -157,6 +163,8 @@ impl Finder {
             (Some(limit), true) if limit < most => (Some(limit + 1), limit + i128::from(step) <= most),
             (Some(limit), false) => (None, limit - 1 + i128::from(step) <= most),
             (None, false) if step == 1 => (None, true),
+            // One more than what is less than something.
+            (None, true) if step == 1 && self.around.contains(&high) => (None, true),
             // Of short loops to `n` with the number itself, several rounds at once are slower on an NVIDIA GPU.
             (None, false) if breaks.len() == 1 && may_come_twice(&inner.body) => (None, false),
             _ => return None,
@@ -164,6 +172,10 @@ impl Finder {
         let mut rest = None;
         let to = match to {
             Some(to) if fits => self.constant(ty, to),
+            None if fits && or_equal => {
+                let one = self.constant(ty, 1);
+                self.let_value(ty, Op::Binary(Binary::Add, high, one), before)
+            }
             None if fits => high,
             None if limit.is_none() => {
                 let most = if ty == Scalar::U32 { 1 << 31 } else { most - i128::from(step) + 1 };

@@ -14,8 +14,11 @@ mod float_tests;
 mod floats;
 mod invariant;
 mod merge;
+mod own;
 mod parts;
+mod periods;
 mod powers;
+mod products;
 mod ranges;
 mod rewrite;
 mod simplify;
@@ -41,14 +44,23 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if last {
             merge::run(kernel, options.merged)?;
         }
+        if last && passes.contains(Passes::UNROLL) && options.unrolling.any_form {
+            periods::run(kernel);
+        }
         if last && passes.contains(Passes::VERSIONS) && options.one_test {
-            versions::run(kernel);
+            versions::run(kernel, versions::MOST_STEPS);
         }
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
         rewrite::run(kernel, round, unrolled, options, false);
         if arrays {
             arrays::promote(kernel, array_values);
+            if arrays::bits(kernel) {
+                arrays::promote(kernel, array_values);
+            }
+            if passes.contains(Passes::VERSIONS) && options.one_test {
+                versions::run(kernel, versions::MOST_STEPS_OF_VALUES);
+            }
         }
         if passes.contains(Passes::COUNTED) {
             counted::run(kernel);
@@ -59,6 +71,10 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if passes.contains(Passes::INVARIANT) {
             invariant::run(kernel);
         }
+        // Limits that were loaded in their loops are before them now.
+        if !last && passes.contains(Passes::COUNTED) {
+            counted::run(kernel);
+        }
     }
     // Nothing moves after this: it would move loads whose guards are gone.
     if passes.contains(Passes::RANGES) {
@@ -66,6 +82,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         // through: it takes 1.2 times as long.
         let (floats, defs) = ranges::run(kernel, options.trees_written_out);
         powers::run(kernel, &floats, &defs);
+    }
+    if passes.contains(Passes::ARRAYS) && options.own_words {
+        own::run(kernel, array_values);
     }
     if passes.contains(Passes::TOGETHER) && options.strides_together {
         together::run(kernel);

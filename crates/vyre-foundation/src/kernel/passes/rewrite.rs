@@ -19,6 +19,11 @@ use crate::kernel::{
 
 /// An `if` of up to so many steps becomes a selection.
 const SELECT_STEPS: usize = 10;
+/// Steps of a case of a `switch` that becomes a selection among all, and of all that come after it: neighbours mostly have different cases.
+const CASE_STEPS: usize = 2;
+const OTHER_CASES_STEPS: usize = 48;
+/// Numbers that one case may have.
+const CASES: u32 = 8;
 /// Constants for which there is room at first.
 const CONSTANTS: usize = 48;
 /// After so many stores to private arrays a stored value is loaded again instead of kept in a register.
@@ -707,10 +712,31 @@ impl Rewriter {
         }
     }
 
+    /// What a condition compares with constants, with nothing but that in it.
+    fn case_of(&self, cond: Value, depth: u32) -> Option<Value> {
+        match self.defs[cond.index()] {
+            Some(Op::Binary(Binary::Eq, x, by)) if self.literal(by).is_some() => Some(x),
+            Some(Op::Binary(Binary::Or, a, b)) if depth > 0 => {
+                let x = self.case_of(a, depth - 1)?;
+                (self.case_of(b, depth - 1) == Some(x)).then_some(x)
+            }
+            _ => None,
+        }
+    }
+
+    /// A condition is a case of the same number as that which a selection is made by.
+    fn are_cases(&self, cond: Value, selection: Value) -> bool {
+        let Some(Op::Select(other, ..)) = self.defs[selection.index()] else { return false };
+        self.case_of(cond, CASES).is_some_and(|x| self.case_of(other, CASES) == Some(x))
+    }
+
     fn join(&mut self, cond: Value, yes: Block, no: Block, (a, b): (Vec<Value>, Vec<Value>), results: &[Value]) {
         let cheap =
             |block: &Block| block.insts.iter().all(|inst| is_cheap(inst) && !(self.long_roots && self.is_root(inst)));
-        let small = yes.insts.len() + no.insts.len() <= SELECT_STEPS;
+        let small = yes.insts.len() + no.insts.len() <= SELECT_STEPS
+            || yes.insts.len() <= CASE_STEPS
+                && no.insts.len() <= OTHER_CASES_STEPS
+                && matches!(b[..], [b] if self.are_cases(cond, b));
         if small && cheap(&yes) && cheap(&no) {
             self.splice(yes.insts);
             self.splice(no.insts);

@@ -199,6 +199,11 @@ impl Rewriter {
         match ty {
             Scalar::Bool => self.fold_logic(op, a, b, right),
             ty if ty.is_float() => self.fold_float(op, a, right),
+            Scalar::U32 => self.fold_integer(op, a, b, right, ty).or_else(|| match op {
+                Binary::Add => self.high_half(a, b).or_else(|| self.low_half(a, b)),
+                Binary::Or => self.low_half(a, b),
+                _ => None,
+            }),
             ty => self.fold_integer(op, a, b, right, ty),
         }
     }

@@ -791,3 +791,214 @@ fn what_is_stored_before_a_list_is_looked_at_stays() {
     assert_eq!(expected, actual, "{kernel}");
     assert!(!kernel.contains("local 0"), "{kernel}");
 }
+
+/// What a program in the text form makes of samples without the optimiser and with all of it, and its kernel.
+fn both(source: &str, options: Options) -> (Vec<u8>, Vec<u8>, String) {
+    let program = crate::text::parse(source).unwrap_or_else(|problem| panic!("{problem:?}\n{source}"));
+    let valid = program.validate().expect("valid");
+    let run = |options: &Options| {
+        let kernel = lower(&valid, options).expect("lowers");
+        let mut buffers = [samples(), vec![0; 211 * 4]];
+        let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
+        interpret(&kernel, &mut buffers, &how).expect("runs");
+        (buffers[1].clone(), kernel.to_string())
+    };
+    let (expected, _) = run(&Options { passes: Passes::none(), ..Options::default() });
+    let (actual, kernel) = run(&options);
+    (expected, actual, kernel)
+}
+
+fn with_samples(types: &str, body: &str) -> String {
+    format!(
+        "{types}
+        read a: u32 @0;
+        output out: u32[211] @1;
+        workgroup_size [64, 1, 1];
+        entry main {{
+            let x = a[global_id.x];
+            let y = a[global_id.x + 1];
+            {body}
+        }}"
+    )
+}
+
+#[test]
+fn remainders_of_counters_are_constants_in_rounds_that_follow_each_other() {
+    let far = || Options { unrolling: Unrolling { rounds: 2, ..Unrolling::FAR }, ..Options::default() };
+    for (range, remainder, is_written_out) in [
+        ("0..127", "k % 3", true),
+        ("0..129", "(k + 2) % 3 * 7 + (k + 1) % 3", true),
+        ("1..300", "(k - 1) % 5", true),
+        ("2..x % 50", "(k + 9) % 6", true),
+        ("0..x % 2", "k % 7", true),
+        // The counter wraps, or is not known at first, or there is nothing to gain.
+        ("2..x % 50", "(k - 3) % 7", false),
+        ("y % 3..40", "k % 3", false),
+        ("0..100", "k % 4", false),
+        ("0..100", "k % 9", false),
+    ] {
+        let body = format!(
+            "var s: u32 = y;
+            for k in {range} {{ s = s * 5 + {remainder}; }}
+            out[global_id.x] = s;"
+        );
+        let (expected, actual, kernel) = both(&with_samples("", &body), far());
+        assert_eq!(expected, actual, "{range} {remainder}\n{kernel}");
+        let first = kernel.split("for %").nth(1).expect("a loop");
+        let rest = first.split("continue").next().expect("a body");
+        assert_eq!(
+            !rest.contains("mulhigh") && !rest.contains("and %"),
+            is_written_out,
+            "{range} {remainder}\n{kernel}"
+        );
+    }
+}
+
+#[test]
+fn products_of_halves_are_products() {
+    let (halves, parts) = (
+        "let a0 = x & 65535; let a1 = x >> 16; let b0 = b & 65535; let b1 = b >> 16;
+         let p = a0 * b0; let r = a0 * b1; let q = a1 * b0; let s = a1 * b1;",
+        "let m = (p >> 16) + (r & 65535) + (q & 65535);",
+    );
+    let last = "let t = q + (p >> 16); let w = r + (t & 65535);";
+    for b in ["y", "x", "435", "2654435769", "131072", "65537", "256"] {
+        for (middle, high, low) in [
+            (parts, "s + (r >> 16) + (q >> 16) + (m >> 16)", "(m << 16) | (p & 65535)"),
+            (parts, "(m >> 16) + (q >> 16) + s + (r >> 16) + y", "(p & 65535) + (m << 16)"),
+            (last, "s + (t >> 16) + (w >> 16)", "(w << 16) + (p & 65535)"),
+        ] {
+            let body = format!("let b = {b}; {halves} {middle} out[global_id.x] = ({high}) * 31 + ({low});");
+            let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+            assert_eq!(expected, actual, "{b} {high}\n{kernel}");
+            let is_plain = matches!(b, "y" | "x" | "2654435769") || b == "435" && middle == parts;
+            assert!(!is_plain || kernel.contains("mulhigh") && !kernel.contains("65535"), "{b} {high}\n{kernel}");
+        }
+    }
+    // Something is missing, or there twice.
+    for high in
+        ["(r >> 16) + (q >> 16) + (m >> 16)", "s + (q >> 16) + (q >> 16) + (m >> 16)", "s + (r >> 16) + (m >> 16)"]
+    {
+        let body = format!("let b = y; {halves} {parts} out[global_id.x] = {high};");
+        let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+        assert_eq!(expected, actual, "{high}\n{kernel}");
+        assert!(!kernel.contains("mulhigh"), "{high}\n{kernel}");
+    }
+}
+
+#[test]
+fn booleans_of_private_arrays_are_bits() {
+    let types = "type 0 = array<bool, 9> stride 4;
+        type 1 = array<type<0>, 3> stride 36;
+        type 2 = array<bool, 33> stride 4;";
+    for (ty, at, is_word) in [
+        (0, "[v]", true),
+        // Some of them are outside.
+        (0, "[v + 3]", true),
+        (1, "[v % 3][v]", true),
+        (2, "[v]", false),
+    ] {
+        let body = format!(
+            "var s: u32 = 0;
+            for n in 0..3 {{
+                var seen: type<{ty}>;
+                for k in 0..20 {{
+                    let v = a[global_id.x + k] % 9;
+                    if seen{at} {{ s = s + k; }}
+                    seen{at} = (k & 3) != n;
+                }}
+            }}
+            out[global_id.x] = s;"
+        );
+        let (expected, actual, kernel) = both(&with_samples(types, &body), Options::default());
+        assert_eq!(expected, actual, "{ty} {at}\n{kernel}");
+        assert_eq!(!kernel.contains("local 0"), is_word, "{ty} {at}\n{kernel}");
+    }
+}
+
+#[test]
+fn loops_up_to_another_counter_count() {
+    for (outer, test) in [("0..x % 9", "k <= j"), ("3..12", "k <= j"), ("0..x % 9", "j >= k")] {
+        let body = format!(
+            "var s: u32 = y;
+            for j in {outer} {{
+                var k: u32 = y % 4;
+                loop {{
+                    if !({test}) {{ break; }}
+                    s = s * 5 + a[k];
+                    k = k + 1;
+                }}
+            }}
+            out[global_id.x] = s;"
+        );
+        let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+        assert_eq!(expected, actual, "{outer} {test}\n{kernel}");
+        assert!(!kernel.contains("loop with"), "{outer} {test}\n{kernel}");
+    }
+}
+
+#[test]
+fn short_cases_of_a_number_are_selected() {
+    let chain = |of: &str, cases: u32, step: &str| {
+        let ways = (0..cases).map(|case| format!("if {of} == {case} {{ s = {step} + {case}; }} else {{ "));
+        let ways: String = ways.collect();
+        let body = format!("var s: u32 = 7; {ways} s = x * y; {} out[global_id.x] = s;", "}".repeat(cases as usize));
+        let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+        assert_eq!(expected, actual, "{of} {step}\n{kernel}");
+        kernel.matches("= if %").count()
+    };
+    assert_eq!(chain("(x & 15)", 14, "y"), 0);
+    assert_eq!(chain("(x & 15)", 14, "x * y"), 0);
+    // Long ones, those of different numbers and very many are gone to.
+    assert!(chain("(x & 15)", 14, "(x + 3) * (y ^ 5)") > 0);
+    assert!(chain("(a[x] & 15)", 200, "y") > 0);
+    let other = "var s: u32 = 7;
+        if x == 1 { s = y + 1; } else { if y == 2 { s = x + 2; } else { if x == 3 { s = y + 3; } else { if y == 4 { s = x + 4; } else {
+        if x == 5 { s = y + 5; } else { if y == 6 { s = x + 6; } else { s = x * y; } } } } } } out[global_id.x] = s;";
+    let (expected, actual, _) = both(&with_samples("", other), Options::default());
+    assert_eq!(expected, actual);
+}
+
+#[test]
+fn what_only_one_invocation_writes_it_keeps() {
+    let l = || Expr::local_id(0);
+    let s = |index: Expr| Expr::load("s", index);
+    let (set, wait) = (|index: Expr, value: Expr| Node::store("s", index, value), Node::barrier);
+    let mix = || s(l()) * Expr::u32(3) + s(l() ^ Expr::u32(5));
+    let rounds = vec![Node::let_bind("m", mix()), wait(), set(l(), Expr::var("m")), wait()];
+    let in_turn = || s(l() + Expr::u32(64)) + s(Expr::u32(127) - l());
+    let m = || Expr::var("m");
+    let mixed = |then: Vec<Node>| [vec![Node::let_bind("m", mix()), wait()], then, vec![wait()]].concat();
+    let few = Expr::binary(BinaryOp::Rem, Expr::len("a"), Expr::u32(4));
+    let turns = vec![set(l() + Expr::u32(64), mix()), wait(), set(l(), in_turn()), wait()];
+    for (what, nodes, loads) in [
+        ("in line", mixed(vec![set(l(), m())]), 2),
+        ("in a loop", vec![Node::for_range("k", Expr::u32(0), few, rounds)], 2),
+        ("in turn", turns, 3),
+        // Others write there too, or not everybody does.
+        ("next to it", mixed(vec![set(l() + Expr::u32(1), m())]), 4),
+        ("in a branch", mixed(vec![Node::if_then(l().lt(Expr::u32(32)), vec![set(l(), m())])]), 4),
+    ] {
+        let mut body = vec![set(l(), Expr::load("a", i())), wait()];
+        body.extend(nodes);
+        body.push(Node::store("out", i(), s(l()) + s(Expr::u32(63) - l())));
+        let buffers = vec![
+            BufferDecl::read("a", 0, DataType::U32),
+            BufferDecl::output("out", 1, DataType::U32).with_count(211),
+            BufferDecl::workgroup("s", 2, DataType::U32).with_count(128),
+        ];
+        let program = Program::wrapped(buffers, [64, 1, 1], body);
+        let valid = program.validate().expect("valid");
+        let run = |options: &Options| {
+            let kernel = lower(&valid, options).expect("lowers");
+            let mut buffers = [samples(), vec![0; 211 * 4]];
+            let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
+            interpret(&kernel, &mut buffers, &how).expect("runs");
+            (buffers[1].clone(), kernel.to_string())
+        };
+        let (expected, _) = run(&Options { passes: Passes::none(), ..Options::default() });
+        let (actual, kernel) = run(&Options { own_words: true, ..Options::default() });
+        assert_eq!(expected, actual, "{what}\n{kernel}");
+        assert_eq!(kernel.matches("load u32 shared").count(), loads, "{what}\n{kernel}");
+    }
+}

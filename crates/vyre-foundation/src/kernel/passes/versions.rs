@@ -1,9 +1,12 @@
 //! One test before a loop instead of one for each access in it.
 //!
 //! Where the index of an access grows evenly with a loop's counter, its first value and its last say whether all of them are inside; so
-//! too in a nest of two loops. They are tested once; the loop is then there twice: without these guards, and as it was for when the test
+//! too in a nest of two loops, and where it shrinks. They are tested once; the loop is then there twice: without these guards, and as it was for when the test
 //! fails, which is seldom. Without guards an index can't wrap, so what it grows by becomes part of the address, and of an offset when
 //! the loop is unrolled. Indices that are a constant apart share their first value, and so the registers of one address.
+//!
+//! What is loaded and computed in every round but one, as where `j == i` is left out, comes before that is asked: it is inside, and several
+//! rounds can then be under way at once.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -14,13 +17,16 @@ use crate::kernel::{
 };
 
 /// Steps that a loop may have, as it is there twice.
-const MOST_STEPS: usize = 128;
+pub(super) const MOST_STEPS: usize = 128;
+/// Steps of one whose private arrays have become values, with all of their rounds written out.
+pub(super) const MOST_STEPS_OF_VALUES: usize = 320;
 /// Different guards that a loop is tested for.
 const MOST_GUARDS: usize = 8;
 /// How far apart indices with one first value may be.
 const MOST_AHEAD: u32 = 1 << 24;
 
-pub(super) fn run(kernel: &mut Kernel) {
+/// Makes two loops of those with at most so many steps.
+pub(super) fn run(kernel: &mut Kernel, most_steps: usize) {
     if !has_loop(&kernel.body) {
         return;
     }
@@ -29,7 +35,8 @@ pub(super) fn run(kernel: &mut Kernel) {
     ranges::run(&mut proven, false);
     let mut open = HashSet::new();
     each_inst(&proven.body, &mut |inst| open.extend(guard_of(inst)));
-    let mut versions = Versions { open, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    let mut versions =
+        Versions { open, most_steps, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
     versions.block(&mut kernel.body);
     kernel.values = versions.values;
 }
@@ -47,11 +54,43 @@ fn guard_of(inst: &Inst) -> Option<Value> {
     }
 }
 
-/// How much an index grows when a counter grows by one, modulo 2³².
+/// How much an index grows when a counter grows by one, modulo 2³²: by a number, or so many times a value of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Growth {
-    By(u32),
-    ByValue(Value),
+struct Growth {
+    by: u32,
+    value: Option<Value>,
+}
+
+impl Growth {
+    fn new(by: u32, value: Option<Value>) -> Growth {
+        Growth { by, value: value.filter(|_| by != 0) }
+    }
+
+    fn by(by: u32) -> Growth {
+        Growth::new(by, None)
+    }
+
+    fn times(self, factor: u32) -> Growth {
+        Growth::new(self.by.wrapping_mul(factor), self.value)
+    }
+
+    fn plus(self, other: Growth) -> Option<Growth> {
+        match (self.by, other.by) {
+            (0, _) => Some(other),
+            (_, 0) => Some(self),
+            _ if self.value == other.value => Some(Growth::new(self.by.wrapping_add(other.by), self.value)),
+            _ => None,
+        }
+    }
+
+    /// What shrinks seems to grow by more than half of all numbers.
+    fn is_down(self) -> bool {
+        self.by > i32::MAX as u32
+    }
+
+    fn size(self) -> u32 {
+        (self.by as i32).unsigned_abs()
+    }
 }
 
 /// A guard `index < length` that one test can settle, and how the index grows with each counter.
@@ -62,7 +101,7 @@ struct Even {
     growths: Vec<Growth>,
 }
 
-/// What an index is in the first round: a value and a number, whose sum does not wrap where the test holds.
+/// What an index is at its least: a value and a number, whose sum does not wrap where the test holds.
 #[derive(Clone, Copy)]
 struct First {
     value: Value,
@@ -75,9 +114,19 @@ struct Nest {
     inside: HashSet<Value>,
 }
 
+/// What is known before a loop of how far one of its counters goes.
+struct Way {
+    from: Value,
+    /// One less than where it ends.
+    last: Value,
+    /// How far it goes at most, as a u64; far too far where the loop has no rounds.
+    span: Value,
+}
+
 struct Versions {
     /// Guards that are not proven.
     open: HashSet<Value>,
+    most_steps: usize,
     defs: Vec<Option<Op>>,
     values: Vec<ValueInfo>,
 }
@@ -126,7 +175,7 @@ impl Versions {
 
     /// A short loop, or two, that other invocations and private arrays have no part in: an array would not become values in the
     /// version that is left as it is, and of workgroup memory that is written in a branch nobody knows that all of it is.
-    fn nest(inner: &Loop) -> Option<Nest> {
+    fn nest(inner: &Loop, most_steps: usize) -> Option<Nest> {
         let mut counters = vec![inner.counter?];
         let (mut simple, mut steps) = (true, 0);
         each_inst(&inner.body, &mut |inst| {
@@ -147,12 +196,15 @@ impl Versions {
         });
         let inside = defined_in(inner);
         let fixed = |counter: &Counter| !inside.contains(&counter.from) && !inside.contains(&counter.to);
-        (simple && steps <= MOST_STEPS && counters.len() <= 2 && counters.iter().all(fixed))
+        (simple && steps <= most_steps && counters.len() <= 2 && counters.iter().all(fixed))
             .then_some(Nest { counters, inside })
     }
 
     fn versions(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) -> Option<Inst> {
-        let nest = Self::nest(inner)?;
+        if inner.rare {
+            return None;
+        }
+        let nest = Self::nest(inner, self.most_steps)?;
         let mut evens: Vec<Even> = Vec::new();
         let mut guards = Vec::new();
         each_inst(&inner.body, &mut |inst| guards.extend(guard_of(inst)));
@@ -164,7 +216,7 @@ impl Versions {
         if evens.is_empty() || evens.len() > MOST_GUARDS {
             return None;
         }
-        let spans: Vec<Value> = nest.counters.iter().map(|counter| self.span(counter, insts)).collect();
+        let ways: Vec<Way> = nest.counters.iter().map(|counter| self.way(counter, insts)).collect();
         let mut all = None;
         let mut firsts = HashMap::new();
         for (at, even) in evens.iter().enumerate() {
@@ -174,16 +226,17 @@ impl Versions {
             });
             let first = match before {
                 Some(first) => first,
-                None => First { value: self.at_start(even.index, &nest, insts), ahead: 0 },
+                None => First { value: self.at(even.index, &nest, &Self::least(even, &ways), insts), ahead: 0 },
             };
             firsts.insert(even.guard, first);
-            let holds = self.test(even, first, &spans, insts);
+            let length = self.at(even.length, &nest, &Self::least(even, &ways), insts);
+            let holds = self.test(even, first, length, &ways, insts);
             all = Some(match all {
                 Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, holds), insts),
                 None => holds,
             });
         }
-        let free = self.without(inner, &nest, &evens, &firsts);
+        let free = self.without(inner, &nest, &evens, &firsts, &ways);
         let mut kept = inner.clone();
         mark_rare(&mut kept);
         kept.results = inner.results.iter().map(|result| self.renamed(*result)).collect();
@@ -198,26 +251,30 @@ impl Versions {
     /// The guard as a comparison of an index that grows evenly with something fixed.
     fn even(&self, guard: Value, nest: &Nest) -> Option<Even> {
         let Some(Op::Binary(Binary::Lt, index, length)) = self.defs[guard.index()] else { return None };
-        if self.values[index.index()].ty.scalar != Scalar::U32 || nest.inside.contains(&length) {
+        if self.values[index.index()].ty.scalar != Scalar::U32 || !self.is_fixed(length, nest) {
             return None;
         }
-        let growth = |counter: &Counter| match self.growth(index, counter.value, nest, 8)? {
-            // What shrinks seems to grow by more than half of all numbers.
-            Growth::By(by) if by > i32::MAX as u32 => None,
-            // The sum of two such products may not fit.
-            Growth::ByValue(_) if nest.counters.len() > 1 => None,
-            growth => Some(growth),
-        };
+        let growth = |counter: &Counter| self.growth(index, counter.value, nest, 8);
         let growths = nest.counters.iter().map(growth).collect::<Option<Vec<Growth>>>()?;
         Some(Even { guard, index, length, growths })
     }
 
+    /// It is the same in all rounds, and can be known before the loop.
+    fn is_fixed(&self, value: Value, nest: &Nest) -> bool {
+        !nest.inside.contains(&value)
+            || match &self.defs[value.index()] {
+                Some(Op::Const(_) | Op::Length(_)) => true,
+                Some(Op::Binary(Binary::Min, a, b)) => [a, b].iter().all(|operand| !nest.inside.contains(*operand)),
+                _ => false,
+            }
+    }
+
     fn growth(&self, value: Value, counter: Value, nest: &Nest, depth: u32) -> Option<Growth> {
         if value == counter {
-            return Some(Growth::By(1));
+            return Some(Growth::by(1));
         }
         if !nest.inside.contains(&value) || nest.counters.iter().any(|other| other.value == value) {
-            return Some(Growth::By(0));
+            return Some(Growth::by(0));
         }
         let ty = self.values[value.index()].ty;
         if depth == 0 || ty.width != 1 || !matches!(ty.scalar, Scalar::U32 | Scalar::I32) {
@@ -225,32 +282,21 @@ impl Versions {
         }
         let of = |value: Value| self.growth(value, counter, nest, depth - 1);
         match self.defs[value.index()].as_ref()? {
-            Op::Binary(Binary::Add, a, b) => match (of(*a)?, of(*b)?) {
-                (Growth::By(a), Growth::By(b)) => Some(Growth::By(a.wrapping_add(b))),
-                (Growth::By(0), grows) | (grows, Growth::By(0)) => Some(grows),
-                _ => None,
-            },
-            Op::Binary(Binary::Sub, a, b) => match (of(*a)?, of(*b)?) {
-                (Growth::By(a), Growth::By(b)) => Some(Growth::By(a.wrapping_sub(b))),
-                (grows, Growth::By(0)) => Some(grows),
-                _ => None,
-            },
+            Op::Binary(Binary::Add, a, b) => of(*a)?.plus(of(*b)?),
+            Op::Binary(Binary::Sub, a, b) => of(*a)?.plus(of(*b)?.times(1u32.wrapping_neg())),
             Op::Binary(Binary::Mul, a, b) => {
                 let (grows, fixed) = if nest.inside.contains(b) { (b, a) } else { (a, b) };
                 if nest.inside.contains(fixed) {
                     return None;
                 }
                 match (of(*grows)?, self.number(*fixed)) {
-                    (Growth::By(by), Some(number)) => Some(Growth::By(by.wrapping_mul(number as u32))),
-                    (Growth::By(0), None) => Some(Growth::By(0)),
-                    (Growth::By(1), None) if self.values[fixed.index()].ty.scalar == Scalar::U32 => {
-                        Some(Growth::ByValue(*fixed))
-                    }
+                    (grows, Some(number)) => Some(grows.times(number as u32)),
+                    (Growth { by, value: None }, None) => Some(Growth::new(by, Some(*fixed))),
                     _ => None,
                 }
             }
             Op::Binary(Binary::Shl, a, by) => match (of(*a)?, self.number(*by)?) {
-                (Growth::By(grows), by @ 0..=31) => Some(Growth::By(grows << by)),
+                (grows, by @ 0..=31) => Some(grows.times(1 << by)),
                 _ => None,
             },
             Op::BitCast(a) => of(*a),
@@ -291,75 +337,124 @@ impl Versions {
         }
     }
 
-    /// What an index is in the first round.
-    fn at_start(&mut self, value: Value, nest: &Nest, insts: &mut Vec<Inst>) -> Value {
-        if let Some(counter) = nest.counters.iter().find(|counter| counter.value == value) {
-            return counter.from;
+    /// Where the counters are when an index is least: at the beginning where it grows with them, and at the end where it shrinks.
+    fn least(even: &Even, ways: &[Way]) -> Vec<Value> {
+        let least = |(growth, way): (&Growth, &Way)| if growth.is_down() { way.last } else { way.from };
+        even.growths.iter().zip(ways).map(least).collect()
+    }
+
+    /// What a value is with other counters.
+    fn at(&mut self, value: Value, nest: &Nest, counters: &[Value], insts: &mut Vec<Inst>) -> Value {
+        if let Some(at) = nest.counters.iter().position(|counter| counter.value == value) {
+            return counters[at];
         }
         if !nest.inside.contains(&value) {
             return value;
         }
         let Some(mut op) = self.defs[value.index()].clone() else { return value };
-        each_operand_mut(&mut op, &mut |operand| *operand = self.at_start(*operand, nest, insts));
+        each_operand_mut(&mut op, &mut |operand| *operand = self.at(*operand, nest, counters, insts));
         self.define(self.values[value.index()].ty.scalar, op, insts)
     }
 
-    /// How far a counter goes at most, as a u64; far too far where the loop has no rounds.
-    fn span(&mut self, counter: &Counter, insts: &mut Vec<Inst>) -> Value {
+    fn way(&mut self, counter: &Counter, insts: &mut Vec<Inst>) -> Way {
         let ty = self.values[counter.value.index()].ty.scalar;
-        let between = self.define(ty, Op::Binary(Binary::Sub, counter.to, counter.from), insts);
         let one = self.define(ty, Op::Const(fold::of_integer(ty, 1)), insts);
-        let mut span = self.define(ty, Op::Binary(Binary::Sub, between, one), insts);
-        if ty != Scalar::U32 {
-            span = self.define(Scalar::U32, Op::BitCast(span), insts);
-        }
-        self.define(Scalar::U64, Op::Cast(span), insts)
+        let last = self.define(ty, Op::Binary(Binary::Sub, counter.to, one), insts);
+        let span = self.define(ty, Op::Binary(Binary::Sub, last, counter.from), insts);
+        let span = self.bits(span, insts);
+        Way { from: counter.from, last, span: self.define(Scalar::U64, Op::Cast(span), insts) }
     }
 
-    /// `first + growth · span + … < length`, without wrapping: one product is less than 2⁶⁴ − 2³³ + 2, and of two constants each is less
-    /// than half of that.
-    fn test(&mut self, even: &Even, first: First, spans: &[Value], insts: &mut Vec<Inst>) -> Value {
+    /// The bits of a number, as a u32.
+    fn bits(&mut self, value: Value, insts: &mut Vec<Inst>) -> Value {
+        match self.values[value.index()].ty.scalar {
+            Scalar::U32 => value,
+            _ => self.define(Scalar::U32, Op::BitCast(value), insts),
+        }
+    }
+
+    /// `least + growth · span + … < length`. Nothing wraps: a number times a span is less than 2⁶³, and less than 2³² before it is multiplied by a
+    /// value, which makes it 2⁶⁴ − 2³³ + 1 at most, or 2⁶² where there is another one. What is made less is far more than a length still, but
+    /// for times zero.
+    fn test(&mut self, even: &Even, first: First, length: Value, ways: &[Way], insts: &mut Vec<Inst>) -> Value {
         let mut last = self.define(Scalar::U64, Op::Cast(first.value), insts);
         if first.ahead > 0 {
-            let ahead = fold::of_integer(Scalar::U64, first.ahead.into());
-            let ahead = self.define(Scalar::U64, Op::Const(ahead), insts);
+            let ahead = self.number_of_64(first.ahead.into(), insts);
             last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, ahead), insts);
         }
-        for (growth, span) in even.growths.iter().zip(spans) {
-            let growth = match growth {
-                Growth::By(0) => continue,
-                Growth::By(by) => {
-                    let by = fold::of_integer(Scalar::U64, (*by).into());
-                    self.define(Scalar::U64, Op::Const(by), insts)
+        let several = even.growths.iter().filter(|growth| growth.by != 0).count() > 1;
+        for (growth, way) in even.growths.iter().zip(ways).filter(|(growth, _)| growth.by != 0) {
+            let mut grown = way.span;
+            if growth.size() != 1 {
+                let by = self.number_of_64(growth.size().into(), insts);
+                grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, grown, by), insts);
+            }
+            if let Some(value) = growth.value {
+                if growth.size() != 1 {
+                    grown = self.at_most(grown, u32::MAX.into(), insts);
                 }
-                Growth::ByValue(value) => self.define(Scalar::U64, Op::Cast(*value), insts),
-            };
-            let grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, *span, growth), insts);
+                let value = self.bits(value, insts);
+                let value = self.define(Scalar::U64, Op::Cast(value), insts);
+                grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, grown, value), insts);
+                if several {
+                    grown = self.at_most(grown, 1 << 62, insts);
+                }
+            }
             last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, grown), insts);
         }
-        let length = self.define(Scalar::U64, Op::Cast(even.length), insts);
+        let length = self.define(Scalar::U64, Op::Cast(length), insts);
         self.define(Scalar::Bool, Op::Binary(Binary::Lt, last, length), insts)
     }
 
+    fn number_of_64(&mut self, number: u64, insts: &mut Vec<Inst>) -> Value {
+        self.define(Scalar::U64, Op::Const(fold::of_integer(Scalar::U64, number.into())), insts)
+    }
+
+    fn at_most(&mut self, value: Value, most: u64, insts: &mut Vec<Inst>) -> Value {
+        let most = self.number_of_64(most, insts);
+        self.define(Scalar::U64, Op::Binary(Binary::Min, value, most), insts)
+    }
+
     /// The loop without the guards that were tested, with names of its own.
-    fn without(&mut self, inner: &Loop, nest: &Nest, evens: &[Even], firsts: &HashMap<Value, First>) -> Loop {
+    fn without(
+        &mut self,
+        inner: &Loop,
+        nest: &Nest,
+        evens: &[Even],
+        firsts: &HashMap<Value, First>,
+        ways: &[Way],
+    ) -> Loop {
         let mut names = HashMap::new();
         let mut free = self.copy_loop(inner, &mut names);
         let named = |value: Value| names.get(&value).copied().unwrap_or(value);
-        // How far each counter has come, at the head of its loop.
-        let mut places = Vec::new();
-        for counter in &nest.counters {
+        // How far each counter is from where indices are least, at the head of its loop.
+        let mut places = HashMap::new();
+        for (at, (counter, way)) in nest.counters.iter().zip(ways).enumerate() {
             let (value, mut head) = (named(counter.value), Vec::new());
             let ty = self.values[value.index()].ty.scalar;
-            let mut place = self.define(ty, Op::Binary(Binary::Sub, value, counter.from), &mut head);
-            if ty != Scalar::U32 {
-                place = self.define(Scalar::U32, Op::BitCast(place), &mut head);
+            for is_down in [false, true] {
+                if evens.iter().any(|even| even.growths[at].by != 0 && even.growths[at].is_down() == is_down) {
+                    let (more, less) = if is_down { (way.last, value) } else { (value, way.from) };
+                    let place = self.define(ty, Op::Binary(Binary::Sub, more, less), &mut head);
+                    places.insert((at, is_down), self.bits(place, &mut head));
+                }
             }
-            places.push(place);
             at_head(&mut free, value, &mut head);
         }
-        let tested: HashMap<Value, (&Even, First)> =
-            evens.iter().map(|even| (named(even.guard), (even, firsts[&even.guard]))).collect();
+        // What grows by a value in one loop and by a number in another is in the other one what it was at its least there.
+        let mut tested: HashMap<Value, (&Even, First)> = HashMap::new();
+        for even in evens {
+            let mut first = firsts[&even.guard];
+            let by_value = even.growths.iter().position(|growth| growth.value.is_some());
+            let by_number = even.growths.iter().any(|growth| growth.by != 0 && growth.value.is_none());
+            if let (Some(at), true) = (by_value, by_number) {
+                let (mut counters, mut head) = (Self::least(even, ways), Vec::new());
+                counters[at] = named(nest.counters[at].value);
+                first = First { value: self.at(even.index, nest, &counters, &mut head), ahead: 0 };
+                at_head(&mut free, counters[at], &mut head);
+            }
+            tested.insert(named(even.guard), (even, first));
+        }
         let drop_guard = &mut |address: &mut Address, guard: &mut Option<Value>| {
             let Some((even, first)) = guard.and_then(|guard| tested.get(&guard).copied()) else { return };
             *guard = None;
@@ -367,16 +462,18 @@ impl Versions {
             let Some(term) = address.terms.iter().position(|(value, _)| *value == index) else { return };
             let stride = address.terms[term].1;
             let mut more = Vec::new();
-            for (growth, place) in even.growths.iter().zip(&places) {
-                match growth {
-                    Growth::By(0) => {}
-                    Growth::By(by) => match stride.checked_mul(*by) {
-                        Some(grows) => more.push((*place, grows)),
-                        None => return,
-                    },
-                    // One product and sum already.
-                    Growth::ByValue(_) => return,
+            for (at, growth) in even.growths.iter().enumerate().filter(|(_, growth)| growth.by != 0) {
+                if growth.value.is_some() {
+                    continue;
                 }
+                match stride.checked_mul(growth.size()) {
+                    Some(grows) => more.push((places[&(at, growth.is_down())], grows)),
+                    None => return,
+                }
+            }
+            // One product and sum already.
+            if more.is_empty() && even.growths.iter().any(|growth| growth.value.is_some()) {
+                return;
             }
             let Some(offset) = stride.checked_mul(first.ahead).and_then(|ahead| address.offset.checked_add(ahead))
             else {
@@ -386,7 +483,34 @@ impl Versions {
             address.terms.extend(more);
         };
         each_access_mut(&mut free.body, drop_guard);
+        let mut stored = HashSet::new();
+        each_inst(&inner.body, &mut |inst| {
+            stored
+                .extend(access(inst).filter(|(_, effect)| *effect != Effect::Read).map(|(address, _)| address.memory));
+        });
+        let mostly = self.mostly(inner, nest);
+        let mostly = mostly.into_iter().map(|(cond, holds)| (named(cond), holds)).collect();
+        let tested = places.into_values().collect();
+        load_first(&mut free.body, &LoadFirst { mostly, tested, stored });
         free
+    }
+
+    /// Conditions that hold, or don't, in all rounds but one at most: something that grows is compared with something fixed.
+    fn mostly(&self, inner: &Loop, nest: &Nest) -> HashMap<Value, bool> {
+        let mut mostly = HashMap::new();
+        let grows = |value: Value| {
+            let growth = |counter: &Counter| self.growth(value, counter.value, nest, 4);
+            nest.counters.iter().any(|counter| matches!(growth(counter), Some(Growth { by, value: None }) if by != 0))
+        };
+        each_inst(&inner.body, &mut |inst| {
+            if let Inst::Let(cond, Op::Binary(op @ (Binary::Eq | Binary::Ne), a, b)) = inst
+                && (nest.inside.contains(a) != nest.inside.contains(b))
+                && (grows(*a) || grows(*b))
+            {
+                mostly.insert(*cond, *op == Binary::Ne);
+            }
+        });
+        mostly
     }
 
     fn copy_loop(&mut self, inner: &Loop, names: &mut HashMap<Value, Value>) -> Loop {
@@ -449,6 +573,67 @@ fn at_head(inner: &mut Loop, counter: Value, head: &mut Vec<Inst>) {
         inner.body.insts.splice(0..0, head.drain(..));
     } else {
         within(&mut inner.body, counter, head);
+    }
+}
+
+struct LoadFirst {
+    /// What conditions mostly are.
+    mostly: HashMap<Value, bool>,
+    /// What only addresses have that were tested.
+    tested: HashSet<Value>,
+    stored: HashSet<Memory>,
+}
+
+/// Puts loads that were tested before the branches that are mostly taken, where nothing is stored that they could load.
+fn load_first(block: &mut Block, how: &LoadFirst) {
+    let mut insts = Vec::with_capacity(block.insts.len());
+    for mut inst in std::mem::take(&mut block.insts) {
+        match &mut inst {
+            Inst::If { cond, then, otherwise, .. } => {
+                load_first(then, how);
+                load_first(otherwise, how);
+                if let Some(holds) = how.mostly.get(cond) {
+                    let way = if *holds { then } else { otherwise };
+                    let mut inside: HashSet<Value> = HashSet::new();
+                    way.insts.retain(|inst| {
+                        if let Inst::Let(_, Op::Load { address, guard: None, .. }) = inst
+                            && address.terms.iter().any(|(value, _)| how.tested.contains(value))
+                            && !address.terms.iter().any(|(value, _)| inside.contains(value))
+                            && !how.stored.contains(&address.memory)
+                        {
+                            insts.push(inst.clone());
+                            return false;
+                        }
+                        note_defined(inst, &mut inside);
+                        true
+                    });
+                    // What is computed then is chosen afterwards, so that rounds do not wait for each other.
+                    if way.insts.iter().all(is_plain) {
+                        insts.append(&mut way.insts);
+                    }
+                }
+            }
+            Inst::Loop(inner) => load_first(&mut inner.body, how),
+            _ => {}
+        }
+        insts.push(inst);
+    }
+    block.insts = insts;
+}
+
+/// It computes something, whoever asks for it and where.
+fn is_plain(inst: &Inst) -> bool {
+    matches!(inst, Inst::Let(_, op) if !op.is_across_subgroup() && !matches!(op, Op::Load { .. }))
+}
+
+/// Notes what a step defines for those after it.
+fn note_defined(inst: &Inst, values: &mut HashSet<Value>) {
+    match inst {
+        Inst::Let(value, _) => _ = values.insert(*value),
+        Inst::Atomic { result, .. } => values.extend(result),
+        Inst::If { results, .. } => values.extend(results),
+        Inst::Loop(inner) => values.extend(&inner.results),
+        Inst::Store { .. } | Inst::Barrier(_) => {}
     }
 }
 
@@ -595,6 +780,64 @@ mod tests {
     #[test]
     fn indices_that_grow_by_what_is_given() {
         check(&summing(Expr::u32(0), Expr::u32(8), 1, var("k") * var("y") + var("x")));
+    }
+
+    /// Down to zero, past it, and from where nothing is inside.
+    #[test]
+    fn indices_that_shrink() {
+        check(&summing(Expr::u32(0), Expr::u32(31), 1, var("x") - var("k")));
+        check(&summing(Expr::u32(0), var("y") & Expr::u32(31), 1, var("x") - var("k") * Expr::u32(2)));
+        check(&summing(Expr::u32(3), Expr::u32(40), 7, var("x") - var("k")));
+        let signed = (var("x").cast(DataType::I32) - Expr::i32(1) - var("k")).cast(DataType::U32);
+        check(&summing(Expr::i32(-1), (var("y") & Expr::u32(63)).cast(DataType::I32), 1, signed));
+    }
+
+    #[test]
+    fn indices_that_shrink_by_what_is_given() {
+        check(&summing(Expr::u32(0), Expr::u32(8), 1, (Expr::u32(7) - var("k")) * var("y") + var("x")));
+        let few = || var("x") & Expr::u32(63);
+        check(&summing(Expr::u32(0), few(), 1, (few() - var("k") - Expr::u32(1)) * var("y") + Expr::u32(3)));
+    }
+
+    #[test]
+    fn indices_that_grow_by_multiples_of_what_is_given() {
+        let few = var("x") & Expr::u32(63);
+        check(&summing(Expr::u32(0), few, 1, (var("k") * Expr::u32(4) + Expr::u32(1)) * var("y")));
+        let signed = |name: &str| var(name).cast(DataType::I32);
+        let index = ((signed("k") - Expr::i32(1)) * signed("y") + signed("x")).cast(DataType::U32);
+        check(&summing(Expr::i32(0), Expr::i32(5), 1, index));
+    }
+
+    /// What is left out is neither loaded nor added, whether the rest is inside or not.
+    #[test]
+    fn rounds_that_are_left_out() {
+        for (index, out) in
+            [(var("x") + var("k"), var("k").eq(var("y"))), (var("x") - var("k"), (var("x") - var("k")).eq(var("y")))]
+        {
+            let sum = Node::assign("sum", var("sum") * Expr::u32(3) + Expr::load("data", index));
+            let to = (var("x") & Expr::u32(31)) + Expr::u32(1);
+            let mut nodes = summing(Expr::u32(0), Expr::u32(1), 1, var("x")).body().to_vec();
+            let body = vec![Node::if_else(out, vec![], vec![sum])];
+            nodes[3] = Node::For { var: "k".into(), from: Expr::u32(0), to, step: 1, body };
+            let program = summing(Expr::u32(0), Expr::u32(1), 1, var("x")).with_body(nodes);
+            check(&program);
+            let text = kernel(&program, true, Unrolling::default()).to_string();
+            let first = text.split("for %").nth(1).expect("a loop");
+            assert_eq!(first.matches("load u32 data").count(), 4, "{text}");
+            assert!(!first.contains("if %"), "{text}");
+        }
+    }
+
+    #[test]
+    fn indices_that_grow_in_rows_of_given_length() {
+        for down in [false, true] {
+            let row = if down { var("x") - var("j") } else { var("x") + var("j") };
+            let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", row * var("y") + var("k"));
+            let each = |var: &str, body| Node::for_range(var, Expr::u32(0), Expr::u32(3), vec![body]);
+            let mut nodes = summing(Expr::u32(0), Expr::u32(1), 1, var("x")).body().to_vec();
+            nodes[3] = each("j", each("k", Node::assign("sum", sum)));
+            check(&summing(Expr::u32(0), Expr::u32(1), 1, var("x")).with_body(nodes));
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! [`plan`] finds the arrays whose indices are all constant once some loops are unrolled, and says which loops those are; the
 //! rewriter unrolls them. [`promote`] then turns every array whose indices are all constant into values, one for each scalar,
-//! which flow through `if`s and loops as any other.
+//! which flow through `if`s and loops as any other. [`bits`] makes one word of the booleans of an array with other indices.
 
+mod bits;
 mod cost;
 mod early;
 mod plan;
@@ -11,6 +12,7 @@ mod promote;
 
 use crate::kernel::{Element, Kernel, KernelMemory};
 
+pub(super) use self::bits::bits;
 pub(super) use self::promote::promote;
 
 /// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none. Loops that only get a counter
