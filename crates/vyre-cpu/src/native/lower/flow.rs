@@ -183,8 +183,7 @@ impl<'k> Lower<'k> {
     /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then
     /// the active ones, and one mask does for both.
     fn is_plain_break(&self, block: &Block, cond: Value, then: &Block, otherwise: &Block) -> bool {
-        let in_plain_loop =
-            self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, block));
+        let in_plain_loop = self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, block));
         in_plain_loop && !self.is_scalar(cond) && breaks_only(then) && falls_through(otherwise)
     }
 

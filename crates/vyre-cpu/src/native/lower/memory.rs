@@ -5,7 +5,6 @@ use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
 use super::super::asm::{Alu, Cond, Len, Shift, VOp};
 use super::super::context;
-use super::super::emit::shift_of;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
@@ -31,15 +30,14 @@ struct ByLane {
     /// The indices: of 32 bits in the first, or of 64 in both.
     indices: [R; 2],
     wide: bool,
-    signed: bool,
     /// What indices are taken out of at present: 128 bits of the vector, and two indices of 32 bits.
     half: R,
     pair: R,
 }
 
 impl ByLane {
-    fn new(at: At, indices: [R; 2], signed: bool) -> ByLane {
-        ByLane { at, indices, wide: !indices[1].is_none(), signed, half: R::NONE, pair: R::NONE }
+    fn new(at: At, indices: [R; 2]) -> ByLane {
+        ByLane { at, indices, wide: !indices[1].is_none(), half: R::NONE, pair: R::NONE }
     }
 
     /// Where the next lane stores.
@@ -58,15 +56,11 @@ impl ByLane {
         }
         let index = match (self.wide, lane % 2) {
             (true, _) => self.pair,
-            (_, 0) if self.signed => lower.extended(self.pair),
-            (_, 0) => {
-                let index = lower.general();
-                lower.push(M::Lea { wide: false, dst: index, at: At::new(self.pair, 0) });
-                index
-            }
+            // Part of a place may be in its base, and the rest be less than nothing.
+            (_, 0) => lower.extended(self.pair),
             _ => {
-                let (op, index) = (shift_of(self.signed), lower.general());
-                lower.push(M::Shift { op, wide: true, dst: index, a: self.pair, count: GSrc::Imm(32) });
+                let (index, count) = (lower.general(), GSrc::Imm(32));
+                lower.push(M::Shift { op: Shift::Arithmetic, wide: true, dst: index, a: self.pair, count });
                 index
             }
         };
@@ -1085,16 +1079,13 @@ impl<'k> Lower<'k> {
             (Place::Same(at), Some(_)) => self.as_gather(at, 0),
         };
         let is_shared = at.base == self.bases.shared && !self.bases.shared.is_none();
-        let Some(mask) = mask else {
-            // Part of the index may be in another base, and the rest be less than nothing.
-            return Some(ByLane::new(at, [index, R::NONE], !is_shared));
-        };
+        let Some(mask) = mask else { return Some(ByLane::new(at, [index, R::NONE])) };
         let behind = self.frame.shared_bytes as i32 - at.disp;
         if is_shared && behind >= 0 {
             // There is room behind this memory.
             let nowhere = self.constant((behind as u32).div_ceil(u32::from(at.scale)));
             let index = self.blend(Scalar::U32, mask, Src::R(index), false, nowhere);
-            return Some(ByLane::new(at, [index, R::NONE], false));
+            return Some(ByLane::new(at, [index, R::NONE]));
         }
         // A place aside, as an index that takes all 64 bits.
         let (there, scratch, aside) = (self.general(), self.scratch(), self.general());
@@ -1111,7 +1102,7 @@ impl<'k> Lower<'k> {
             let (index, mask) = (self.widen(index, part, true), self.part_mask(mask, Scalar::U64, part));
             self.blend(Scalar::U64, mask, Src::R(index), false, nowhere)
         });
-        Some(ByLane::new(at, indices, false))
+        Some(ByLane::new(at, indices))
     }
 
     /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements), in the first scratch column.
