@@ -1040,16 +1040,17 @@ impl<'k> Lower<'k> {
             (Place::Same(at), Some(_)) => self.as_gather(at, 0),
         };
         let is_shared = at.base == self.bases.shared && !self.bases.shared.is_none();
+        // Part of the index may be in another base, and the rest be less than nothing; or places go backwards.
+        let signed = !is_shared || matches!(place, Place::Affine(_, step) if step < 0);
         let Some(mask) = mask else {
-            // Part of the index may be in another base, and the rest be less than nothing.
-            return Some(ByLane::new(at, [index, R::NONE], !is_shared));
+            return Some(ByLane::new(at, [index, R::NONE], signed));
         };
         let behind = self.frame.shared_bytes as i32 - at.disp;
         if is_shared && behind >= 0 {
             // There is room behind this memory.
             let nowhere = self.constant((behind as u32).div_ceil(u32::from(at.scale)));
             let index = self.blend(Scalar::U32, mask, Src::R(index), false, nowhere);
-            return Some(ByLane::new(at, [index, R::NONE], false));
+            return Some(ByLane::new(at, [index, R::NONE], signed));
         }
         // A place aside, as an index that takes all 64 bits.
         let (there, scratch, aside) = (self.general(), self.scratch(), self.general());
