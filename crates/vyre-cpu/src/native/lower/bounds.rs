@@ -114,8 +114,8 @@ impl<'k> Makers<'k> {
 }
 
 impl<'k> Lower<'k> {
-    /// What an index is at most, of values that `known` says can be made before the block. Where numbers may be less than nothing, or are
-    /// taken from others, there is nothing: such an index may be large in most blocks, and a test of it for nothing.
+    /// What an index is at most, of values that `known` says can be made before the block. Where numbers of lanes may be less than nothing
+    /// there is nothing: such an index may be large in most blocks, and a test of it for nothing.
     pub(super) fn upper(
         &self,
         makers: &Makers<'k>,
@@ -144,6 +144,10 @@ impl<'k> Lower<'k> {
             let ends = self.shape_of(counter.to).is_uniform() && known(counter.to);
             let from = Some(counter.from).filter(|&from| known(from));
             return ends.then_some(Upper::Round { from, first, end: counter.to, unit });
+        }
+        // Sizes, and what is made of them.
+        if self.shape_of(value).is_uniform() && known(value) {
+            return Some(Upper::Value(value));
         }
         let both = |a: Value, b: Value| Some(Box::new([of(a)?, of(b)?]));
         let found = match makers.ops[value.index()]? {
