@@ -4,7 +4,7 @@
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Inst, Memory, Scalar, Value};
 
-use super::super::asm::{Alu, Cond, VOp};
+use super::super::asm::{Alu, Cond, Len, VOp};
 use super::super::context::{self, COLUMN};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
@@ -662,6 +662,20 @@ impl<'k> Lower<'k> {
             }
             let last = self.vec_imm(ops::VALIGND, all, Src::R(all), 15);
             self.push(M::First { wide: false, dst: sum, src: last });
+            return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
+        }
+        if self.facts.isa == Isa::Avx2 {
+            // In each half, and then the sum of the first half in all of the second.
+            let (zero, mut all) = (self.constant(0), by);
+            for bytes in [4, 8] {
+                let further = self.vec_imm(ops::VPALIGNR, all, Src::R(zero), 16 - bytes);
+                all = self.vec(ops::VPADDD, all, Src::R(further));
+            }
+            let moved = self.vec_imm(ops::VPERM2F128, all, Src::R(all), 0x08);
+            let first = self.vec_imm(ops::VSHUFPS, moved, Src::R(moved), 0xff);
+            all = self.vec(ops::VPADDD, all, Src::R(first));
+            let src = self.upper_half(all);
+            self.push(M::Reverse { op: ops::VPEXTRD, len: Len::L128, dst: sum, src, imm: Some(3) });
             return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
         }
         self.put_scratch(scratch, COLUMN, by);

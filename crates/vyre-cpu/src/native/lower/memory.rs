@@ -514,13 +514,31 @@ impl<'k> Lower<'k> {
                 Some(op) => self.load_narrow(element, op, at, mask),
                 None => Rep::None,
             },
-            Place::Affine(..) | Place::Vary(..) if bytes < 4 => match self.load_words(address, &place, mask) {
-                Some((words, before)) => Rep::Vector(self.taken_out(element, words, before), R::NONE),
-                None => match self.gather_narrow(address, &place, element, mask) {
-                    Some(elements) => Rep::Vector(elements, R::NONE),
-                    None => self.load_by_helper(value, address, element, guard, c),
-                },
-            },
+            Place::Affine(..) | Place::Vary(..) if bytes < 4 => {
+                let beside = match (place, narrow, mask) {
+                    (Place::Affine(at, step), Some(op), Some(mask)) if step == bytes => Some((at, op, mask)),
+                    _ => None,
+                };
+                let Some((at, op, inside)) = beside else {
+                    return self.load_from_words(value, address, &place, element, guard, mask, c);
+                };
+                // Nearly always all lanes are inside.
+                let (dst, some, done) = (self.vector(), self.label(), self.label());
+                self.made.changing.insert(dst);
+                let bits = self.mask_bits(inside);
+                self.push(M::Cmp { wide: false, a: bits, b: GSrc::Imm(self.all_lanes() as i32) });
+                self.push(M::JumpIf(Cond::NotEqual, some));
+                let whole = self.load_narrow(element, op, at, None);
+                self.overwrite_by(dst, whole);
+                self.push(M::Jump(done));
+                self.bind(some);
+                let mark = self.enter_scope();
+                let rest = self.load_from_words(value, address, &place, element, guard, mask, c);
+                self.leave_scope(mark);
+                self.overwrite_by(dst, rest);
+                self.bind(done);
+                Rep::Vector(dst, R::NONE)
+            }
             Place::Affine(at, step) => {
                 self.ask_for_next_rows(address.memory, at, step);
                 if bytes == 4
@@ -539,6 +557,33 @@ impl<'k> Lower<'k> {
                     None => self.gather(scalar, at, index, mask),
                 },
             },
+        }
+    }
+
+    /// Elements of less than a word out of the words that they are in.
+    #[allow(clippy::too_many_arguments)]
+    fn load_from_words(
+        &mut self,
+        value: Value,
+        address: &Address,
+        place: &Place,
+        element: Element,
+        guard: Option<Value>,
+        mask: Option<R>,
+        c: usize,
+    ) -> Rep {
+        match self.load_words(address, place, mask) {
+            Some((words, before)) => Rep::Vector(self.taken_out(element, words, before), R::NONE),
+            None => match self.gather_narrow(address, place, element, mask) {
+                Some(elements) => Rep::Vector(elements, R::NONE),
+                None => self.load_by_helper(value, address, element, guard, c),
+            },
+        }
+    }
+
+    fn overwrite_by(&mut self, dst: R, rep: Rep) {
+        if let Rep::Vector(src, _) = rep {
+            self.push(M::Mov { dst, src });
         }
     }
 
