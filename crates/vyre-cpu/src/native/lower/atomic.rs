@@ -268,6 +268,11 @@ impl<'k> Lower<'k> {
         // The same from all lanes is no more than from one.
         let is_one = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Min | AtomicOp::Max)
             && self.shape_of(*value).is_uniform();
+        // The same for each lane is as often as there are lanes.
+        let is_count = matches!(op, AtomicOp::Add | AtomicOp::Sub)
+            && matches!(element, Element::U32 | Element::I32)
+            && self.shape_of(*value).is_uniform()
+            && self.facts.isa != Isa::Simd128;
         let is_own = self.own_words(address).is_some();
         let is_whole = address.terms.iter().all(|&(index, _)| self.shape_of(index).is_uniform());
         let together: Vec<&[usize]> = if is_whole { vec![comps] } else { comps.chunks(1).collect() };
@@ -287,6 +292,10 @@ impl<'k> Lower<'k> {
             let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
             let value = match self.one_operand(*value, comps[0]).filter(|_| is_one) {
                 Some(one) => self.in_register(one),
+                None if is_count && masks.iter().all(Option::is_some) => {
+                    let masks: Vec<R> = masks.into_iter().flatten().collect();
+                    self.times_lanes(*value, &masks, comps[0])
+                }
                 None => {
                     let lanes: Vec<R> = (comps.iter().zip(masks))
                         .map(|(&c, mask)| {
@@ -306,6 +315,24 @@ impl<'k> Lower<'k> {
         self.note_read(address.memory);
         self.forget_cells(address.memory);
         true
+    }
+
+    /// A number as often as there are lanes in some masks.
+    fn times_lanes(&mut self, value: Value, masks: &[R], c: usize) -> R {
+        let mut count = R::NONE;
+        for &mask in masks {
+            let (bits, lanes) = (self.mask_bits(mask), self.general());
+            self.push(M::CountOnes { dst: lanes, src: bits });
+            count = if count.is_none() { lanes } else { self.alu(Alu::Add, false, count, GSrc::R(lanes)) };
+        }
+        match self.one_operand(value, c) {
+            Some(GSrc::Imm(1)) => count,
+            Some(by) => self.product(false, count, by),
+            None => {
+                let by = self.scalar_reg(value, c);
+                self.product(false, count, GSrc::R(by))
+            }
+        }
     }
 
     /// The lanes of a mask, and what changes nothing elsewhere.
