@@ -593,6 +593,7 @@ mod tests {
                 let op = if !evex && name == "VPBROADCASTQ" { VOp { w: 0, ..op } } else { op };
                 let vsib = name.contains("GATHER") || name.contains("SCATTER");
                 let three = (name.starts_with("VINSERT")
+                    || name.starts_with("VRANGE")
                     || !matches!(op.op, 0x10 | 0x11 | 0x17 | 0x28 | 0x2b | 0x50 | 0x51 | 0x6e | 0x7e | 0x18))
                     && !name.starts_with("VCVT")
                     && !name.starts_with("VPMOV")

@@ -53,7 +53,8 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
         rewrite::run(kernel, round, unrolled, options, false);
-        if arrays {
+        if arrays && arrays::promote(kernel, array_values) {
+            rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, false);
             arrays::promote(kernel, array_values);
             if arrays::bits(kernel) {
                 arrays::promote(kernel, array_values);
