@@ -69,11 +69,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if passes.contains(Passes::DEAD) {
             dead::run(kernel);
         }
-        if passes.contains(Passes::INVARIANT) {
-            invariant::run(kernel);
-        }
-        // Limits that were loaded in their loops are before them now.
-        if !last && passes.contains(Passes::COUNTED) {
+        // Limits that were loaded in their loops are before them then.
+        let limits = passes.contains(Passes::INVARIANT) && invariant::run(kernel);
+        if !last && limits && passes.contains(Passes::COUNTED) {
             counted::run(kernel);
         }
     }
