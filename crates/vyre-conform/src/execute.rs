@@ -131,7 +131,12 @@ fn near(case: &Case, expected: &[Vec<u8>], actual: &[Vec<u8>]) -> bool {
 
 /// The code says that the device lacks something, not that something went wrong.
 fn is_refusal(code: &str) -> bool {
-    let refusals = [&codes::backend::UNSUPPORTED_FEATURE, &codes::backend::LIMIT, &codes::backend::PROGRAM_LIMIT];
+    let refusals = [
+        &codes::backend::UNSUPPORTED_FEATURE,
+        &codes::backend::LIMIT,
+        &codes::backend::PROGRAM_LIMIT,
+        &codes::wgpu::ARRAY_LIMIT,
+    ];
     refusals.iter().any(|refusal| refusal.id == code)
 }
 

@@ -158,3 +158,66 @@ fn work_behind_a_limit() {
         }
     }
 }
+
+/// Neighbours before an index, in rounds over planes: where something is taken away that is more, it wraps, and nothing is there. And
+/// limits that a kernel looks at for single loads between barriers.
+#[test]
+fn neighbours_before_and_limits_between_barriers() {
+    for (nx, ny, nz, length) in [(64, 8, 5, 64 * 8 * 5), (61, 7, 4, 61 * 7 * 4), (64, 8, 5, 900), (1, 8, 6, 48)] {
+        for (gate, back) in
+            [("x == 0u || y == 0u || x + 1u >= d.x || y + 1u >= d.y", "d.x"), ("x >= d.x", "2u * d.x"), ("false", "7u")]
+        {
+            for first in ["0u", "1u", "d.w"] {
+                let text = format!(
+                    "@group(0) @binding(0) var<uniform> d: vec4u;
+                    @group(0) @binding(1) var<storage, read> u: array<u32>;
+                    @group(0) @binding(2) var<storage, read_write> v: array<u32, 4096>;
+                    @compute @workgroup_size(32, 4, 1)
+                    fn main(@builtin(global_invocation_id) id: vec3u) {{
+                        let x = id.x;
+                        let y = id.y;
+                        if ({gate}) {{ return; }}
+                        let plane = d.x * d.y;
+                        let at = y * d.x + x;
+                        for (var z = {first}; z < d.z - 1u; z++) {{
+                            let p = z * plane + at;
+                            v[p] = u[p - 1u] + 3u * u[p + 1u] + 5u * u[p - {back}] + 7u * u[p + d.x] + u[p - plane];
+                        }}
+                    }}"
+                );
+                let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+                let sizes = [nx, ny, nz, 2u32].iter().flat_map(|size| size.to_le_bytes()).collect();
+                let case = Case { grid: Some([2, 2, 1]), ..Case::new(program, vec![sizes, words(length)]) };
+                agree(&format!("{nx} x {ny} x {nz} in {length} from {first}, back {back} unless {gate}"), &case);
+            }
+        }
+    }
+    let text = "@group(0) @binding(0) var<storage, read> input: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> partial: array<u32, 8>;
+        @group(0) @binding(2) var<storage, read_write> found: array<atomic<u32>, 4>;
+        var<workgroup> s: array<u32, 128>;
+        @compute @workgroup_size(128)
+        fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) lid: vec3u) {
+            let t = lid.x;
+            let i = group.x * 256u + t;
+            let n = arrayLength(&input);
+            var mine = 0u;
+            if (i < n) { mine = input[i]; }
+            if (i + 128u < n) { mine += input[i + 128u]; }
+            s[t] = mine;
+            if (mine % 3u == 1u) { atomicAdd(&found[0], 1u); }
+            if (mine % 5u == 1u) { atomicSub(&found[1], n); }
+            if (mine % 7u < 9u) { atomicAdd(&found[2], 4294967295u); }
+            workgroupBarrier();
+            for (var d = 64u; d > 0u; d >>= 1u) {
+                if (t < d) { s[t] += s[t + d]; }
+                workgroupBarrier();
+            }
+            if (t == 0u) { partial[group.x] = s[0]; }
+        }";
+    let program = vyre_wgsl::import(text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+    for length in [1, 100, 128, 129, 512, 700, 1023, 1024] {
+        let case = Case { grid: Some([4, 1, 1]), ..Case::new(program.clone(), vec![words(length), vec![0; 16]]) };
+        agree(&format!("{length} words"), &case);
+    }
+}

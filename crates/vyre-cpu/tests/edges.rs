@@ -8,7 +8,7 @@ use vyre_conform::device::Patient;
 use vyre_conform::{Case, Outcome, Rules, check_against, run_reference};
 use vyre_cpu::{CpuBackend, CpuOptions, CpuPath};
 use vyre_driver::{DispatchConfig, VyreBackend};
-use vyre_foundation::ir::{BufferDecl, DataType, Expr, MathOp, Node, Program};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Math, MathOp, Node, Program};
 use vyre_spec::codes;
 
 /// Around one vector, one block of eight and several of them, on every path.
@@ -506,5 +506,47 @@ fn quotients_by_a_number_of_the_launch() {
             var("x") / var("y"),
         ];
         agree(&format!("by {d}"), &quotients(&dividends, &[d, 5], &results, body));
+    }
+}
+
+/// Roots and reciprocals of fast arithmetic: near for all exponents and many significands, and right where there is nothing to round.
+#[test]
+fn fast_roots_and_reciprocals_are_near_and_right_at_the_ends() {
+    let i = || Expr::global_id(0);
+    let ends = [0.0f32, -0.0, f32::INFINITY, -1.0, f32::NAN, 1e-45, 1e-40, f32::MIN_POSITIVE, f32::MAX, 1.0, 4.0];
+    let count = 1 << 16;
+    let spread = (0..count as u32).map(|n| f32::from_bits(n.wrapping_mul(0x0000_9e37) & 0x7fff_ffff));
+    let numbers: Vec<f32> = ends.into_iter().chain(spread.filter(|x| x.is_normal() && *x < 1e38)).collect();
+    type Function = (&'static str, fn(Expr) -> Expr, fn(f64) -> f64, f64);
+    let functions: [Function; 3] = [
+        ("sqrt", |x| Expr::math(MathOp::Sqrt, vec![x]), f64::sqrt, 2.0),
+        ("inverseSqrt", |x| Expr::math(MathOp::InverseSqrt, vec![x]), |x| 1.0 / x.sqrt(), 2.0),
+        ("reciprocal", |x| Expr::f32(1.0) / x, |x| 1.0 / x, 2.5),
+    ];
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+        let mut options = CpuOptions::default();
+        options.path = Some(path);
+        let backend = CpuBackend::with_options(&options).expect("a path that is here");
+        for (what, function, exact, units) in functions {
+            let program = Program::wrapped(
+                vec![BufferDecl::read("a", 0, DataType::F32), BufferDecl::output("out", 1, DataType::F32)],
+                [64, 1, 1],
+                vec![Node::store("out", i(), function(Expr::load("a", i())))],
+            )
+            .with_math(Math::Fast);
+            let input: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let results = backend.dispatch(&program, &[input], &DispatchConfig::default()).expect("runs");
+            for (x, bytes) in numbers.iter().zip(results[0].chunks(4)) {
+                let actual = f32::from_le_bytes(bytes.try_into().expect("four"));
+                let expected = exact((*x).into());
+                let rounded = expected as f32;
+                let unit = f64::from(f32::from_bits(rounded.abs().to_bits() + 1)) - f64::from(rounded.abs());
+                let near = (f64::from(actual) - expected).abs() <= units * unit || rounded.abs() < 1.5e-38;
+                // Subnormal numbers may be taken for zero.
+                let tiny = x.abs() < f32::MIN_POSITIVE && *x != 0.0;
+                let same = actual == rounded || (actual.is_nan() && rounded.is_nan()) || (tiny && !actual.is_nan());
+                assert!(near || same, "{path}: {what}({x:e}) is {actual:e}, not {expected:e}");
+            }
+        }
     }
 }

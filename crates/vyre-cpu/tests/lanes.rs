@@ -1058,3 +1058,81 @@ fn loops_of_few_and_short_rows() {
     let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(900)]) };
     agree("a workgroup", &case);
 }
+
+/// What a loop carries and a condition leaves as it is: exchanged, by another name, asked for before and after, in conditions in conditions.
+#[test]
+fn carried_through_conditions() {
+    let bodies = [
+        "if (x < least) { second = least; least = x; place = k; }",
+        "if (x < least) { let t = second; second = least; least = min(t, x); } else { place += k; }",
+        "let was = bitcast<u32>(least); if (x < second) { second = least + x; least = x; } place ^= was >> 3u;",
+        "let was = bitcast<u32>(least); if (x < least) { least = x - 0.25 * second; for (var j = 0u; j < (k & 3u); j++) { second += x; } } place += was & 15u;",
+        "if (k % 3u == i % 3u) { } else { least = min(least, x); second = second * 0.5 + x; place += 1u; for (var j = 0u; j < x32 % 4u; j++) { place ^= j << k; } }",
+        "if (x < second) { if (x < least) { for (var j = 0u; j < x32 % 5u; j++) { least = least - 0.125 * x; } second = x; } place = k; } out[i + 200u] = least;",
+        "if (x < least) { for (var j = 0u; j < x32 % 3u; j++) { least = x; } } if (second < x) { for (var j = 0u; j < x32 % 3u; j++) { second = least; } } if (x32 % 2u == 0u) { least = second; place++; out[i + 400u] = x; }",
+        "if (x < least) { for (var j = 0u; j < x32 % 3u; j++) { second -= x; } least = second; second = x; } if (x32 % 5u == 0u) { break; }",
+    ];
+    for body in bodies {
+        let text = format!(
+            "@group(0) @binding(0) var<storage, read> input: array<u32>;
+            @group(0) @binding(1) var<storage, read_write> out: array<f32, 800>;
+            @compute @workgroup_size(64)
+            fn main(@builtin(global_invocation_id) id: vec3u) {{
+                let i = id.x;
+                var least = 1000.0;
+                var second = 2000.0;
+                var place = 7u;
+                for (var k = 0u; k < 21u; k++) {{
+                    let x32 = input[(i * 5u + k * 11u) % 301u] >> 8u;
+                    let x = f32(x32 % 1024u) - 100.0;
+                    {body}
+                }}
+                if (i < 150u) {{ out[i] = least + 2.0 * second + f32(place % 4096u); }}
+            }}"
+        );
+        let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+        agree(body, &Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(301)]) });
+    }
+}
+
+/// Unsigned numbers beside limits that are and are not known, and words turned by bytes.
+#[test]
+fn unsigned_limits_and_turned_words() {
+    let edges = [0u32, 1, 2, 7, 8, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, 0xffff_fffe, 0xffff_ffff];
+    let input: Vec<u8> = edges
+        .into_iter()
+        .chain((0..54).map(|i: u32| i.wrapping_mul(2_654_435_761)))
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    let limits =
+        ["0u", "1u", "8u", "0x7fffffffu", "0x80000000u", "0xfffffffeu", "0xffffffffu", "other", "one", "(other >> 1u)"];
+    for limit in limits {
+        let mut steps = String::new();
+        for (at, op) in ["<", "<=", ">", ">=", "==", "!="].into_iter().enumerate() {
+            steps += &format!(
+                "if (x {op} {limit}) {{ r += {at}u + (other & 3u); }}
+                 r += select(x & 31u, other & 63u, x {op} {limit}) << {at}u;
+                 if (x {op} {limit} && !(other {op} {limit})) {{ for (var j = 0u; j < (other & 3u); j++) {{ r ^= x >> j; }} }}\n"
+            );
+        }
+        let text = format!(
+            "@group(0) @binding(0) var<storage, read> input: array<u32, 64>;
+            @group(0) @binding(1) var<storage, read_write> out: array<u32, 64>;
+            @compute @workgroup_size(64)
+            fn main(@builtin(global_invocation_id) id: vec3u) {{
+                let x = input[id.x];
+                let one = input[3];
+                let other = input[(id.x * 7u + 3u) % 64u];
+                var r = 0u;
+                {steps}
+                for (var k = 0u; k < 4u; k++) {{
+                    r ^= ((x << 8u) | (x >> 24u)) + ((r >> 16u) | (r << 16u));
+                    r += ((other >> 8u) | (other << 24u)) ^ ((r << 7u) | (r >> 25u));
+                }}
+                out[id.x] = r;
+            }}"
+        );
+        let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+        agree(limit, &Case::new(program, vec![input.clone()]));
+    }
+}

@@ -423,6 +423,12 @@ impl Asm {
         self.simple(true, &[0x63], dst, src, 0);
     }
 
+    /// How many bits are set.
+    pub(super) fn popcnt(&mut self, dst: u8, src: u8) {
+        self.byte(0xf3);
+        self.simple(false, &[0x0f, 0xb8], dst, Rm::Reg(src), 0);
+    }
+
     pub(super) fn imul(&mut self, wide: bool, dst: u8, src: Rm) {
         self.simple(wide, &[0x0f, 0xaf], dst, src, 0);
     }
@@ -587,6 +593,7 @@ mod tests {
                 let op = if !evex && name == "VPBROADCASTQ" { VOp { w: 0, ..op } } else { op };
                 let vsib = name.contains("GATHER") || name.contains("SCATTER");
                 let three = (name.starts_with("VINSERT")
+                    || name.starts_with("VRANGE")
                     || !matches!(op.op, 0x10 | 0x11 | 0x17 | 0x28 | 0x2b | 0x50 | 0x51 | 0x6e | 0x7e | 0x18))
                     && !name.starts_with("VCVT")
                     && !name.starts_with("VPMOV")
@@ -693,6 +700,7 @@ mod tests {
     fn integer_instructions_decode() {
         let at = Mem::At { base: 12, index: Some((9, 4)), disp: 5 };
         assert_eq!(one(|asm| asm.alu(Alu::Sub, true, 9, Rm::Reg(3))), "sub r9,rbx");
+        assert_eq!(one(|asm| asm.popcnt(9, 3)), "popcnt r9d,ebx");
         assert_eq!(one(|asm| asm.alu_imm(Alu::And, false, 14, -1)), "and r14d,0FFFFFFFFh");
         assert_eq!(one(|asm| asm.alu_imm(Alu::Cmp, true, 3, 1000)), "cmp rbx,3E8h");
         assert_eq!(one(|asm| asm.update(Alu::Xor, at, 10)), "xor [r12+r9*4+5],r10d");

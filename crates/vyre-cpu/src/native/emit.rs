@@ -367,6 +367,12 @@ impl Emitter<'_> {
                 self.asm.mask(ops::KMOVW_FROM, false, to, 0, Rm::Reg(src), None);
                 self.finish(dst, to);
             }
+            M::CountOnes { dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                self.asm.popcnt(to, src);
+                self.finish(dst, to);
+            }
             M::Deposit { dst, a, b } => {
                 let a = self.use_of(a, 0);
                 let b = self.use_of(b, 1);

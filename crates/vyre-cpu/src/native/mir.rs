@@ -185,6 +185,11 @@ pub(super) enum M {
         dst: R,
         src: R,
     },
+    /// How many bits are set in 32.
+    CountOnes {
+        dst: R,
+        src: R,
+    },
     /// The bits of `a`, one after the other, at the places of those of `b`.
     Deposit {
         dst: R,
@@ -402,6 +407,7 @@ impl M {
             | M::MaskNot { dst, .. }
             | M::MaskShift { dst, .. }
             | M::Deposit { dst, .. }
+            | M::CountOnes { dst, .. }
             | M::Broadcast { dst, .. } => Some(dst),
             _ => None,
         }
@@ -486,6 +492,7 @@ impl M {
             | M::MaskShift { dst, a, .. }
             | M::MaskFrom { dst, src: a }
             | M::MaskTo { dst, src: a }
+            | M::CountOnes { dst, src: a }
             | M::SignBits { dst, src: a, .. }
             | M::Reverse { dst, src: a, .. }
             | M::Mov { dst, src: a }

@@ -431,6 +431,9 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             if rows > 1 && 4 * rows <= room {
                 all.insert(0, Tiling { layout, vectors: 4, rows });
             }
+            if isa == Isa::Avx2 && rows > 1 && 2 <= room {
+                all.push(Tiling { layout, vectors: 1, rows: 2 });
+            }
             all.push(Tiling { layout, vectors: 1, rows: 1 });
             all.dedup();
             all
@@ -511,8 +514,8 @@ fn compile_as(
         let most_spilled = match (alone, isa == Isa::Avx2) {
             (true, false) => MOST_SPILLED_OF_TWO,
             (true, true) => MOST_SPILLED_OF_TWO_256,
-            (false, false) => MOST_SPILLED,
-            (false, true) => MOST_SPILLED_256,
+            (false, true) if tiling.vectors * tiling.rows <= 8 => MOST_SPILLED_256,
+            (false, _) => MOST_SPILLED,
         };
         // Gathers of two vectors keep the processor busy while lanes leave a loop; in arithmetic each vector more hides the time of another.
         let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));

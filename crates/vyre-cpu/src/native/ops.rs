@@ -89,6 +89,7 @@ ops! {
     VPMADDWD = op(1, 1, 0xf5, 0);
     VPCMPEQD = op(1, 1, 0x76, 0);
     VPCMPGTD = op(1, 1, 0x66, 0);
+    VRANGEPS = evex(1, 3, 0x50, 0);
     VPCMPD = evex(1, 3, 0x1f, 0);
     VPCMPUD = evex(1, 3, 0x1e, 0);
     VPMULUDQ = op(1, 1, 0xf4, 1);

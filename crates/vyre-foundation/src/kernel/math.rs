@@ -11,7 +11,7 @@ mod fast;
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E, PI};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::walk::{each_use_mut, end_values_mut};
@@ -30,6 +30,9 @@ pub(super) fn expand(kernel: &mut Kernel, options: &Options) {
         wide: HashMap::new(),
         reduced: HashMap::new(),
         reduced_log: Vec::new(),
+        known: HashMap::new(),
+        only_divisors: if kernel.math == Math::Fast { fast::only_divisors(&kernel.body) } else { HashSet::new() },
+        divisors: HashMap::new(),
         subst: (0..kernel.values.len() as u32).map(Value).collect(),
         values: std::mem::take(&mut kernel.values),
         blocks: Vec::new(),
@@ -43,8 +46,15 @@ pub(super) fn expand(kernel: &mut Kernel, options: &Options) {
 
 /// What is added to an f32 to leave no room for a fraction: the last bits of the sum are then those of the nearest whole number.
 pub(super) const NO_FRACTION: f64 = 12_582_912.0;
+/// The word of the greatest n for which `2ⁿ⁺²⁴` is a number.
+pub(super) const MOST_AT_ONCE: i32 = 0x4b40_0000 + 103;
+/// Bits of 2²⁴ and of 2⁻²⁴.
+pub(super) const ONE_AHEAD: i32 = 0x3f80_0000 + (24 << 23);
+pub(super) const ONE_BEHIND: i32 = 0x3f80_0000 - (24 << 23);
+/// For this n is −151.
+const LEAST_EXPONENT_32: f64 = -104.75;
 /// ln 2 with fewer bits than an f32 has, so that its products with whole numbers are exact.
-pub(super) const LN2_HIGH_32: f64 = 0.693_145_751_953_125;
+const LN2_HIGH_32: f64 = 0.693_145_751_953_125;
 
 /// What π is more than the f32 nearest to it, as a part of that.
 const PI_REST_32: f64 = -2.782_753_4e-8;
@@ -60,6 +70,11 @@ pub(super) struct Expand {
     reduced: HashMap<Value, [Value; 2]>,
     /// In the order in which they came.
     reduced_log: Vec<Value>,
+    /// Constants of the kernel, in fast arithmetic.
+    known: HashMap<Value, f32>,
+    /// Roots that are only divided by, and what is known of them so far.
+    only_divisors: HashSet<Value>,
+    divisors: HashMap<Value, fast::Divisor>,
     subst: Vec<Value>,
     values: Vec<ValueInfo>,
     pub(super) blocks: Vec<Vec<Inst>>,
@@ -74,6 +89,10 @@ impl Expand {
         for mut inst in std::mem::take(&mut block.insts) {
             each_use_mut(&mut inst, &mut |value| *value = self.subst[value.index()]);
             let replaced = match &mut inst {
+                Inst::Let(value, Op::Const(Literal::F32(known))) if self.fast => {
+                    self.known.insert(*value, *known);
+                    None
+                }
                 Inst::Let(value, Op::Unary(op, a)) if self.functions => {
                     self.unary_function(*op, *a).map(|new| (*value, new))
                 }
@@ -104,6 +123,9 @@ impl Expand {
                 }
                 _ => None,
             };
+            if let Inst::Let(value, op) = &inst {
+                self.note_divisor(*value, replaced.map_or(*value, |(_, new)| new), op);
+            }
             match replaced {
                 Some((old, new)) => self.subst[old.index()] = new,
                 None => self.push(inst),
@@ -414,16 +436,19 @@ impl Expand {
     }
 
     /// `y · 2ⁿ` in two steps, so that neither power overflows and the result is rounded once. The last bits of the word are those of n.
+    ///
+    /// The second power is 2⁻²⁴ but where the first one would be too large, and for an n of −151 the first one is zero: a product that is
+    /// too small for a number would take a processor a hundred times as long, and masks make many of those.
     fn scale32(&mut self, y: Value, word: Value) -> Value {
-        let one = self.i(Scalar::U32, 1);
-        let first = self.bin(Binary::Shr, word, one);
+        let most = self.i(Scalar::I32, MOST_AT_ONCE.into());
+        let first = self.bin(Binary::Min, word, most);
         let second = self.bin(Binary::Sub, word, first);
         let mut y = y;
-        for part in [first, second] {
+        for (part, one) in [(first, ONE_AHEAD), (second, ONE_BEHIND)] {
             // The rest of the word is shifted out.
             let count = self.i(Scalar::U32, 23);
             let exponent = self.bin(Binary::Shl, part, count);
-            let one = self.i(Scalar::I32, 0x3f80_0000);
+            let one = self.i(Scalar::I32, one.into());
             let bits = self.bin(Binary::Add, exponent, one);
             let power = self.bits(bits, Scalar::F32);
             y = self.mul(y, power);
@@ -432,7 +457,7 @@ impl Expand {
     }
 
     fn exp32(&mut self, x: Value) -> Value {
-        let low = self.c(x, -104.0);
+        let low = self.c(x, LEAST_EXPONENT_32);
         let x = self.bin(Binary::Max, x, low);
         let high = self.c(x, 89.0);
         let x = self.bin(Binary::Min, x, high);
@@ -1418,6 +1443,7 @@ const LN2_LOW: f64 = 1.90821492927058770002e-10;
 
 #[cfg(test)]
 mod tests {
+    use super::{LEAST_EXPONENT_32, LOG2_E, NO_FRACTION, ONE_AHEAD, ONE_BEHIND};
     use crate::ir::{BufferDecl, DataType, Expr, Math, MathOp, Node, Program};
     use crate::kernel::{Interpret, Options, interpret, lower};
 
@@ -1645,6 +1671,80 @@ mod tests {
                 worst = worst.max(error);
             }
             println!("fast {op:?}: {worst:.3} of the bound");
+        }
+    }
+
+    /// Of all numbers from which it is one, so that no product is ever too small for a number.
+    #[test]
+    fn exponentials_of_masks_are_products_with_zero() {
+        let first =
+            |n: i32| f32::from_bits((((NO_FRACTION as f32).to_bits() as i32 + n) << 23).wrapping_add(ONE_AHEAD) as u32);
+        assert_eq!(first(-151).to_bits(), 0);
+        assert_eq!(first(-150), f32::MIN_POSITIVE);
+        assert_eq!(first(103), 2f32.powi(127));
+        assert_eq!(f32::from_bits(ONE_BEHIND as u32), 2f32.powi(-24));
+        assert_eq!((f64::from(LEAST_EXPONENT_32 as f32) * LOG2_E).round(), -151.0);
+        // The greatest of them is in between.
+        let masks = [-104.0, -104.75, -105.0, -1e4, -1e9, -1e30, -3.4e38, f64::NEG_INFINITY];
+        let results = run(MathOp::Exp, &DataType::F32, &masks.map(|x| (x, 0.0)));
+        assert!(results.iter().all(|y| y.to_bits() == 0), "{results:?}");
+    }
+
+    /// In fast arithmetic powers with known small exponents are products, within WGSL's bound for any power.
+    #[test]
+    fn fast_powers_of_small_exponents_are_products() {
+        let mut random = Random(5);
+        let bases: Vec<f64> = (0..500).map(|_| random.between(0.01, 50.0)).collect();
+        for twice in -17..=17 {
+            let power = f64::from(twice) / 2.0;
+            let load = |name: &str| Expr::load(name, Expr::global_id(0));
+            let value = Expr::math(MathOp::Pow, vec![load("a"), Expr::f32(power as f32)]);
+            let program = Program::wrapped(
+                vec![BufferDecl::read("a", 0, DataType::F32), BufferDecl::output("out", 1, DataType::F32)],
+                [64, 1, 1],
+                vec![Node::store("out", Expr::global_id(0), value)],
+            )
+            .with_math(Math::Fast);
+            let valid = program.validate().expect("valid");
+            let kernel = lower(&valid, &Options { expand_math: true, ..Options::default() }).expect("lowers");
+            // No exponential, whose exponent is shifted into place.
+            assert_eq!(kernel.to_string().contains("shl"), power.abs() > 8.0, "{power}\n{kernel}");
+            let mut buffers =
+                [bases.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect(), vec![0; 4 * bases.len()]];
+            let grid = [bases.len().div_ceil(64) as u32, 1, 1];
+            interpret(&kernel, &mut buffers, &Interpret { grid, subgroup_size: 32, budget: u64::MAX, noise: None })
+                .expect("runs");
+            for (x, actual) in bases.iter().zip(buffers[1].chunks(4)) {
+                let (expected, actual) = (x.powf(power), f32::from_le_bytes(actual.try_into().expect("four")));
+                let off = (f64::from(actual) - expected).abs() / ulp(expected, true);
+                assert!(off <= 20.0 || power.abs() > 8.0, "{x}^{power} = {actual:e}, not {expected:e}");
+            }
+        }
+    }
+
+    /// In fast arithmetic what is divided by a root is multiplied by the inverse root.
+    #[test]
+    fn fast_quotients_by_roots_are_products_with_inverse_roots() {
+        let kernel = |value: &str| {
+            let source = format!(
+                "read a: f32 @0; output out: f32 @1; math fast; workgroup_size [64, 1, 1];
+                entry main {{
+                    let x = a[global_id.x];
+                    let root = sqrt(x);
+                    out[global_id.x] = {value};
+                }}"
+            );
+            let valid = crate::text::parse(&source).expect("parses").validate().expect("valid");
+            lower(&valid, &Options { expand_math: true, ..Options::default() }).expect("lowers").to_string()
+        };
+        for value in ["1.0 / root", "x / root + 3.0 / root", "1.0 / (x * root)", "2.0 / (root * x)"] {
+            let text = kernel(value);
+            assert!(text.contains("roughinversesqrt") && !text.contains(" sqrt"), "{value}\n{text}");
+            assert!(!text.contains("roughreciprocal"), "{value}\n{text}");
+        }
+        for value in ["1.0 / root + root", "root / x", "1.0 / (x * root) + x * root", "x * root"] {
+            let text = kernel(value);
+            assert!(text.contains(" sqrt") && !text.contains("roughinversesqrt"), "{value}\n{text}");
         }
     }
 

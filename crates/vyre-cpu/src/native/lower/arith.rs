@@ -375,12 +375,11 @@ impl<'k> Lower<'k> {
         let y = self.vec(ops::VRSQRT14PS, R::NONE, Src::R(x));
         let (minus_one, half) = (self.constant((-1f32).to_bits()), self.constant((-0.5f32).to_bits()));
         let high = self.vec(ops::VMULPS, x, Src::R(y));
-        let d = self.multiply_add(high, y, minus_one);
+        let d = self.multiply_add(ops::VFMADD231PS, high, y, minus_one);
+        // Not a number where `y` is zero or infinite; with this it stays what it is, because the second operand is taken then.
+        let d = self.vec(ops::VMAXPS, d, Src::R(minus_one));
         let step = self.vec(ops::VMULPS, y, Src::R(d));
-        let better = self.multiply_add(step, half, y);
-        // Not a number where `y` is zero or infinite.
-        let ordered = self.float_mask(0x07, better, better);
-        self.blend(Scalar::F32, ordered, Src::R(better), false, y)
+        self.multiply_add(ops::VFMADD231PS, step, half, y)
     }
 
     /// `1 / x` to within one unit in the last place.
@@ -392,19 +391,17 @@ impl<'k> Lower<'k> {
         // 14 good bits, and Newton's step.
         let y = self.vec(ops::VRCP14PS, R::NONE, Src::R(x));
         let minus_one = self.constant((-1f32).to_bits());
-        let d = self.multiply_add(x, y, minus_one);
-        let step = self.vec(ops::VMULPS, y, Src::R(d));
-        let better = self.vec(ops::VSUBPS, y, Src::R(step));
-        // Not a number where `x` is zero or infinite.
-        let ordered = self.float_mask(0x07, better, better);
-        self.blend(Scalar::F32, ordered, Src::R(better), false, y)
+        let d = self.multiply_add(ops::VFMADD231PS, x, y, minus_one);
+        // Not a number where `x` is zero or infinite, and infinite where only `y` is; the one of less magnitude leaves `y` what it is there.
+        let d = self.vec_imm(ops::VRANGEPS, d, Src::R(minus_one), 0x06);
+        self.multiply_add(ops::VFNMADD231PS, y, d, y)
     }
 
-    /// `a·b + sum` of f32.
-    fn multiply_add(&mut self, a: R, b: R, sum: R) -> R {
+    /// `a·b + sum` of f32, or what else the operation makes of the three.
+    fn multiply_add(&mut self, op: VOp, a: R, b: R, sum: R) -> R {
         let dst = self.vector();
         self.push(M::Mov { dst, src: sum });
-        let v = LaneOp { acc: true, ..self.lane_op(ops::VFMADD231PS, dst, a, Src::R(b)) };
+        let v = LaneOp { acc: true, ..self.lane_op(op, dst, a, Src::R(b)) };
         self.push(M::Vec(v));
         dst
     }
@@ -428,7 +425,7 @@ impl<'k> Lower<'k> {
         let off = self.vector();
         self.push(M::Mov { dst: off, src: x });
         self.push(M::Vec(LaneOp { acc: true, ..self.lane_op(ops::VFNMADD231PS, off, near, Src::R(by)) }));
-        Some(Rep::Vector(self.multiply_add(off, reciprocal, near), R::NONE))
+        Some(Rep::Vector(self.multiply_add(ops::VFMADD231PS, off, reciprocal, near), R::NONE))
     }
 
     /// The vector form of a value as a rep of its own.

@@ -118,8 +118,9 @@ struct Test {
 type Compared = (Binary, bool);
 
 /// What is found on the way through a kernel.
-struct Search<'k> {
+struct Search<'k, 'm> {
     kernel: &'k Kernel,
+    makers: &'m Makers<'k>,
     ops: Vec<Option<&'k Op>>,
     /// Bools, what they should be, and how often they are needed: nothing where most of the kernel is behind them.
     wanted: Vec<(Value, bool, u32)>,
@@ -149,8 +150,10 @@ impl<'k> Lower<'k> {
         let both_ways = (0..kernel.buffers.len()).any(|index| streams(Memory::Buffer(index as u32)));
         let (ops, steps) = (vec![None; kernel.values.len()], steps(&kernel.body));
         let accesses = accesses(&kernel.body);
+        let makers = Makers::of(kernel);
         let mut search = Search {
             kernel,
+            makers: &makers,
             ops,
             wanted: Vec::new(),
             steps,
@@ -165,7 +168,7 @@ impl<'k> Lower<'k> {
         visit(&kernel.body, &mut |inst| loops |= matches!(inst, Inst::Loop(_)));
         let mut plan = Plan { steps, loops, work: work(&kernel.body, 2), ..Plan::default() };
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
-        let (mut needed, makers) = (vec![false; kernel.values.len()], Makers::of(kernel));
+        let mut needed = vec![false; kernel.values.len()];
         // Only a comparison that differs from lane to lane costs so much that it is worth it.
         let mut apart = false;
         while let Some((value, holds, weight)) = search.wanted.pop() {
@@ -407,7 +410,7 @@ impl<'k> Lower<'k> {
     }
 }
 
-impl<'k> Search<'k> {
+impl<'k> Search<'k, '_> {
     /// Notes a value and what it is made of.
     fn need(&self, value: Value, needed: &mut [bool]) {
         let mut open = vec![value];
@@ -478,7 +481,11 @@ impl<'k> Search<'k> {
 
     fn inner(&mut self, inst: &'k Inst) {
         match inst {
-            Inst::If { then, otherwise, .. } => {
+            Inst::If { cond, then, otherwise, .. } => {
+                let behind = buffer_accesses(then) as u32;
+                if behind > 0 && accesses(otherwise) == 0 && self.is_limit(*cond) {
+                    self.wanted.push((*cond, true, behind.saturating_mul(self.weight)));
+                }
                 self.guards(then);
                 self.guards(otherwise);
             }
@@ -489,6 +496,13 @@ impl<'k> Search<'k> {
             }
             inst => self.guard(inst),
         }
+    }
+
+    /// A comparison with something that is only known at run time: most lanes are inside of that.
+    fn is_limit(&self, cond: Value) -> bool {
+        let Some(Op::Binary(op, a, b)) = self.makers.ops[cond.index()] else { return false };
+        let constant = |value: &Value| matches!(self.makers.ops[value.index()], Some(Op::Const(_)));
+        compares(*op) && !constant(a) && !constant(b)
     }
 
     fn guards(&mut self, block: &'k Block) {
@@ -530,6 +544,20 @@ fn accesses(block: &Block) -> usize {
     visit(block, &mut |inst| {
         let is_access = matches!(inst, Inst::Let(_, Op::Load { .. }) | Inst::Store { .. } | Inst::Atomic { .. });
         count += usize::from(is_access);
+    });
+    count
+}
+
+/// Steps of a block that read or write buffers.
+fn buffer_accesses(block: &Block) -> usize {
+    let mut count = 0;
+    visit(block, &mut |inst| {
+        count += usize::from(match inst {
+            Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. } | Inst::Atomic { address, .. } => {
+                matches!(address.memory, Memory::Buffer(_))
+            }
+            _ => false,
+        });
     });
     count
 }

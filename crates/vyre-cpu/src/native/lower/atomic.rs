@@ -4,7 +4,7 @@
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{Address, Element, Inst, Memory, Scalar, Value};
 
-use super::super::asm::{Alu, Cond, VOp};
+use super::super::asm::{Alu, Cond, Len, VOp};
 use super::super::context::{self, COLUMN};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
@@ -268,6 +268,11 @@ impl<'k> Lower<'k> {
         // The same from all lanes is no more than from one.
         let is_one = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Min | AtomicOp::Max)
             && self.shape_of(*value).is_uniform();
+        // The same for each lane is as often as there are lanes.
+        let is_count = matches!(op, AtomicOp::Add | AtomicOp::Sub)
+            && matches!(element, Element::U32 | Element::I32)
+            && self.shape_of(*value).is_uniform()
+            && self.facts.isa != Isa::Simd128;
         let is_own = self.own_words(address).is_some();
         let is_whole = address.terms.iter().all(|&(index, _)| self.shape_of(index).is_uniform());
         let together: Vec<&[usize]> = if is_whole { vec![comps] } else { comps.chunks(1).collect() };
@@ -287,6 +292,10 @@ impl<'k> Lower<'k> {
             let (mark, cells) = (self.enter_scope(), self.workgroup.cells.clone());
             let value = match self.one_operand(*value, comps[0]).filter(|_| is_one) {
                 Some(one) => self.in_register(one),
+                None if is_count && masks.iter().all(Option::is_some) => {
+                    let masks: Vec<R> = masks.into_iter().flatten().collect();
+                    self.times_lanes(*value, &masks, comps[0])
+                }
                 None => {
                     let lanes: Vec<R> = (comps.iter().zip(masks))
                         .map(|(&c, mask)| {
@@ -306,6 +315,24 @@ impl<'k> Lower<'k> {
         self.note_read(address.memory);
         self.forget_cells(address.memory);
         true
+    }
+
+    /// A number as often as there are lanes in some masks.
+    fn times_lanes(&mut self, value: Value, masks: &[R], c: usize) -> R {
+        let mut count = R::NONE;
+        for &mask in masks {
+            let (bits, lanes) = (self.mask_bits(mask), self.general());
+            self.push(M::CountOnes { dst: lanes, src: bits });
+            count = if count.is_none() { lanes } else { self.alu(Alu::Add, false, count, GSrc::R(lanes)) };
+        }
+        match self.one_operand(value, c) {
+            Some(GSrc::Imm(1)) => count,
+            Some(by) => self.product(false, count, by),
+            None => {
+                let by = self.scalar_reg(value, c);
+                self.product(false, count, GSrc::R(by))
+            }
+        }
     }
 
     /// The lanes of a mask, and what changes nothing elsewhere.
@@ -635,6 +662,20 @@ impl<'k> Lower<'k> {
             }
             let last = self.vec_imm(ops::VALIGND, all, Src::R(all), 15);
             self.push(M::First { wide: false, dst: sum, src: last });
+            return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
+        }
+        if self.facts.isa == Isa::Avx2 {
+            // In each half, and then the sum of the first half in all of the second.
+            let (zero, mut all) = (self.constant(0), by);
+            for bytes in [4, 8] {
+                let further = self.vec_imm(ops::VPALIGNR, all, Src::R(zero), 16 - bytes);
+                all = self.vec(ops::VPADDD, all, Src::R(further));
+            }
+            let moved = self.vec_imm(ops::VPERM2F128, all, Src::R(all), 0x08);
+            let first = self.vec_imm(ops::VSHUFPS, moved, Src::R(moved), 0xff);
+            all = self.vec(ops::VPADDD, all, Src::R(first));
+            let src = self.upper_half(all);
+            self.push(M::Reverse { op: ops::VPEXTRD, len: Len::L128, dst: sum, src, imm: Some(3) });
             return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
         }
         self.put_scratch(scratch, COLUMN, by);

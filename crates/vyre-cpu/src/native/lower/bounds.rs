@@ -22,10 +22,14 @@ const SIGN: u32 = 1 << 31;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Upper {
     Constant(u32),
+    /// A value that is not greater than this, whatever it is.
+    AtMost(u32),
     /// The last lane of a value that is made before the block.
     Value(Value),
     /// The last round of a loop, which is before its end, such a value.
     Round {
+        /// The first one, where that can be made before the block.
+        from: Option<Value>,
         /// What the first round is at most, where it could have a sign.
         first: Option<Box<Upper>>,
         end: Value,
@@ -33,6 +37,8 @@ pub(super) enum Upper {
         unit: u32,
     },
     Sum(Box<[Upper; 2]>),
+    /// A difference is at most what it is taken from, where that is never less than what is taken away; else it could be anything.
+    Difference(Box<[Upper; 2]>),
     Product(Box<[Upper; 2]>),
     Shifted(Box<Upper>, u8),
     Least(Box<[Upper; 2]>),
@@ -40,17 +46,33 @@ pub(super) enum Upper {
 }
 
 impl Upper {
+    /// What it is at least can be found in the same way.
+    fn has_lower(&self) -> bool {
+        match self {
+            Upper::Constant(_) | Upper::Value(_) => true,
+            Upper::Round { from, .. } => from.is_some(),
+            Upper::Sum(parts) | Upper::Product(parts) => parts.iter().all(Upper::has_lower),
+            Upper::Shifted(of, _) => of.has_lower(),
+            Upper::AtMost(_) | Upper::Difference(_) | Upper::Least(_) | Upper::Most(_) => false,
+        }
+    }
+
     /// Shows the values that it is made of.
     pub(super) fn each_value(&self, f: &mut dyn FnMut(Value)) {
         match self {
-            Upper::Constant(_) => {}
+            Upper::Constant(_) | Upper::AtMost(_) => {}
             Upper::Value(value) => f(*value),
-            Upper::Round { first, end, .. } => {
+            Upper::Round { from, first, end, .. } => {
                 first.iter().for_each(|first| first.each_value(f));
+                from.iter().for_each(|from| f(*from));
                 f(*end);
             }
             Upper::Shifted(of, _) => of.each_value(f),
-            Upper::Sum(parts) | Upper::Product(parts) | Upper::Least(parts) | Upper::Most(parts) => {
+            Upper::Sum(parts)
+            | Upper::Difference(parts)
+            | Upper::Product(parts)
+            | Upper::Least(parts)
+            | Upper::Most(parts) => {
                 parts.iter().for_each(|part| part.each_value(f));
             }
         }
@@ -92,8 +114,8 @@ impl<'k> Makers<'k> {
 }
 
 impl<'k> Lower<'k> {
-    /// What an index is at most, of values that `known` says can be made before the block. Where numbers may be less than nothing, or are
-    /// taken from others, there is nothing: such an index may be large in most blocks, and a test of it for nothing.
+    /// What an index is at most, of values that `known` says can be made before the block. Where numbers of lanes may be less than nothing
+    /// there is nothing: such an index may be large in most blocks, and a test of it for nothing.
     pub(super) fn upper(
         &self,
         makers: &Makers<'k>,
@@ -117,21 +139,30 @@ impl<'k> Lower<'k> {
             let starts_at_none = makers.constant(counter.from) == Some(0);
             let unit = if starts_at_none && counter.step.is_power_of_two() { counter.step } else { 1 };
             if let (None, Some(end @ 1..SIGN)) = (&first, makers.constant(counter.to)) {
-                return Some(Upper::Constant((end - 1) & !(unit - 1)));
+                return Some(Upper::AtMost((end - 1) & !(unit - 1)));
             }
             let ends = self.shape_of(counter.to).is_uniform() && known(counter.to);
-            return ends.then_some(Upper::Round { first, end: counter.to, unit });
+            let from = Some(counter.from).filter(|&from| known(from));
+            return ends.then_some(Upper::Round { from, first, end: counter.to, unit });
+        }
+        // Sizes, and what is made of them.
+        if self.shape_of(value).is_uniform() && known(value) {
+            return Some(Upper::Value(value));
         }
         let both = |a: Value, b: Value| Some(Box::new([of(a)?, of(b)?]));
         let found = match makers.ops[value.index()]? {
             Op::Builtin(_) | Op::Length(_) => Some(Upper::Value(value)).filter(|_| known(value)),
             Op::Cast(a) | Op::BitCast(a) => of(*a),
             Op::Binary(Binary::Add, a, b) => both(*a, *b).map(Upper::Sum),
+            Op::Binary(Binary::Sub, a, b) if self.scalar_of(value) == Scalar::U32 => {
+                both(*a, *b).filter(|parts| parts[0].has_lower()).map(Upper::Difference)
+            }
             Op::Binary(Binary::Mul, a, b) => both(*a, *b).map(Upper::Product),
             Op::Binary(Binary::Shl, a, b) => {
                 let count = makers.constant(*b)? & 31;
                 of(*a).map(|of| match of {
                     Upper::Constant(bits) if bits.leading_zeros() >= count => Upper::Constant(bits << count),
+                    Upper::AtMost(bits) if bits.leading_zeros() >= count => Upper::AtMost(bits << count),
                     of => Upper::Shifted(Box::new(of), count as u8),
                 })
             }
@@ -144,7 +175,7 @@ impl<'k> Lower<'k> {
             _ => None,
         };
         let max = self.shape_of(value).max;
-        found.or_else(|| (max <= u32::from(u16::MAX)).then_some(Upper::Constant(max)))
+        found.or_else(|| (max <= u32::from(u16::MAX)).then_some(Upper::AtMost(max)))
     }
 
     fn have_no_sign(&self, makers: &Makers<'k>, values: [Value; 2], depth: u32) -> bool {
@@ -171,9 +202,18 @@ impl<'k> Lower<'k> {
     /// The number in a register; `None` where it is not one for all components.
     pub(super) fn upper_in_register(&mut self, upper: &Upper) -> Option<R> {
         Some(match upper {
-            Upper::Constant(bits) => self.materialise(Lin::imm(*bits as i32)),
+            Upper::Constant(bits) | Upper::AtMost(bits) => self.materialise(Lin::imm(*bits as i32)),
             Upper::Value(value) => self.last_lane(*value)?,
-            Upper::Round { first, end, unit } => {
+            Upper::Difference(parts) => {
+                let (up, taken) = (self.upper_in_register(&parts[0])?, self.upper_in_register(&parts[1])?);
+                let (low, dst) = (self.lower_in_register(&parts[0])?, self.general());
+                let most = self.materialise(Lin::imm(-1));
+                self.push(M::Mov { dst, src: up });
+                self.push(M::Cmp { wide: true, a: low, b: GSrc::R(taken) });
+                self.push(M::Cmov { cond: Cond::Below, dst, src: most });
+                dst
+            }
+            Upper::Round { first, end, unit, .. } => {
                 let end = self.scalar_reg(*end, 0);
                 let mut last = self.alu(Alu::Sub, false, end, GSrc::Imm(1));
                 if *unit > 1 {
@@ -208,11 +248,33 @@ impl<'k> Lower<'k> {
         })
     }
 
+    /// What the value is at least, where it is no greater than its upper bound is found to be, which is less than 2³²: nothing wraps then.
+    fn lower_in_register(&mut self, upper: &Upper) -> Option<R> {
+        Some(match upper {
+            Upper::Constant(bits) => self.materialise(Lin::imm(*bits as i32)),
+            Upper::Value(value) => self.first_lane(*value)?,
+            Upper::Round { from, .. } => self.first_lane((*from)?)?,
+            Upper::Sum(parts) => {
+                let (a, b) = (self.lower_in_register(&parts[0])?, self.lower_in_register(&parts[1])?);
+                self.alu(Alu::Add, true, a, GSrc::R(b))
+            }
+            Upper::Product(parts) => {
+                let (a, b) = (self.lower_in_register(&parts[0])?, self.lower_in_register(&parts[1])?);
+                self.product(true, a, GSrc::R(b))
+            }
+            Upper::Shifted(of, count) => {
+                let of = self.lower_in_register(of)?;
+                self.shifted(true, of, i32::from(*count))
+            }
+            Upper::AtMost(_) | Upper::Difference(_) | Upper::Least(_) | Upper::Most(_) => return None,
+        })
+    }
+
     /// A value of 32 bits is never greater than what 32 bits can say, and a sum or product of two such numbers fits into 64.
     fn upper_of_32_bits(&mut self, upper: &Upper) -> Option<R> {
         let r = self.upper_in_register(upper)?;
         let fits = match upper {
-            Upper::Constant(_) | Upper::Round { .. } => true,
+            Upper::Constant(_) | Upper::AtMost(_) | Upper::Round { .. } => true,
             Upper::Value(value) => self.shape_of(*value).is_uniform(),
             _ => false,
         };
@@ -229,8 +291,25 @@ impl<'k> Lower<'k> {
         dst
     }
 
+    /// The least lane of all components of a value whose lanes don't wrap.
+    fn first_lane(&mut self, value: Value) -> Option<R> {
+        let (first, _) = self.ends_of_lanes(value)?;
+        Some(first)
+    }
+
     /// The last lane of the last component of a value, as a sum that does not wrap.
     fn last_lane(&mut self, value: Value) -> Option<R> {
+        let (first, span) = self.ends_of_lanes(value)?;
+        if span == 0 {
+            return Some(first);
+        }
+        let last = self.general();
+        self.push(M::Lea { wide: true, dst: last, at: At::new(first, span) });
+        Some(last)
+    }
+
+    /// The first lane of all components of a value, and how far the last is from there.
+    fn ends_of_lanes(&mut self, value: Value) -> Option<(R, i32)> {
         let reach = match self.shape_of(value).lane {
             Lane::Affine(stride) => i64::from(stride) * i64::from(self.lanes() - 1),
             Lane::Same => 0,
@@ -243,12 +322,6 @@ impl<'k> Lower<'k> {
         let adds = || lins.iter().map(|lin| i64::from(lin.add));
         let (low, high) = (adds().min()? + reach.min(0), adds().max()? + reach.max(0));
         let first = self.materialise(Lin { reg: lins[0].reg, add: i32::try_from(low).ok()? });
-        let span = i32::try_from(high - low).ok()?;
-        if span == 0 {
-            return Some(first);
-        }
-        let last = self.general();
-        self.push(M::Lea { wide: true, dst: last, at: At::new(first, span) });
-        Some(last)
+        Some((first, i32::try_from(high - low).ok()?))
     }
 }

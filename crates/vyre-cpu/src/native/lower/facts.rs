@@ -19,6 +19,8 @@ pub(super) struct Facts<'k> {
     /// First column of each value, and behind the last.
     pub(super) columns: Vec<u32>,
     pub(super) uses: Vec<u32>,
+    /// How often a value is named in the kernel, whatever else needs its registers.
+    pub(super) named: Vec<u32>,
     pub(super) makers: Makers<'k>,
     /// Negations that stand before the `fma` that alone uses them, with what they negate.
     pub(super) negated: Map<Value, Value>,
@@ -46,6 +48,7 @@ impl<'k> Facts<'k> {
             negated: negated(&kernel.body, &uses),
             // Cranelift has other instructions for it.
             dots: if isa == Isa::Simd128 { HashMap::new() } else { byte_dots(kernel) },
+            named: uses.clone(),
             uses,
         }
     }

@@ -183,8 +183,7 @@ impl<'k> Lower<'k> {
     /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then
     /// the active ones, and one mask does for both.
     fn is_plain_break(&self, block: &Block, cond: Value, then: &Block, otherwise: &Block) -> bool {
-        let in_plain_loop =
-            self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, std::ptr::from_ref(block)));
+        let in_plain_loop = self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, block));
         in_plain_loop && !self.is_scalar(cond) && breaks_only(then) && falls_through(otherwise)
     }
 
@@ -915,13 +914,23 @@ impl<'k> Lower<'k> {
         let carries = |kept: &Value| frame.rounds.is_none() && frame.params.contains(kept);
         let in_round = |kept: &Value| self.parted.get(kept) == Some(&self.loops.len());
         let kept = given(otherwise).or_else(|| given(then)).filter(|kept| carries(kept) || in_round(kept))?;
-        let mut inside = 0;
+        let mut so_far = 0;
+        let mut count = |value: Value| so_far += u32::from(value == kept);
         for block in [then, otherwise] {
-            visit_values(block, &mut |value| inside += u32::from(value == kept));
+            visit_values(block, &mut count);
+        }
+        // What came before in the round has seen it already, if it is not the same register by another name.
+        let is_here = |inst: &Inst| matches!(inst, Inst::If { results, .. } if results.contains(&result));
+        if let Some(here) = frame.body.insts.iter().position(is_here) {
+            for inst in &frame.body.insts[..here] {
+                if matches!(inst, Inst::Let(_, Op::Binary(..) | Op::Fma(..)) | Inst::Store { .. }) {
+                    visit_inst_values(inst, &mut count);
+                }
+            }
         }
         let alike = self.shape_of(kept).axes == self.shape_of(result).axes
             && self.scalar_of(kept) == self.scalar_of(result)
-            && self.facts.uses[kept.index()] == inside;
+            && self.facts.named[kept.index()] == so_far;
         let changes = |&c: &usize| matches!(self.rep(kept, 0, c), Rep::Vector(r, _) if self.made.changing.contains(&r));
         (alike && comps.iter().all(changes)).then_some(kept)
     }

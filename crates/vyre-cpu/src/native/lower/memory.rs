@@ -5,7 +5,6 @@ use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
 use super::super::asm::{Alu, Cond, Len, Shift, VOp};
 use super::super::context;
-use super::super::emit::shift_of;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
@@ -31,15 +30,14 @@ struct ByLane {
     /// The indices: of 32 bits in the first, or of 64 in both.
     indices: [R; 2],
     wide: bool,
-    signed: bool,
     /// What indices are taken out of at present: 128 bits of the vector, and two indices of 32 bits.
     half: R,
     pair: R,
 }
 
 impl ByLane {
-    fn new(at: At, indices: [R; 2], signed: bool) -> ByLane {
-        ByLane { at, indices, wide: !indices[1].is_none(), signed, half: R::NONE, pair: R::NONE }
+    fn new(at: At, indices: [R; 2]) -> ByLane {
+        ByLane { at, indices, wide: !indices[1].is_none(), half: R::NONE, pair: R::NONE }
     }
 
     /// Where the next lane stores.
@@ -58,15 +56,11 @@ impl ByLane {
         }
         let index = match (self.wide, lane % 2) {
             (true, _) => self.pair,
-            (_, 0) if self.signed => lower.extended(self.pair),
-            (_, 0) => {
-                let index = lower.general();
-                lower.push(M::Lea { wide: false, dst: index, at: At::new(self.pair, 0) });
-                index
-            }
+            // Part of a place may be in its base, and the rest be less than nothing.
+            (_, 0) => lower.extended(self.pair),
             _ => {
-                let (op, index) = (shift_of(self.signed), lower.general());
-                lower.push(M::Shift { op, wide: true, dst: index, a: self.pair, count: GSrc::Imm(32) });
+                let (index, count) = (lower.general(), GSrc::Imm(32));
+                lower.push(M::Shift { op: Shift::Arithmetic, wide: true, dst: index, a: self.pair, count });
                 index
             }
         };
@@ -514,13 +508,31 @@ impl<'k> Lower<'k> {
                 Some(op) => self.load_narrow(element, op, at, mask),
                 None => Rep::None,
             },
-            Place::Affine(..) | Place::Vary(..) if bytes < 4 => match self.load_words(address, &place, mask) {
-                Some((words, before)) => Rep::Vector(self.taken_out(element, words, before), R::NONE),
-                None => match self.gather_narrow(address, &place, element, mask) {
-                    Some(elements) => Rep::Vector(elements, R::NONE),
-                    None => self.load_by_helper(value, address, element, guard, c),
-                },
-            },
+            Place::Affine(..) | Place::Vary(..) if bytes < 4 => {
+                let beside = match (place, narrow, mask) {
+                    (Place::Affine(at, step), Some(op), Some(mask)) if step == bytes => Some((at, op, mask)),
+                    _ => None,
+                };
+                let Some((at, op, inside)) = beside else {
+                    return self.load_from_words(value, address, &place, element, guard, mask, c);
+                };
+                // Nearly always all lanes are inside.
+                let (dst, some, done) = (self.vector(), self.label(), self.label());
+                self.made.changing.insert(dst);
+                let bits = self.mask_bits(inside);
+                self.push(M::Cmp { wide: false, a: bits, b: GSrc::Imm(self.all_lanes() as i32) });
+                self.push(M::JumpIf(Cond::NotEqual, some));
+                let whole = self.load_narrow(element, op, at, None);
+                self.overwrite_by(dst, whole);
+                self.push(M::Jump(done));
+                self.bind(some);
+                let mark = self.enter_scope();
+                let rest = self.load_from_words(value, address, &place, element, guard, mask, c);
+                self.leave_scope(mark);
+                self.overwrite_by(dst, rest);
+                self.bind(done);
+                Rep::Vector(dst, R::NONE)
+            }
             Place::Affine(at, step) => {
                 self.ask_for_next_rows(address.memory, at, step);
                 if bytes == 4
@@ -539,6 +551,33 @@ impl<'k> Lower<'k> {
                     None => self.gather(scalar, at, index, mask),
                 },
             },
+        }
+    }
+
+    /// Elements of less than a word out of the words that they are in.
+    #[allow(clippy::too_many_arguments)]
+    fn load_from_words(
+        &mut self,
+        value: Value,
+        address: &Address,
+        place: &Place,
+        element: Element,
+        guard: Option<Value>,
+        mask: Option<R>,
+        c: usize,
+    ) -> Rep {
+        match self.load_words(address, place, mask) {
+            Some((words, before)) => Rep::Vector(self.taken_out(element, words, before), R::NONE),
+            None => match self.gather_narrow(address, place, element, mask) {
+                Some(elements) => Rep::Vector(elements, R::NONE),
+                None => self.load_by_helper(value, address, element, guard, c),
+            },
+        }
+    }
+
+    fn overwrite_by(&mut self, dst: R, rep: Rep) {
+        if let Rep::Vector(src, _) = rep {
+            self.push(M::Mov { dst, src });
         }
     }
 
@@ -1040,16 +1079,13 @@ impl<'k> Lower<'k> {
             (Place::Same(at), Some(_)) => self.as_gather(at, 0),
         };
         let is_shared = at.base == self.bases.shared && !self.bases.shared.is_none();
-        let Some(mask) = mask else {
-            // Part of the index may be in another base, and the rest be less than nothing.
-            return Some(ByLane::new(at, [index, R::NONE], !is_shared));
-        };
+        let Some(mask) = mask else { return Some(ByLane::new(at, [index, R::NONE])) };
         let behind = self.frame.shared_bytes as i32 - at.disp;
         if is_shared && behind >= 0 {
             // There is room behind this memory.
             let nowhere = self.constant((behind as u32).div_ceil(u32::from(at.scale)));
             let index = self.blend(Scalar::U32, mask, Src::R(index), false, nowhere);
-            return Some(ByLane::new(at, [index, R::NONE], false));
+            return Some(ByLane::new(at, [index, R::NONE]));
         }
         // A place aside, as an index that takes all 64 bits.
         let (there, scratch, aside) = (self.general(), self.scratch(), self.general());
@@ -1066,7 +1102,7 @@ impl<'k> Lower<'k> {
             let (index, mask) = (self.widen(index, part, true), self.part_mask(mask, Scalar::U64, part));
             self.blend(Scalar::U64, mask, Src::R(index), false, nowhere)
         });
-        Some(ByLane::new(at, indices, false))
+        Some(ByLane::new(at, indices))
     }
 
     /// Byte offsets of the lanes within their memory (element numbers for 4-bit elements), in the first scratch column.

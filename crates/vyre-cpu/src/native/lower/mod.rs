@@ -99,7 +99,7 @@ struct LoopFrame<'k> {
     plain: bool,
     /// Results that are the parameters themselves.
     shared: Vec<bool>,
-    body: *const Block,
+    body: &'k Block,
     /// Its rounds are emitted one after the other; true once one of them leaves.
     rounds: Option<bool>,
     /// Where memory is read in the next round.
@@ -129,7 +129,7 @@ impl<'k> LoopFrame<'k> {
             parts: false,
             plain: false,
             shared: vec![false; inner.params.len()],
-            body: std::ptr::from_ref(&inner.body),
+            body: &inner.body,
             rounds: None,
             ahead: None,
             counted: None,

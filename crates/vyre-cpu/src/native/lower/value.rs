@@ -702,7 +702,7 @@ impl<'k> Lower<'k> {
             if let M::Blendv { dst, a, b: Src::R(b), mask: inner, .. } = m
                 && dst == yes
             {
-                let kept = [a, b, inner].iter().all(|r| !later.contains(r) && *r != dst);
+                let kept = !later.contains(&dst) && [a, b, inner].iter().all(|r| !later.contains(r) && *r != dst);
                 return match kept {
                     true if a == no => Some((self.mask_and(mask, inner), b)),
                     // The other way round, with the opposite of a mask.

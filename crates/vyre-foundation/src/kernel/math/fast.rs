@@ -3,8 +3,74 @@
 
 use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, LN_2, LOG2_E, PI};
 
+use hashbrown::{HashMap, HashSet};
+
 use super::Expand;
-use crate::kernel::{Approximations, Binary, Op, Scalar, Unary, Value};
+use crate::kernel::walk::{each_inst, each_use, end_values};
+use crate::kernel::{Approximations, Binary, Block, Inst, Op, Scalar, Unary, Value};
+
+/// Powers with so many factors are products; an exponential of a logarithm is about as long as eight.
+const MOST_FACTORS: f32 = 8.0;
+
+/// What is divided by.
+#[derive(Clone, Copy)]
+pub(super) enum Divisor {
+    /// `sqrt(x)`.
+    Root(Value),
+    /// `x · sqrt(x)`.
+    RootCubed(Value),
+}
+
+/// The square roots of f32, and their products with what they are roots of, that are used for nothing but to divide by.
+pub(super) fn only_divisors(body: &Block) -> HashSet<Value> {
+    let mut roots: HashMap<Value, Value> = HashMap::new();
+    each_inst(body, &mut |inst| {
+        if let Inst::Let(value, Op::Unary(Unary::Sqrt, x)) = inst {
+            roots.insert(*value, *x);
+        }
+    });
+    if roots.is_empty() {
+        return HashSet::new();
+    }
+    let is_cubed = |a: &Value, b: &Value| roots.get(a) == Some(b) || roots.get(b) == Some(a);
+    let mut found: HashSet<Value> = roots.keys().copied().collect();
+    each_inst(body, &mut |inst| match inst {
+        Inst::Let(value, Op::Binary(Binary::Mul, a, b)) if is_cubed(a, b) => _ = found.insert(*value),
+        _ => {}
+    });
+    let mut otherwise = Vec::new();
+    other_uses(body, &found, &mut otherwise);
+    // A root whose product is used otherwise is, too.
+    each_inst(body, &mut |inst| match inst {
+        Inst::Let(value, Op::Binary(Binary::Mul, a, b)) if otherwise.contains(value) => otherwise.extend([*a, *b]),
+        _ => {}
+    });
+    for value in otherwise {
+        found.remove(&value);
+    }
+    found
+}
+
+/// The uses of values but as divisors, and by each other.
+fn other_uses(block: &Block, of: &HashSet<Value>, found: &mut Vec<Value>) {
+    for inst in &block.insts {
+        match inst {
+            Inst::Let(_, Op::Binary(Binary::Div, a, _)) => found.push(*a),
+            Inst::Let(value, Op::Binary(Binary::Mul, ..)) if of.contains(value) => {}
+            inst => each_use(inst, &mut |value| found.push(value)),
+        }
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                other_uses(then, of, found);
+                other_uses(otherwise, of, found);
+            }
+            Inst::Loop(inner) => other_uses(&inner.body, of, found),
+            _ => {}
+        }
+    }
+    found.extend(end_values(&block.end));
+    found.retain(|value| of.contains(value));
+}
 
 /// Not one basic operation.
 fn is_function(op: Unary) -> bool {
@@ -60,7 +126,7 @@ impl Expand {
                 let one = self.c(x, 1.0);
                 let (less, more) = (self.sub(one, x), self.add(one, x));
                 let square = self.mul(less, more);
-                let other = self.fast_unary(Unary::Sqrt, square).unwrap_or_else(|| self.un(Unary::Sqrt, square));
+                let other = self.fast_sqrt(square);
                 if op == Unary::Asin { self.fast_atan2(x, other) } else { self.fast_atan2(other, x) }
             }
             Unary::Asinh => {
@@ -82,6 +148,12 @@ impl Expand {
 
     /// The function of two f32; nothing where the operation is one that every device has.
     pub(super) fn fast_binary(&mut self, op: Binary, a: Value, b: Value) -> Option<Value> {
+        if op == Binary::Pow
+            && let Some(known) = self.known.get(&b).copied()
+            && let Some(power) = self.fast_known_power(a, known)
+        {
+            return Some(power);
+        }
         if self.approximations == Approximations::Functions {
             return matches!(op, Binary::Pow | Binary::Atan2).then(|| self.bin(op, a, b));
         }
@@ -97,9 +169,78 @@ impl Expand {
         })
     }
 
+    /// A small whole number of factors, and a square root. Below zero a power is nothing that WGSL bounds.
+    fn fast_known_power(&mut self, x: Value, power: f32) -> Option<Value> {
+        let (size, twice) = (power.abs(), 2.0 * power.abs());
+        if size > MOST_FACTORS || twice.fract() != 0.0 {
+            return None;
+        }
+        let halved = size.fract() != 0.0;
+        Some(match (halved, power < 0.0) {
+            (false, false) => self.product_of(x, size as u32),
+            (false, true) => {
+                let part = self.un(Unary::RoughReciprocal, x);
+                self.product_of(part, size as u32)
+            }
+            (true, true) => {
+                let part = self.un(Unary::RoughInverseSqrt, x);
+                self.product_of(part, twice as u32)
+            }
+            (true, false) => {
+                let root = self.fast_sqrt(x);
+                let rest = self.product_of(x, size as u32);
+                self.mul(rest, root)
+            }
+        })
+    }
+
+    /// `x` so many times, by squares.
+    fn product_of(&mut self, x: Value, mut count: u32) -> Value {
+        let (mut square, mut product) = (x, None);
+        while count > 0 {
+            if count & 1 == 1 {
+                product = Some(product.map_or(square, |product| self.mul(product, square)));
+            }
+            count >>= 1;
+            if count > 0 {
+                square = self.mul(square, square);
+            }
+        }
+        product.unwrap_or_else(|| self.c(x, 1.0))
+    }
+
     fn fast_div(&mut self, a: Value, b: Value) -> Value {
-        let part = self.un(Unary::RoughReciprocal, b);
+        let part = match self.divisors.get(&b).copied() {
+            Some(Divisor::Root(x)) => self.un(Unary::RoughInverseSqrt, x),
+            Some(Divisor::RootCubed(x)) => {
+                let part = self.un(Unary::RoughInverseSqrt, x);
+                self.product_of(part, 3)
+            }
+            None => self.un(Unary::RoughReciprocal, b),
+        };
         if a == self.c(a, 1.0) { part } else { self.mul(a, part) }
+    }
+
+    fn fast_sqrt(&mut self, x: Value) -> Value {
+        self.un(if self.has_instructions() { Unary::RoughSqrt } else { Unary::Sqrt }, x)
+    }
+
+    /// Keeps in mind what a value is the root of, where it is only divided by: an inverse root is shorter than a root and a reciprocal.
+    pub(super) fn note_divisor(&mut self, value: Value, now: Value, op: &Op) {
+        if !self.only_divisors.contains(&value) {
+            return;
+        }
+        let root = |value: &Value| match self.divisors.get(value) {
+            Some(Divisor::Root(x)) => Some(*x),
+            _ => None,
+        };
+        let divisor = match op {
+            Op::Unary(Unary::Sqrt, x) => Divisor::Root(*x),
+            Op::Binary(Binary::Mul, a, b) if root(a) == Some(*b) => Divisor::RootCubed(*b),
+            Op::Binary(Binary::Mul, a, b) if root(b) == Some(*a) => Divisor::RootCubed(*a),
+            _ => return,
+        };
+        self.divisors.insert(now, divisor);
     }
 
     fn fast_exp(&mut self, x: Value) -> Value {
@@ -264,7 +405,7 @@ impl Expand {
     fn fast_log_of_sum(&mut self, x: Value, more: f64) -> Value {
         let more = self.c(x, more);
         let square = self.emit(Scalar::F32, Op::Fma(x, x, more));
-        let root = self.fast_unary(Unary::Sqrt, square).unwrap_or_else(|| self.un(Unary::Sqrt, square));
+        let root = self.fast_sqrt(square);
         let sum = self.add(x, root);
         // Where the square may be infinite, the root is `x`: the logarithm of twice that.
         let small = self.lt_c(x, 2f64.powi(40));

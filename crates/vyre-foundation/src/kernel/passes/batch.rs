@@ -317,35 +317,55 @@ impl Batch {
             }
             carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
         }
-        self.take_from_last(inner, counter, &names, &mut insts);
+        self.take_from_one(inner, counter, &names, &mut insts);
         (insts, carried)
     }
 
-    /// Takes addresses that go down to zero with the last round, of those at once too, from that of the last one: they differ by a constant.
-    fn take_from_last(&self, inner: &Loop, counter: &Counter, names: &[HashMap<Value, Value>], insts: &mut [Inst]) {
-        let Some((last, others)) = names.split_last() else { return };
-        let mut before = HashMap::new();
-        for inst in &inner.body.insts {
-            let Inst::Let(value, _) = inst else { continue };
-            if let (true, Some(end)) = (self.is_left(*value, counter), last.get(value)) {
-                for (round, names) in others.iter().enumerate() {
-                    let steps = (others.len() - round) as u32 * counter.step;
-                    before.extend(names.get(value).map(|value| (*value, (*end, steps))));
-                }
+    /// Takes addresses that go up with the counter from that of the first round, and those that go down to zero with the last one from that of the last
+    /// round at once: they differ by a constant.
+    fn take_from_one(&self, inner: &Loop, counter: &Counter, names: &[HashMap<Value, Value>], insts: &mut [Inst]) {
+        let mut others = HashMap::new();
+        let made = inner.body.insts.iter().filter_map(|inst| match inst {
+            Inst::Let(value, _) => Some(*value),
+            _ => None,
+        });
+        for value in made.chain([counter.value]) {
+            let one = match (self.is_gone(value, counter), self.is_left(value, counter)) {
+                (true, _) => 0,
+                (_, true) => names.len() - 1,
+                _ => continue,
+            };
+            let Some(base) = names[one].get(&value) else { continue };
+            for (round, names) in names.iter().enumerate().filter(|(round, _)| *round != one) {
+                let steps = round.abs_diff(one) as u32 * counter.step;
+                others.extend(names.get(&value).map(|value| (*value, (*base, steps))));
             }
         }
-        if !before.is_empty() {
-            for inst in insts {
-                each_address_mut(inst, &mut |address| {
-                    for (index, stride) in &mut address.terms {
-                        let Some((end, steps)) = before.get(index) else { continue };
-                        let more = steps.checked_mul(*stride).and_then(|more| address.offset.checked_add(more));
-                        if let Some(offset) = more {
-                            (*index, address.offset) = (*end, offset);
-                        }
+        for inst in insts.iter_mut().filter(|_| !others.is_empty()) {
+            each_address_mut(inst, &mut |address| {
+                for (index, stride) in &mut address.terms {
+                    let Some((base, steps)) = others.get(index) else { continue };
+                    let more = steps.checked_mul(*stride).and_then(|more| address.offset.checked_add(more));
+                    if let Some(offset) = more {
+                        (*index, address.offset) = (*base, offset);
                     }
-                });
-            }
+                }
+            });
+        }
+    }
+
+    /// The value is how far a counter is from where it begins, or itself, as a u32 that does not wrap.
+    fn is_gone(&self, value: Value, counter: &Counter) -> bool {
+        if self.values[value.index()].ty.scalar != Scalar::U32 {
+            return false;
+        }
+        let difference = match self.defs[value.index()] {
+            Some(Op::BitCast(bits)) => bits,
+            _ => value,
+        };
+        match self.defs[difference.index()] {
+            Some(Op::Binary(Binary::Sub, at, from)) => at == counter.value && from == counter.from,
+            _ => difference == counter.value && (value == difference || self.number(counter.from) >= Some(0)),
         }
     }
 

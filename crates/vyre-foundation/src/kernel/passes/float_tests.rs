@@ -69,13 +69,13 @@ fn exponentials_of_what_is_not_large_take_fewer_steps_and_have_the_same_bits() {
     assert_eq!(steps(&lowered(any.clone(), without)), steps(&lowered(any, Passes::all())));
 }
 
-/// The same steps written by hand on a factor of any size: the short way would be wrong for some.
+/// The same steps written by hand for an n of any size: the short way would be wrong for some.
 #[test]
 fn powers_of_two_by_hand_stay_what_they_are() {
-    let word = || (Expr::f32(0.0).max(x().min(Expr::f32(20.0))) + Expr::f32(12_582_912.0)).bit_cast(DataType::I32);
-    let half = || word() >> Expr::u32(1);
-    let power = |of: Expr| ((of << Expr::u32(23)) + Expr::i32(0x3f80_0000)).bit_cast(DataType::F32);
-    let value = x() * power(half()) * power(word() - half());
+    let word = || (x().min(Expr::f32(110.0)) + Expr::f32(12_582_912.0)).bit_cast(DataType::I32);
+    let first = || word().min(Expr::i32(0x4b40_0000 + 103));
+    let power = |of: Expr, one: i32| ((of << Expr::u32(23)) + Expr::i32(one)).bit_cast(DataType::F32);
+    let value = Expr::f32(1.5) * power(first(), 0x3f80_0000 + (24 << 23)) * power(word() - first(), 0x3380_0000);
     let without = Passes::all().without(Passes::RANGES);
     assert_eq!(results(&lowered(value.clone(), without)), results(&lowered(value, Passes::all())));
 }

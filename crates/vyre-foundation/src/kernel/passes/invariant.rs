@@ -12,15 +12,18 @@ const OUTSIDE: u32 = 0;
 /// Steps of a loop of one round whose loads from fixed places may be done before it.
 const FEW_STEPS: usize = 64;
 
-pub(super) fn run(kernel: &mut Kernel) {
+/// Gives whether anything left a loop that does not count.
+pub(super) fn run(kernel: &mut Kernel) -> bool {
     if !has_loop(&kernel.body) {
-        return;
+        return false;
     }
     let mut everywhere = Written::default();
     each_inst(&kernel.body, &mut |inst| everywhere.note(inst));
     let is_uniform = kernel.buffers.iter().map(|buffer| buffer.kind == BufferKind::Uniform).collect();
-    let mut mover = Mover { loop_of: vec![OUTSIDE; kernel.values.len()], next: 1, everywhere, is_uniform };
+    let loop_of = vec![OUTSIDE; kernel.values.len()];
+    let mut mover = Mover { loop_of, next: 1, everywhere, is_uniform, left_uncounted: false };
     mover.block(&mut kernel.body, OUTSIDE);
+    mover.left_uncounted
 }
 
 struct Mover {
@@ -31,6 +34,7 @@ struct Mover {
     everywhere: Written,
     /// Which buffers are uniforms.
     is_uniform: Vec<bool>,
+    left_uncounted: bool,
 }
 
 impl Mover {
@@ -85,7 +89,9 @@ impl Mover {
         }
         let mut written = Written::default();
         each_inst(&inner.body, &mut |inst| written.note(inst));
+        let before = out.len();
         self.pull(&mut inner.body, (this, outside), &written, (true, once), out);
+        self.left_uncounted |= inner.counter.is_none() && out.len() > before;
     }
 
     /// A known place of a uniform.

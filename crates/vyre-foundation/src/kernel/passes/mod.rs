@@ -61,7 +61,10 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
             alike::run(kernel);
         }
         if arrays {
-            arrays::promote(kernel, array_values);
+            if arrays::promote(kernel, array_values) {
+                rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, false);
+                arrays::promote(kernel, array_values);
+            }
             if arrays::bits(kernel) {
                 arrays::promote(kernel, array_values);
             }
@@ -75,11 +78,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if passes.contains(Passes::DEAD) {
             dead::run(kernel);
         }
-        if passes.contains(Passes::INVARIANT) {
-            invariant::run(kernel);
-        }
-        // Limits that were loaded in their loops are before them now.
-        if !last && passes.contains(Passes::COUNTED) {
+        // Limits that were loaded in their loops are before them then.
+        let limits = passes.contains(Passes::INVARIANT) && invariant::run(kernel);
+        if !last && limits && passes.contains(Passes::COUNTED) {
             counted::run(kernel);
         }
     }

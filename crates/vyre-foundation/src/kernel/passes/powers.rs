@@ -1,19 +1,15 @@
 //! Exponentials of what is known not to be large: their powers of two in fewer steps.
 //!
-//! `y · 2ⁿ` is computed as `y · 2ᵃ · 2ᵇ` with a = n / 2 and b = n − a, so that neither power overflows and the product is rounded once.
-//! Where n is at most 30, `y · 2ⁿ⁺⁶⁴ · 2⁻⁶⁴` is the same with one power that is a constant: for a y of ordinary size the first product is
-//! exact, as the other way's is, and the second one rounds the same number. A limit that a float keeps to anyway is no step either.
+//! `y · 2ⁿ` is computed as `y · 2ᵃ · 2ᵇ` with a = min(n, 103) + 24 and b = n − a, so that neither power overflows and the product is
+//! rounded once. Where n is at most 103, that is `y · 2ⁿ⁺²⁴ · 2⁻²⁴`. A limit that a float keeps to anyway is no step either.
 
 use super::floats::Interval;
 use crate::ir::Literal;
-use crate::kernel::math::NO_FRACTION;
+use crate::kernel::math::{MOST_AT_ONCE, NO_FRACTION, ONE_AHEAD, ONE_BEHIND};
 use crate::kernel::walk::{each_use_mut, end_values_mut};
 use crate::kernel::{Binary, Block, Inst, Kernel, Op, Scalar, Value, ValueInfo};
 
-/// Bits of the float 1.
-const ONE: i32 = 0x3f80_0000;
 const MANTISSA: u32 = 23;
-const AHEAD: i32 = 64;
 
 /// `defs`: how values are made.
 pub(super) fn run(kernel: &mut Kernel, floats: &[Interval], defs: &[Option<Op>]) {
@@ -94,30 +90,30 @@ impl Powers<'_> {
         kept.then_some(a)
     }
 
-    /// `y` and the word of n, of `y · 2ᵃ · 2ᵇ` with n of at least −152 and at most 30.
+    /// `y` and the word of n, of `y · 2ᵃ · 2ᵇ` with n of at most 103.
     fn scaled(&self, op: &Op) -> Option<(Value, Value)> {
         let Op::Binary(Binary::Mul, once, second) = *op else { return None };
         let Some(&Op::Binary(Binary::Mul, factor, first)) = self.def(once) else { return None };
-        let (first, second) = (self.exponent(first)?, self.exponent(second)?);
-        let Some(&Op::Binary(Binary::Sub, word, half)) = self.def(second) else { return None };
-        let Some(&Op::Binary(Binary::Shr, whole, one)) = self.def(half) else { return None };
-        if half != first || whole != word || !matches!(self.literal(one), Some(Literal::U32(1))) {
+        let (first, second) = (self.exponent(first, ONE_AHEAD)?, self.exponent(second, ONE_BEHIND)?);
+        let Some(&Op::Binary(Binary::Sub, word, least)) = self.def(second) else { return None };
+        let Some(&Op::Binary(Binary::Min, whole, most)) = self.def(least) else { return None };
+        if least != first || whole != word || !matches!(self.literal(most), Some(Literal::I32(MOST_AT_ONCE))) {
             return None;
         }
         let Some(&Op::BitCast(shifted)) = self.def(word) else { return None };
-        let (bounds, size) = (self.interval(shifted), self.interval(factor).size());
+        let (bounds, factors) = (self.interval(shifted), self.interval(factor));
+        let known = bounds.low > 0.0 && bounds.high <= NO_FRACTION + 103.0;
         // NaN gives NaN whatever it is multiplied by; it comes from where the factor does.
-        let known = bounds.low >= NO_FRACTION - 152.0 && bounds.high <= NO_FRACTION + 30.0;
-        let ordinary = size.low >= 2f64.powi(-30) && size.high <= 2f64.powi(30);
-        (known && ordinary && self.values[word.index()].ty == Scalar::I32.into()).then_some((factor, word))
+        let nan = bounds.nan && !factors.nan;
+        (known && !nan && self.values[word.index()].ty == Scalar::I32.into()).then_some((factor, word))
     }
 
-    /// Of which word a float's exponent was made: `bitcast<f32>((word << 23) + bits of 1)`.
-    fn exponent(&self, power: Value) -> Option<Value> {
+    /// Of which word a float's exponent was made: `bitcast<f32>((word << 23) + one)`.
+    fn exponent(&self, power: Value, one: i32) -> Option<Value> {
         let Some(&Op::BitCast(bits)) = self.def(power) else { return None };
-        let Some(&Op::Binary(Binary::Add, shifted, one)) = self.def(bits) else { return None };
+        let Some(&Op::Binary(Binary::Add, shifted, added)) = self.def(bits) else { return None };
         let Some(&Op::Binary(Binary::Shl, word, count)) = self.def(shifted) else { return None };
-        let right = matches!(self.literal(one), Some(Literal::I32(ONE)))
+        let right = matches!(self.literal(added), Some(Literal::I32(added)) if added == one)
             && matches!(self.literal(count), Some(Literal::U32(MANTISSA)))
             && self.values[power.index()].ty == Scalar::F32.into();
         right.then_some(word)
@@ -126,11 +122,11 @@ impl Powers<'_> {
     fn scale(&mut self, factor: Value, word: Value, insts: &mut Vec<Inst>) -> Op {
         let count = self.define(Scalar::U32, Op::Const(Literal::U32(MANTISSA)), insts);
         let shifted = self.define(Scalar::I32, Op::Binary(Binary::Shl, word, count), insts);
-        let ahead = self.define(Scalar::I32, Op::Const(Literal::I32(ONE + (AHEAD << MANTISSA))), insts);
+        let ahead = self.define(Scalar::I32, Op::Const(Literal::I32(ONE_AHEAD)), insts);
         let bits = self.define(Scalar::I32, Op::Binary(Binary::Add, shifted, ahead), insts);
         let power = self.define(Scalar::F32, Op::BitCast(bits), insts);
         let once = self.define(Scalar::F32, Op::Binary(Binary::Mul, factor, power), insts);
-        let back = self.define(Scalar::F32, Op::Const(Literal::F32(2f32.powi(-AHEAD))), insts);
+        let back = self.define(Scalar::F32, Op::Const(Literal::F32(f32::from_bits(ONE_BEHIND as u32))), insts);
         Op::Binary(Binary::Mul, once, back)
     }
 

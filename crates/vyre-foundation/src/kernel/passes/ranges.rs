@@ -1,13 +1,10 @@
 //! Bounds of integers, from how they are made and from the conditions around them; drops the guards that always hold.
 
-use std::f64::consts::{LN_2, LOG2_E};
-
 use smallvec::SmallVec;
 
 use super::definitions;
 use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
-use crate::kernel::math::{LN2_HIGH_32, NO_FRACTION};
 use crate::kernel::walk::{each_operand, exits};
 use crate::kernel::{
     Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
@@ -503,35 +500,11 @@ impl Ranges {
             Op::Binary(op @ (Binary::Min | Binary::Max), a, b) => of(a).either_end(of(b), *op == Binary::Min),
             Op::Select(_, a, b) => of(a).or(of(b)),
             Op::Fma(a, b, c) => {
-                if self.is_rest_of_exponent(op) {
-                    return Interval { nan: of(c).nan, ..Interval::new(-0.375, 0.375) };
-                }
                 let product = if a == b { of(a).square() } else { of(a).times(of(b)) };
                 product.plus(of(c)).rounded()
             }
             _ => Interval::ANY,
         }
-    }
-
-    /// `x − n·ln 2` in two steps, with n the nearest whole number to `x / ln 2`, as exponentials have it, and x of at most a thousand.
-    fn is_rest_of_exponent(&self, op: &Op) -> bool {
-        let float = |value: Value| match self.defs[value.index()] {
-            Some(Op::Const(Literal::F32(known))) => Some(known),
-            _ => None,
-        };
-        let Op::Fma(n, low, nearly) = *op else { return false };
-        let Some(Op::Fma(again, high, x)) = self.defs[nearly.index()] else { return false };
-        let Some(Op::Binary(Binary::Sub, shifted, shift)) = self.defs[n.index()] else { return false };
-        let Some(Op::Fma(argument, factor, added)) = self.defs[shifted.index()] else { return false };
-        let size = self.floats[x.index()].size();
-        n == again
-            && x == argument
-            && shift == added
-            && size.high <= 1000.0
-            && float(shift) == Some(NO_FRACTION as f32)
-            && float(factor) == Some(LOG2_E as f32)
-            && float(high) == Some(-LN2_HIGH_32 as f32)
-            && float(low) == Some((LN2_HIGH_32 - LN_2) as f32)
     }
 
     /// Whether `a < b` always or never holds.

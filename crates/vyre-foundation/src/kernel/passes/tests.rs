@@ -335,6 +335,31 @@ fn private_arrays_stay_memory_where_an_index_is_not_known_or_they_are_large() {
     assert_eq!(large.matches("for %").count(), 3, "{large}");
 }
 
+/// Places that a table of constants gives are known where its own are.
+#[test]
+fn private_arrays_whose_places_stand_in_tables_become_values() {
+    let text = |change: &str| {
+        let source = format!(
+            "type 0 = array<u32, 8> stride 4;
+            read_write b: u32 @0;
+            workgroup_size [64, 1, 1];
+            entry main {{
+                var order: type<0> = type<0>(0, 4, 2, 6, 1, 5, 3, 7);
+                var v: type<0>;
+                for i in 0..8 {{ v[i] = b[i * 64 + global_id.x]; }}
+                {change}
+                for i in 0..8 {{ b[i * 64 + global_id.x] = v[order[i]]; }}
+            }}"
+        );
+        let valid = crate::text::parse(&source).expect("parses").validate().expect("valid");
+        let passes = Passes::all().without(Passes::UNROLL);
+        lower(&valid, &Options { passes, array_values: 8, ..Options::default() }).expect("lowers").to_string()
+    };
+    assert!(!text("").contains("local 0"), "{}", text(""));
+    // A place that is only known when it runs.
+    assert!(text("order[3] = b[0];").contains("local 0"));
+}
+
 /// Which memories must be cleared, of a workgroup of 64 with 64 words.
 fn cleared(body: Vec<Node>) -> bool {
     let valid = Program::wrapped(shared(), [64, 1, 1], body).validate().expect("valid");

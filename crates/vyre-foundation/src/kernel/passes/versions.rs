@@ -22,6 +22,8 @@ pub(super) const MOST_STEPS: usize = 128;
 pub(super) const MOST_STEPS_OF_VALUES: usize = 320;
 /// Different guards that a loop is tested for.
 const MOST_GUARDS: usize = 8;
+/// Rounds for which a test of indices that grow by a value takes longer than theirs: no address is part of another then.
+const FEW_ROUNDS: i128 = 4;
 /// How far apart indices with one first value may be.
 const MOST_AHEAD: u32 = 1 << 24;
 
@@ -213,7 +215,9 @@ impl Versions {
                 evens.extend(self.even(guard, &nest));
             }
         }
-        if evens.is_empty() || evens.len() > MOST_GUARDS {
+        let by_values = |even: &Even| even.growths.iter().all(|growth| growth.by == 0 || growth.value.is_some());
+        let is_dear = evens.iter().all(by_values) && self.rounds(&nest).is_some_and(|rounds| rounds <= FEW_ROUNDS);
+        if evens.is_empty() || evens.len() > MOST_GUARDS || is_dear {
             return None;
         }
         let ways: Vec<Way> = nest.counters.iter().map(|counter| self.way(counter, insts)).collect();
@@ -246,6 +250,14 @@ impl Versions {
         };
         let results = std::mem::take(&mut inner.results);
         Some(Inst::If { cond: all?, then: way(free), otherwise: way(kept), results })
+    }
+
+    /// How many rounds there are, where that is known.
+    fn rounds(&self, nest: &Nest) -> Option<i128> {
+        nest.counters.iter().try_fold(1, |rounds, counter| {
+            let span = self.number(counter.to)? - self.number(counter.from)?;
+            Some(rounds * ((span.max(0) + i128::from(counter.step) - 1) / i128::from(counter.step)))
+        })
     }
 
     /// The guard as a comparison of an index that grows evenly with something fixed.

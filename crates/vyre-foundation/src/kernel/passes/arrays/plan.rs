@@ -1,7 +1,7 @@
 //! Which loops have to be unrolled so that private arrays have constant indices only.
 
-use super::candidates;
 use super::cost::Cost;
+use super::{candidates, scalars};
 use crate::kernel::passes::straight;
 use crate::kernel::walk::{access, each_inst, each_operand};
 use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
@@ -11,14 +11,16 @@ const ATTEMPTS: usize = 8;
 
 /// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none.
 pub(super) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
-    let candidates = candidates(kernel, most, |_| true);
+    let sources = sources(kernel);
+    let tables = tables(kernel, &sources, most);
+    let mut candidates = candidates(kernel, most, |local| !tables[local]);
+    candidates.iter_mut().zip(&tables).for_each(|(candidate, table)| *candidate |= table);
     if !candidates.contains(&true) {
         return Vec::new();
     }
-    let sources = sources(kernel);
     let mut excluded = Vec::new();
     for _ in 0..ATTEMPTS {
-        let fixed = Fixed::of(kernel, &excluded);
+        let fixed = Fixed::of(kernel, &excluded, &tables);
         let mut ready = candidates.clone();
         let mut accesses: Vec<&Address> = Vec::new();
         each_local(kernel, &mut |local, address| {
@@ -77,6 +79,28 @@ fn each_local<'a>(kernel: &'a Kernel, visit: &mut impl FnMut(usize, &'a Address)
     });
 }
 
+/// The arrays to whose places only constants are stored, once: what is loaded from them at a constant place is constant, too, and they
+/// take no room as values.
+fn tables(kernel: &Kernel, sources: &[Source<'_>], most: u32) -> Vec<bool> {
+    let mut tables: Vec<bool> =
+        kernel.locals.iter().map(|memory| scalars(memory).is_some_and(|(count, _)| count <= most)).collect();
+    let is_constant = |value: Value| matches!(sources[value.index()], Source::Op(Op::Const(_)));
+    let mut places: Vec<&Address> = Vec::new();
+    each_inst(&kernel.body, &mut |inst| match inst {
+        Inst::Store { address, value, guard, .. } => {
+            let Memory::Local(local) = address.memory else { return };
+            let constant = is_constant(*value) && address.terms.iter().all(|(term, _)| is_constant(*term));
+            tables[local as usize] &= constant && guard.is_none() && !places.contains(&address);
+            if tables[local as usize] {
+                places.push(address);
+            }
+        }
+        Inst::Atomic { address: Address { memory: Memory::Local(local), .. }, .. } => tables[*local as usize] = false,
+        _ => {}
+    });
+    tables
+}
+
 /// Where a value comes from.
 #[derive(Clone, Copy)]
 enum Source<'a> {
@@ -124,12 +148,13 @@ struct Fixed<'a> {
     fixed: Vec<bool>,
     /// Counters of loops that stay.
     excluded: &'a [Value],
+    tables: &'a [bool],
     changed: bool,
 }
 
 impl Fixed<'_> {
-    fn of(kernel: &Kernel, excluded: &[Value]) -> Vec<bool> {
-        let mut fixed = Fixed { fixed: vec![true; kernel.values.len()], excluded, changed: true };
+    fn of(kernel: &Kernel, excluded: &[Value], tables: &[bool]) -> Vec<bool> {
+        let mut fixed = Fixed { fixed: vec![true; kernel.values.len()], excluded, tables, changed: true };
         while std::mem::take(&mut fixed.changed) {
             fixed.block(&kernel.body);
         }
@@ -148,20 +173,20 @@ impl Fixed<'_> {
         for inst in &block.insts {
             match inst {
                 Inst::Let(value, op) => {
-                    let fixed = match op {
-                        Op::Const(_) => true,
-                        Op::Unary(..)
+                    let mut fixed = match op {
+                        Op::Load { address: Address { memory: Memory::Local(local), .. }, .. } => {
+                            self.tables[*local as usize]
+                        }
+                        Op::Const(_)
+                        | Op::Unary(..)
                         | Op::Binary(..)
                         | Op::Fma(..)
                         | Op::Select(..)
                         | Op::Cast(_)
-                        | Op::BitCast(_) => {
-                            let mut all = true;
-                            each_operand(op, &mut |operand| all &= self.is(operand));
-                            all
-                        }
+                        | Op::BitCast(_) => true,
                         _ => false,
                     };
+                    each_operand(op, &mut |operand| fixed &= self.is(operand));
                     self.set(*value, fixed);
                 }
                 Inst::Atomic { result, .. } => result.iter().for_each(|result| self.set(*result, false)),

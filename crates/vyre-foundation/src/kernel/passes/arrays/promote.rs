@@ -12,12 +12,13 @@ use crate::ir::Literal;
 use crate::kernel::walk::{access, each_inst, each_use_mut, end_values_mut};
 use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, ValueInfo, fold};
 
-/// Turns arrays of `most` scalars in all into values, and drops those that nothing reads.
-pub(in crate::kernel::passes) fn promote(kernel: &mut Kernel, most: u32) {
+/// Turns arrays of `most` scalars in all into values, and drops those that nothing reads. Says whether there were some and others are
+/// left: what was loaded from the ones may be places in the others.
+pub(in crate::kernel::passes) fn promote(kernel: &mut Kernel, most: u32) -> bool {
     let layout = Layout::of(kernel, most);
     if layout.slots.is_empty() {
         drop_unused(kernel);
-        return;
+        return false;
     }
     let count = kernel.values.len();
     let mut promoter = Promoter {
@@ -38,6 +39,7 @@ pub(in crate::kernel::passes) fn promote(kernel: &mut Kernel, most: u32) {
     kernel.body.insts.splice(0..0, promoter.prelude);
     kernel.values = promoter.values;
     drop_unused(kernel);
+    !kernel.locals.is_empty()
 }
 
 /// Which scalars of which arrays become values.
