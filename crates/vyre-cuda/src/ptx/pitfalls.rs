@@ -1,6 +1,7 @@
 //! Values that NVIDIA's assembler gets wrong where they are written in the plain way. Random programs found these; ptxas 12.9 and 13.0 have them.
 //!
 //! - Where a branch says that `x` is zero, `not x` is taken for zero, too: `if x == 0 { y = ~x & 31; }` gives 0. A difference is not.
+//! - `min(i32(max(x, 0u)), 0)` gives 0 with the driver's own assembler (580): the greater of `x` and nothing is `x`, which the simplifier knows.
 //! - A choice between `-0.0` and another whole number is made with integers and converted, and gives `0.0`. A choice of bits is not.
 
 use std::collections::HashSet;
@@ -77,6 +78,14 @@ mod tests {
         assert!(decided.contains("sub.u32") && !decided.contains("not.b32"), "{decided}");
         let plain = text("let x = words[id.x]; words[id.x] = ~x & (id.x | 31u);");
         assert!(plain.contains("not.b32") && !plain.contains("sub.u32"), "{plain}");
+    }
+
+    #[test]
+    fn nothing_is_not_asked_for_the_greater() {
+        for greater in ["max(0u, words[id.x])", "max(words[id.x], 0u)"] {
+            let text = text(&format!("words[id.x] = u32(min(i32({greater}), 0));"));
+            assert!(text.contains("min.s32") && !text.contains("max.u32"), "{text}");
+        }
     }
 
     #[test]

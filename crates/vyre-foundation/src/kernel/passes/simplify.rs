@@ -189,10 +189,12 @@ impl Rewriter {
             let value = fold::binary(op, left, right)?;
             return Some(self.constant(value));
         }
-        if commutes(op) && left.is_some() {
+        let ty = self.scalar(a);
+        // Of floats, least and greatest ask which operand is NaN.
+        let either_way = commutes(op) || (matches!(op, Binary::Min | Binary::Max) && !ty.is_float());
+        if either_way && left.is_some() {
             return Some(self.binary(op, b, a));
         }
-        let ty = self.scalar(a);
         if let Some(value) = self.fold_comparison(op, a, b, ty) {
             return Some(value);
         }
