@@ -445,6 +445,7 @@ impl Generator {
                 return self.leaf(scalar.into());
             }
             4 => Expr::var("id"),
+            5 if self.rng.chance(1, 2) => self.index_at_edges(length),
             5 => self.even_index(),
             _ => {
                 let value = self.leaf(Scalar::U32.into());
@@ -482,6 +483,32 @@ impl Generator {
             1 => growth + self.leaf(Scalar::U32.into()),
             2 => Expr::var("id") + growth - Expr::u32(2),
             _ => Expr::var("id") + growth,
+        }
+    }
+
+    /// An index that is even but at an edge: clamped, wrapped around, or a row or column of another.
+    fn index_at_edges(&mut self, length: u32) -> Expr {
+        let base = if self.rng.chance(1, 3) { self.even_index() } else { Expr::var("id") };
+        let base = if self.rng.chance(1, 4) { base * Expr::u32(self.rng.range(2, 8)) } else { base };
+        let by = Expr::u32(self.rng.below(7).wrapping_sub(3));
+        let edge = match self.rng.below(3) {
+            0 => self.uniform_u32(),
+            1 => Expr::u32(1 << self.rng.range(1, 6)),
+            _ => Expr::u32(length.max(1)),
+        };
+        let both = |op: MathOp, a: Expr, b: Expr| Expr::math(op, vec![a, b]);
+        let signed = |value: Expr| value.cast(DataType::I32);
+        match self.rng.below(7) {
+            0 => both(MathOp::Min, base + by, edge),
+            1 => both(MathOp::Max, base, edge.clone()) - edge,
+            2 => {
+                let least = both(MathOp::Max, signed(base + by), Expr::i32(0));
+                both(MathOp::Min, least, signed(edge - Expr::u32(1))).cast(DataType::U32)
+            }
+            3 => Expr::binary(BinaryOp::Rem, base + edge.clone() + by, edge),
+            4 => Expr::binary(BinaryOp::Rem, signed(base + by), signed(edge)).cast(DataType::U32),
+            5 => Expr::binary(BinaryOp::Div, base + by, edge),
+            _ => (base + by) & (edge - Expr::u32(1)),
         }
     }
 

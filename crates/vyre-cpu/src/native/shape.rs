@@ -76,17 +76,26 @@ pub(super) struct Analysis<'k> {
     rounds: u32,
     /// All axes that a block has.
     axes: u8,
+    /// Values that may be taken as even, and those that were.
+    may_be_even: &'k [bool],
+    even: Vec<bool>,
 }
 
 /// What is known about every value.
 pub(super) struct Shapes {
     shapes: Vec<Option<Shape>>,
     parting: Vec<*const Loop>,
+    even: Vec<bool>,
 }
 
 impl Shapes {
     pub(super) fn of(&self, value: Value) -> Shape {
         self.shapes[value.index()].unwrap_or(Shape { lane: Lane::Vary, axes: X | Y | Z, max: u32::MAX })
+    }
+
+    /// The shape holds only in a block that was tested for it.
+    pub(super) fn is_even(&self, value: Value) -> bool {
+        self.even[value.index()]
     }
 
     /// How many loops there are whose lanes part.
@@ -102,6 +111,12 @@ impl Shapes {
 
 /// How the values of a kernel change over blocks of so many rows; in layouts of workgroups a block has all of theirs.
 pub(super) fn analyse(kernel: &Kernel, layout: Layout, rows: u32) -> Shapes {
+    analyse_even(kernel, layout, rows, &[])
+}
+
+/// The same where no block reaches an edge: a clamp changes nothing, and lanes that wrap around or are in rows of something do so together.
+/// Only for the values that are marked.
+pub(super) fn analyse_even(kernel: &Kernel, layout: Layout, rows: u32, may_be_even: &[bool]) -> Shapes {
     // What a block has only one of is the same in all of it.
     let [_, y, z] = kernel.workgroup_size;
     let several = |count: u32, axis: u8| if count > 1 { axis } else { 0 };
@@ -120,13 +135,15 @@ pub(super) fn analyse(kernel: &Kernel, layout: Layout, rows: u32) -> Shapes {
         changed: true,
         rounds: 0,
         axes,
+        may_be_even,
+        even: vec![false; kernel.values.len()],
     };
     while analysis.changed {
         analysis.changed = false;
         analysis.rounds += 1;
         analysis.block(&kernel.body);
     }
-    Shapes { shapes: analysis.shapes, parting: analysis.parting }
+    Shapes { shapes: analysis.shapes, parting: analysis.parting, even: analysis.even }
 }
 
 impl<'k> Analysis<'k> {
@@ -172,8 +189,10 @@ impl<'k> Analysis<'k> {
                     if let Op::Const(literal) = op {
                         self.constants[value.index()] = Some(*literal);
                     }
-                    let shape = self.op(*value, op);
-                    self.set(*value, shape);
+                    let plain = self.op(*value, op);
+                    let even = self.even(*value, op, plain);
+                    self.even[value.index()] = even.is_some();
+                    self.set(*value, even.unwrap_or(plain));
                 }
                 Inst::Store { .. } | Inst::Barrier(_) => {}
                 Inst::Atomic { result, .. } => {
@@ -219,30 +238,50 @@ impl<'k> Analysis<'k> {
             self.changed = true;
         }
         let parts = self.parting.contains(&key);
+        let mut ends: Vec<(bool, &'k [Value])> = Vec::new();
+        collect_ends(&inner.body, &mut ends);
+        // Lanes that are still in a loop have gone the same way, where there is only one. It matters for what is loaded.
+        let one_way =
+            matches!(inner.body.end, End::Continue(_)) && ends.iter().filter(|(leaves, _)| !leaves).count() == 1;
+        let together = one_way && loads(&inner.body);
+        let carried = |this: &Self, param: Value, shape: Shape| match shape.lane {
+            _ if !parts => shape,
+            // Other kinds of values have lanes, of which those that are out of the loop would stay what they are.
+            Lane::Same | Lane::Affine(1..) if together && matches!(this.scalar(param), Scalar::U32 | Scalar::I32) => {
+                shape
+            }
+            _ => this.varying(),
+        };
         for (&param, &init) in inner.params.iter().zip(&inner.init) {
-            let shape = if parts { self.varying() } else { self.get(init) };
+            let shape = carried(self, param, self.get(init));
             self.set(param, shape);
         }
         if let Some(counter) = &inner.counter {
             let (from, to) = (self.get(counter.from), self.get(counter.to));
             // Below its limit, and no start is negative when it is bounded.
             let max = if from.max < 1 << 31 && to.max < 1 << 31 { to.max.saturating_sub(1) } else { u32::MAX };
-            let shape = if parts { self.varying() } else { Shape::same(max) };
+            // Lanes that are still in a loop have gone as many rounds, whenever others leave.
+            let shape = match from.lane {
+                Lane::Same | Lane::Affine(1..) => Shape { max, ..from },
+                _ => self.varying(),
+            };
             self.set(counter.value, shape);
         }
         self.divergent += u32::from(parts);
         self.block(&inner.body);
         self.divergent -= u32::from(parts);
-        let mut ends: Vec<(bool, &'k [Value])> = Vec::new();
-        collect_ends(&inner.body, &mut ends);
         for (position, (&param, &result)) in inner.params.iter().zip(&inner.results).enumerate() {
+            for (is_break, values) in &ends {
+                let shape = self.get(values[position]);
+                if !is_break {
+                    self.set(param, carried(self, param, shape));
+                } else if !parts {
+                    self.set(result, shape);
+                }
+            }
             if parts {
                 self.set(result, self.varying());
                 continue;
-            }
-            for (is_break, values) in &ends {
-                let shape = self.get(values[position]);
-                self.set(if *is_break { result } else { param }, shape);
             }
             if inner.counter.is_some() {
                 let shape = self.get(param);
@@ -350,7 +389,19 @@ impl<'k> Analysis<'k> {
             (Binary::Mul, Some(s), Some(0)) => constant(b).and_then(|c| s.checked_mul(c as i32)),
             (Binary::Mul, Some(0), Some(s)) => constant(a).and_then(|c| s.checked_mul(c as i32)),
             (Binary::Shl, Some(s), Some(0)) => constant(b).and_then(|c| s.checked_mul(1i32.checked_shl(c & 31)?)),
+            // Of numbers that don't wrap, whole steps of a divisor apart, as many steps.
+            (Binary::Shr | Binary::Div, Some(s @ 1..), Some(0)) => {
+                let most = if self.scalar(a) == Scalar::U32 { u32::MAX } else { 1 << 31 };
+                let by = constant(b).map(|c| if op == Binary::Div { c } else { 1 << (c & 31) });
+                let by = by.filter(|&by| by != 0 && left.max < most && (s as u32).is_multiple_of(by));
+                by.map(|by| (s as u32 / by) as i32)
+            }
             _ => None,
+        };
+        // The lower bits don't differ where lanes are multiples of what is above them apart.
+        let same = match (op, left.lane, constant(b)) {
+            (Binary::And, Lane::Affine(s), Some(bits)) => s.trailing_zeros() >= 32 - bits.leading_zeros(),
+            _ => false,
         };
         plain.max = match op {
             Binary::Add => bound(la + lb),
@@ -365,12 +416,42 @@ impl<'k> Analysis<'k> {
             _ => u32::MAX,
         };
         match stride {
+            _ if same => plain.lane = Lane::Same,
             Some(0) if plain.lane == Lane::Same => {}
             // Neighbouring lanes must stay within reach of a displacement.
             Some(stride) if stride != 0 && stride.unsigned_abs() <= 1 << 14 => plain.lane = Lane::Affine(stride),
             _ => {}
         }
         plain
+    }
+
+    /// What becomes of lanes that differ evenly, where none of the block is beyond an edge.
+    fn even(&self, value: Value, op: &Op, plain: Shape) -> Option<Shape> {
+        let Op::Binary(op, a, b) = *op else { return None };
+        let words = matches!(self.scalar(value), Scalar::U32 | Scalar::I32) && self.scalar(a) == self.scalar(value);
+        if plain.lane != Lane::Vary || !words || !self.may_be_even.get(value.index()).is_some_and(|&may| may) {
+            return None;
+        }
+        let edge = if matches!(self.get(b).lane, Lane::Affine(_)) { a } else { b };
+        let of = if edge == a { b } else { a };
+        let Lane::Affine(_) = self.get(of).lane else { return None };
+        let limit = self.constants[b.index()].map(|literal| literal.bits() as u32);
+        let by = limit.map(|bits| if op == Binary::Div { bits } else { 1 << (bits & 31) }).filter(|&by| by != 0);
+        let lane = match op {
+            Binary::Min | Binary::Max => self.get(of).lane,
+            Binary::Rem if edge == b => self.get(of).lane,
+            Binary::And if limit.is_some_and(|bits| bits & bits.wrapping_add(1) == 0) => self.get(of).lane,
+            Binary::Div | Binary::Shr if edge == b => match self.get(of).lane {
+                // Whole steps of a divisor apart, they only must not wrap.
+                Lane::Affine(s @ 1..) if by.is_some_and(|by| (s as u32).is_multiple_of(by)) => {
+                    Lane::Affine(s / by.unwrap_or(1) as i32)
+                }
+                _ if op == Binary::Div || limit.is_some() => Lane::Same,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        self.get(edge).is_uniform().then_some(Shape { lane, ..plain })
     }
 
     fn builtin(&self, builtin: Builtin) -> Shape {
@@ -416,6 +497,15 @@ pub(super) fn collect_ends<'k>(block: &'k Block, ends: &mut Vec<(bool, &'k [Valu
         End::Continue(values) => ends.push((false, values)),
         _ => {}
     }
+}
+
+fn loads(block: &Block) -> bool {
+    block.insts.iter().any(|inst| match inst {
+        Inst::Let(_, Op::Load { .. }) => true,
+        Inst::If { then, otherwise, .. } => loads(then) || loads(otherwise),
+        Inst::Loop(inner) => loads(&inner.body),
+        _ => false,
+    })
 }
 
 fn returns(block: &Block) -> bool {

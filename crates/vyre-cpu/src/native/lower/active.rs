@@ -1,7 +1,12 @@
 //! The vectors that the code at hand is for, and which of their lanes are active.
 
+use std::rc::Rc;
+
+use vyre_foundation::kernel::Value;
+
+use super::super::hash::Map;
 use super::super::mir::R;
-use super::super::shape;
+use super::super::shape::{self, Shapes};
 use super::Lower;
 use super::value::Rep;
 
@@ -29,6 +34,10 @@ pub(super) struct Active {
     pub(super) settled: Vec<Option<bool>>,
     /// Values that were made before the block.
     pub(super) ready: Vec<bool>,
+    /// How values change where the block was tested for edges.
+    pub(super) even: Option<Rc<Shapes>>,
+    /// Values in loops that differ evenly, and how much less than what they are made of they are, where they are.
+    pub(super) evened: Map<Value, Option<R>>,
 }
 
 impl Active {
@@ -42,6 +51,8 @@ impl Active {
             compare_under: R::NONE,
             settled: vec![None; values],
             ready: vec![false; values],
+            even: None,
+            evened: Map::default(),
         }
     }
 }

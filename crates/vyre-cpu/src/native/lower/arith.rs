@@ -72,6 +72,9 @@ impl<'k> Lower<'k> {
         if let Some(rep) = self.settled_rep(value) {
             return self.set_rep(value, 0, c, rep);
         }
+        if let Some(rep) = self.evened_rep(value, c) {
+            return self.set_rep(value, 0, c, rep);
+        }
         if let Op::Load { address, element, guard } = op {
             return self.load(value, address, *element, *guard, c);
         }

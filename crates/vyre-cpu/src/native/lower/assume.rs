@@ -14,6 +14,7 @@ use super::super::{MOST_GROUP_STEPS, visit};
 use super::Lower;
 use super::arith::swapped;
 use super::bounds::{Makers, Upper};
+use super::even::{InLoop, Part};
 use super::facts::visit_operands;
 use super::flow::falls_through;
 use super::known::compares;
@@ -48,6 +49,11 @@ pub(super) struct Plan<'k> {
     loops: bool,
     /// Stores of whole vectors that may go past the caches, where the block was tested.
     pub(super) streams: Vec<Stream<'k>>,
+    /// Some of the slice differs evenly.
+    even: bool,
+    pub(super) even_in_loops: Vec<InLoop>,
+    /// Values that would have to differ evenly, and can't be tested for it before the block.
+    pub(super) untested: Vec<Value>,
 }
 
 /// A store of which the lanes lie side by side, at a place that is known at the start of a block.
@@ -60,6 +66,15 @@ pub(super) struct Stream<'k> {
 impl Plan<'_> {
     pub(super) fn is_empty(&self) -> bool {
         self.tests.is_empty() && self.bounds.is_empty()
+    }
+
+    pub(super) fn has_even(&self) -> bool {
+        self.even || !self.even_in_loops.is_empty()
+    }
+
+    /// There is little code for each vector.
+    pub(super) fn is_short(&self) -> bool {
+        self.steps <= SHORT
     }
 
     /// Buffers that are written past the caches, and bytes of each invocation.
@@ -92,12 +107,17 @@ impl Plan<'_> {
         self.tests.len() > other.tests.len()
     }
 
+    /// Another version for blocks of so many vectors is not much code.
+    pub(super) fn is_little_code(&self, vectors: usize) -> bool {
+        self.steps * vectors <= MOST_GROUP_STEPS / 2
+    }
+
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
     pub(super) fn is_worth_two(&self, vectors: usize) -> bool {
         let settles = |weight: u32| 2 * weight >= self.weight.1;
         let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
         let in_rounds = settles(self.weight.0) && self.masks_are_much_of_loops();
-        !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= MOST_GROUP_STEPS / 2
+        !self.is_empty() && (alone || in_rounds) && self.is_little_code(vectors)
     }
 }
 
@@ -216,10 +236,12 @@ impl<'k> Lower<'k> {
                 _ => {}
             }
         }
-        if !apart || plan.tests.len() + plan.bounds.len() > MOST_TESTS {
-            plan = Plan::default();
+        let unwanted = if self.active.even.is_some() { self.in_pieces() } else { !apart };
+        if unwanted || plan.tests.len() + plan.bounds.len() > MOST_TESTS {
+            plan = Plan { steps, ..Plan::default() };
             needed.fill(false);
         }
+        self.plan_evens(&search, &mut plan, &mut needed);
         for inst in &search.stores {
             let Inst::Store { address, element, value, .. } = inst else { continue };
             let step = element.bits() / 8 * u32::from(self.width_of(*value));
@@ -234,6 +256,35 @@ impl<'k> Lower<'k> {
         collect(&kernel.body, &needed, &mut order);
         plan.slice = order.into_iter().filter_map(|value| Some((value, search.ops[value.index()]?))).collect();
         plan
+    }
+
+    /// Notes what differs evenly, and how that is tested.
+    fn plan_evens(&self, search: &Search<'k, '_>, plan: &mut Plan<'k>, needed: &mut [bool]) {
+        let Some(shapes) = &self.active.even else { return };
+        let known = |value: Value| self.evaluable(&search.ops, value, 0);
+        for value in (0..self.facts.kernel.values.len() as u32).map(Value).filter(|&value| shapes.is_even(value)) {
+            if known(value) && !self.in_pieces() {
+                plan.even = true;
+                search.need(value, needed);
+                continue;
+            }
+            let Some(Op::Binary(op, a, b)) = self.facts.makers.ops[value.index()] else { continue };
+            let (of, edge) = self.followed(*a, *b);
+            let goes = known(edge) && (!matches!(op, Binary::Div | Binary::Shr) || self.goes_in_steps(value, *op));
+            let parts = self.parts_of(&self.facts.makers, &known, of, true, 0).filter(|_| goes);
+            let Some(parts) = parts else {
+                plan.untested.push(value);
+                continue;
+            };
+            search.need(edge, needed);
+            for (_, part) in &parts {
+                match *part {
+                    Part::Known(value) | Part::Place { value, .. } => search.need(value, needed),
+                    Part::Counter { from, to } => [from, to].into_iter().for_each(|end| search.need(end, needed)),
+                }
+            }
+            plan.even_in_loops.push(InLoop { value, parts });
+        }
     }
 
     /// A comparison as one that can be tested for a whole block.
@@ -294,7 +345,8 @@ impl<'k> Lower<'k> {
     /// are settled.
     pub(super) fn assume(&mut self, plan: &Plan<'k>, otherwise: Label) {
         let comps: Vec<usize> = (0..self.active.components.len()).collect();
-        self.define_slice(plan, &comps);
+        self.define_slice(plan, &comps, Some(otherwise));
+        plan.even_in_loops.iter().for_each(|even| self.assume_even_in_loop(even, otherwise));
         // Ranges of lanes that are compared with the same limit are one range.
         let mut ranges: Vec<(Compared, Lin, R, i64, i64)> = Vec::new();
         for test in &plan.tests {
@@ -371,10 +423,16 @@ impl<'k> Lower<'k> {
         r
     }
 
-    /// Makes what the places of stores are made of.
-    pub(super) fn define_slice(&mut self, plan: &Plan<'k>, comps: &[usize]) {
+    /// Makes what the comparisons and the places of stores are made of. Where something does not differ as evenly as was taken for granted, the
+    /// code goes to `otherwise`.
+    pub(super) fn define_slice(&mut self, plan: &Plan<'k>, comps: &[usize], otherwise: Option<Label>) {
         self.active.current = comps.to_vec();
         for &(value, op) in &plan.slice {
+            if let Some(otherwise) = otherwise.filter(|_| self.is_even(value)) {
+                self.define_even(value, op, comps, otherwise);
+                self.active.ready[value.index()] = true;
+                continue;
+            }
             let shared = &self.active.shared[usize::from(self.shape_of(value).axes)];
             for c in comps.iter().copied().filter(|&c| shared[c] == c).collect::<Vec<_>>() {
                 self.define(value, op, c);
@@ -387,6 +445,7 @@ impl<'k> Lower<'k> {
     pub(super) fn assume_nothing(&mut self) {
         self.active.ready.fill(false);
         self.active.settled.fill(None);
+        self.active.evened.clear();
         self.streams.aligned.clear();
     }
 

@@ -105,6 +105,10 @@ impl<'k> Makers<'k> {
         makers
     }
 
+    pub(super) fn counter(&self, value: Value) -> Option<&Counter> {
+        self.counters.get(&value)
+    }
+
     fn constant(&self, value: Value) -> Option<u32> {
         match self.ops[value.index()] {
             Some(Op::Const(literal)) => Some(literal.bits() as u32),
@@ -149,6 +153,9 @@ impl<'k> Lower<'k> {
         if self.shape_of(value).is_uniform() && known(value) {
             return Some(Upper::Value(value));
         }
+        if self.is_even(value) {
+            return self.upper_of_even(makers, known, value);
+        }
         let both = |a: Value, b: Value| Some(Box::new([of(a)?, of(b)?]));
         let found = match makers.ops[value.index()]? {
             Op::Builtin(_) | Op::Length(_) => Some(Upper::Value(value)).filter(|_| known(value)),
@@ -176,6 +183,28 @@ impl<'k> Lower<'k> {
         };
         let max = self.shape_of(value).max;
         found.or_else(|| (max <= u32::from(u16::MAX)).then_some(Upper::AtMost(max)))
+    }
+
+    /// The greatest of an even value: its last lane, or the edge that it is clamped to.
+    fn upper_of_even(&self, makers: &Makers<'k>, known: &dyn Fn(Value) -> bool, value: Value) -> Option<Upper> {
+        if known(value) {
+            return Some(Upper::Value(value));
+        }
+        let Some(Op::Binary(op, a, b)) = makers.ops[value.index()] else { return None };
+        let (of, edge) = self.followed(*a, *b);
+        match op {
+            // Not less than nothing, and not above the edge, which has no sign then either.
+            Binary::Min if known(edge) && self.have_no_sign(makers, [of; 2], 0) => Some(Upper::Value(edge)),
+            Binary::Max if self.have_no_sign(makers, [value; 2], 0) && self.is_even(of) => {
+                match makers.ops[of.index()]? {
+                    Op::Binary(Binary::Min, a, b) => {
+                        Some(Upper::Value(self.followed(*a, *b).1)).filter(|_| known(self.followed(*a, *b).1))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     fn have_no_sign(&self, makers: &Makers<'k>, values: [Value; 2], depth: u32) -> bool {
@@ -309,7 +338,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The first lane of all components of a value, and how far the last is from there.
-    fn ends_of_lanes(&mut self, value: Value) -> Option<(R, i32)> {
+    pub(super) fn ends_of_lanes(&mut self, value: Value) -> Option<(R, i32)> {
         let reach = match self.shape_of(value).lane {
             Lane::Affine(stride) => i64::from(stride) * i64::from(self.lanes() - 1),
             Lane::Same => 0,

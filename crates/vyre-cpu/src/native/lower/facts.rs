@@ -72,7 +72,12 @@ impl Lower<'_> {
     }
 
     pub(super) fn shape_of(&self, value: Value) -> Shape {
-        self.facts.shapes.of(value)
+        self.shapes().of(value)
+    }
+
+    /// How values change in the block at hand.
+    pub(super) fn shapes(&self) -> &Shapes {
+        self.active.even.as_deref().unwrap_or(self.facts.shapes)
     }
 }
 

@@ -1140,7 +1140,7 @@ impl<'k> Lower<'k> {
 
     /// Emits a loop; true when lanes may have returned from inside.
     fn run_loop(&mut self, inner: &'k Loop, comps: &[usize]) -> bool {
-        let parts = self.facts.shapes.parts(inner);
+        let parts = self.shapes().parts(inner);
         if !parts
             && self.active.divergent == 0
             && let Some(rounds) = self.known_rounds(inner, comps)
@@ -1178,7 +1178,7 @@ impl<'k> Lower<'k> {
             }
             None => {}
         }
-        let tiles = if parts { self.tiles_of(inner, comps) } else { None };
+        let tiles = self.tiles_of(inner, comps);
         let stretch = if parts { None } else { self.first_stretch(inner, comps[0]) };
         let stride = if parts { None } else { self.stride(inner, &ends, comps[0]) };
         self.bind(start);
@@ -1189,7 +1189,12 @@ impl<'k> Lower<'k> {
         if let Some(tiles) = &tiles {
             self.next_tiles(tiles);
         }
+        let mut goes_on = parts;
         match &inner.counter {
+            Some(counter) if parts && self.counts_together(counter) => {
+                self.next_counter_together(inner, counter, start, comps);
+                goes_on = false;
+            }
             Some(counter) if parts => self.next_counter_apart(inner, counter, &live, &left, comps),
             Some(counter) => {
                 let value = self.scalar_reg(counter.value, comps[0]);
@@ -1197,7 +1202,7 @@ impl<'k> Lower<'k> {
             }
             None => {}
         }
-        if parts {
+        if goes_on {
             let masks: Vec<R> = comps.iter().map(|&c| live[c]).collect();
             self.jump_if_any(&masks, start);
         } else if inner.counter.is_none() && ends.iter().any(|(leaves, _)| !leaves) {
@@ -1506,7 +1511,10 @@ impl<'k> Lower<'k> {
             .filter(|(_, shared)| !**shared)
             .map(|(pair, _)| pair)
             .collect();
+        // What is made of carried values changes with them.
+        let mark = self.enter_scope();
         self.assign(&moves, comps, true);
+        self.leave_scope(mark);
         for (&c, &out) in comps.iter().zip(&leaving) {
             if !left.is_empty() {
                 self.mask_or_into(left[c], left[c], out);
@@ -1516,14 +1524,33 @@ impl<'k> Lower<'k> {
         self.active.exec = before;
     }
 
+    /// The counter of a loop whose lanes part is one number, and so is its end.
+    fn counts_together(&self, counter: &Counter) -> bool {
+        [counter.value, counter.to].into_iter().all(|value| self.shape_of(value).is_uniform())
+    }
+
+    /// The counter for all lanes. It is not remembered, because the counter changes.
+    fn vector_of_counter(&mut self, counter: &Counter, c: usize) -> R {
+        let mark = self.enter_scope();
+        let value = self.vector_of(counter.value, c);
+        self.leave_scope(mark);
+        value
+    }
+
     fn start_counter_apart(&mut self, inner: &'k Loop, counter: &Counter, live: &[R], left: &[R], comps: &[usize]) {
         self.fresh(counter.value, comps);
         self.facts.uses[counter.value.index()] += 1;
         self.assign(&[(counter.value, counter.from)], comps, false);
+        let ends = [counter.from, counter.to].map(|end| self.constant_of(end, comps[0]));
+        let signed = self.scalar_of(counter.value).is_signed();
+        if let (true, [Some(from), Some(to)]) = (self.counts_together(counter), ends)
+            && (if signed { (from as i32) < to as i32 } else { (from as u32) < to as u32 })
+        {
+            return;
+        }
         let mut stays = Vec::new();
         for &c in comps {
-            let (value, to) = (self.vector_of(counter.value, c), self.vector_of(counter.to, c));
-            let signed = self.scalar_of(counter.value).is_signed();
+            let (value, to) = (self.vector_of_counter(counter, c), self.vector_of(counter.to, c));
             stays.push(self.mask_less(value, to, signed));
         }
         self.leave_counted(inner, live, left, comps, &stays);
@@ -1535,16 +1562,46 @@ impl<'k> Lower<'k> {
     }
 
     fn next_counter_apart(&mut self, inner: &'k Loop, counter: &Counter, live: &[R], left: &[R], comps: &[usize]) {
-        let mut stays = Vec::new();
+        let (mut stays, mut counted) = (Vec::new(), Vec::new());
+        let is_scalar = self.is_scalar(counter.value);
         for &c in comps {
-            let (value, to) = (self.vector_of(counter.value, c), self.vector_of(counter.to, c));
+            let (value, to) = (self.vector_of_counter(counter, c), self.vector_of(counter.to, c));
             let distance = self.vec(ops::VPSUBD, to, Src::R(value));
             let step = self.constant(counter.step);
             stays.push(self.mask_less(step, distance, false));
-            let next = self.lane_op(ops::VPADDD, value, value, Src::R(step));
-            self.push(M::Vec(next));
+            if !is_scalar {
+                let next = self.lane_op(ops::VPADDD, value, value, Src::R(step));
+                self.push(M::Vec(next));
+            }
+        }
+        for &c in comps.iter().filter(|_| is_scalar) {
+            let value = self.scalar_reg(counter.value, c);
+            if !counted.contains(&value) {
+                counted.push(value);
+                let step = GSrc::Imm(counter.step as i32);
+                self.push(M::Alu { op: Alu::Add, wide: false, dst: value, a: value, b: step });
+            }
         }
         self.leave_counted(inner, live, left, comps, &stays);
+    }
+
+    /// Goes on with the next round where some lanes are still in the loop; behind the last one they leave with the carried values.
+    fn next_counter_together(&mut self, inner: &'k Loop, counter: &Counter, start: super::Label, comps: &[usize]) {
+        let Some(frame) = self.loops.last() else { return };
+        let (live, left, exit) = (frame.live.clone(), frame.left.clone(), frame.exit);
+        let masks: Vec<R> = comps.iter().map(|&c| live[c]).collect();
+        self.jump_if_none(&masks, exit);
+        let value = self.scalar_reg(counter.value, comps[0]);
+        self.count(counter, value, None, start, comps);
+        let nobody: Vec<R> = comps
+            .iter()
+            .map(|_| {
+                let mask = self.new_mask();
+                self.mask_fill(mask, false);
+                mask
+            })
+            .collect();
+        self.leave_counted(inner, &live, &left, comps, &nobody);
     }
 
     /// Makes vector forms of what a loop needs of the values from outside, before the loop.

@@ -12,6 +12,7 @@ mod bounds;
 mod bytes;
 mod cells;
 mod emission;
+mod even;
 mod facts;
 mod flow;
 mod frame;

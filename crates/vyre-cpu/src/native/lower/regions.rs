@@ -170,7 +170,8 @@ impl<'k> Lower<'k> {
         }
         self.leave_scope(mark);
         self.bind(end);
-        self.frame_bytes = self.regions.as_ref().map_or(0, |regions| regions.frame_bytes);
+        let bytes = self.regions.as_ref().map_or(0, |regions| regions.frame_bytes);
+        self.frame_bytes = self.frame_bytes.max(bytes);
     }
 
     /// One value serves the whole workgroup.

@@ -104,7 +104,7 @@ impl<'k> Lower<'k> {
     pub(super) fn first_aligned(&mut self, plan: &Plan<'k>, rows: u32, (x, until, end): (R, R, R)) {
         self.set_components((0..rows).map(|y| Component { x: 0, y, z: 0 }).collect());
         let mark = self.enter_scope();
-        self.define_slice(plan, &(0..rows as usize).collect::<Vec<_>>());
+        self.define_slice(plan, &(0..rows as usize).collect::<Vec<_>>(), None);
         let stream = &plan.streams[0];
         if let Some(Place::Affine(at, _)) = self.place(stream.address, 0) {
             let (place, before, lanes) = (self.general(), self.general(), self.general());

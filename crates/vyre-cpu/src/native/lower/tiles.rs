@@ -1,16 +1,16 @@
-//! Words that each lane of a loop reads one after the other from a place of its own: the rows of a sparse matrix, the neighbours in a
+//! Words that each lane of a loop reads one after the other from a place of its own: the rows of a matrix, sparse or not, the neighbours in a
 //! graph. Every fourth round the next four words of each lane are loaded at once and sorted by rounds into memory of the thread,
 //! where each round finds the words of all lanes side by side; a gather in each round would move them one by one.
 
-use vyre_foundation::kernel::{Address, Binary, Element, Inst, Loop, Memory, Op, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, Element, Inst, Loop, Memory, Op, Value};
 
 use super::super::asm::{Alu, Cond, Len};
 use super::super::context;
 use super::super::hash::Map;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
-use super::super::ops;
 use super::super::shape::Lane;
+use super::super::{ops, visit};
 use super::Lower;
 use super::bounds::Makers;
 use super::value::Rep;
@@ -18,10 +18,18 @@ use super::value::Rep;
 /// Rounds that are loaded at once.
 const ROUNDS: u32 = 4;
 
+/// The index of every lane: it goes up by one each round.
+#[derive(Clone, Copy, PartialEq)]
+enum Index {
+    /// A counter of its own.
+    Counter(Value),
+    /// As far behind a place of its own as the counter of all lanes is.
+    Behind { place: Value, counter: Value },
+}
+
 /// What a loop reads like that.
 pub(super) struct LoopTiles<'k> {
-    /// The index of every lane: it goes up by one each round.
-    index: Value,
+    index: Index,
     loads: Vec<(Value, &'k Address)>,
     /// How far the words of this round are behind those of the first of the four, in bytes.
     round: R,
@@ -60,24 +68,29 @@ impl Tiles {
 }
 
 impl<'k> Lower<'k> {
-    /// The loads of a loop that are worth it; its lanes part, and each has a counter of its own.
+    /// The loads of a loop that are worth it.
     pub(super) fn tiles_of(&mut self, inner: &'k Loop, comps: &[usize]) -> Option<LoopTiles<'k>> {
         let counter = inner.counter.filter(|counter| counter.step == 1)?;
-        let index = counter.value;
-        let places = &self.active.shared[usize::from(self.shape_of(index).axes)];
-        let own = comps.iter().all(|&c| places[c] == c);
-        // From the same place on, all lanes read the same words.
-        let same = self.shape_of(counter.from).lane == Lane::Same;
-        if self.facts.isa == Isa::Simd128 || self.is_scalar(index) || same || !own || inner.rare {
+        if self.facts.isa == Isa::Simd128 || inner.rare {
             return None;
         }
-        let loads: Vec<(Value, &Address, Option<Value>)> = inner
-            .body
-            .insts
-            .iter()
+        let index = match self.is_scalar(counter.value) {
+            true => self.place_of_rows(inner, counter.value)?,
+            false => Index::Counter(counter.value),
+        };
+        let (Index::Counter(apart) | Index::Behind { place: apart, .. }) = index;
+        let places = &self.active.shared[usize::from(self.shape_of(apart).axes)];
+        let own = comps.iter().all(|&c| places[c] == c);
+        // From the same place on, all lanes read the same words.
+        let same = index == Index::Counter(apart) && self.shape_of(counter.from).lane == Lane::Same;
+        if same || !own {
+            return None;
+        }
+        let loads: Vec<(Value, &Address, Option<Value>)> = (inner.body.insts.iter())
             .filter_map(|inst| match inst {
                 Inst::Let(value, Op::Load { address, element, guard, .. })
-                    if self.goes_on_by_words(*value, address, *element, index) =>
+                    if self.goes_on_by_words(*value, address, *element)
+                        && self.index_of(address, counter.value) == Some(index) =>
                 {
                     Some((*value, address, *guard))
                 }
@@ -93,7 +106,7 @@ impl<'k> Lower<'k> {
         let round = self.general();
         self.push(M::Imm { dst: round, value: 0 });
         for &(value, address, guard) in &loads {
-            let guarded = guard.is_none_or(|guard| is_bound(&self.facts.makers, guard, index, address));
+            let guarded = guard.is_none_or(|guard| is_bound(&self.facts.makers, guard, address));
             for &c in comps {
                 self.tiles.found.insert((value, c), Tile { first: self.tiles.end, round, guarded });
                 self.tiles.end += bytes;
@@ -102,14 +115,47 @@ impl<'k> Lower<'k> {
         Some(LoopTiles { index, loads: loads.into_iter().map(|(value, address, _)| (value, address)).collect(), round })
     }
 
-    /// A word at the index of a buffer that nobody writes.
-    fn goes_on_by_words(&self, value: Value, address: &Address, element: Element, index: Value) -> bool {
+    /// The place that rows of lanes begin at which a loop goes over with one counter for all of them.
+    fn place_of_rows(&self, inner: &Loop, counter: Value) -> Option<Index> {
+        inner.body.insts.iter().find_map(|inst| match inst {
+            Inst::Let(value, Op::Load { address, element, .. }) if self.goes_on_by_words(*value, address, *element) => {
+                let found = self.index_of(address, counter);
+                found.filter(|index| matches!(index, Index::Behind { place, .. } if !makes(&inner.body, *place)))
+            }
+            _ => None,
+        })
+    }
+
+    /// What an address goes by, where that is one word on in each round.
+    fn index_of(&self, address: &Address, counter: Value) -> Option<Index> {
+        let [(term, 4)] = address.terms[..] else { return None };
+        if term == counter {
+            return (!self.is_scalar(counter)).then_some(Index::Counter(counter));
+        }
+        let Some(&Op::Binary(Binary::Add, a, b)) = self.facts.makers.ops[term.index()] else { return None };
+        let place = if a == counter { b } else { a };
+        let behind = (a == counter) != (b == counter) && !self.is_scalar(place) && self.is_scalar(counter);
+        behind.then_some(Index::Behind { place, counter })
+    }
+
+    /// The words of this round.
+    fn tile_index(&mut self, index: Index, c: usize) -> R {
+        match index {
+            Index::Counter(counter) => self.vector_of(counter, c),
+            Index::Behind { place, counter } => {
+                let (place, counter) = (self.vector_of(place, c), self.vector_of(counter, c));
+                self.vec(ops::VPADDD, place, Src::R(counter))
+            }
+        }
+    }
+
+    /// A word of a buffer that nobody writes.
+    fn goes_on_by_words(&self, value: Value, address: &Address, element: Element) -> bool {
         let Memory::Buffer(buffer) = address.memory else { return false };
         let buffer = &self.facts.kernel.buffers[buffer as usize];
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && self.width_of(value) == 1;
         let plain = !buffer.written && buffer.stride == 4 && buffer.header == 0;
-        let by_index = matches!(address.terms[..], [(term, 4)] if term == index);
-        words && plain && by_index && address.offset.is_multiple_of(4) && address.offset < 1 << 20
+        words && plain && address.offset.is_multiple_of(4) && address.offset < 1 << 20
     }
 
     /// Loads the words of the next four rounds, where those of the last are used up. The lanes of the loop are the active ones.
@@ -118,25 +164,30 @@ impl<'k> Lower<'k> {
         self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
         self.push(M::JumpIf(Cond::NotEqual, filled));
         for &c in comps {
-            let Some(live) = self.active.exec[c] else { continue };
             let (apart, done) = (self.label(), self.label());
+            let outer = self.enter_scope();
+            let live = match self.active.exec[c] {
+                Some(live) => live,
+                None => self.mask_all(),
+            };
+            let index = self.tile_index(tiles.index, c);
             let mark = self.enter_scope();
-            self.stay_inside(tiles, live, apart, c);
-            self.fill_from_lanes(tiles, live, c);
+            self.stay_inside(tiles, index, live, apart);
+            self.fill_from_lanes(tiles, index, live, c);
             self.leave_scope(mark);
             self.push(M::Jump(done));
             self.bind(apart);
             let mark = self.enter_scope();
-            self.fill_by_rounds(tiles, live, c);
+            self.fill_by_rounds(tiles, index, live, c);
             self.leave_scope(mark);
             self.bind(done);
+            self.leave_scope(outer);
         }
         self.bind(filled);
     }
 
     /// Goes to `apart` unless all of the words of all lanes are inside.
-    fn stay_inside(&mut self, tiles: &LoopTiles<'k>, live: R, apart: super::Label, c: usize) {
-        let index = self.vector_of(tiles.index, c);
+    fn stay_inside(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, apart: super::Label) {
         let mut tested: Vec<(Memory, u32)> = Vec::new();
         for (_, address) in &tiles.loads {
             if tested.contains(&(address.memory, address.offset)) {
@@ -166,8 +217,8 @@ impl<'k> Lower<'k> {
     }
 
     /// Four words of one lane after the other, all of which are inside.
-    fn fill_from_lanes(&mut self, tiles: &LoopTiles<'k>, live: R, c: usize) {
-        let (index, scratch, each) = (self.vector_of(tiles.index, c), self.scratch(), self.lanes() / 4);
+    fn fill_from_lanes(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, c: usize) {
+        let (scratch, each) = (self.scratch(), self.lanes() / 4);
         let index = self.masked_zero(index, live);
         self.put_scratch(scratch, context::TILE_INDEX, index);
         let mut loaded: Vec<Vec<R>> = vec![Vec::new(); tiles.loads.len()];
@@ -207,8 +258,8 @@ impl<'k> Lower<'k> {
     }
 
     /// Words of all lanes for one round after the other, zeros where they are not inside.
-    fn fill_by_rounds(&mut self, tiles: &LoopTiles<'k>, live: R, c: usize) {
-        let (index, scratch) = (self.vector_of(tiles.index, c), self.scratch());
+    fn fill_by_rounds(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, c: usize) {
+        let scratch = self.scratch();
         for &(value, address) in &tiles.loads {
             let words = self.words_in(address.memory);
             let limit = self.spread(words, false);
@@ -258,7 +309,7 @@ impl<'k> Lower<'k> {
     /// The words of this round; false where they are not loaded like that.
     pub(super) fn load_from_tile(&mut self, value: Value, guard: Option<Value>, c: usize) -> bool {
         let Some(&Tile { first, round, guarded }) = self.tiles.found.get(&(value, c)) else { return false };
-        let guard = guard.filter(|_| !guarded).map(|guard| self.mask_of(guard, c));
+        let guard = self.guard_of(guard, c).filter(|_| !guarded).map(|guard| self.mask_of(guard, c));
         let at = At { index: round, ..At::new(self.scratch(), first) };
         let word = self.load_contiguous(self.scalar_of(value), at, guard);
         self.set_rep(value, 0, c, Rep::Vector(word, R::NONE));
@@ -266,9 +317,24 @@ impl<'k> Lower<'k> {
     }
 }
 
-/// A guard says no more than that a word at the index is inside.
-fn is_bound(makers: &Makers<'_>, guard: Value, index: Value, address: &Address) -> bool {
+/// A guard says no more than that the word at an address is inside.
+fn is_bound(makers: &Makers<'_>, guard: Value, address: &Address) -> bool {
     let Some(Op::Binary(Binary::Lt, a, b)) = makers.ops[guard.index()] else { return false };
     let length = matches!(makers.ops[b.index()], Some(Op::Length(buffer)) if Memory::Buffer(*buffer) == address.memory);
-    *a == index && length && address.offset == 0
+    matches!(address.terms[..], [(index, 4)] if index == *a) && length && address.offset == 0
+}
+
+/// A value is made in a block or in those inside it.
+fn makes(block: &Block, value: Value) -> bool {
+    let mut found = false;
+    visit(block, &mut |inst| {
+        found |= match inst {
+            Inst::Let(made, _) => *made == value,
+            Inst::Atomic { result, .. } => *result == Some(value),
+            Inst::If { results, .. } => results.contains(&value),
+            Inst::Loop(inner) => inner.results.contains(&value) || inner.params.contains(&value),
+            _ => false,
+        };
+    });
+    found
 }

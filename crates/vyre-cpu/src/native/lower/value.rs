@@ -56,7 +56,7 @@ pub(super) enum Rep {
 
 impl<'k> Lower<'k> {
     fn slot(&self, value: Value, component: u8, c: usize) -> usize {
-        let axes = self.facts.shapes.of(value).axes;
+        let axes = self.shape_of(value).axes;
         let shared = self.active.shared[usize::from(axes)][c];
         (self.facts.columns[value.index()] as usize + usize::from(component)) * self.active.components.len() + shared
     }

@@ -179,8 +179,13 @@ impl<'k> Lower<'k> {
         self.position.x = Lin::reg(x);
         let (main, tail, done) = (self.label(), self.label(), self.label());
         let (mut plan, mut streams) = (Plan::default(), Plan::default());
+        let even = if self.facts.isa == Isa::Simd128 { None } else { self.plan_even() };
+        let shapes = even.as_ref().map(|(shapes, _)| shapes.clone());
         if vectors > 1 {
-            (plan, streams) = (self.plan(), self.plan_streams());
+            self.active.even = shapes.clone();
+            streams = self.plan_streams();
+            self.active.even = None;
+            plan = self.plan();
         } else if self.facts.isa != Isa::Simd128 {
             plan = Some(self.plan()).filter(|plan| plan.is_worth_one(vectors)).unwrap_or_default();
         }
@@ -188,11 +193,14 @@ impl<'k> Lower<'k> {
         // Where a vector that is done alone ends at the latest, and where blocks begin that write past the caches.
         let apart = (!streams.streams.is_empty()).then(|| (self.general(), self.label()));
         // A block that is not inside of what the kernel sets as limits goes vector by vector; one where more was taken as settled, as any.
-        let more = streams.settles_more(&plan);
+        let more = streams.settles_more(&plan) || even.is_some();
+        // Where a block is tried first.
+        let (top, single) = if even.is_some() { (self.label(), self.label()) } else { (main, tail) };
+        let top = if even.is_none() && vectors == 1 { tail } else { top };
         if let Some((until, stream)) = apart {
             self.push(M::Mov { dst: until, src: end });
-            self.jump_if_streaming(Cond::Equal, main);
-            if self.may_begin_anywhere() {
+            self.jump_if_streaming(Cond::Equal, top);
+            if self.may_begin_anywhere() && even.is_none() {
                 self.first_aligned(&streams, rows, (x, until, end));
                 self.push(M::Cmp { wide: false, a: until, b: GSrc::R(x) });
                 self.push(M::JumpIf(Cond::NotEqual, tail));
@@ -202,12 +210,32 @@ impl<'k> Lower<'k> {
             let again = self.label();
             self.bind(again);
             let inner = self.enter_scope();
-            self.begin_block(x, end, tail);
-            self.assume(&streams, if more { main } else { tail });
-            self.assume_aligned(&streams, main);
+            self.active.even = shapes.clone();
+            self.begin_block(x, end, single);
+            self.assume(&streams, if more { top } else { tail });
+            self.assume_aligned(&streams, top);
             self.end_block(x);
+            self.active.even = None;
             self.push(M::Jump(again));
             self.leave_scope(inner);
+        }
+        if let Some((_, plan)) = &even {
+            self.bind(top);
+            let inner = self.enter_scope();
+            self.active.even = shapes;
+            self.begin_block(x, end, single);
+            self.assume(plan, single);
+            self.end_block(x);
+            if let Some((_, stream)) = apart {
+                self.jump_if_streaming(Cond::NotEqual, stream);
+            }
+            self.push(M::Jump(top));
+            self.leave_scope(inner);
+            self.bind(single);
+            if vectors * rows > 1 && plan.is_short() {
+                self.whole_vector_alone(plan, (x, end), top);
+            }
+            self.active.even = None;
         }
         if vectors > 1 {
             self.bind(main);
@@ -219,7 +247,7 @@ impl<'k> Lower<'k> {
             if let Some((_, stream)) = apart.filter(|_| more) {
                 self.jump_if_streaming(Cond::NotEqual, stream);
             }
-            self.push(M::Jump(main));
+            self.push(M::Jump(top));
             self.leave_scope(inner);
         }
         self.bind(tail);
@@ -227,7 +255,7 @@ impl<'k> Lower<'k> {
         self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
         self.push(M::JumpIf(Cond::AboveEqual, done));
         // Where no limit was settled a block is not whole because the row ends.
-        let again = if vectors == 1 || plan.is_empty() { tail } else { main };
+        let again = if even.is_none() && (vectors == 1 || plan.is_empty()) { tail } else { top };
         let (limit, after) = (apart.map_or(end, |(until, _)| until), self.label());
         if plan.is_worth_one(vectors) && self.facts.isa != Isa::Simd128 {
             self.whole_vector_alone(&plan, (x, limit), after);
@@ -322,9 +350,7 @@ impl<'k> Lower<'k> {
         let total = size[0] * size[1] * size[2];
         if self.facts.tiling.vectors > 0 {
             self.clear_private();
-            let Tiling { vectors, rows, .. } = self.facts.tiling;
-            self.set_components((0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect());
-            self.regions();
+            self.group_in_pieces();
             return self.next_group(group, again, done, mark);
         }
         let components = match self.facts.tiling.layout {
@@ -333,12 +359,20 @@ impl<'k> Lower<'k> {
                 .collect(),
             _ => (0..total.div_ceil(lanes)).map(|x| Component { x, y: 0, z: 0 }).collect::<Vec<_>>(),
         };
-        let plan = if self.facts.isa == Isa::Simd128 { Plan::default() } else { self.plan() };
+        let (mut plan, mut even) = (Plan::default(), None);
+        if self.facts.isa != Isa::Simd128 {
+            (plan, even) = (self.plan(), self.plan_even());
+        }
+        let mut versions = vec![None];
+        if plan.is_worth_two(components.len()) {
+            versions.insert(0, Some((None, plan)));
+        }
+        if let Some((shapes, plan)) = even.filter(|(_, plan)| plan.is_little_code(components.len())) {
+            versions.insert(0, Some((Some(shapes), plan)));
+        }
         let next = self.label();
-        for settled in [true, false] {
-            if settled && !plan.is_worth_two(components.len()) {
-                continue;
-            }
+        for version in versions {
+            self.active.even = version.as_ref().and_then(|(shapes, _)| shapes.clone());
             self.set_components(components.clone());
             let inner = self.enter_scope();
             if !total.is_multiple_of(lanes) {
@@ -349,15 +383,16 @@ impl<'k> Lower<'k> {
                 self.active.exec[last] = Some(mask);
             }
             let edge = self.label();
-            if settled {
-                self.assume(&plan, edge);
+            if let Some((_, plan)) = &version {
+                self.assume(plan, edge);
             }
             self.clear_private();
             self.body();
             self.note_over();
             self.leave_scope(inner);
-            if settled {
+            if version.is_some() {
                 self.assume_nothing();
+                self.active.even = None;
                 self.drop_writes();
                 self.push(M::Jump(next));
             }
@@ -365,6 +400,34 @@ impl<'k> Lower<'k> {
         }
         self.bind(next);
         self.next_group(group, again, done, mark);
+    }
+
+    /// A workgroup piece by piece; twice where its code may be simpler as long as it reaches no edge.
+    fn group_in_pieces(&mut self) {
+        let Tiling { vectors, rows, .. } = self.facts.tiling;
+        let components: Vec<Component> =
+            (0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect();
+        let next = self.label();
+        if self.facts.isa != Isa::Simd128
+            && let Some((shapes, plan)) = self.plan_even()
+        {
+            let (edge, mark) = (self.label(), self.enter_scope());
+            self.active.even = Some(shapes);
+            self.set_components(components.clone());
+            self.assume_even_group(&plan, edge);
+            self.set_components(components.clone());
+            self.regions();
+            self.note_over();
+            self.leave_scope(mark);
+            self.assume_nothing();
+            self.active.even = None;
+            self.drop_writes();
+            self.push(M::Jump(next));
+            self.bind(edge);
+        }
+        self.set_components(components);
+        self.regions();
+        self.bind(next);
     }
 
     pub(super) fn next_group(&mut self, group: R, again: Label, done: Label, mark: usize) {
