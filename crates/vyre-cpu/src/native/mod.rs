@@ -117,6 +117,7 @@ const MUCH_SPILLED: f32 = 0.3;
 /// hide each other's waiting, and stay together.
 const TOO_MUCH_SPILLED: f32 = 0.25;
 const TOO_MUCH_CODE: usize = 40_000;
+const TOO_MUCH_TO_WAIT_FOR: usize = 32_000;
 const MANY_VECTORS: u32 = 8;
 /// Instructions that are too much code, whichever they are.
 const TOO_MANY_INSTRUCTIONS: usize = TOO_MUCH_CODE / 5;
@@ -470,7 +471,9 @@ fn compile_group(
     if let Some((native, spilled)) = &as_whole {
         // Beside what is done lane by lane, what waits on the stack is little, and pieces would go over memory in smaller steps.
         let is_spilled = *spilled > TOO_MUCH_SPILLED && survey.loops && !survey.tree && !survey.by_lanes;
-        if isa == Isa::Simd128 || !(is_spilled || native.bytes.len() > TOO_MUCH_CODE) {
+        // Where lanes leave loops one by one, all vectors of a block wait for the last.
+        let most = if shapes.parting_loops() > 0 { TOO_MUCH_TO_WAIT_FOR } else { TOO_MUCH_CODE };
+        if isa == Isa::Simd128 || !(is_spilled || native.bytes.len() > most) {
             return as_whole.map(|(native, _)| native);
         }
     }
@@ -517,9 +520,10 @@ fn compile_as(
             (false, true) if tiling.vectors * tiling.rows <= 8 => MOST_SPILLED_256,
             (false, _) => MOST_SPILLED,
         };
-        // Gathers of two vectors keep the processor busy while lanes leave a loop; in arithmetic each vector more hides the time of another.
-        let gathers = || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));
-        let masks = tiling.vectors * tiling.rows > 2 && shapes.parting_loops() > 0 && gathers();
+        // Gathers of two vectors, and lanes one after another, keep the processor busy while lanes leave a loop; in arithmetic each vector more
+        // hides the time of another.
+        let by_lanes = || survey.by_lanes || lowered.code.iter().any(|m| matches!(m, mir::M::Gather { .. }));
+        let masks = tiling.vectors * tiling.rows > 2 && shapes.parting_loops() > 0 && by_lanes();
         let spilled = allocation.vector_cost + if masks { allocation.mask_cost } else { 0.0 };
         // Those of the longest row keep all others waiting.
         let wide = lowered.tiled && tiling.vectors * tiling.rows * isa.lanes() > MOST_ROWS_TOGETHER;
