@@ -926,7 +926,10 @@ fn what_is_stored_before_a_list_is_looked_at_stays() {
 
 /// What a program in the text form makes of samples without the optimiser and with all of it, and its kernel.
 fn both(source: &str, options: Options) -> (Vec<u8>, Vec<u8>, String) {
-    let program = crate::text::parse(source).unwrap_or_else(|problem| panic!("{problem:?}\n{source}"));
+    both_of(&crate::text::parse(source).unwrap_or_else(|problem| panic!("{problem:?}\n{source}")), options)
+}
+
+fn both_of(program: &Program, options: Options) -> (Vec<u8>, Vec<u8>, String) {
     let valid = program.validate().expect("valid");
     let run = |options: &Options| {
         let kernel = lower(&valid, options).expect("lowers");
@@ -1123,16 +1126,7 @@ fn what_only_one_invocation_writes_it_keeps() {
             BufferDecl::workgroup("s", 2, DataType::U32).with_count(128),
         ];
         let program = Program::wrapped(buffers, [64, 1, 1], body);
-        let valid = program.validate().expect("valid");
-        let run = |options: &Options| {
-            let kernel = lower(&valid, options).expect("lowers");
-            let mut buffers = [samples(), vec![0; 211 * 4]];
-            let how = Interpret { grid: [4, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
-            interpret(&kernel, &mut buffers, &how).expect("runs");
-            (buffers[1].clone(), kernel.to_string())
-        };
-        let (expected, _) = run(&Options { passes: Passes::none(), ..Options::default() });
-        let (actual, kernel) = run(&Options { own_words: true, ..Options::default() });
+        let (expected, actual, kernel) = both_of(&program, Options { own_words: true, ..Options::default() });
         assert_eq!(expected, actual, "{what}\n{kernel}");
         assert_eq!(kernel.matches("load u32 shared").count(), loads, "{what}\n{kernel}");
     }
