@@ -132,7 +132,10 @@ impl<'k> Lower<'k> {
             };
             return self.set_rep(value, 0, c, rep);
         }
-        let rep = self.vector_op(value, op, c);
+        let rep = match self.known_vector(value, op, c) {
+            Some(rep) => rep,
+            None => self.vector_op(value, op, c),
+        };
         self.set_rep(value, 0, c, rep);
     }
 

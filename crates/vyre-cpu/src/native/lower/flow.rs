@@ -935,19 +935,6 @@ impl<'k> Lower<'k> {
         (alike && comps.iter().all(changes)).then_some(kept)
     }
 
-    /// The results of an `If` are what a way without steps gives, in these vectors.
-    fn gives_what_is_there(&self, block: &Block, results: &[Value], comps: &[usize]) -> bool {
-        let End::Yield(values) = &block.end else { return false };
-        let there = |result: Value, value: Value| {
-            self.facts.uses[result.index()] == 0
-                || comps.iter().all(|&c| match (self.rep(result, 0, c), self.rep(value, 0, c)) {
-                    (Rep::Vector(low, high), Rep::Vector(a, b)) => (low, high) == (a, b),
-                    _ => false,
-                })
-        };
-        block.insts.is_empty() && results.iter().zip(values).all(|(&result, &value)| there(result, value))
-    }
-
     fn divergent_ways(
         &mut self,
         cond: Value,
@@ -958,8 +945,15 @@ impl<'k> Lower<'k> {
         comps: &[usize],
     ) {
         let before: Vec<Option<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
+        // What a way without steps gives, as where something outside is zero, the other way overwrites in its lanes.
+        let given = |block: &&'k Block| block.insts.is_empty() && matches!(block.end, End::Yield(_));
+        let first = [otherwise, then].into_iter().find(given).filter(|_| out.is_empty());
+        if let Some(Block { end: End::Yield(values), .. }) = first {
+            let moves: Vec<(Value, Value)> = results.iter().copied().zip(values.iter().copied()).collect();
+            self.assign(&moves, comps, false);
+        }
         for (block, is_then) in [(then, true), (otherwise, false)] {
-            if out.is_empty() && self.gives_what_is_there(block, results, comps) {
+            if first.is_some_and(|first| std::ptr::eq(first, block)) {
                 continue;
             }
             let all = self.all_lanes();

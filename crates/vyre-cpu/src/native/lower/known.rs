@@ -102,14 +102,18 @@ impl<'k> Lower<'k> {
             Lane::Same => 0,
             Lane::Affine(stride) => stride,
             Lane::Vary => {
-                let scalar = self.scalar_of(value);
-                return match self.facts.makers.ops[value.index()] {
-                    Some(Op::Binary(op, a, b))
-                        if deep > 0 && !compares(*op) && matches!(scalar, Scalar::U32 | Scalar::I32) =>
-                    {
-                        let of = |value: Value| self.known_word(value, lane, c, deep - 1).map(u64::from);
-                        Some(eval::binary(*op, scalar, of(*a)?, of(*b)?) as u32)
+                if let Rep::Vector(r, _) = self.rep(value, 0, c)
+                    && let Some(words) = self.made.words.get(&r)
+                {
+                    return words.get(lane as usize).copied();
+                }
+                let is_word = |value: Value| matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32);
+                let of = |value: &Value| self.known_word(*value, lane, c, deep - 1);
+                return match self.facts.makers.ops[value.index()].filter(|_| deep > 0 && is_word(value))? {
+                    Op::Binary(op, a, b) if !compares(*op) => {
+                        Some(eval::binary(*op, self.scalar_of(value), of(a)?.into(), of(b)?.into()) as u32)
                     }
+                    Op::BitCast(a) if is_word(*a) => of(a),
                     _ => None,
                 };
             }
@@ -118,6 +122,18 @@ impl<'k> Lower<'k> {
             Rep::General(lin) => lin.constant().map(|base| base.wrapping_add(stride.wrapping_mul(lane as i32)) as u32),
             _ => None,
         }
+    }
+
+    /// A vector of words that are known for each lane, though lanes differ unevenly: the columns of a tile that invocations fill by
+    /// their numbers.
+    pub(super) fn known_vector(&mut self, value: Value, op: &Op, c: usize) -> Option<Rep> {
+        if !matches!(op, Op::Binary(..)) || !matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32) {
+            return None;
+        }
+        // What the value was elsewhere is not what it is here.
+        self.set_rep(value, 0, c, Rep::None);
+        let words = (0..self.lanes()).map(|lane| self.known_lane(value, lane, c)).collect::<Option<Vec<u32>>>()?;
+        Some(Rep::Vector(self.lanes_constant(&words), super::R::NONE))
     }
 
     /// What is known of a bool, one bit a lane.

@@ -49,6 +49,8 @@ pub(super) struct MadeBefore {
     pub(super) zero_below: Map<R, u32>,
     /// Masks of which the lanes are known, one bit each.
     pub(super) known: Map<R, u32>,
+    /// Vectors of known words.
+    pub(super) words: Map<R, Box<[u32]>>,
     /// Masks of the first so many lanes.
     pub(super) prefixes: Map<R, u32>,
     /// Masks of all lanes but those of another, which is never written again.

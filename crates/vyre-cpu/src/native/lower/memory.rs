@@ -546,10 +546,13 @@ impl<'k> Lower<'k> {
             }
             Place::Vary(at, index) => match self.word_of_table(address.memory, &place, scalar, mask) {
                 Some(rep) => rep,
-                None => match self.load_placed(address, element, mask, c) {
-                    Some(words) => Rep::Vector(words, R::NONE),
-                    None => self.gather(scalar, at, index, mask),
-                },
+                None => {
+                    let placed = self.load_placed(address, element, mask, c);
+                    match placed.or_else(|| self.load_rows(address, element, At { scale: 1, ..at }, mask, c)) {
+                        Some(words) => Rep::Vector(words, R::NONE),
+                        None => self.gather(scalar, at, index, mask),
+                    }
+                }
             },
         }
     }

@@ -1,15 +1,27 @@
 //! Words of workgroup memory at places that are known for each lane, though they don't lie in a row, as in a tile whose rows are shorter
 //! than a vector: the few registers that have all of them are moved, and words are put in order there.
+//!
+//! And words of buffers that lie in a few rows, as those that such a tile is filled with: each row is loaded for its lanes.
 
-use vyre_foundation::kernel::{Address, Element, Memory};
+use vyre_foundation::kernel::{Address, Binary, Element, Memory, Op, Scalar, Value};
 
+use super::super::asm::Alu;
 use super::super::isa::Isa;
-use super::super::mir::{M, R, Src};
+use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
+use super::super::shape::Lane;
 use super::Lower;
+use super::value::{Lin, Rep};
 
 /// Most registers whose words are put in order; more take as long as a gather or a scatter.
 const MOST_REGISTERS: usize = 2;
+
+/// Most rows that a vector is loaded of.
+const MOST_ROWS: usize = 2;
+/// The largest number that stays apart from the register that it is added to.
+const FAR: u32 = 1 << 20;
+/// Operations that an index may be made by.
+const DEEP: u32 = 8;
 
 /// Registers of words in a row that have all of some lanes.
 struct Registers {
@@ -95,6 +107,123 @@ impl<'k> Lower<'k> {
             }
         }
         true
+    }
+
+    /// Loads words of a buffer, of the lanes of a mask and else zero, where lanes are known to lie in few rows: neighbours with neighbouring words.
+    /// Buffers have fewer than 2³¹ words, so an index whose lane is not active may be less than nothing, but no other one wraps.
+    pub(super) fn load_rows(
+        &mut self,
+        address: &Address,
+        element: Element,
+        at: At,
+        mask: Option<R>,
+        c: usize,
+    ) -> Option<R> {
+        let is_word = matches!(element, Element::U32 | Element::I32 | Element::F32);
+        let &[(index, 4)] = &address.terms[..] else { return None };
+        if !is_word
+            || !matches!(address.memory, Memory::Buffer(_))
+            || self.facts.isa == Isa::Simd128
+            || !at.index.is_none()
+        {
+            return None;
+        }
+        let ends = |lane: &u32| self.apart(index, *lane, c, DEEP) != Some(1);
+        let mut firsts: Vec<u32> = std::iter::once(0).chain((1..self.lanes()).filter(ends)).collect();
+        if firsts.len() > MOST_ROWS {
+            return None;
+        }
+        firsts.push(self.lanes());
+        let mut all = R::NONE;
+        for row in firsts.windows(2) {
+            let mut place = self.at_lane(index, row[0], c, DEEP)?;
+            if place.add.unsigned_abs() > FAR {
+                place = Lin::reg(self.materialise(place));
+            }
+            let lanes = match (1 << row[1]) - (1 << row[0]) {
+                lanes if lanes == self.all_lanes() => mask,
+                lanes => {
+                    let lanes = self.mask_known(lanes);
+                    Some(mask.map_or(lanes, |mask| self.mask_and(lanes, mask)))
+                }
+            };
+            let disp = at.disp.checked_add(place.add.checked_sub(row[0] as i32)?.checked_mul(4)?)?;
+            let at = match place.reg {
+                R::NONE => At { disp, ..at },
+                reg => At { disp, index: self.extended(reg), scale: 4, ..at },
+            };
+            let words = self.load_contiguous(Element::U32.scalar(), at, lanes);
+            all = if all.is_none() { words } else { self.vec(ops::VPORD, all, Src::R(words)) };
+        }
+        Some(all)
+    }
+
+    /// How far a lane's word is from that of the lane before, where that is known.
+    fn apart(&self, value: Value, lane: u32, c: usize, deep: u32) -> Option<u32> {
+        match self.shape_of(value).lane {
+            Lane::Same => return Some(0),
+            Lane::Affine(stride) => return Some(stride as u32),
+            Lane::Vary => {}
+        }
+        if let (Some(own), Some(before)) = (self.known_lane(value, lane, c), self.known_lane(value, lane - 1, c)) {
+            return Some(own.wrapping_sub(before));
+        }
+        let of = |value: &Value| self.apart(*value, lane, c, deep - 1);
+        match self.facts.makers.ops[value.index()].filter(|_| deep > 0 && self.is_plain_word(value))? {
+            Op::Binary(Binary::Add, a, b) => Some(of(a)?.wrapping_add(of(b)?)),
+            Op::Binary(Binary::Sub, a, b) => Some(of(a)?.wrapping_sub(of(b)?)),
+            Op::Binary(Binary::Mul, a, b) => match (of(a)?, of(b)?) {
+                (0, 0) => Some(0),
+                (apart, 0) => Some(apart.wrapping_mul(self.constant_of(*b, c)? as u32)),
+                _ => None,
+            },
+            Op::Binary(Binary::Shl, a, by) => Some(of(a)?.wrapping_shl(self.constant_of(*by, c)? as u32)),
+            Op::BitCast(a) if self.is_plain_word(*a) => of(a),
+            _ => None,
+        }
+    }
+
+    fn is_plain_word(&self, value: Value) -> bool {
+        matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32)
+    }
+
+    /// A lane's word as a scalar: a register that is the whole sum but for a small number.
+    fn at_lane(&mut self, value: Value, lane: u32, c: usize, deep: u32) -> Option<Lin> {
+        if let Some(word) = self.known_lane(value, lane, c) {
+            return Some(Lin::imm(word as i32));
+        }
+        match self.shape_of(value).lane {
+            Lane::Vary => {}
+            shape => {
+                let Rep::General(lin) = self.rep(value, 0, c) else { return None };
+                let more = if let Lane::Affine(stride) = shape { stride.wrapping_mul(lane as i32) } else { 0 };
+                return Some(lin.plus(more));
+            }
+        }
+        match self.facts.makers.ops[value.index()].filter(|_| deep > 0 && self.is_plain_word(value))? {
+            Op::Binary(op @ (Binary::Add | Binary::Sub | Binary::Mul), a, b) => {
+                let (a, b) = (self.at_lane(*a, lane, c, deep - 1)?, self.at_lane(*b, lane, c, deep - 1)?);
+                let other = match b.constant() {
+                    Some(number) if *op == Binary::Add => return Some(a.plus(number)),
+                    Some(number) => GSrc::Imm(number),
+                    None => GSrc::R(self.materialise(b)),
+                };
+                let own = self.materialise(a);
+                Some(Lin::reg(match op {
+                    Binary::Add => self.alu(Alu::Add, false, own, other),
+                    Binary::Sub => self.alu(Alu::Sub, false, own, other),
+                    _ => self.product(false, own, other),
+                }))
+            }
+            Op::Binary(Binary::Shl, a, by) => {
+                let by = self.constant_of(*by, c)? as i32 & 31;
+                let own = self.at_lane(*a, lane, c, deep - 1)?;
+                let own = self.materialise(own);
+                Some(Lin::reg(self.shifted(false, own, by)))
+            }
+            Op::BitCast(a) if self.is_plain_word(*a) => self.at_lane(*a, lane, c, deep - 1),
+            _ => None,
+        }
     }
 
     /// The registers that have the words of some lanes.

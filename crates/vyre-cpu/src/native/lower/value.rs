@@ -211,6 +211,7 @@ impl<'k> Lower<'k> {
             return r;
         }
         let r = self.vec(ops::VMOVUPS, R::NONE, Src::Pool(pool));
+        self.made.words.insert(r, lanes.into());
         self.remember(made, r);
         r
     }

@@ -467,6 +467,20 @@ impl Ranges {
             }
             let all = full(self.values[value.index()].ty.scalar);
             self.bounds[value.index()] = if low >= all.0 && high <= all.1 { (low, high) } else { all };
+            self.divide_unsigned(op);
+        }
+    }
+
+    /// Quotients and remainders of signed numbers that are not negative, by a constant: of unsigned ones they take fewer operations.
+    fn divide_unsigned(&mut self, op: &mut Op) {
+        if let Op::Binary(divide @ (Binary::Div | Binary::Rem), a, b) = *op
+            && self.values[a.index()].ty == Scalar::I32.into()
+            && self.of(a).0 >= 0
+            && let Some(Op::Const(Literal::I32(by @ 1..))) = self.defs[b.index()]
+        {
+            let by = self.index(Op::Const(Literal::U32(by as u32)));
+            let whole = self.index(Op::BitCast(a));
+            *op = Op::BitCast(self.index(Op::Binary(divide, whole, by)));
         }
     }
 

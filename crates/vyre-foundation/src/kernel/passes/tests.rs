@@ -764,6 +764,37 @@ fn bytes_of_words_are_loaded_alone() {
 }
 
 #[test]
+fn bytes_of_all_rounds_are_tested_once() {
+    for (place, rounds, is_tested) in [
+        ("global_id.x * 3 + k", "0..7", true),
+        ("global_id.x * 3 + k * 2", "2..9", true),
+        ("global_id.x * 5 - k", "0..9", true),
+        // Some or all are below nothing, beyond the end, or come round to the beginning.
+        ("global_id.x * 5 - 9 + k", "0..7", true),
+        ("global_id.x * 13 + k", "0..60", true),
+        ("4294967200 + global_id.x + k", "0..90", true),
+        ("(x & 2047) + k", "0..y % 9", true),
+        ("x + k * y", "0..9", true),
+        // How far they grow is not known well enough.
+        ("x + 2 * k * y", "0..9", false),
+    ] {
+        let body = format!(
+            "var s: u32 = y;
+            for k in {rounds} {{
+                let i = {place};
+                s = s * 5 + ((a[i / 4] >> (8 * (i % 4))) & 255);
+            }}
+            out[global_id.x] = s;"
+        );
+        let options = Options { parts_of_words: true, one_test: true, ..Options::default() };
+        let (expected, actual, kernel) = both(&with_samples("", &body), options);
+        assert_eq!(expected, actual, "{place}\n{kernel}");
+        let is_free = |line: &str| line.contains("load u8") && !line.contains(" if ");
+        assert_eq!(kernel.lines().any(is_free), is_tested, "{place}\n{kernel}");
+    }
+}
+
+#[test]
 fn a_word_of_a_private_array_that_was_stored_is_not_loaded() {
     let loads = |between: &str| {
         let source = format!(

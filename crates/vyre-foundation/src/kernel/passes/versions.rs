@@ -95,10 +95,12 @@ impl Growth {
     }
 }
 
-/// A guard `index < length` that one test can settle, and how the index grows with each counter.
+/// A guard `index < length`, or `index / 4 < length` of a byte and its word, that one test can settle, and how the index grows with each counter.
 struct Even {
     guard: Value,
     index: Value,
+    /// How far the index is shifted to the right before it is compared.
+    shift: u32,
     length: Value,
     growths: Vec<Growth>,
 }
@@ -266,9 +268,19 @@ impl Versions {
         if self.values[index.index()].ty.scalar != Scalar::U32 || !self.is_fixed(length, nest) {
             return None;
         }
+        let (index, shift) = self.part_of_word(index, nest).unwrap_or((index, 0));
         let growth = |counter: &Counter| self.growth(index, counter.value, nest, 8);
         let growths = nest.counters.iter().map(growth).collect::<Option<Vec<Growth>>>()?;
-        Some(Even { guard, index, length, growths })
+        // The test makes some products less, to as much as a length may be.
+        let is_made_less = |growth: &Growth| growth.value.is_some() && growth.size() != 1;
+        (shift == 0 || !growths.iter().any(is_made_less)).then_some(Even { guard, index, shift, length, growths })
+    }
+
+    /// The place of a byte or half word, where an index is that of its word.
+    fn part_of_word(&self, index: Value, nest: &Nest) -> Option<(Value, u32)> {
+        let Some(Op::Binary(Binary::Shr, part, by)) = self.defs[index.index()] else { return None };
+        let shift = self.number(by).filter(|by| nest.inside.contains(&index) && (1..=2).contains(by))?;
+        Some((part, shift as u32))
     }
 
     /// It is the same in all rounds, and can be known before the loop.
@@ -318,7 +330,7 @@ impl Versions {
 
     /// By how much the index of a guard is always ahead of another's, modulo 2³², where both grow alike and are compared with the same.
     fn ahead(&self, other: &Even, even: &Even) -> Option<u32> {
-        if other.length != even.length || other.growths != even.growths {
+        if (other.length, other.shift) != (even.length, even.shift) || other.growths != even.growths {
             return None;
         }
         let mut terms = HashMap::new();
@@ -414,7 +426,13 @@ impl Versions {
             }
             last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, grown), insts);
         }
-        let length = self.define(Scalar::U64, Op::Cast(length), insts);
+        let mut length = self.define(Scalar::U64, Op::Cast(length), insts);
+        if even.shift > 0 {
+            // So many parts; places beyond 2³² are others.
+            let parts = self.number_of_64(1 << even.shift, insts);
+            length = self.define(Scalar::U64, Op::Binary(Binary::Mul, length, parts), insts);
+            length = self.at_most(length, 1 << 32, insts);
+        }
         self.define(Scalar::Bool, Op::Binary(Binary::Lt, last, length), insts)
     }
 
