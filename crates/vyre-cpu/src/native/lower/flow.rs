@@ -947,7 +947,8 @@ impl<'k> Lower<'k> {
         let before: Vec<Option<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
         // What a way without steps gives, as where something outside is zero, the other way overwrites in its lanes.
         let given = |block: &&'k Block| block.insts.is_empty() && matches!(block.end, End::Yield(_));
-        let first = [otherwise, then].into_iter().find(given).filter(|_| out.is_empty());
+        let unknown = comps.iter().any(|&c| self.known_mask(cond, c).is_none());
+        let first = [otherwise, then].into_iter().find(given).filter(|_| out.is_empty() && unknown);
         if let Some(Block { end: End::Yield(values), .. }) = first {
             let moves: Vec<(Value, Value)> = results.iter().copied().zip(values.iter().copied()).collect();
             self.assign(&moves, comps, false);
@@ -1181,7 +1182,7 @@ impl<'k> Lower<'k> {
         self.round(inner, &round, comps);
         self.bind(next);
         if let Some(tiles) = &tiles {
-            self.next_tiles(tiles);
+            self.next_tiles(tiles, comps);
         }
         let mut goes_on = parts;
         match &inner.counter {
@@ -1203,6 +1204,9 @@ impl<'k> Lower<'k> {
             self.push(M::Jump(start));
         }
         self.leave_scope(mark);
+        if let Some(tiles) = &tiles {
+            self.empty_tiles(tiles, comps);
+        }
         if !parts && inner.counter.is_some() {
             // The counter ran out: the results are the carried values.
             self.counted_out(inner, comps);

@@ -692,21 +692,22 @@ impl<'k> Lower<'k> {
 
     /// Lanes of a loop that each go over a row of their own, one behind the other, touch as many lines as there are lanes in a round, in an
     /// order that no processor foresees. Asks for the rows of the next block, as much of them in each round as this block's rows have.
-    fn ask_for_next_rows(&mut self, memory: Memory, at: At, step: i32) {
-        let Some((counter, to)) = self.loops.last().and_then(|frame| frame.counted) else { return };
+    pub(super) fn ask_for_next_rows(&mut self, memory: Memory, at: At, step: i32) -> bool {
+        let Some((counter, to)) = self.loops.last().and_then(|frame| frame.counted) else { return false };
         let lanes = self.lanes() as i32;
         let block = i64::from(step) * i64::from(lanes) * self.active.components.len() as i64;
         let rows = i64::from(step) == 4 * i64::from(to) && (ROW..=ROWS).contains(&block);
         // Blocks of several rows of a grid read the same memory again.
         let again = self.facts.tiling.rows != 1;
         if !rows || again || !matches!(memory, Memory::Buffer(_)) || self.facts.isa == Isa::Simd128 {
-            return;
+            return false;
         }
         let first = self.general();
         self.push(M::Lea { wide: true, dst: first, at });
         // The place goes on by a word in each round, and the rows of all lanes by a word for each.
         let index = self.product(true, counter, GSrc::Imm(4 * (lanes - 1)));
         self.push(M::Prefetch { at: At { base: first, index, scale: 1, disp: block as i32 }, writes: false });
+        true
     }
 
     /// The instruction that widens a stored type.
@@ -867,6 +868,9 @@ impl<'k> Lower<'k> {
     ) {
         if self.table_at(address.memory).is_some() {
             // It was written before.
+            return;
+        }
+        if self.store_to_tile(address, value, c) {
             return;
         }
         let guard = self.guard_of(guard, c);

@@ -137,7 +137,7 @@ impl<'k> Lower<'k> {
         });
     }
 
-    fn is_written(&self, memory: Memory) -> bool {
+    pub(super) fn is_written(&self, memory: Memory) -> bool {
         !matches!(memory, Memory::Buffer(buffer) if !self.facts.kernel.buffers[buffer as usize].written)
     }
 

@@ -1,8 +1,10 @@
 //! Words that each lane of a loop reads one after the other from a place of its own: the rows of a matrix, sparse or not, the neighbours in a
 //! graph. Every fourth round the next four words of each lane are loaded at once and sorted by rounds into memory of the thread,
 //! where each round finds the words of all lanes side by side; a gather in each round would move them one by one.
+//!
+//! Words that each lane writes one after the other wait there in the same way, until four rounds of them are stored at once.
 
-use vyre_foundation::kernel::{Address, Binary, Block, Element, Inst, Loop, Memory, Op, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, Element, End, Inst, Loop, Memory, Op, Scalar, Value};
 
 use super::super::asm::{Alu, Cond, Len};
 use super::super::context;
@@ -13,10 +15,18 @@ use super::super::shape::Lane;
 use super::super::{ops, visit};
 use super::Lower;
 use super::bounds::Makers;
+use super::flow::{leaves, returns};
+use super::memory::Place;
 use super::value::Rep;
 
 /// Rounds that are loaded at once.
 const ROUNDS: u32 = 4;
+
+/// How far ahead what lanes will read or write is asked for: no processor foresees as many rows as there are lanes.
+const LINE: i32 = 64;
+
+/// Words from lane to lane, where that is known, from which on each lane has lines of its own.
+const APART: std::ops::RangeInclusive<u32> = 16..=1 << 14;
 
 /// The index of every lane: it goes up by one each round.
 #[derive(Clone, Copy, PartialEq)]
@@ -27,12 +37,15 @@ enum Index {
     Behind { place: Value, counter: Value },
 }
 
-/// What a loop reads like that.
+/// What a loop reads and writes like that.
 pub(super) struct LoopTiles<'k> {
     index: Index,
     loads: Vec<(Value, &'k Address)>,
+    stores: Vec<&'k Address>,
     /// How far the words of this round are behind those of the first of the four, in bytes.
     round: R,
+    /// The counter in the first of the four rounds.
+    first: R,
 }
 
 /// Where the words of a value lie for one vector.
@@ -48,6 +61,8 @@ struct Tile {
 /// Where loads of loops find the words of all lanes that were loaded rounds before.
 pub(super) struct Tiles {
     found: Map<(Value, usize), Tile>,
+    /// Where stores leave theirs.
+    left: Map<(*const Address, usize), Tile>,
     /// The end of those places.
     end: i32,
     /// There were some, here or in other blocks.
@@ -56,19 +71,20 @@ pub(super) struct Tiles {
 
 impl Default for Tiles {
     fn default() -> Tiles {
-        Tiles { found: Map::default(), end: context::TILES, any: false }
+        Tiles { found: Map::default(), left: Map::default(), end: context::TILES, any: false }
     }
 }
 
 impl Tiles {
     pub(super) fn clear(&mut self) {
         self.found.clear();
+        self.left.clear();
         self.end = context::TILES;
     }
 }
 
 impl<'k> Lower<'k> {
-    /// The loads of a loop that are worth it.
+    /// The loads and stores of a loop that are worth it.
     pub(super) fn tiles_of(&mut self, inner: &'k Loop, comps: &[usize]) -> Option<LoopTiles<'k>> {
         let counter = inner.counter.filter(|counter| counter.step == 1)?;
         if self.facts.isa == Isa::Simd128 || inner.rare {
@@ -86,10 +102,13 @@ impl<'k> Lower<'k> {
         if same || !own {
             return None;
         }
+        let stores = self.stores_of(inner, index, counter.value);
         let loads: Vec<(Value, &Address, Option<Value>)> = (inner.body.insts.iter())
             .filter_map(|inst| match inst {
                 Inst::Let(value, Op::Load { address, element, guard, .. })
                     if self.goes_on_by_words(*value, address, *element)
+                        && (!self.is_written(address.memory)
+                            || stores.iter().any(|store| store.memory == address.memory))
                         && self.index_of(address, counter.value) == Some(index) =>
                 {
                     Some((*value, address, *guard))
@@ -98,13 +117,14 @@ impl<'k> Lower<'k> {
             })
             .collect();
         let bytes = ROUNDS as i32 * self.len().bytes();
-        let end = self.tiles.end + bytes * (loads.len() * comps.len()) as i32;
-        if loads.is_empty() || end > context::SCRATCH_BYTES as i32 {
+        let end = self.tiles.end + bytes * ((loads.len() + stores.len()) * comps.len()) as i32;
+        if (loads.is_empty() && stores.is_empty()) || end > context::SCRATCH_BYTES as i32 {
             return None;
         }
         self.tiles.any = true;
-        let round = self.general();
+        let (round, first) = (self.general(), self.general());
         self.push(M::Imm { dst: round, value: 0 });
+        self.push(M::Imm { dst: first, value: 0 });
         for &(value, address, guard) in &loads {
             let guarded = guard.is_none_or(|guard| is_bound(&self.facts.makers, guard, address));
             for &c in comps {
@@ -112,13 +132,62 @@ impl<'k> Lower<'k> {
                 self.tiles.end += bytes;
             }
         }
-        Some(LoopTiles { index, loads: loads.into_iter().map(|(value, address, _)| (value, address)).collect(), round })
+        for (&address, &c) in stores.iter().flat_map(|address| comps.iter().map(move |c| (address, c))) {
+            let tile = Tile { first: self.tiles.end, round, guarded: true };
+            self.tiles.left.insert((std::ptr::from_ref(address), c), tile);
+            self.tiles.end += bytes;
+        }
+        let loads = loads.into_iter().map(|(value, address, _)| (value, address)).collect();
+        Some(LoopTiles { index, loads, stores, round, first })
+    }
+
+    /// The stores of a loop that nobody leaves before its end: nothing else in it touches what they write, but for loads of the word
+    /// that is then stored.
+    fn stores_of(&self, inner: &'k Loop, index: Index, counter: Value) -> Vec<&'k Address> {
+        let leaves = |inst: &Inst| match inst {
+            Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
+            Inst::Loop(inner) => returns(&inner.body),
+            Inst::Barrier(_) => true,
+            _ => false,
+        };
+        let mut barriers = false;
+        visit(&inner.body, &mut |inst| barriers |= matches!(inst, Inst::Barrier(_)));
+        let ends = matches!(inner.body.end, End::Continue(_)) && !inner.body.insts.iter().any(leaves);
+        if !ends || barriers || index == Index::Counter(counter) || self.shapes().parts(inner) {
+            return Vec::new();
+        }
+        let alone = |stored: &Address| {
+            let (mut alone, mut stores) = (true, 0);
+            visit(&inner.body, &mut |inst| match inst {
+                Inst::Let(_, Op::Load { address, .. }) if address.memory == stored.memory => {
+                    alone &= address == stored;
+                }
+                Inst::Store { address, .. } if address.memory == stored.memory => stores += 1,
+                Inst::Atomic { address, .. } => alone &= address.memory != stored.memory,
+                _ => {}
+            });
+            alone && stores == 1
+        };
+        let of = |inst: &'k Inst| match inst {
+            Inst::Store { address, element, value, guard }
+                if self.goes_on_by_words(*value, address, *element)
+                    && guard.is_none_or(|guard| is_bound(&self.facts.makers, guard, address))
+                    && self.index_of(address, counter) == Some(index)
+                    && alone(address) =>
+            {
+                Some(address)
+            }
+            _ => None,
+        };
+        inner.body.insts.iter().filter_map(of).collect()
     }
 
     /// The place that rows of lanes begin at which a loop goes over with one counter for all of them.
     fn place_of_rows(&self, inner: &Loop, counter: Value) -> Option<Index> {
         inner.body.insts.iter().find_map(|inst| match inst {
-            Inst::Let(value, Op::Load { address, element, .. }) if self.goes_on_by_words(*value, address, *element) => {
+            Inst::Let(value, Op::Load { address, element, .. }) | Inst::Store { value, address, element, .. }
+                if self.goes_on_by_words(*value, address, *element) =>
+            {
                 let found = self.index_of(address, counter);
                 found.filter(|index| matches!(index, Index::Behind { place, .. } if !makes(&inner.body, *place)))
             }
@@ -128,13 +197,25 @@ impl<'k> Lower<'k> {
 
     /// What an address goes by, where that is one word on in each round.
     fn index_of(&self, address: &Address, counter: Value) -> Option<Index> {
-        let [(term, 4)] = address.terms[..] else { return None };
-        if term == counter {
-            return (!self.is_scalar(counter)).then_some(Index::Counter(counter));
-        }
-        let Some(&Op::Binary(Binary::Add, a, b)) = self.facts.makers.ops[term.index()] else { return None };
+        let (a, b) = match address.terms[..] {
+            [(term, 4)] if term == counter => {
+                return (!self.is_scalar(counter)).then_some(Index::Counter(counter));
+            }
+            [(term, 4)] => match self.facts.makers.ops[term.index()] {
+                Some(&Op::Binary(Binary::Add, a, b)) => (a, b),
+                _ => return None,
+            },
+            [(a, 4), (b, 4)] => (a, b),
+            _ => return None,
+        };
         let place = if a == counter { b } else { a };
-        let behind = (a == counter) != (b == counter) && !self.is_scalar(place) && self.is_scalar(counter);
+        let far = match self.shape_of(place).lane {
+            Lane::Same => false,
+            Lane::Affine(words) => APART.contains(&words.unsigned_abs()),
+            Lane::Vary => true,
+        };
+        let is_word = matches!(self.scalar_of(place), Scalar::U32 | Scalar::I32);
+        let behind = (a == counter) != (b == counter) && far && is_word && self.is_scalar(counter);
         behind.then_some(Index::Behind { place, counter })
     }
 
@@ -149,12 +230,12 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// A word of a buffer that nobody writes.
+    /// A word of a buffer.
     fn goes_on_by_words(&self, value: Value, address: &Address, element: Element) -> bool {
         let Memory::Buffer(buffer) = address.memory else { return false };
         let buffer = &self.facts.kernel.buffers[buffer as usize];
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && self.width_of(value) == 1;
-        let plain = !buffer.written && buffer.stride == 4 && buffer.header == 0;
+        let plain = buffer.stride == 4 && buffer.header == 0;
         words && plain && address.offset.is_multiple_of(4) && address.offset < 1 << 20
     }
 
@@ -163,17 +244,23 @@ impl<'k> Lower<'k> {
         let filled = self.label();
         self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
         self.push(M::JumpIf(Cond::NotEqual, filled));
-        for &c in comps {
+        if let (Index::Behind { counter, .. }, false) = (tiles.index, tiles.stores.is_empty()) {
+            let now = self.scalar_reg(counter, comps[0]);
+            self.push(M::Mov { dst: tiles.first, src: now });
+        }
+        for &c in comps.iter().filter(|_| !tiles.loads.is_empty()) {
             let (apart, done) = (self.label(), self.label());
             let outer = self.enter_scope();
             let live = match self.active.exec[c] {
                 Some(live) => live,
                 None => self.mask_all(),
             };
+            let asked = self.ask_for_tiles(tiles, c);
             let index = self.tile_index(tiles.index, c);
             let mark = self.enter_scope();
-            self.stay_inside(tiles, index, live, apart);
-            self.fill_from_lanes(tiles, index, live, c);
+            let read: Vec<&Address> = tiles.loads.iter().map(|(_, address)| *address).collect();
+            self.stay_inside(&read, index, live, apart);
+            self.fill_from_lanes(tiles, index, live, asked, c);
             self.leave_scope(mark);
             self.push(M::Jump(done));
             self.bind(apart);
@@ -186,10 +273,26 @@ impl<'k> Lower<'k> {
         self.bind(filled);
     }
 
-    /// Goes to `apart` unless all of the words of all lanes are inside.
-    fn stay_inside(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, apart: super::Label) {
-        let mut tested: Vec<(Memory, u32)> = Vec::new();
+    /// Asks for rows of the next block, where rows lie one behind the other; false where they don't.
+    fn ask_for_tiles(&mut self, tiles: &LoopTiles<'k>, c: usize) -> bool {
+        let Index::Behind { counter, .. } = tiles.index else { return false };
+        let counter = self.scalar_reg(counter, c);
+        let Some((first, words)) = self.lanes_apart(tiles.index, counter, c) else { return false };
+        let mut all = true;
         for (_, address) in &tiles.loads {
+            let at = At { index: first, scale: 4, ..self.tile_source(address, c) };
+            for round in 0..ROUNDS {
+                let at = At { disp: at.disp + (round * 4 * self.lanes()) as i32, ..at };
+                all &= self.ask_for_next_rows(address.memory, at, 4 * words);
+            }
+        }
+        all
+    }
+
+    /// Goes to `apart` unless all of the words of all lanes are inside.
+    fn stay_inside(&mut self, addresses: &[&Address], index: R, live: R, apart: super::Label) {
+        let mut tested: Vec<(Memory, u32)> = Vec::new();
+        for address in addresses {
             if tested.contains(&(address.memory, address.offset)) {
                 continue;
             }
@@ -217,32 +320,40 @@ impl<'k> Lower<'k> {
     }
 
     /// Four words of one lane after the other, all of which are inside.
-    fn fill_from_lanes(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, c: usize) {
+    fn fill_from_lanes(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, asked: bool, c: usize) {
         let (scratch, each) = (self.scratch(), self.lanes() / 4);
-        let index = self.masked_zero(index, live);
-        self.put_scratch(scratch, context::TILE_INDEX, index);
+        let apart = match (tiles.index, self.active.exec[c]) {
+            (Index::Behind { counter, .. }, None) => {
+                let counter = self.scalar_reg(counter, c);
+                self.lanes_apart(tiles.index, counter, c)
+            }
+            _ => None,
+        };
+        if apart.is_none() {
+            let index = self.masked_zero(index, live);
+            self.put_scratch(scratch, context::TILE_INDEX, index);
+        }
         let mut loaded: Vec<Vec<R>> = vec![Vec::new(); tiles.loads.len()];
         for part in 0..4 {
             // The halves of a register of eight words are of lanes that are four apart.
             let first = if each == 2 { part } else { part * each };
-            let lanes: Vec<R> = (0..each)
-                .map(|within| {
-                    let lane = first + if each == 2 { 4 * within } else { within };
-                    let dst = self.general();
-                    let at = At::new(scratch, context::TILE_INDEX + 4 * lane as i32);
-                    self.push(M::Load { bytes: 4, signed: false, dst, at });
-                    dst
-                })
-                .collect();
+            let lane_of = |within: u32| first + if each == 2 { 4 * within } else { within };
+            let lanes: Vec<(R, i32)> = (0..each).map(|within| self.row_of_lane(apart, lane_of(within))).collect();
             for ((_, address), loaded) in tiles.loads.iter().zip(&mut loaded) {
                 let place = self.tile_source(address, c);
-                let of = |lane: u32| At { index: lanes[lane as usize], scale: 4, ..place };
+                let of = |lane: u32| {
+                    let (index, bytes) = lanes[lane as usize];
+                    At { index, scale: 4, disp: place.disp + bytes, ..place }
+                };
                 let dst = self.vector();
                 self.push(M::Vec(LaneOp {
                     len: Len::L128,
                     ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(of(0)))
                 }));
                 loaded.push((1..each).fold(dst, |before, lane| self.with_vector_of_four(before, of(lane), lane)));
+                for at in (0..each).filter(|_| !asked).map(of) {
+                    self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: false });
+                }
             }
         }
         for (&(value, _), loaded) in tiles.loads.iter().zip(loaded) {
@@ -255,6 +366,26 @@ impl<'k> Lower<'k> {
                 self.put_scratch(scratch, first + round as i32 * self.len().bytes(), word);
             }
         }
+    }
+
+    /// Lanes whose places are a known distance apart: the index of the first, and words from one to the next.
+    fn lanes_apart(&mut self, index: Index, counter: R, c: usize) -> Option<(R, i32)> {
+        let Index::Behind { place, .. } = index else { return None };
+        let Lane::Affine(words) = self.shape_of(place).lane else { return None };
+        let (place, first) = (self.scalar_reg(place, c), self.general());
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: first, a: place, b: GSrc::R(counter) });
+        Some((first, words))
+    }
+
+    /// The index of a lane that is inside, and bytes to be added to its place.
+    fn row_of_lane(&mut self, apart: Option<(R, i32)>, lane: u32) -> (R, i32) {
+        if let Some((first, words)) = apart {
+            return (first, 4 * words * lane as i32);
+        }
+        let index = self.general();
+        let at = At::new(self.scratch(), context::TILE_INDEX + 4 * lane as i32);
+        self.push(M::Load { bytes: 4, signed: false, dst: index, at });
+        (index, 0)
     }
 
     /// Words of all lanes for one round after the other, zeros where they are not inside.
@@ -286,10 +417,128 @@ impl<'k> Lower<'k> {
     }
 
     /// The next round, after which the words of the first come again.
-    pub(super) fn next_tiles(&mut self, tiles: &LoopTiles<'k>) {
+    pub(super) fn next_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         let (round, len) = (tiles.round, self.len().bytes());
         self.push(M::Alu { op: Alu::Add, wide: false, dst: round, a: round, b: GSrc::Imm(len) });
         self.push(M::Alu { op: Alu::And, wide: false, dst: round, a: round, b: GSrc::Imm(ROUNDS as i32 * len - 1) });
+        if tiles.stores.is_empty() {
+            return;
+        }
+        let waits = self.label();
+        self.push(M::Test { wide: false, a: round, b: round });
+        self.push(M::JumpIf(Cond::NotEqual, waits));
+        for (&address, &c) in tiles.stores.iter().flat_map(|address| comps.iter().map(move |c| (address, c))) {
+            let (apart, done) = (self.label(), self.label());
+            let outer = self.enter_scope();
+            let index = self.first_index(tiles, c);
+            let mark = self.enter_scope();
+            let live = self.active.exec[c];
+            if let Some(live) = live {
+                let bits = self.mask_bits(live);
+                self.push(M::Cmp { wide: false, a: bits, b: GSrc::Imm(self.all_lanes() as i32) });
+                self.push(M::JumpIf(Cond::NotEqual, apart));
+            }
+            let all = self.mask_all();
+            self.stay_inside(&[address], index, all, apart);
+            self.empty_to_lanes(tiles, address, index, c);
+            self.leave_scope(mark);
+            self.push(M::Jump(done));
+            self.bind(apart);
+            let mark = self.enter_scope();
+            for round in 0..ROUNDS {
+                self.empty_round(address, index, round, c);
+            }
+            self.leave_scope(mark);
+            self.bind(done);
+            self.leave_scope(outer);
+        }
+        self.bind(waits);
+    }
+
+    /// Stores what is left of less than four rounds, where the counter ran out.
+    pub(super) fn empty_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
+        let len = self.len().bytes();
+        for (&address, &c) in tiles.stores.iter().flat_map(|address| comps.iter().map(move |c| (address, c))) {
+            let done = self.label();
+            let outer = self.enter_scope();
+            self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
+            self.push(M::JumpIf(Cond::Equal, done));
+            let index = self.first_index(tiles, c);
+            for round in 0..ROUNDS - 1 {
+                self.push(M::Cmp { wide: false, a: tiles.round, b: GSrc::Imm(round as i32 * len) });
+                self.push(M::JumpIf(Cond::BelowEqual, done));
+                let mark = self.enter_scope();
+                self.empty_round(address, index, round, c);
+                self.leave_scope(mark);
+            }
+            self.leave_scope(outer);
+            self.bind(done);
+        }
+    }
+
+    /// The index of each lane in the first of the four rounds.
+    fn first_index(&mut self, tiles: &LoopTiles<'k>, c: usize) -> R {
+        match tiles.index {
+            Index::Counter(counter) => self.vector_of(counter, c),
+            Index::Behind { place, .. } => {
+                let (place, first) = (self.vector_of(place, c), self.spread(tiles.first, false));
+                self.vec(ops::VPADDD, place, Src::R(first))
+            }
+        }
+    }
+
+    /// Stores four words of one lane after the other, all of which are inside.
+    fn empty_to_lanes(&mut self, tiles: &LoopTiles<'k>, address: &Address, index: R, c: usize) {
+        let (scratch, each, len) = (self.scratch(), self.lanes() / 4, self.len().bytes());
+        let first = self.tiles.left[&(std::ptr::from_ref(address), c)].first;
+        let apart = self.lanes_apart(tiles.index, tiles.first, c);
+        if apart.is_none() {
+            self.put_scratch(scratch, context::TILE_INDEX, index);
+        }
+        let of_round = |round: u32| At::new(scratch, first + round as i32 * len);
+        let words: Vec<R> = (0..ROUNDS).map(|round| self.load_contiguous(Scalar::U32, of_round(round), None)).collect();
+        let place = self.tile_source(address, c);
+        for (part, src) in self.vectors_of(&words).into_iter().enumerate() {
+            for within in 0..each {
+                let (index, bytes) = self.row_of_lane(apart, part as u32 * each + within);
+                let at = At { index, scale: 4, disp: place.disp + bytes, ..place };
+                self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: true });
+                match within {
+                    0 => self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at, mask: R::NONE }),
+                    _ => self.push(M::StoreFour { src, at, which: within as u8 }),
+                }
+            }
+        }
+    }
+
+    /// Stores the words of one round, where they are inside.
+    fn empty_round(&mut self, address: &Address, index: R, round: u32, c: usize) {
+        let first = self.tiles.left[&(std::ptr::from_ref(address), c)].first;
+        let at = At::new(self.scratch(), first + round as i32 * self.len().bytes());
+        let word = self.load_contiguous(Scalar::U32, at, None);
+        let words = self.words_in(address.memory);
+        let limit = self.spread(words, false);
+        let ahead = self.constant(round);
+        let index = self.vec(ops::VPADDD, index, Src::R(ahead));
+        let behind = self.constant(address.offset / 4);
+        let place = self.vec(ops::VPADDD, index, Src::R(behind));
+        let mut inside = self.mask_less(place, limit, false);
+        if let Some(live) = self.active.exec[c] {
+            inside = self.mask_and(inside, live);
+        }
+        let at = At { scale: 4, ..self.tile_source(address, c) };
+        self.store_vector(address, Scalar::U32, Place::Vary(at, index), [word, R::NONE], Some(inside));
+    }
+
+    /// Leaves what a round stores for later; false where it is stored at once.
+    pub(super) fn store_to_tile(&mut self, address: &Address, value: Value, c: usize) -> bool {
+        let Some(&Tile { first, round, .. }) = self.tiles.left.get(&(std::ptr::from_ref(address), c)) else {
+            return false;
+        };
+        let src = self.vector_of(value, c);
+        let (len, at) = (self.len(), At { index: round, ..At::new(self.scratch(), first) });
+        self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src, at, mask: R::NONE });
+        true
     }
 
     /// A value is loaded rounds before it is used.
@@ -301,6 +550,11 @@ impl<'k> Lower<'k> {
     pub(super) fn leave_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         for (&(value, _), &c) in tiles.loads.iter().flat_map(|load| comps.iter().map(move |c| (load, c))) {
             if let Some(tile) = self.tiles.found.remove(&(value, c)) {
+                self.tiles.end = self.tiles.end.min(tile.first);
+            }
+        }
+        for (&address, &c) in tiles.stores.iter().flat_map(|address| comps.iter().map(move |c| (address, c))) {
+            if let Some(tile) = self.tiles.left.remove(&(std::ptr::from_ref(address), c)) {
                 self.tiles.end = self.tiles.end.min(tile.first);
             }
         }
