@@ -1136,3 +1136,33 @@ fn unsigned_limits_and_turned_words() {
         agree(limit, &Case::new(program, vec![input.clone()]));
     }
 }
+
+/// Vectors of halves, two to a word, that lie side by side or apart, for all lanes or some.
+#[test]
+fn vectors_of_halves_are_moved_in_words() {
+    for (ty, count, bytes) in [("vec2<f16>", 2, 4), ("vec3<f16>", 3, 8), ("vec4<f16>", 4, 8)] {
+        for (index, limit) in [("i", "i < arrayLength(&a)"), ("i * 3u", "i % 3u != 1u"), ("300u - i", "a[i].x < 1.0h")]
+        {
+            let text = format!(
+                "enable f16;
+                @group(0) @binding(0) var<storage, read> a: array<{ty}>;
+                @group(0) @binding(1) var<storage, read_write> b: array<{ty}, 400>;
+                @compute @workgroup_size(64)
+                fn main(@builtin(global_invocation_id) id: vec3u) {{
+                    let i = id.x;
+                    if ({limit}) {{
+                        b[{index}] = clamp(a[i] * 1.5h + a[{index}], {ty}(-100.0h), max(a[i], {ty}(2.0h)));
+                    }}
+                }}"
+            );
+            let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+            for length in [130u32, 256, 301] {
+                // No NaNs: their bits are nobody's.
+                let halves = (0..length * bytes / 2).map(|i| (i.wrapping_mul(40_503) & 0xbfff) as u16 & !0x0400);
+                let data = halves.flat_map(u16::to_le_bytes).collect();
+                let case = Case { grid: Some([5, 1, 1]), ..Case::new(program.clone(), vec![data]) };
+                agree(&format!("{length} of {count} halves at {index} where {limit}"), &case);
+            }
+        }
+    }
+}

@@ -495,8 +495,9 @@ impl<'k> Lower<'k> {
                     None => self.binary_op(pick(ops::VDIVPS, ops::VDIVPD), false, a, b, c),
                 },
                 // `b < a ? b : a`: the instruction gives its second source unless the comparison holds.
-                Binary::Min => self.binary_op(pick(ops::VMINPS, ops::VMINPD), false, b, a, c),
-                Binary::Max => self.binary_op(pick(ops::VMAXPS, ops::VMAXPD), false, b, a, c),
+                // One of two halves is a half.
+                Binary::Min => return self.binary_op(pick(ops::VMINPS, ops::VMINPD), false, b, a, c),
+                Binary::Max => return self.binary_op(pick(ops::VMAXPS, ops::VMAXPD), false, b, a, c),
                 _ => return self.rare_binary(op, a, b, c),
             };
             return self.rounded(scalar, rep);

@@ -340,6 +340,7 @@ impl<'k> Lower<'k> {
             || self.load_far_records(value, address, element, guard, c)
             || self.load_lines(value, address, element, guard, c)
             || self.load_pairs(value, address, element, guard, c)
+            || self.load_in_words(value, address, element, guard, c)
         {
             return;
         }

@@ -27,7 +27,13 @@ impl<'k> Lower<'k> {
         let word = |at: At| At { disp: at.disp - before as i32 / 8, ..at };
         let (at, index) = match *place {
             Place::Affine(at, 4) => return Some((self.load_contiguous(Scalar::U32, word(at), mask), before)),
-            Place::Affine(at, step) if step % 4 == 0 => self.as_gather(word(at), step),
+            Place::Affine(at, step) if step % 4 == 0 => {
+                let beside = !matches!(address.memory, Memory::Local(_));
+                if let Some(words) = beside.then(|| self.load_apart(word(at), step, mask)).flatten() {
+                    return Some((words, before));
+                }
+                self.as_gather(word(at), step)
+            }
             Place::Vary(at, index) => (word(at), index),
             _ => return None,
         };
@@ -211,12 +217,20 @@ impl<'k> Lower<'k> {
         if matches!(first, Place::Same(_)) {
             return false;
         }
-        for pair in 0..width / 2 {
-            let (low, high) =
-                (self.bits_of(element, value, 2 * pair, c), self.bits_of(element, value, 2 * pair + 1, c));
-            let high = self.vec_imm(ops::VPSLLD, R::NONE, Src::R(high), 16);
-            let words = self.vec(ops::VPORD, low, Src::R(high));
-            let moved = |at: At| At { disp: at.disp + 4 * i32::from(pair), ..at };
+        let words: Vec<R> = (0..width / 2)
+            .map(|pair| {
+                let low = self.bits_of(element, value, 2 * pair, c);
+                let high = self.bits_of(element, value, 2 * pair + 1, c);
+                let high = self.vec_imm(ops::VPSLLD, R::NONE, Src::R(high), 16);
+                self.vec(ops::VPORD, low, Src::R(high))
+            })
+            .collect();
+        if let Some(at) = self.side_by_side(&first, words.len()) {
+            self.store_words_of(address.memory, &words, at, mask);
+            return true;
+        }
+        for (pair, words) in words.into_iter().enumerate() {
+            let moved = |at: At| At { disp: at.disp + 4 * pair as i32, ..at };
             let place = match first {
                 Place::Same(at) => Place::Same(moved(at)),
                 Place::Affine(at, step) => Place::Affine(moved(at), step),
@@ -225,6 +239,40 @@ impl<'k> Lower<'k> {
             self.store_vector(address, Scalar::U32, place, [words, R::NONE], mask);
         }
         true
+    }
+
+    /// Loads vectors of narrow elements that fill pairs of words and lie side by side; false where they don't.
+    pub(super) fn load_in_words(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        let fits = matches!(element, Element::F16 | Element::U16 | Element::I16)
+            && width == 4
+            && bits_before(address) == Some(0);
+        let Some(first) = fits.then(|| self.place(address, c)).flatten() else { return false };
+        let Some(at) = self.side_by_side(&first, 2) else { return false };
+        let guard = self.guard_of(guard, c);
+        let mask = self.lanes_inside(value, guard, c);
+        self.note_read(address.memory);
+        let words = self.load_words_of(Element::U32, 2, at, mask);
+        for component in 0..width {
+            let taken = self.taken_out(element, words[usize::from(component / 2)], u32::from(component % 2) * 16);
+            self.set_rep(value, component, c, Rep::Vector(taken, R::NONE));
+        }
+        true
+    }
+
+    /// The place of the first of vectors of two words that lie side by side.
+    fn side_by_side(&self, first: &Place, words: usize) -> Option<At> {
+        match *first {
+            Place::Affine(at, 8) if words == 2 && self.facts.isa != Isa::Simd128 => Some(at),
+            _ => None,
+        }
     }
 
     /// A narrow element of each lane in the lower part of a word, zeros above.

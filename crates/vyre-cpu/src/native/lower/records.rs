@@ -82,12 +82,8 @@ impl<'k> Lower<'k> {
     ) -> bool {
         let width = self.width_of(value);
         let Some(at) = self.place_of_records(address, element, width, c) else { return false };
-        let exec = self.exec_of_sharers(value, c);
-        let guard = self.guard_of(guard, c).map(|guard| self.mask_of(guard, c));
-        let mask = match (guard, exec) {
-            (Some(guard), Some(exec)) => Some(self.mask_and(guard, exec)),
-            (guard, exec) => guard.or(exec),
-        };
+        let guard = self.guard_of(guard, c);
+        let mask = self.lanes_inside(value, guard, c);
         self.note_read(address.memory);
         for part in 0..i32::from(width) {
             self.ask_for_next_round(address.memory, At { disp: at.disp + part * self.len().bytes(), ..at });
