@@ -117,7 +117,9 @@ impl Plan<'_> {
         let settles = |weight: u32| 2 * weight >= self.weight.1;
         let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
         let in_rounds = settles(self.weight.0) && self.masks_are_much_of_loops();
-        !self.is_empty() && (alone || in_rounds) && self.is_little_code(vectors)
+        // Where nothing is left to compare, the code for the edge is most of all.
+        let most = if alone && self.weight.0 >= self.weight.1 { 2 * MOST_GROUP_STEPS } else { MOST_GROUP_STEPS / 2 };
+        !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= most
     }
 }
 
@@ -219,6 +221,11 @@ impl<'k> Lower<'k> {
                             upper.each_value(&mut |value| search.need(value, &mut needed));
                             search.need(*b, &mut needed);
                             plan.bounds.push((value, upper, *b));
+                        } else if !self.shape_of(value).is_uniform()
+                            && [*a, *b].iter().all(|&operand| self.is_place(&makers, operand, 4))
+                        {
+                            // Where invocations are in their workgroup is known in each round of a tree, and takes no mask.
+                            plan.weight.1 -= weight;
                         }
                         continue;
                     };
@@ -256,6 +263,18 @@ impl<'k> Lower<'k> {
         collect(&kernel.body, &needed, &mut order);
         plan.slice = order.into_iter().filter_map(|value| Some((value, search.ops[value.index()]?))).collect();
         plan
+    }
+
+    /// It is made of an invocation's place in its workgroup and of what all of them have in common.
+    fn is_place(&self, makers: &Makers<'_>, value: Value, deep: u32) -> bool {
+        let of = |operand: &Value| deep > 0 && self.is_place(makers, *operand, deep - 1);
+        self.shape_of(value).is_uniform()
+            || match makers.ops[value.index()] {
+                Some(Op::Builtin(Builtin::LocalId(_) | Builtin::LocalIndex)) => true,
+                Some(Op::Binary(_, a, b)) => of(a) && of(b),
+                Some(Op::Cast(a) | Op::BitCast(a)) => of(a),
+                _ => false,
+            }
     }
 
     /// Notes what differs evenly, and how that is tested.
