@@ -7,17 +7,20 @@ use support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 
-/// A kernel that fills a tile and then reads around its own place.
-fn tiled(
-    size: [u32; 2],
-    border: u32,
-    columns: u32,
-    rows: u32,
-    of_image: &str,
-    test: &str,
+/// How an image is looked at.
+#[derive(Clone, Copy)]
+struct Look<'t> {
+    /// The place of a pixel, and whether it is looked at.
+    place: &'t str,
+    test: &'t str,
+    /// The width that the kernel is told.
     width: u32,
     signed: bool,
-) -> Case {
+}
+
+/// A kernel that fills a tile and then reads around its own place.
+fn tiled(size: [u32; 2], border: u32, [columns, rows]: [u32; 2], look: Look<'_>) -> Case {
+    let Look { place, test, width, signed } = look;
     let (across, down) = (size[0] + 2 * border, size[1] + 2 * border);
     let (number, zero) = if signed { ("i32", "0") } else { ("u32", "0u") };
     let text = format!(
@@ -35,7 +38,7 @@ fn tiled(
                  let y = i32(group.y) * {y} + i32(i / {across}) - {border};
                  var found = 0xabcdu;
                  if ({test}) {{
-                     found = image[{of_image}];
+                     found = image[{place}];
                  }}
                  tile[i + {zero}] = found;
              }}
@@ -70,23 +73,19 @@ fn tiles_are_filled_with_what_is_there() {
     let inside = "x >= 0 && y >= 0 && x < N && y < height";
     for size in [[16, 16], [8, 8], [32, 4], [16, 2], [64, 1]] {
         for border in [1, 2, 3] {
-            for (columns, rows) in [(50, 20), (16, 3), (7, 5)] {
-                let agrees = |what: &str, of_image: &str, test: &str, width: u32, signed: bool| {
+            for [columns, rows] in [[50, 20], [16, 3], [7, 5]] {
+                let in_width = "x >= 0 && y >= 0 && x < width && y < height";
+                for (what, place, test, width, signed) in [
+                    ("constant width", "y * N + x", inside, columns, true),
+                    ("width at run time", "u32(y * width + x)", in_width, columns, false),
+                    // Nothing but the bounds of the buffer, at places that wrap.
+                    ("no test", "u32(y * N + x)", "x < 100000", columns, false),
+                    ("other width", "y * width + x", "x >= -1 && y < height + 2", columns + 3, true),
+                    ("every other column", "u32(y) * u32(N) + u32(x) * 2u", inside, columns, true),
+                ] {
                     let name = format!("{what}: {columns} x {rows} with {border} around {size:?}");
-                    agree(&name, &tiled(size, border, columns, rows, of_image, test, width, signed));
-                };
-                agrees("constant width", "y * N + x", inside, columns, true);
-                agrees(
-                    "width at run time",
-                    "u32(y * width + x)",
-                    "x >= 0 && y >= 0 && x < width && y < height",
-                    columns,
-                    false,
-                );
-                // Nothing but the bounds of the buffer, at places that wrap.
-                agrees("no test", "u32(y * N + x)", "x < 100000", columns, false);
-                agrees("other width", "y * width + x", "x >= -1 && y < height + 2", columns + 3, true);
-                agrees("every other column", "u32(y) * u32(N) + u32(x) * 2u", inside, columns, true);
+                    agree(&name, &tiled(size, border, [columns, rows], Look { place, test, width, signed }));
+                }
             }
         }
     }
