@@ -182,16 +182,23 @@ impl<'k> Lower<'k> {
                     }
                 }
                 for placed in placed.chunks(atomics.len()) {
-                    for lane in 0..self.lanes() as i32 {
-                        for &(op, first, Placed { scratch, at: column, value, .. }) in placed {
-                            let lane_at = |at: i32| At::new(scratch, at + 4 * lane);
-                            let place = self.general();
-                            self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(column) });
-                            let at = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
-                            let b = self.of_lane(value.flatten(), lane_at(column + COLUMN / 2));
-                            self.push(M::Update { op, at, b, whole: false });
-                        }
+                    // A loop, because processors foresee whether a load needs what was stored just before by where it is in the code.
+                    let (lane, again) = (self.general(), self.label());
+                    self.push(M::Imm { dst: lane, value: 0 });
+                    self.bind(again);
+                    let mark = self.enter_scope();
+                    for &(op, first, Placed { scratch, at: column, value, .. }) in placed {
+                        let lane_at = |at: i32| At { index: lane, ..At::new(scratch, at) };
+                        let place = self.general();
+                        self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(column) });
+                        let at = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
+                        let b = self.of_lane(value.flatten(), lane_at(column + COLUMN / 2));
+                        self.push(M::Update { op, at, b, whole: false });
                     }
+                    self.leave_scope(mark);
+                    self.push(M::Alu { op: Alu::Add, wide: false, dst: lane, a: lane, b: GSrc::Imm(4) });
+                    self.push(M::Cmp { wide: false, a: lane, b: GSrc::Imm(4 * self.lanes() as i32) });
+                    self.push(M::JumpIf(Cond::Below, again));
                 }
             }
         }
