@@ -950,6 +950,8 @@ impl<'k> Lower<'k> {
         let unknown = comps.iter().any(|&c| self.known_mask(cond, c).is_none());
         let first = [otherwise, then].into_iter().find(given).filter(|_| out.is_empty() && unknown);
         if let Some(Block { end: End::Yield(values), .. }) = first {
+            // Other vectors may take it from the same register.
+            values.iter().for_each(|value| self.facts.uses[value.index()] += 1);
             let moves: Vec<(Value, Value)> = results.iter().copied().zip(values.iter().copied()).collect();
             self.assign(&moves, comps, false);
         }

@@ -189,7 +189,8 @@ impl<'k> Lower<'k> {
                 if self.goes_on_by_words(*value, address, *element) =>
             {
                 let found = self.index_of(address, counter);
-                found.filter(|index| matches!(index, Index::Behind { place, .. } if !makes(&inner.body, *place)))
+                let stays = |place: Value| !inner.params.contains(&place) && !makes(&inner.body, place);
+                found.filter(|index| matches!(index, Index::Behind { place, .. } if stays(*place)))
             }
             _ => None,
         })
