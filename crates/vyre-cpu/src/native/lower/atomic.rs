@@ -14,6 +14,9 @@ use super::Lower;
 use super::memory::Place;
 use super::value::Rep;
 
+/// Workgroup memory in which lanes often meet.
+const FEW_BYTES: u32 = 128;
+
 /// An atomic on memory of the thread, for one vector.
 #[derive(Clone, Copy)]
 struct Placed {
@@ -171,6 +174,12 @@ impl<'k> Lower<'k> {
     /// Several atomics, all of one lane before those of the next. One after the other for all lanes, each would often wait for a
     /// lane just before it that changed the same word.
     pub(super) fn atomics_by_lane(&mut self, atomics: &[&'k Inst], comps: &[usize]) {
+        let few = atomics.iter().any(|inst| match inst {
+            Inst::Atomic { address: Address { memory: Memory::Shared(index), .. }, .. } => {
+                self.facts.kernel.shared[*index as usize].size <= FEW_BYTES
+            }
+            _ => false,
+        });
         for atomics in atomics.chunks(context::PLACED_VECTORS) {
             for together in comps.chunks(context::PLACED_VECTORS / atomics.len()) {
                 let mut placed = Vec::with_capacity(together.len() * atomics.len());
@@ -182,23 +191,13 @@ impl<'k> Lower<'k> {
                     }
                 }
                 for placed in placed.chunks(atomics.len()) {
-                    // A loop, because processors foresee whether a load needs what was stored just before by where it is in the code.
-                    let (lane, again) = (self.general(), self.label());
-                    self.push(M::Imm { dst: lane, value: 0 });
-                    self.bind(again);
-                    let mark = self.enter_scope();
-                    for &(op, first, Placed { scratch, at: column, value, .. }) in placed {
-                        let lane_at = |at: i32| At { index: lane, ..At::new(scratch, at) };
-                        let place = self.general();
-                        self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(column) });
-                        let at = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
-                        let b = self.of_lane(value.flatten(), lane_at(column + COLUMN / 2));
-                        self.push(M::Update { op, at, b, whole: false });
+                    if few {
+                        self.loop_over_lanes(placed);
+                        continue;
                     }
-                    self.leave_scope(mark);
-                    self.push(M::Alu { op: Alu::Add, wide: false, dst: lane, a: lane, b: GSrc::Imm(4) });
-                    self.push(M::Cmp { wide: false, a: lane, b: GSrc::Imm(4 * self.lanes() as i32) });
-                    self.push(M::JumpIf(Cond::Below, again));
+                    for lane in 0..self.lanes() as i32 {
+                        self.update_by_lane(placed, |scratch, at| At::new(scratch, at + 4 * lane));
+                    }
                 }
             }
         }
@@ -207,6 +206,31 @@ impl<'k> Lower<'k> {
                 self.note_read(address.memory);
                 self.forget_cells(address.memory);
             }
+        }
+    }
+
+    /// The same in a loop. Among few words a lane often needs what one just before it stored, which processors foresee by where a load is in the
+    /// code: written out for every lane, they learn nothing.
+    fn loop_over_lanes(&mut self, placed: &[(Alu, u32, Placed)]) {
+        let (lane, again) = (self.general(), self.label());
+        self.push(M::Imm { dst: lane, value: 0 });
+        self.bind(again);
+        let mark = self.enter_scope();
+        self.update_by_lane(placed, |scratch, at| At { index: lane, ..At::new(scratch, at) });
+        self.leave_scope(mark);
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: lane, a: lane, b: GSrc::Imm(4) });
+        self.push(M::Cmp { wide: false, a: lane, b: GSrc::Imm(4 * self.lanes() as i32) });
+        self.push(M::JumpIf(Cond::Below, again));
+    }
+
+    /// Several atomics of one lane, whose words lie where `lane_at` says in a column of the scratch memory.
+    fn update_by_lane(&mut self, placed: &[(Alu, u32, Placed)], lane_at: impl Fn(R, i32) -> At) {
+        for &(op, first, Placed { scratch, at: column, value, .. }) in placed {
+            let place = self.general();
+            self.push(M::Load { bytes: 4, signed: false, dst: place, at: lane_at(scratch, column) });
+            let at = At { base: self.bases.shared, index: place, scale: 1, disp: first as i32 };
+            let b = self.of_lane(value.flatten(), lane_at(scratch, column + COLUMN / 2));
+            self.push(M::Update { op, at, b, whole: false });
         }
     }
 
