@@ -225,7 +225,7 @@ impl<'k> Lower<'k> {
                             && [*a, *b].iter().all(|&operand| self.is_place(&makers, operand, 4))
                         {
                             // Where invocations are in their workgroup is known in each round of a tree, and takes no mask.
-                            plan.weight.1 -= weight;
+                            plan.weight.1 = plan.weight.1.saturating_sub(weight);
                         }
                         continue;
                     };
