@@ -90,3 +90,49 @@ fn tiles_are_filled_with_what_is_there() {
         }
     }
 }
+
+/// Large workgroups are taken in pieces; where all of one is inside of what the kernel sets as limits, its code has no masks and nobody leaves a
+/// loop early.
+#[test]
+fn limits_of_workgroups_in_pieces() {
+    for (rows, size) in [(4, [16, 64]), (1, [256, 4]), (3, [32, 32])] {
+        for (at, clamp) in [("min(max(y, 0), height - 1)", "min(x, width - 1u)"), ("max(min(y, height - 1), 0)", "x")] {
+            for [width, height] in [[48u32, 200u32], [41, 65], [300, 5], [16, 64], [1, 1]] {
+                let [x, y] = size;
+                let text = format!(
+                    "@group(0) @binding(0) var<storage, read> image: array<u32>;
+                     @group(0) @binding(1) var<storage, read> sizes: array<u32>;
+                     @group(0) @binding(2) var<storage, read_write> result: array<u32, {count}>;
+                     var<workgroup> tile: array<array<u32, {x}>, {tall}>;
+                     @compute @workgroup_size({x}, {y})
+                     fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) own: vec3u) {{
+                         let width = sizes[0];
+                         let height = i32(sizes[1]);
+                         let x = group.x * {x} + own.x;
+                         for (var r = own.y; r < {tall}; r += {y}) {{
+                             let y = i32(group.y * {out}) + i32(r) - 2;
+                             tile[r][own.x] = image[u32({at}) * width + {clamp}];
+                         }}
+                         workgroupBarrier();
+                         if (x >= width) {{ return; }}
+                         for (var r = own.y; r < {out}; r += {y}) {{
+                             let y = group.y * {out} + r;
+                             if (y >= u32(height)) {{ break; }}
+                             var sum = 0u;
+                             for (var k = 0u; k < 5u; k++) {{ sum = sum * 7u ^ tile[r + k][own.x]; }}
+                             result[y * width + x] = sum;
+                         }}
+                     }}",
+                    count = width * height,
+                    out = y * rows,
+                    tall = y * rows + 4,
+                );
+                let program = import(&text, &ImportOptions::default()).expect("a kernel");
+                let grid = [width.div_ceil(x), height.div_ceil(y * rows), 1];
+                let sizes = [width, height].into_iter().flat_map(u32::to_le_bytes).collect();
+                let case = Case { grid: Some(grid), ..Case::new(program, vec![words(width * height), sizes]) };
+                agree(&format!("{size:?} over {width} x {height}, {at}, {clamp}"), &case);
+            }
+        }
+    }
+}

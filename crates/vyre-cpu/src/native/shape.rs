@@ -79,6 +79,8 @@ pub(super) struct Analysis<'k> {
     /// Values that may be taken as even, and those that were.
     may_be_even: &'k [bool],
     even: Vec<bool>,
+    /// Bools that are known to be the same for all lanes of the block.
+    settled: &'k [Option<bool>],
 }
 
 /// What is known about every value.
@@ -98,6 +100,11 @@ impl Shapes {
         self.even[value.index()]
     }
 
+    /// The values whose shapes hold only in a block that was tested for it.
+    pub(super) fn even(&self) -> &[bool] {
+        &self.even
+    }
+
     /// How many loops there are whose lanes part.
     pub(super) fn parting_loops(&self) -> usize {
         self.parting.len()
@@ -111,12 +118,20 @@ impl Shapes {
 
 /// How the values of a kernel change over blocks of so many rows; in layouts of workgroups a block has all of theirs.
 pub(super) fn analyse(kernel: &Kernel, layout: Layout, rows: u32) -> Shapes {
-    analyse_even(kernel, layout, rows, &[])
+    analyse_tested(kernel, layout, rows, &Tested::default())
 }
 
-/// The same where no block reaches an edge: a clamp changes nothing, and lanes that wrap around or are in rows of something do so together.
-/// Only for the values that are marked.
-pub(super) fn analyse_even(kernel: &Kernel, layout: Layout, rows: u32, may_be_even: &[bool]) -> Shapes {
+/// What was tested before a block.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tested<'t> {
+    /// Values that may be taken as even: a clamp changes nothing, and lanes that wrap around or are in rows of something do so together.
+    pub(super) may_be_even: &'t [bool],
+    /// What bools are that are the same for all lanes.
+    pub(super) settled: &'t [Option<bool>],
+}
+
+/// The same for blocks that were tested.
+pub(super) fn analyse_tested(kernel: &Kernel, layout: Layout, rows: u32, tested: &Tested<'_>) -> Shapes {
     // What a block has only one of is the same in all of it.
     let [_, y, z] = kernel.workgroup_size;
     let several = |count: u32, axis: u8| if count > 1 { axis } else { 0 };
@@ -135,7 +150,8 @@ pub(super) fn analyse_even(kernel: &Kernel, layout: Layout, rows: u32, may_be_ev
         changed: true,
         rounds: 0,
         axes,
-        may_be_even,
+        may_be_even: tested.may_be_even,
+        settled: tested.settled,
         even: vec![false; kernel.values.len()],
     };
     while analysis.changed {
@@ -178,6 +194,11 @@ impl<'k> Analysis<'k> {
         }
     }
 
+    /// The way that all lanes take at a branch, where it was tested.
+    fn way(&self, cond: Value) -> Option<bool> {
+        self.settled.get(cond.index()).copied().flatten()
+    }
+
     fn varying(&self) -> Shape {
         Shape { lane: Lane::Vary, axes: self.axes, max: u32::MAX }
     }
@@ -188,6 +209,10 @@ impl<'k> Analysis<'k> {
                 Inst::Let(value, op) => {
                     if let Op::Const(literal) = op {
                         self.constants[value.index()] = Some(*literal);
+                    }
+                    if self.way(*value).is_some() {
+                        self.set(*value, Shape::same(1));
+                        continue;
                     }
                     let plain = self.op(*value, op);
                     let even = self.even(*value, op, plain);
@@ -202,6 +227,7 @@ impl<'k> Analysis<'k> {
                 }
                 Inst::If { cond, then, otherwise, results } => {
                     let parts = !self.get(*cond).is_uniform();
+                    let taken = self.way(*cond);
                     self.divergent += u32::from(parts);
                     self.block(then);
                     self.block(otherwise);
@@ -211,8 +237,10 @@ impl<'k> Analysis<'k> {
                             self.set(result, self.varying());
                             continue;
                         }
-                        for block in [then, otherwise] {
-                            if let End::Yield(values) = &block.end {
+                        for (block, way) in [(then, true), (otherwise, false)] {
+                            if let End::Yield(values) = &block.end
+                                && taken != Some(!way)
+                            {
                                 let shape = self.get(values[position]);
                                 self.set(result, shape);
                             }

@@ -16,7 +16,7 @@ use super::arith::swapped;
 use super::bounds::{Makers, Upper};
 use super::even::{InLoop, Part};
 use super::facts::visit_operands;
-use super::flow::falls_through;
+use super::flow::{breaks_only, falls_through};
 use super::known::compares;
 use super::value::{Lin, Rep};
 
@@ -205,7 +205,9 @@ impl<'k> Lower<'k> {
                 Some(Op::Binary(op, a, b)) if compares(*op) => {
                     let known = |operand: Value| self.evaluable(&search.ops, operand, 0);
                     let test = self.test(value, holds, *op, *a, *b);
-                    let Some(test) = test.filter(|test| known(test.a) && known(test.b)) else {
+                    // Products of all pieces of a workgroup would be too many.
+                    let few = |operand: Value| !self.in_pieces() || self.is_sum(&makers, operand, 4);
+                    let Some(test) = test.filter(|test| known(test.a) && known(test.b) && few(test.a)) else {
                         if plan.bounds.iter().any(|bound| bound.0 == value) {
                             plan.weight.0 += weight;
                             plan.in_rounds += weight;
@@ -243,7 +245,10 @@ impl<'k> Lower<'k> {
                 _ => {}
             }
         }
-        let unwanted = if self.active.even.is_some() { self.in_pieces() } else { !apart };
+        let unwanted = match self.active.even {
+            Some(_) => self.in_pieces() && !plan.is_worth_two(self.piece().len()),
+            None => !apart,
+        };
         if unwanted || plan.tests.len() + plan.bounds.len() > MOST_TESTS {
             plan = Plan { steps, ..Plan::default() };
             needed.fill(false);
@@ -272,6 +277,18 @@ impl<'k> Lower<'k> {
             || match makers.ops[value.index()] {
                 Some(Op::Builtin(Builtin::LocalId(_) | Builtin::LocalIndex)) => true,
                 Some(Op::Binary(_, a, b)) => of(a) && of(b),
+                Some(Op::Cast(a) | Op::BitCast(a)) => of(a),
+                _ => false,
+            }
+    }
+
+    /// It is a place and what all invocations have in common, added up: one number and constants, however many vectors there are.
+    fn is_sum(&self, makers: &Makers<'_>, value: Value, deep: u32) -> bool {
+        let of = |operand: &Value| deep > 0 && self.is_sum(makers, *operand, deep - 1);
+        self.shape_of(value).is_uniform()
+            || match makers.ops[value.index()] {
+                Some(Op::Builtin(_)) => true,
+                Some(Op::Binary(Binary::Add | Binary::Sub, a, b)) => of(a) && of(b),
                 Some(Op::Cast(a) | Op::BitCast(a)) => of(a),
                 _ => false,
             }
@@ -365,6 +382,21 @@ impl<'k> Lower<'k> {
     pub(super) fn assume(&mut self, plan: &Plan<'k>, otherwise: Label) {
         let comps: Vec<usize> = (0..self.active.components.len()).collect();
         self.define_slice(plan, &comps, Some(otherwise));
+        self.settle(plan, &comps, otherwise);
+    }
+
+    /// The same for all pieces of the workgroup that begins here, which make the values of their own.
+    pub(super) fn assume_of_group(&mut self, plan: &Plan<'k>, otherwise: Label) {
+        (self.position.local, self.position.line) = ([Lin::imm(0); 3], Lin::imm(0));
+        self.set_components(self.whole_group());
+        let comps: Vec<usize> = (0..self.active.components.len()).collect();
+        self.define_slice(plan, &comps, None);
+        self.settle(plan, &comps, otherwise);
+        self.active.ready.fill(false);
+    }
+
+    /// Emits the tests of a plan whose values are made.
+    fn settle(&mut self, plan: &Plan<'k>, comps: &[usize], otherwise: Label) {
         plan.even_in_loops.iter().for_each(|even| self.assume_even_in_loop(even, otherwise));
         // Ranges of lanes that are compared with the same limit are one range.
         let mut ranges: Vec<(Compared, Lin, R, i64, i64)> = Vec::new();
@@ -374,7 +406,7 @@ impl<'k> Lower<'k> {
                 Lane::Affine(stride) => i64::from(stride) * i64::from(self.lanes() - 1),
                 _ => 0,
             };
-            for &c in &comps {
+            for &c in comps {
                 let lin = self.lin(test.a, c);
                 let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
                 let compared = (test.op, test.signed);
@@ -559,6 +591,13 @@ impl<'k> Search<'k, '_> {
 
     fn inner(&mut self, inst: &'k Inst) {
         match inst {
+            // Lanes that stay in a loop together need no masks.
+            Inst::If { cond, then, otherwise, .. } if falls_through(then) && breaks_only(otherwise) => {
+                self.wanted.extend(self.is_limit(*cond).then_some((*cond, true, self.weight)));
+            }
+            Inst::If { cond, then, otherwise, .. } if breaks_only(then) && falls_through(otherwise) => {
+                self.wanted.extend(self.is_limit(*cond).then_some((*cond, false, self.weight)));
+            }
             Inst::If { cond, then, otherwise, .. } => {
                 let behind = buffer_accesses(then) as u32;
                 if behind > 0 && accesses(otherwise) == 0 && self.is_limit(*cond) {

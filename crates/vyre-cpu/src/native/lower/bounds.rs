@@ -178,7 +178,17 @@ impl<'k> Lower<'k> {
                 (Some(a), Some(b)) => Some(Upper::Least(Box::new([a, b]))),
                 (one, other) => one.or(other),
             },
+            // Beside a number without sign the other is the least, as long as it has none; with one it is the result, and large.
+            Op::Binary(Binary::Min, a, b) if self.have_no_sign(makers, [*a; 2], 0) => of(*b),
+            Op::Binary(Binary::Min, a, b) if self.have_no_sign(makers, [*b; 2], 0) => of(*a),
             Op::Binary(Binary::Max, a, b) if self.have_no_sign(makers, [*a, *b], 0) => both(*a, *b).map(Upper::Most),
+            // What is not taken for the least number is the least of two without signs.
+            Op::Binary(Binary::Max, least, none) if makers.constant(*none) == Some(0) => {
+                match makers.ops[least.index()]? {
+                    Op::Binary(Binary::Min, a, b) => of(*b).or_else(|| of(*a)),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         let max = self.shape_of(value).max;

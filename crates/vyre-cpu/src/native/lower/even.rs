@@ -13,7 +13,7 @@ use vyre_foundation::kernel::{Binary, Inst, Kernel, Memory, Op, Scalar, Value};
 use super::super::asm::{Alu, Cond, Label};
 use super::super::emit::shift_of;
 use super::super::mir::{At, GSrc, M, R};
-use super::super::shape::{Lane, Layout, Shapes, analyse_even};
+use super::super::shape::{Lane, Layout, Shapes, Tested, analyse_tested};
 use super::super::visit;
 use super::assume::Plan;
 use super::bounds::Makers;
@@ -85,7 +85,8 @@ impl<'k> Lower<'k> {
         let kernel = self.facts.kernel;
         let mut may_be = candidates(kernel, &self.facts.makers)?;
         for _ in 0..ATTEMPTS {
-            let shapes = analyse_even(kernel, self.facts.tiling.layout, self.facts.tiling.rows.max(1), &may_be);
+            let tested = Tested { may_be_even: &may_be, ..Tested::default() };
+            let shapes = analyse_tested(kernel, self.facts.tiling.layout, self.facts.tiling.rows.max(1), &tested);
             self.active.even = Some(Rc::new(shapes));
             let plan = self.plan();
             let shapes = self.active.even.take()?;
@@ -209,14 +210,11 @@ impl<'k> Lower<'k> {
         matches!(op, Binary::Div | Binary::Shr) && matches!(self.shape_of(value).lane, Lane::Affine(_))
     }
 
-    /// Tests that values are even in all pieces of the workgroup that begins here; where one is not, the code goes to `otherwise`.
-    pub(super) fn assume_even_group(&mut self, plan: &Plan<'k>, otherwise: Label) {
-        (self.position.local, self.position.line) = ([Lin::imm(0); 3], Lin::imm(0));
-        let comps: Vec<usize> = (0..self.active.components.len()).collect();
-        self.define_slice(plan, &comps, None);
-        plan.even_in_loops.iter().for_each(|even| self.assume_even_in_loop(even, otherwise));
-        // The pieces make their own.
-        self.active.ready.fill(false);
+    /// How values change in the block at hand, with all that was tested for it.
+    pub(super) fn shapes_of_settled(&self) -> Shapes {
+        let may_be_even = self.active.even.as_ref().map_or(&[][..], |shapes| shapes.even());
+        let tested = Tested { may_be_even, settled: &self.active.settled };
+        analyse_tested(self.facts.kernel, self.facts.tiling.layout, self.facts.tiling.rows.max(1), &tested)
     }
 
     /// Tests that a value is even in all rounds of the loops around it.

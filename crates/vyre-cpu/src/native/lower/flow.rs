@@ -1725,7 +1725,7 @@ fn is_flat(block: &Block) -> usize {
 }
 
 /// Only leaves the loop.
-fn breaks_only(block: &Block) -> bool {
+pub(super) fn breaks_only(block: &Block) -> bool {
     block.insts.is_empty() && matches!(block.end, End::Break(_))
 }
 

@@ -1,5 +1,7 @@
 //! The frame of the code: over the rows or the workgroups of a launch, a block of vectors at a time.
 
+use std::rc::Rc;
+
 use vyre_foundation::ir::Builtin;
 
 use super::super::asm::{Alu, Cond, Label, Shift};
@@ -353,12 +355,7 @@ impl<'k> Lower<'k> {
             self.group_in_pieces();
             return self.next_group(group, again, done, mark);
         }
-        let components = match self.facts.tiling.layout {
-            Layout::Group => (0..size[2])
-                .flat_map(|z| (0..size[1]).flat_map(move |y| (0..size[0] / lanes).map(move |x| Component { x, y, z })))
-                .collect(),
-            _ => (0..total.div_ceil(lanes)).map(|x| Component { x, y: 0, z: 0 }).collect::<Vec<_>>(),
-        };
+        let components = self.whole_group();
         let (mut plan, mut even) = (Plan::default(), None);
         if self.facts.isa != Isa::Simd128 {
             (plan, even) = (self.plan(), self.plan_even());
@@ -402,20 +399,39 @@ impl<'k> Lower<'k> {
         self.next_group(group, again, done, mark);
     }
 
+    /// All vectors of a workgroup.
+    pub(super) fn whole_group(&self) -> Vec<Component> {
+        let (size, lanes) = (self.facts.kernel.workgroup_size, self.lanes());
+        match self.facts.tiling.layout {
+            Layout::Group => (0..size[2])
+                .flat_map(|z| (0..size[1]).flat_map(move |y| (0..size[0] / lanes).map(move |x| Component { x, y, z })))
+                .collect(),
+            _ => (0..size.iter().product::<u32>().div_ceil(lanes)).map(|x| Component { x, y: 0, z: 0 }).collect(),
+        }
+    }
+
+    /// The vectors of a piece of a workgroup.
+    pub(super) fn piece(&self) -> Vec<Component> {
+        let Tiling { vectors, rows, .. } = self.facts.tiling;
+        (0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect()
+    }
+
     /// A workgroup piece by piece; twice where its code may be simpler as long as it reaches no edge.
     fn group_in_pieces(&mut self) {
-        let Tiling { vectors, rows, .. } = self.facts.tiling;
-        let components: Vec<Component> =
-            (0..rows).flat_map(|y| (0..vectors).map(move |x| Component { x, y, z: 0 })).collect();
         let next = self.label();
-        if self.facts.isa != Isa::Simd128
-            && let Some((shapes, plan)) = self.plan_even()
-        {
+        let plan = match self.facts.isa {
+            Isa::Simd128 => None,
+            _ => self.plan_even().map(|(shapes, plan)| (Some(shapes), plan)).or_else(|| {
+                let plan = self.plan();
+                plan.is_worth_two(self.piece().len()).then_some((None, plan))
+            }),
+        };
+        if let Some((shapes, plan)) = plan {
             let (edge, mark) = (self.label(), self.enter_scope());
-            self.active.even = Some(shapes);
-            self.set_components(components.clone());
-            self.assume_even_group(&plan, edge);
-            self.set_components(components.clone());
+            self.active.even = shapes;
+            self.assume_of_group(&plan, edge);
+            self.active.even = Some(Rc::new(self.shapes_of_settled()));
+            self.set_components(self.piece());
             self.regions();
             self.note_over();
             self.leave_scope(mark);
@@ -425,7 +441,7 @@ impl<'k> Lower<'k> {
             self.push(M::Jump(next));
             self.bind(edge);
         }
-        self.set_components(components);
+        self.set_components(self.piece());
         self.regions();
         self.bind(next);
     }
