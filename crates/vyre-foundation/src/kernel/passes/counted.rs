@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 
-use super::{copy_block, definitions, steps_alone};
+use super::{copy_block, definitions, range, steps_alone};
 use crate::ir::Literal;
 use crate::kernel::walk::{each_inst, each_use_mut, end_values_mut, exits};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
@@ -41,7 +41,7 @@ struct Finder {
     /// New ones, to be defined before everything else.
     constants: Vec<Inst>,
     /// Counters of the loops around.
-    around: Vec<Value>,
+    around: Vec<Counter>,
 }
 
 /// What a carried value that goes up is tested against.
@@ -71,12 +71,14 @@ impl Finder {
                     self.block(otherwise);
                 }
                 Inst::Loop(inner) => {
-                    let outside = self.around.len();
-                    self.around.extend(inner.counter.map(|counter| counter.value));
-                    self.block(&mut inner.body);
-                    self.around.truncate(outside);
+                    self.inside(inner);
                     if inner.counter.is_none() && !inner.rare {
                         rest = self.recognise(inner, &mut insts);
+                        if inner.counter.is_some() && has_uncounted(&inner.body) {
+                            // Loops in it may end by its counter.
+                            self.define(&inner.body);
+                            self.inside(inner);
+                        }
                     }
                 }
                 _ => {}
@@ -85,6 +87,22 @@ impl Finder {
             insts.extend(rest);
         }
         block.insts = insts;
+    }
+
+    fn inside(&mut self, inner: &mut Loop) {
+        let outside = self.around.len();
+        self.around.extend(inner.counter);
+        self.block(&mut inner.body);
+        self.around.truncate(outside);
+    }
+
+    /// Notes what the values of a block are made of.
+    fn define(&mut self, block: &Block) {
+        each_inst(block, &mut |inst| {
+            if let Inst::Let(value, op) = inst {
+                self.defs[value.index()] = Some(op.clone());
+            }
+        });
     }
 
     fn literal(&self, value: Value) -> Option<Literal> {
@@ -164,7 +182,13 @@ impl Finder {
             (Some(limit), false) => (None, limit - 1 + i128::from(step) <= most),
             (None, false) if step == 1 => (None, true),
             // One more than what is less than something.
-            (None, true) if step == 1 && self.around.contains(&high) => (None, true),
+            (None, true) if step == 1 && self.around.iter().any(|counter| counter.value == high) => (None, true),
+            (None, true)
+                if step == 1
+                    && range(high, &self.defs, &self.values, &self.around).is_some_and(|range| *range.end() < most) =>
+            {
+                (None, true)
+            }
             // Of short loops to `n` with the number itself, several rounds at once are slower on an NVIDIA GPU.
             (None, false) if breaks.len() == 1 && may_come_twice(&inner.body) => (None, false),
             _ => return None,
@@ -241,7 +265,9 @@ impl Finder {
 
     fn constant(&mut self, ty: Scalar, number: i128) -> Value {
         let value = self.new_value(ty);
-        self.constants.push(Inst::Let(value, Op::Const(fold::of_integer(ty, number))));
+        let op = Op::Const(fold::of_integer(ty, number));
+        self.defs[value.index()] = Some(op.clone());
+        self.constants.push(Inst::Let(value, op));
         value
     }
 

@@ -21,6 +21,7 @@ mod parts;
 mod periods;
 mod powers;
 mod products;
+mod quotients;
 mod ranges;
 mod rewrite;
 mod simplify;
@@ -32,7 +33,7 @@ mod versions;
 
 use hashbrown::HashMap;
 
-use super::{Block, End, Inst, Kernel, Op, Options, Passes, Value};
+use super::{Binary, Block, Counter, End, Inst, Kernel, Op, Options, Passes, Scalar, Value, ValueInfo, fold};
 use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
@@ -90,6 +91,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         // through: it takes 1.2 times as long.
         let (floats, defs) = ranges::run(kernel, options.trees_written_out);
         powers::run(kernel, &floats, &defs);
+        if options.fused && kernel.math == Math::Exact {
+            quotients::run(kernel, &floats, &defs);
+        }
     }
     if passes.contains(Passes::ARRAYS) && options.own_words {
         own::run(kernel, array_values);
@@ -130,6 +134,42 @@ fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
         }
     });
     defs
+}
+
+/// The numbers that a value made of constants and of the counters around it can be, where it does not wrap.
+fn range(
+    value: Value,
+    defs: &[Option<Op>],
+    values: &[ValueInfo],
+    around: &[Counter],
+) -> Option<std::ops::RangeInclusive<i128>> {
+    let number = |value: Value| match &defs[value.index()] {
+        Some(Op::Const(literal)) => fold::integer(literal),
+        _ => None,
+    };
+    let of = |value: Value| range(value, defs, values, around);
+    let (least, most) = match values[value.index()].ty.scalar {
+        Scalar::U32 => (0, i128::from(u32::MAX)),
+        Scalar::I32 => (i128::from(i32::MIN), i128::from(i32::MAX)),
+        _ => return None,
+    };
+    if let Some(counter) = around.iter().find(|counter| counter.value == value) {
+        let (from, to) = (number(counter.from)?, number(counter.to)?);
+        return (from < to).then_some(from..=to - 1);
+    }
+    let (first, last) = match &defs[value.index()] {
+        Some(Op::Const(literal)) => fold::integer(literal).map(|number| (number, number))?,
+        Some(Op::Binary(Binary::Add, a, b)) => {
+            let (a, b) = (of(*a)?, of(*b)?);
+            (a.start() + b.start(), a.end() + b.end())
+        }
+        Some(Op::Binary(Binary::Sub, a, b)) => {
+            let (a, b) = (of(*a)?, of(*b)?);
+            (a.start() - b.end(), a.end() - b.start())
+        }
+        _ => return None,
+    };
+    (least <= first && last <= most).then_some(first..=last)
 }
 
 /// How many steps a block has, where nobody waits in it for others.

@@ -24,6 +24,8 @@ const CASE_STEPS: usize = 2;
 const OTHER_CASES_STEPS: usize = 48;
 /// Numbers that one case may have.
 const CASES: u32 = 8;
+/// Steps of what is done by all but those for which two numbers are equal: it may as well be done by all.
+const ALL_BUT_ONE_STEPS: usize = 40;
 /// Constants for which there is room at first.
 const CONSTANTS: usize = 48;
 /// After so many stores to private arrays a stored value is loaded again instead of kept in a register.
@@ -730,6 +732,27 @@ impl Rewriter {
         self.case_of(cond, CASES).is_some_and(|x| self.case_of(other, CASES) == Some(x))
     }
 
+    /// Nothing is done where two numbers are equal, and elsewhere little more than to load and compute. Loads are not why this is asked: a
+    /// place is not known to be inside because a number is another one.
+    fn is_for_all_but_one(&self, cond: Value, yes: &Block, no: &Block) -> bool {
+        let (nothing, much) = match self.defs[cond.index()] {
+            Some(Op::Binary(Binary::Eq, a, b)) if self.are_unlike(a, b) => (yes, no),
+            Some(Op::Binary(Binary::Ne, a, b)) if self.are_unlike(a, b) => (no, yes),
+            _ => return false,
+        };
+        let is_load = |inst: &Inst| matches!(inst, Inst::Let(_, Op::Load { .. }));
+        self.unrolling.any_form
+            && nothing.insts.is_empty()
+            && much.insts.len() <= ALL_BUT_ONE_STEPS
+            && much.insts.iter().all(|inst| is_load(inst) || is_cheap(inst) && !(self.long_roots && self.is_root(inst)))
+    }
+
+    /// Integers of which none is a constant.
+    fn are_unlike(&self, a: Value, b: Value) -> bool {
+        let is_number = |value: Value| matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32);
+        [a, b].into_iter().all(|value| is_number(value) && self.literal(value).is_none())
+    }
+
     fn join(&mut self, cond: Value, yes: Block, no: Block, (a, b): (Vec<Value>, Vec<Value>), results: &[Value]) {
         let cheap =
             |block: &Block| block.insts.iter().all(|inst| is_cheap(inst) && !(self.long_roots && self.is_root(inst)));
@@ -737,7 +760,7 @@ impl Rewriter {
             || yes.insts.len() <= CASE_STEPS
                 && no.insts.len() <= OTHER_CASES_STEPS
                 && matches!(b[..], [b] if self.are_cases(cond, b));
-        if small && cheap(&yes) && cheap(&no) {
+        if small && cheap(&yes) && cheap(&no) || self.is_for_all_but_one(cond, &yes, &no) {
             self.splice(yes.insts);
             self.splice(no.insts);
             for ((result, a), b) in results.iter().zip(a).zip(b) {

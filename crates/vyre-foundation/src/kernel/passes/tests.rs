@@ -1162,3 +1162,108 @@ fn what_only_one_invocation_writes_it_keeps() {
         assert_eq!(kernel.matches("load u32 shared").count(), loads, "{what}\n{kernel}");
     }
 }
+
+#[test]
+fn triangles_of_private_arrays_become_values() {
+    for (outer, inner, becomes_values) in [
+        ("0..40", "0..step + 1", true),
+        ("0..40", "0..40 - step", true),
+        ("3..40", "2..step - 2", true),
+        // Not known to be small, or from where is not known.
+        ("0..40", "0..x % 41", false),
+        ("0..40", "step..40 + step % 2", false),
+    ] {
+        let body = format!(
+            "var v: type<0>;
+            for k in 0..41 {{ v[k] = x * (k + 1); }}
+            for step in {outer} {{
+                var p: u32 = step ^ y;
+                for k in {inner} {{
+                    v[k] = (v[k + 1] ^ p) + v[k] * 3;
+                    p = p * 5 + 1;
+                }}
+                v[40] = p;
+            }}
+            out[global_id.x] = v[0] + v[7] * 3 + v[39] + v[40];"
+        );
+        let options = Options { unrolling: Unrolling::FAR, ..Options::default() };
+        let source = with_samples("type 0 = array<u32, 41> stride 4;", &body);
+        let (expected, actual, kernel) = both(&source, options);
+        assert_eq!(expected, actual, "{outer} {inner}\n{kernel}");
+        assert_eq!(!kernel.contains("local 0"), becomes_values, "{outer} {inner}\n{kernel}");
+    }
+}
+
+#[test]
+fn clamped_places_of_all_rounds_are_tested_once() {
+    for (place, is_tested) in [
+        (
+            "cast<u32>(min(max(cast<i32>(x & 255) + cast<i32>(k) - 4i32, 0i32), cast<i32>(n) - 1i32)) * m + min(y % 9 + k, m - 1)",
+            true,
+        ),
+        ("cast<u32>(max(min(cast<i32>(x & 255) - cast<i32>(k), cast<i32>(n) - 1i32), 0i32)) * m", true),
+        ("min(x * k, n * m)", true),
+        // Edges that may be beyond the end, or less than nothing.
+        ("cast<u32>(min(max(cast<i32>(k) - 4i32, 0i32), cast<i32>(y)))", true),
+        ("cast<u32>(min(max(cast<i32>(x) - cast<i32>(k), 0i32), cast<i32>(y) - 1i32)) * 2", true),
+        // One end is not enough.
+        ("cast<u32>(min(cast<i32>(x) - cast<i32>(k), cast<i32>(n) - 1i32))", false),
+        ("x % 200 ^ k", false),
+    ] {
+        let body = format!(
+            "let n = (y & 15) + 1;
+            let m = (x & 7) + 1;
+            var s: u32 = y;
+            for k in 0..9 {{ s = s * 5 + a[{place}]; }}
+            out[global_id.x] = s;"
+        );
+        let options = Options { one_test: true, ..Options::default() };
+        let (expected, actual, kernel) = both(&with_samples("", &body), options);
+        assert_eq!(expected, actual, "{place}\n{kernel}");
+        let loads = kernel.lines().filter(|line| line.contains("load u32 a[") && !line.contains(" if ")).count();
+        assert_eq!(loads > 2, is_tested, "{place}\n{kernel}");
+    }
+}
+
+#[test]
+fn quotients_of_small_numbers_by_constants_are_products() {
+    for (number, by, divides) in [
+        ("cast<f32>(x & 255)", "255.0", false),
+        ("cast<f32>(x & 65535)", "65535.0", false),
+        ("cast<f32>(cast<i32>(x & 511) - 256i32)", "127.0", false),
+        ("cast<f32>(x & 1023)", "-3.0", false),
+        ("cast<f32>(x & 1023)", "0.1", false),
+        // Not whole, not small, or with a reciprocal that is not usual.
+        ("cast<f32>(x)", "255.0", true),
+        ("(cast<f32>(x & 255) + 0.5)", "255.0", true),
+        ("cast<f32>(x & 255)", "0.0", true),
+        ("cast<f32>(x & 255)", "1e38", true),
+    ] {
+        let body = format!("out[global_id.x] = bitcast<u32>({number} / {by});");
+        let options = Options { fused: true, ..Options::default() };
+        let (expected, actual, kernel) = both(&with_samples("", &body), options);
+        assert_eq!(expected, actual, "{number} / {by}\n{kernel}");
+        assert_eq!(kernel.contains("div %"), divides, "{number} / {by}\n{kernel}");
+    }
+}
+
+#[test]
+fn what_all_but_one_do_is_done_by_all() {
+    for (cond, is_done) in [("k == x % 50", true), ("k < x % 50", false), ("x % 50 == 3", false)] {
+        let body = format!(
+            "var s: u32 = y;
+            for k in 0..x % 100 {{
+                if {cond} {{}} else {{
+                    let v = a[k] * 7 + 1;
+                    let w = v ^ (v >> 3);
+                    s = s * 5 + (w * w + v) * (a[k + 1] + w) + (v & 7) * (w | 1) + (w >> 5);
+                }}
+            }}
+            out[global_id.x] = s;"
+        );
+        let options = Options { unrolling: Unrolling::FAR, ..Options::default() };
+        let (expected, actual, kernel) = both(&with_samples("", &body), options);
+        assert_eq!(expected, actual, "{cond}\n{kernel}");
+        assert_eq!(!kernel.contains("} else {") && kernel.contains("select"), is_done, "{cond}\n{kernel}");
+    }
+}

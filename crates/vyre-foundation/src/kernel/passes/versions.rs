@@ -5,6 +5,8 @@
 //! fails, which is seldom. Without guards an index can't wrap, so what it grows by becomes part of the address, and of an offset when
 //! the loop is unrolled. Indices that are a constant apart share their first value, and so the registers of one address.
 //!
+//! An index that is clamped, as that of a pixel at the edge of an image, is at most what the edges say, in all rounds; that is tested in the same way.
+//!
 //! What is loaded and computed in every round but one, as where `j == i` is left out, comes before that is asked: it is inside, and several
 //! rounds can then be under way at once.
 
@@ -24,6 +26,8 @@ pub(super) const MOST_STEPS_OF_VALUES: usize = 320;
 const MOST_GUARDS: usize = 8;
 /// Rounds for which a test of indices that grow by a value takes longer than theirs: no address is part of another then.
 const FEW_ROUNDS: i128 = 4;
+/// How deep a clamped index is looked into.
+const DEEPEST: u32 = 8;
 /// How far apart indices with one first value may be.
 const MOST_AHEAD: u32 = 1 << 24;
 
@@ -103,6 +107,13 @@ struct Even {
     shift: u32,
     length: Value,
     growths: Vec<Growth>,
+}
+
+/// A guard `index < length` of an index that is never more than something which is known before the loop, as a u64.
+struct Clamped {
+    guard: Value,
+    most: Value,
+    length: Value,
 }
 
 /// What an index is at its least: a value and a number, whose sum does not wrap where the test holds.
@@ -212,18 +223,29 @@ impl Versions {
         let mut evens: Vec<Even> = Vec::new();
         let mut guards = Vec::new();
         each_inst(&inner.body, &mut |inst| guards.extend(guard_of(inst)));
-        for guard in guards {
+        for &guard in &guards {
             if self.open.contains(&guard) && !evens.iter().any(|even| even.guard == guard) {
                 evens.extend(self.even(guard, &nest));
             }
         }
         let by_values = |even: &Even| even.growths.iter().all(|growth| growth.by == 0 || growth.value.is_some());
         let is_dear = evens.iter().all(by_values) && self.rounds(&nest).is_some_and(|rounds| rounds <= FEW_ROUNDS);
-        if evens.is_empty() || evens.len() > MOST_GUARDS || is_dear {
+        if is_dear {
+            evens.clear();
+        }
+        let mut before = Vec::new();
+        let clamped = self.clamped(&guards, &evens, &nest, &mut before);
+        if evens.is_empty() && clamped.is_empty() || evens.len() + clamped.len() > MOST_GUARDS {
             return None;
         }
+        insts.append(&mut before);
         let ways: Vec<Way> = nest.counters.iter().map(|counter| self.way(counter, insts)).collect();
         let mut all = None;
+        for Clamped { most, length, .. } in &clamped {
+            let length = self.define(Scalar::U64, Op::Cast(*length), insts);
+            let holds = self.define(Scalar::Bool, Op::Binary(Binary::Lt, *most, length), insts);
+            all = Some(self.both(all, holds, insts));
+        }
         let mut firsts = HashMap::new();
         for (at, even) in evens.iter().enumerate() {
             let before = evens[..at].iter().find_map(|other| {
@@ -237,12 +259,9 @@ impl Versions {
             firsts.insert(even.guard, first);
             let length = self.at(even.length, &nest, &Self::least(even, &ways), insts);
             let holds = self.test(even, first, length, &ways, insts);
-            all = Some(match all {
-                Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, holds), insts),
-                None => holds,
-            });
+            all = Some(self.both(all, holds, insts));
         }
-        let free = self.without(inner, &nest, &evens, &firsts, &ways);
+        let free = self.without(inner, &nest, (&evens, &clamped), &firsts, &ways);
         let mut kept = inner.clone();
         mark_rare(&mut kept);
         kept.results = inner.results.iter().map(|result| self.renamed(*result)).collect();
@@ -252,6 +271,93 @@ impl Versions {
         };
         let results = std::mem::take(&mut inner.results);
         Some(Inst::If { cond: all?, then: way(free), otherwise: way(kept), results })
+    }
+
+    fn both(&mut self, all: Option<Value>, holds: Value, insts: &mut Vec<Inst>) -> Value {
+        match all {
+            Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, holds), insts),
+            None => holds,
+        }
+    }
+
+    /// The guards, but for those that are tested otherwise, whose indices are clamped. Those with the same edges have one test.
+    fn clamped(&mut self, guards: &[Value], evens: &[Even], nest: &Nest, insts: &mut Vec<Inst>) -> Vec<Clamped> {
+        let mut all: Vec<Clamped> = Vec::new();
+        for &guard in guards {
+            let Some(Op::Binary(Binary::Lt, index, length)) = self.defs[guard.index()] else { continue };
+            let is_known = evens.iter().any(|even| even.guard == guard) || all.iter().any(|other| other.guard == guard);
+            let is_word = self.values[index.index()].ty.scalar == Scalar::U32;
+            if is_known || !self.open.contains(&guard) || !is_word || nest.inside.contains(&length) {
+                continue;
+            }
+            let mut made = Vec::new();
+            if nest.inside.contains(&index)
+                && let Some(most) = self.most(index, nest, DEEPEST, &mut made)
+            {
+                insts.append(&mut made);
+                all.push(Clamped { guard, most, length });
+            }
+        }
+        all
+    }
+
+    /// What a word without its sign is at most, as a u64 made of what is known before the loops.
+    fn most(&mut self, value: Value, nest: &Nest, depth: u32, insts: &mut Vec<Inst>) -> Option<Value> {
+        if !matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32) || depth == 0 {
+            return None;
+        }
+        if !nest.inside.contains(&value) && !nest.counters.iter().any(|counter| counter.value == value) {
+            let bits = self.bits(value, insts);
+            return Some(self.define(Scalar::U64, Op::Cast(bits), insts));
+        }
+        if let Some(number) = self.number(value) {
+            return Some(self.number_of_64(u64::from(number as u32), insts));
+        }
+        let op = self.defs[value.index()].clone()?;
+        match op {
+            Op::BitCast(a) => self.most(a, nest, depth - 1, insts),
+            // Beside a number without sign the other is the least, as long as it has none; with one it is the result, and large.
+            Op::Binary(Binary::Min, a, b) if self.has_no_sign(a, depth) && self.has_no_sign(b, depth) => {
+                let one = self.most(b, nest, depth - 1, insts);
+                one.or_else(|| self.most(a, nest, depth - 1, insts))
+            }
+            Op::Binary(Binary::Min, a, b) if self.has_no_sign(a, depth) => self.most(b, nest, depth - 1, insts),
+            Op::Binary(Binary::Min, a, b) if self.has_no_sign(b, depth) => self.most(a, nest, depth - 1, insts),
+            // What is not taken for the least number is the least of two without signs.
+            Op::Binary(Binary::Max, least, none) if self.number(none) == Some(0) => {
+                let Some(Op::Binary(Binary::Min, a, b)) = self.defs[least.index()] else { return None };
+                let one = self.most(b, nest, depth - 1, insts);
+                one.or_else(|| self.most(a, nest, depth - 1, insts))
+            }
+            Op::Binary(op @ (Binary::Add | Binary::Mul), a, b) => {
+                let (a, b) = (self.most_word(a, nest, depth, insts)?, self.most_word(b, nest, depth, insts)?);
+                Some(self.define(Scalar::U64, Op::Binary(op, a, b), insts))
+            }
+            Op::Binary(Binary::Shl, a, by) => {
+                let by = self.number(by).filter(|by| (0..32).contains(by))?;
+                let (a, by) = (self.most_word(a, nest, depth, insts)?, self.number_of_64(1 << by, insts));
+                Some(self.define(Scalar::U64, Op::Binary(Binary::Mul, a, by), insts))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same, no more than a word can be: a sum or a product of two such numbers has 64 bits.
+    fn most_word(&mut self, value: Value, nest: &Nest, depth: u32, insts: &mut Vec<Inst>) -> Option<Value> {
+        let most = self.most(value, nest, depth - 1, insts)?;
+        let is_word = matches!(self.defs[most.index()], Some(Op::Cast(_) | Op::Const(_)));
+        Some(if is_word { most } else { self.at_most(most, u32::MAX.into(), insts) })
+    }
+
+    fn has_no_sign(&self, value: Value, depth: u32) -> bool {
+        let of = |value: Value| depth > 0 && self.has_no_sign(value, depth - 1);
+        self.values[value.index()].ty.scalar == Scalar::U32
+            || self.number(value).is_some_and(|number| number >= 0)
+            || match self.defs[value.index()] {
+                Some(Op::Binary(Binary::Max, a, b)) => of(a) || of(b),
+                Some(Op::Binary(Binary::Min, a, b)) => of(a) && of(b),
+                _ => false,
+            }
     }
 
     /// How many rounds there are, where that is known.
@@ -450,7 +556,7 @@ impl Versions {
         &mut self,
         inner: &Loop,
         nest: &Nest,
-        evens: &[Even],
+        (evens, clamped): (&[Even], &[Clamped]),
         firsts: &HashMap<Value, First>,
         ways: &[Way],
     ) -> Loop {
@@ -485,7 +591,9 @@ impl Versions {
             }
             tested.insert(named(even.guard), (even, first));
         }
+        let inside: HashSet<Value> = clamped.iter().map(|clamped| named(clamped.guard)).collect();
         let drop_guard = &mut |address: &mut Address, guard: &mut Option<Value>| {
+            *guard = guard.filter(|guard| !inside.contains(guard));
             let Some((even, first)) = guard.and_then(|guard| tested.get(&guard).copied()) else { return };
             *guard = None;
             let index = named(even.index);

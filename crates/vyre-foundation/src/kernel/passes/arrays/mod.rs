@@ -5,12 +5,13 @@
 //! which flow through `if`s and loops as any other. [`bits`] makes one word of the booleans of an array with other indices.
 
 mod bits;
+mod bounded;
 mod cost;
 mod early;
 mod plan;
 mod promote;
 
-use crate::kernel::{Element, Kernel, KernelMemory};
+use crate::kernel::{Element, Kernel, KernelMemory, Value};
 
 pub(super) use self::bits::bits;
 pub(super) use self::promote::promote;
@@ -23,12 +24,26 @@ pub(super) fn plan(kernel: &mut Kernel, most: u32) -> Vec<bool> {
     }
     let before = kernel.clone();
     let counters = early::run(kernel);
-    let wanted = plan::plan(kernel, most);
-    if counters.iter().all(|counter| wanted.get(counter.index()) == Some(&true)) {
-        return wanted;
+    let mut wanted = plan::plan(kernel, most);
+    if !are_all(&counters, &wanted) {
+        *kernel = before;
+        wanted = plan::plan(kernel, most);
     }
-    *kernel = before;
-    plan::plan(kernel, most)
+    let before = kernel.clone();
+    let counters = bounded::run(kernel, &wanted);
+    if !counters.is_empty() {
+        let more = plan::plan(kernel, most);
+        if are_all(&counters, &more) {
+            return more;
+        }
+        *kernel = before;
+    }
+    wanted
+}
+
+/// All of some loops are to be unrolled.
+fn are_all(counters: &[Value], wanted: &[bool]) -> bool {
+    counters.iter().all(|counter| wanted.get(counter.index()) == Some(&true))
 }
 
 /// How many scalars an array has and how far apart they are, where a load gives what a store wrote bit by bit.
