@@ -396,7 +396,7 @@ impl M {
     /// The register that an instruction is only for.
     pub(super) fn makes(&self) -> Option<R> {
         match *self {
-            M::Vec(v) if !v.acc && (v.mask.is_none() || v.zeroing) => Some(v.dst),
+            M::Vec(v) if v.mask.is_none() || v.zeroing => Some(v.dst),
             M::MaskFrom { dst, .. }
             | M::Mov { dst, .. }
             | M::Imm { dst, .. }

@@ -16,6 +16,7 @@ mod asm;
 mod clif;
 mod code;
 mod context;
+mod divide;
 mod emit;
 mod hash;
 mod helper;
@@ -440,6 +441,9 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             all
         }
         _ => {
+            if let Some(native) = compile_divided(kernel, isa, layout, &shapes) {
+                return Some(native);
+            }
             let whole = vec![Tiling { layout, vectors: 0, rows: 0 }];
             let is_small = is_small(kernel, isa, &survey);
             let pieces = if is_small && !(survey.loops && vectors_of(kernel, isa) >= MANY_VECTORS) {
@@ -455,6 +459,18 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         }
     };
     compile_as(kernel, isa, &survey, &shapes, candidates, usize::MAX).map(|(native, _)| native)
+}
+
+/// Compiles a workgroup with loops that carry more vectors than there are registers, in pieces; nothing where it has no such loops.
+fn compile_divided(kernel: &Kernel, isa: Isa, layout: Layout, shapes: &shape::Shapes) -> Option<Native> {
+    if isa == Isa::Simd128 || !kernel.has_barrier || !lower::can_split(&kernel.body, shapes) {
+        return None;
+    }
+    let kernel = divide::divided(kernel, isa, shapes)?;
+    let shapes = shape::analyse(&kernel, layout, 1);
+    let survey = Survey::of(&kernel, isa);
+    let pieces = pieces(&kernel, isa, layout, &survey, &shapes);
+    compile_as(&kernel, isa, &survey, &shapes, pieces, usize::MAX).map(|(native, _)| native)
 }
 
 /// Compiles a workgroup as one block, or in pieces where that is too much code or has too many values.

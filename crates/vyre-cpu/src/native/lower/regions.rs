@@ -204,6 +204,7 @@ impl<'k> Lower<'k> {
                     self.region_loop(inner, &rest);
                 }
                 inst => {
+                    sealed |= self.is_wide(inst) && open.iter().any(|inst| self.is_wide(inst));
                     if std::mem::take(&mut sealed) {
                         let rest = self.ahead(&open);
                         self.part(&rest, &[], false);
@@ -219,6 +220,13 @@ impl<'k> Lower<'k> {
             return true;
         }
         self.region_end(block, &rest, targets)
+    }
+
+    /// A loop that carries many vectors: two of them in one part would both have theirs in registers.
+    fn is_wide(&self, inst: &Inst) -> bool {
+        let Inst::Loop(inner) = inst else { return false };
+        let vectors = inner.params.iter().filter(|&&param| self.shape_of(param).lane == Lane::Vary).count();
+        vectors >= usize::from(self.facts.isa.registers()) / 4
     }
 
     fn region_end(&mut self, block: &'k Block, rest: &[&'k Inst], targets: Option<Targets<'k>>) -> bool {
@@ -272,7 +280,8 @@ impl<'k> Lower<'k> {
             .filter(|&(at, (to, _))| !skip.get(at).copied().unwrap_or(false) && self.facts.uses[to.index()] > 0)
             .map(|(_, pair)| pair)
             .collect();
-        let (same, apart): (Vec<_>, Vec<_>) = moves.into_iter().partition(|&(to, _)| self.is_shared(to));
+        let (same, mut apart): (Vec<_>, Vec<_>) = moves.into_iter().partition(|&(to, _)| self.is_shared(to));
+        apart.retain(|&(to, from)| !self.is_in_place(to, from));
         self.part(rest, &apart, false);
         self.assign(&same, &[0], false);
     }
@@ -366,6 +375,9 @@ impl<'k> Lower<'k> {
                 }
             }
         }
+        if rounds.is_none() {
+            self.stay_in_place(inner);
+        }
         let (next, exit) = (self.label(), self.label());
         let frame = LoopFrame {
             shared: shared.clone(),
@@ -432,6 +444,39 @@ impl<'k> Lower<'k> {
                 self.set_rep(result, 0, 0, rep);
             }
         }
+    }
+
+    /// Gives what a round makes of a carried value the place of that value in the frame, where nobody needs the old one from there on.
+    fn stay_in_place(&mut self, inner: &'k Loop) {
+        let End::Continue(next) = &inner.body.end else { return };
+        let insts = &inner.body.insts;
+        for (&param, &value) in inner.params.iter().zip(next) {
+            let makes = |inst: &Inst| {
+                let mut made = false;
+                visit_made(inst, &mut |other| made |= other == value);
+                made && !is_structure(inst, true)
+            };
+            let Some(at) = insts.iter().position(makes) else { continue };
+            let mut needed = next.contains(&param);
+            insts[at + 1..].iter().for_each(|inst| visit_inst_values(inst, &mut |used| needed |= used == param));
+            let alike = self.shape_of(param).lane == self.shape_of(value).lane
+                && self.shape_of(param).axes == self.shape_of(value).axes;
+            // Cheap values are not kept at all.
+            let waits = !self.is_scalar(value) && self.scalar_of(value) != Scalar::Bool;
+            if needed || !alike || !waits || self.is_shared(param) {
+                continue;
+            }
+            let slot = self.slot_of(param);
+            if let Some(regions) = &mut self.regions {
+                regions.slots.entry(value).or_insert(slot);
+            }
+        }
+    }
+
+    /// The place of a value in the frame is already that of another.
+    fn is_in_place(&self, to: Value, from: Value) -> bool {
+        let slot = |value: Value| self.regions.as_ref().and_then(|regions| regions.slots.get(&value));
+        slot(to).is_some_and(|to| Some(to) == slot(from))
     }
 
     /// So many rounds of a loop, one after the other.
