@@ -7,7 +7,7 @@
 use vyre_foundation::ir::Builtin;
 use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory, Op, Scalar, Unary, Value};
 
-use super::super::asm::{Cond, Label};
+use super::super::asm::{Alu, Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
 use super::super::{MOST_GROUP_STEPS, visit};
@@ -28,6 +28,9 @@ const SHORT: usize = 256;
 
 /// The weight of a comparison that most of the kernel is behind: without it every access is under a mask.
 const GATE: u32 = 64;
+
+/// So many times the steps of what is done instead of the rest of a kernel are no more than the kernel has.
+const LITTLE: usize = 4;
 
 /// What a block may take as settled.
 #[derive(Default)]
@@ -338,11 +341,11 @@ impl<'k> Lower<'k> {
         let signed = self.scalar_of(a) == Scalar::I32 && !small(right.max);
         let op = match op {
             // More than nothing.
-            Binary::Ne if right.max == 0 => Binary::Gt,
+            Binary::Ne if right.max == 0 && small(left.max) => Binary::Gt,
             op => op,
         };
         let goes = match op {
-            Binary::Lt | Binary::Le => true,
+            Binary::Lt | Binary::Le | Binary::Ne => true,
             // The greatest lane does not wrap.
             Binary::Gt | Binary::Ge => small(left.max),
             _ => false,
@@ -361,7 +364,7 @@ impl<'k> Lower<'k> {
         match op {
             Op::Const(_) | Op::Length(_) => true,
             Op::Builtin(builtin) => !matches!(builtin, Builtin::SubgroupLane | Builtin::SubgroupId),
-            Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) => known(*a),
+            Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _) => known(*a),
             Op::Binary(_, a, b) => known(*a) && known(*b),
             Op::Select(cond, yes, no) => known(*cond) && known(*yes) && known(*no),
             // What nobody writes is the same at the start.
@@ -425,6 +428,14 @@ impl<'k> Lower<'k> {
                 continue;
             };
             let first = self.materialise(Lin { reg: r, add: first });
+            if op == Binary::Ne {
+                // As far from the first lane as the last is, or less, it is one of those between.
+                let limit = self.materialise(limit);
+                let from = self.alu(Alu::Sub, false, limit, GSrc::R(first));
+                self.push(M::Cmp { wide: false, a: from, b: GSrc::Imm(span) });
+                self.push(M::JumpIf(Cond::BelowEqual, otherwise));
+                continue;
+            }
             let limit = match limit.constant() {
                 Some(constant) if constant >= 0 => GSrc::Imm(constant),
                 _ if signed => {
@@ -564,6 +575,16 @@ impl<'k> Search<'k, '_> {
                     self.unconditional = false;
                     self.wanted.push((*cond, true, 0));
                 }
+                // Little is done for a few before they leave, as at the border of a grid.
+                Inst::If { cond, then, otherwise, .. }
+                    if then.end == End::Return
+                        && falls_through(otherwise)
+                        && LITTLE * steps(then) <= self.steps
+                        && !has_loop(then) =>
+                {
+                    self.unconditional = false;
+                    self.wanted.push((*cond, false, 0));
+                }
                 Inst::If { cond, then, otherwise, results } if results.is_empty() && falls_through(otherwise) => {
                     self.unconditional = false;
                     let is_most = 2 * steps(then) >= self.steps || accesses(then) == self.accesses;
@@ -637,6 +658,12 @@ impl<'k> Search<'k, '_> {
 
 fn only_returns(block: &Block) -> bool {
     block.insts.is_empty() && block.end == End::Return
+}
+
+fn has_loop(block: &Block) -> bool {
+    let mut any = false;
+    visit(block, &mut |inst| any |= matches!(inst, Inst::Loop(_)));
+    any
 }
 
 /// The values of a block that are needed, in the order in which they are made.
