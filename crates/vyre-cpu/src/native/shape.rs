@@ -466,7 +466,7 @@ impl<'k> Analysis<'k> {
         let limit = self.constants[b.index()].map(|literal| literal.bits() as u32);
         let by = limit.map(|bits| if op == Binary::Div { bits } else { 1 << (bits & 31) }).filter(|&by| by != 0);
         let lane = match op {
-            Binary::Min | Binary::Max => self.get(of).lane,
+            Binary::Min | Binary::Max | Binary::Xor => self.get(of).lane,
             Binary::Rem if edge == b => self.get(of).lane,
             Binary::And if limit.is_some_and(|bits| bits & bits.wrapping_add(1) == 0) => self.get(of).lane,
             Binary::Div | Binary::Shr if edge == b => match self.get(of).lane {

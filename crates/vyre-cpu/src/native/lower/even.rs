@@ -1,9 +1,10 @@
 //! Indices that differ evenly from lane to lane unless a block reaches an edge: neighbours that are clamped to an image, places that wrap around,
-//! the row and the column that one number stands for.
+//! the row and the column that one number stands for, partners in an exchange.
 //!
 //! As far as the text says such an index may be anything, and what it finds would be gathered. But where no lane of a block is beyond the edge, a
-//! clamp changes nothing, a remainder is a difference, and a quotient is the same for all. That is tested with the first and the last
-//! lane before the block, for all rounds of the loops around it; where it does not hold, the block is done as if nothing were known.
+//! clamp changes nothing, a remainder is a difference, a quotient is the same for all, and bits above those that lanes differ in are turned
+//! around for all. That is tested with the first and the last lane before the block, for all rounds of the loops around it; where it does
+//! not hold, the block is done as if nothing were known.
 
 use std::rc::Rc;
 
@@ -68,8 +69,8 @@ fn candidates(kernel: &Kernel, makers: &Makers<'_>) -> Option<Vec<bool>> {
         }
         let Some(op) = makers.ops[value.index()] else { continue };
         if let Op::Binary(op, ..) = op {
-            use Binary::{And, Div, Max, Min, Rem, Shr};
-            found[value.index()] = matches!(op, And | Div | Max | Min | Rem | Shr);
+            use Binary::{And, Div, Max, Min, Rem, Shr, Xor};
+            found[value.index()] = matches!(op, And | Div | Max | Min | Rem | Shr | Xor);
             any |= found[value.index()];
         }
         if matches!(op, Op::Binary(..) | Op::Cast(_) | Op::BitCast(_) | Op::Select(..)) {
@@ -313,6 +314,18 @@ impl<'k> Lower<'k> {
                 let (dst, shift) = (self.general(), shift_of(signed));
                 self.push(M::Shift { op: shift, wide: false, dst, a: low, count: GSrc::Imm(bits & 31) });
                 Some(dst)
+            }
+            // The bits below the lowest that is turned around are all in which the numbers differ.
+            Binary::Xor => {
+                let turned = self.scalar_reg(edge, 0);
+                let before = self.alu(Alu::Sub, false, turned, GSrc::Imm(1));
+                let kept = self.alu(Alu::Xor, false, turned, GSrc::Imm(-1));
+                let mask = self.alu(Alu::And, false, before, GSrc::R(kept));
+                let rest = self.alu(Alu::And, false, low, GSrc::R(mask));
+                let high = self.beyond_by(rest, span);
+                self.push(M::Cmp { wide: true, a: high, b: GSrc::R(mask) });
+                self.push(M::JumpIf(Cond::Above, otherwise));
+                Some(self.alu(Alu::Xor, false, low, GSrc::R(turned)))
             }
             _ => {
                 let by = self.scalar_reg(edge, 0);
