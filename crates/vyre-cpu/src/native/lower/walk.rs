@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use vyre_foundation::ir::Builtin;
+use vyre_foundation::kernel::{Binary, Inst, Memory, Op, Value};
 
 use super::super::asm::{Alu, Cond, Label, Shift};
 use super::super::context;
@@ -10,11 +11,18 @@ use super::super::emit::{ARG_X, ARG_X_END, ARG_Y, ARG_Z};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Layout;
+use super::super::visit;
 use super::active::Component;
 use super::assume::Plan;
-use super::facts::{looks, used_buffers};
+use super::facts::{looks, used_buffers, visit_operands};
 use super::value::Lin;
 use super::{Lower, Tiling};
+
+/// Bytes of a line of a cache.
+const LINE: i64 = 64;
+
+/// How deep a place in memory is looked into.
+const DEEPEST: u32 = 12;
 
 /// Where the block at hand is in the launch.
 pub(super) struct Position {
@@ -160,8 +168,13 @@ impl<'k> Lower<'k> {
     pub(super) fn rows(&mut self) {
         let size = self.facts.kernel.workgroup_size;
         let Tiling { vectors, rows, .. } = self.facts.tiling;
-        let [end, first] = self.ends_of_row();
+        let [mut end, mut first] = self.ends_of_row();
         let origin_y = self.position.y;
+        let stretch = (size[1] / rows > 1 && self.lies_across()).then(|| {
+            let (last, next) = (end, self.label());
+            (first, end) = self.first_stretch_of_row(first, last, next);
+            (last, next)
+        });
         let row_loop = (size[1] / rows > 1).then(|| {
             let row = self.general();
             self.push(M::Imm { dst: row, value: 0 });
@@ -280,6 +293,67 @@ impl<'k> Lower<'k> {
             self.push(M::Alu { op: Alu::Add, wide: false, dst: row, a: row, b: GSrc::Imm(rows as i32) });
             self.push(M::Cmp { wide: false, a: row, b: GSrc::Imm(size[1] as i32) });
             self.push(M::JumpIf(Cond::Below, label));
+        }
+        if let Some((last, next)) = stretch {
+            self.push(M::Mov { dst: first, src: end });
+            self.push(M::Cmp { wide: false, a: first, b: GSrc::R(last) });
+            self.push(M::JumpIf(Cond::Below, next));
+        }
+    }
+
+    /// The first invocation and the end of a stretch of one block, the first one now and others each time the code comes to `next`.
+    fn first_stretch_of_row(&mut self, first: R, last: R, next: Label) -> (R, R) {
+        let (from, to) = (self.general(), self.general());
+        self.push(M::Mov { dst: from, src: first });
+        self.bind(next);
+        self.push(M::Lea { wide: false, dst: to, at: At::new(from, self.block_step()) });
+        self.push(M::Cmp { wide: false, a: to, b: GSrc::R(last) });
+        self.push(M::Cmov { cond: Cond::Above, dst: to, src: last });
+        (from, to)
+    }
+
+    /// Something is read or written of which neighbours along x lie in different lines of memory, and those of the next rows in the same: all rows
+    /// of a workgroup are done for a block before the next block, or else the lines would be gone from the caches when the next row comes. A
+    /// kernel that loops spends its time otherwise.
+    fn lies_across(&self) -> bool {
+        let (mut across, mut loops) = (false, false);
+        visit(&self.facts.kernel.body, &mut |inst| {
+            loops |= matches!(inst, Inst::Loop(_));
+            let (Inst::Let(_, Op::Load { address, .. }) | Inst::Store { address, .. }) = inst else { return };
+            let far = self.step_of(address).is_none_or(|step| i64::from(step) >= LINE);
+            let down = address.terms.iter().try_fold(0, |sum: i64, &(index, stride)| {
+                Some(sum.saturating_add(self.step_down(index, DEEPEST)?.saturating_mul(stride.into())))
+            });
+            let buffer = matches!(address.memory, Memory::Buffer(_));
+            across |= buffer && far && down.is_some_and(|down| 0 < down && down < LINE);
+        });
+        across && !loops
+    }
+
+    /// How much a value grows from one row to the next, where that is known.
+    fn step_down(&self, value: Value, deep: u32) -> Option<i64> {
+        let op = self.facts.makers.ops[value.index()].filter(|_| deep > 0)?;
+        let of = |value: &Value| self.step_down(*value, deep - 1);
+        let constant = |value: &Value| match self.facts.makers.ops[value.index()] {
+            Some(Op::Const(literal)) => u32::try_from(literal.bits()).ok().map(i64::from),
+            _ => None,
+        };
+        match op {
+            Op::Builtin(Builtin::GlobalId(1) | Builtin::LocalId(1)) => Some(1),
+            Op::Builtin(_) | Op::Const(_) | Op::Length(_) => Some(0),
+            Op::Cast(a) | Op::BitCast(a) => of(a),
+            Op::Binary(Binary::Add, a, b) => Some(of(a)?.saturating_add(of(b)?)),
+            Op::Binary(Binary::Sub, a, b) => Some(of(a)?.saturating_sub(of(b)?)),
+            Op::Binary(Binary::Shl, a, b) if constant(b).is_some() => {
+                Some(of(a)?.saturating_mul(1 << (constant(b)? & 31)))
+            }
+            Op::Binary(Binary::Mul, a, b) if constant(b).is_some() => Some(of(a)?.saturating_mul(constant(b)?)),
+            Op::Binary(Binary::Mul, a, b) if constant(a).is_some() => Some(of(b)?.saturating_mul(constant(a)?)),
+            op => {
+                let mut same = true;
+                visit_operands(op, &mut |operand| same &= of(&operand) == Some(0));
+                same.then_some(0)
+            }
         }
     }
 
