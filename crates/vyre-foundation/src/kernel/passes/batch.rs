@@ -39,6 +39,16 @@ pub(super) fn run(kernel: &mut Kernel, together: u32) {
     kernel.values = batch.values;
 }
 
+/// A loop that goes on by a value while it is below another one.
+struct Strides {
+    /// What goes on, among the carried values.
+    index: usize,
+    /// Where it is tested.
+    test: usize,
+    to: Value,
+    stride: Value,
+}
+
 struct Batch {
     together: u32,
     /// Counters of loops in loops.
@@ -103,8 +113,11 @@ impl Batch {
 
     /// Puts a loop over several rounds each before `inner`, which keeps the rest.
     fn batch(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
-        let Some(counter) = inner.counter else { return };
-        if inner.rare || counter.step > 1 << 24 {
+        if inner.rare {
+            return;
+        }
+        let Some(counter) = inner.counter else { return self.batch_strides(inner, insts) };
+        if counter.step > 1 << 24 {
             return;
         }
         if !self.gains(inner, &counter) {
@@ -300,16 +313,29 @@ impl Batch {
             };
             names.push(HashMap::from([(counter.value, at)]));
         }
+        let carried = self.mixed(inner, &mut names, params, &mut insts);
+        self.take_from_one(inner, counter, &names, &mut insts);
+        (insts, carried)
+    }
+
+    /// Adds the steps of rounds with these names, and gives what they carry on.
+    fn mixed(
+        &mut self,
+        inner: &Loop,
+        names: &mut [HashMap<Value, Value>],
+        params: &[Value],
+        insts: &mut Vec<Inst>,
+    ) -> Vec<Value> {
         let late = waits(inner);
         for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| !**late) {
-            for names in &mut names {
+            for names in names.iter_mut() {
                 let copy = self.copy(inst, names);
                 insts.push(copy);
             }
         }
-        let End::Continue(ends) = &inner.body.end else { return (insts, params.to_vec()) };
         let mut carried = params.to_vec();
-        for names in &mut names {
+        let End::Continue(ends) = &inner.body.end else { return carried };
+        for names in names {
             names.extend(inner.params.iter().copied().zip(carried.iter().copied()));
             for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| **late) {
                 let copy = self.copy(inst, names);
@@ -317,8 +343,88 @@ impl Batch {
             }
             carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
         }
-        self.take_from_one(inner, counter, &names, &mut insts);
-        (insts, carried)
+        carried
+    }
+
+    /// The same for a loop over a grid, `while i < n { …; i += stride }` with a stride that is only known when it runs. All rounds of four are there
+    /// while `i` is less than `n - 3 * stride`; where that is less than nothing, or too much, the loop is left as it is.
+    fn batch_strides(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
+        let Some(Strides { index, test, to, stride }) = self.strides(inner) else { return };
+        let mut counted = inner.clone();
+        counted.body.insts.remove(test);
+        let End::Continue(ends) = &mut counted.body.end else { return };
+        ends.remove(index);
+        let place = counted.params.remove(index);
+        counted.init.remove(index);
+        let from = inner.init[index];
+        if !self.gains(&counted, &Counter { value: place, from, to, step: 1 }) {
+            return;
+        }
+        let ty = Scalar::U32;
+        let ahead = i128::from(self.together - 1);
+        let (zero, rounds) = (self.constant(ty, 0, insts), self.constant(ty, ahead, insts));
+        let most = self.constant(ty, i128::from(u32::MAX) / ahead, insts);
+        let ahead = self.define(ty, Op::Binary(Binary::Mul, stride, rounds), insts);
+        let fits = self.define(Scalar::Bool, Op::Binary(Binary::Le, stride, most), insts);
+        let some = self.define(Scalar::Bool, Op::Binary(Binary::Lt, ahead, to), insts);
+        let both = self.define(Scalar::Bool, Op::Binary(Binary::And, fits, some), insts);
+        let left = self.define(ty, Op::Binary(Binary::Sub, to, ahead), insts);
+        let end = self.define(ty, Op::Select(both, left, zero), insts);
+        let first = self.value(place);
+        let params: Vec<Value> = counted.params.iter().map(|param| self.value(*param)).collect();
+        let mut results: Vec<Value> = inner.params.iter().map(|param| self.value(*param)).collect();
+        let reached = results.remove(index);
+        let with = |values: &[Value], last: Value| [values, &[last]].concat();
+        let mut body = Vec::new();
+        let goes = self.define(Scalar::Bool, Op::Binary(Binary::Lt, first, end), &mut body);
+        body.push(Inst::If {
+            cond: goes,
+            then: Box::new(Block { insts: Vec::new(), end: End::Yield(Vec::new()) }),
+            otherwise: Box::new(Block { insts: Vec::new(), end: End::Break(with(&params, first)) }),
+            results: Vec::new(),
+        });
+        let mut names = vec![HashMap::from([(place, first)])];
+        let mut next = self.define(ty, Op::Binary(Binary::Add, first, stride), &mut body);
+        for _ in 1..self.together {
+            names.push(HashMap::from([(place, next)]));
+            next = self.define(ty, Op::Binary(Binary::Add, next, stride), &mut body);
+        }
+        let carried = self.mixed(&counted, &mut names, &params, &mut body);
+        insts.push(Inst::Loop(Box::new(Loop {
+            counter: None,
+            params: with(&params, first),
+            init: with(&counted.init, from),
+            body: Block { insts: body, end: End::Continue(with(&carried, next)) },
+            results: with(&results, reached),
+            ..*inner
+        })));
+        results.insert(index, reached);
+        inner.init = results;
+    }
+
+    fn strides(&self, inner: &Loop) -> Option<Strides> {
+        let test = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(..)))?;
+        let Inst::If { cond, then, otherwise, results } = &inner.body.insts[test] else { return None };
+        let Some(Op::Binary(Binary::Lt, place, to)) = self.defs[cond.index()] else { return None };
+        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
+        exits(&inner.body, &mut continues, &mut breaks);
+        let goes_on = then.insts.is_empty() && matches!(&then.end, End::Yield(values) if values.is_empty());
+        let leaves =
+            otherwise.insts.is_empty() && matches!(&otherwise.end, End::Break(values) if *values == inner.params);
+        let alone = continues.len() == 1 && breaks.len() == 1 && results.is_empty();
+        let index = inner.params.iter().position(|param| *param == place)?;
+        let End::Continue(next) = &inner.body.end else { return None };
+        let stride = match self.defs[next[index].index()] {
+            Some(Op::Binary(Binary::Add, a, b)) if a == place => b,
+            Some(Op::Binary(Binary::Add, a, b)) if b == place => a,
+            _ => return None,
+        };
+        let mut fixed = !inner.params.contains(&to) && !inner.params.contains(&stride);
+        each_inst(&inner.body, &mut |inst| {
+            fixed &= !matches!(inst, Inst::Let(value, _) if *value == to || *value == stride);
+        });
+        let is_word = self.values[place.index()].ty == Scalar::U32.into();
+        (goes_on && leaves && alone && fixed && is_word).then_some(Strides { index, test, to, stride })
     }
 
     /// Takes addresses that go up with the counter from that of the first round, and those that go down to zero with the last one from that of the last

@@ -1267,3 +1267,35 @@ fn what_all_but_one_do_is_done_by_all() {
         assert_eq!(!kernel.contains("} else {") && kernel.contains("select"), is_done, "{cond}\n{kernel}");
     }
 }
+
+#[test]
+fn rounds_of_a_loop_over_a_grid_are_taken_together() {
+    // From where, to what and by how much; some wrap on their way, some have no round.
+    for (from, to, by) in [
+        ("global_id.x", "150 + (x & 31)", "7 + (y & 3)"),
+        ("global_id.x", "y & 255", "64 + (x & 1)"),
+        ("x & 3", "2 + (y & 1)", "1 + (x & 1)"),
+        ("4294967295 - 9 * (y | 1610612737)", "4294967295", "y | 1610612737"),
+        ("4294967295 - 13 * (x | 268435457)", "4294967295", "x | 268435457"),
+    ] {
+        let body = format!(
+            "let n = {to};
+            let stride = {by};
+            var i: u32 = {from};
+            var s: u32 = y;
+            var rounds: u32 = 0;
+            loop {{
+                if i < n {{}} else {{ break; }}
+                s = s * 5 + a[i % 211] + i;
+                rounds = rounds + 1;
+            }} continuing {{
+                i = i + stride;
+            }}
+            out[global_id.x] = s * 64 + rounds;"
+        );
+        let options = Options { rounds_together: 4, ..Options::default() };
+        let (expected, actual, kernel) = both(&with_samples("", &body), options);
+        assert_eq!(expected, actual, "{from} {to} {by}\n{kernel}");
+        assert_eq!(kernel.matches(" loop with").count(), 2, "{from} {to} {by}\n{kernel}");
+    }
+}
