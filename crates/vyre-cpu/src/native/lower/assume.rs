@@ -612,12 +612,12 @@ impl<'k> Search<'k, '_> {
 
     fn inner(&mut self, inst: &'k Inst) {
         match inst {
-            // Lanes that stay in a loop together need no masks.
+            // Lanes that stay in a loop together need no masks. Most loops are left by all at once, so that nothing is missed where it is not settled.
             Inst::If { cond, then, otherwise, .. } if falls_through(then) && breaks_only(otherwise) => {
-                self.wanted.extend(self.is_limit(*cond).then_some((*cond, true, self.weight)));
+                self.wanted.extend(self.is_limit(*cond).then_some((*cond, true, 0)));
             }
             Inst::If { cond, then, otherwise, .. } if breaks_only(then) && falls_through(otherwise) => {
-                self.wanted.extend(self.is_limit(*cond).then_some((*cond, false, self.weight)));
+                self.wanted.extend(self.is_limit(*cond).then_some((*cond, false, 0)));
             }
             Inst::If { cond, then, otherwise, .. } => {
                 let behind = buffer_accesses(then) as u32;
