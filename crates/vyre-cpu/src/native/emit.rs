@@ -495,6 +495,16 @@ impl Emitter<'_> {
                     GSrc::Imm(imm) => self.asm.alu_imm(Alu::Cmp, wide, a, imm),
                 }
             }
+            M::CmpWord { at, b } => {
+                let at = self.at(at, 0);
+                match b {
+                    GSrc::R(b) => {
+                        let b = self.use_of(b, 2);
+                        self.asm.update(Alu::Cmp, at, b);
+                    }
+                    GSrc::Imm(imm) => self.asm.update_imm(Alu::Cmp, at, imm),
+                }
+            }
             M::Test { wide, a, b } => {
                 let a = self.use_of(a, 0);
                 let b = self.use_of(b, 1);

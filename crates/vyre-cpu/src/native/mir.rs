@@ -273,6 +273,11 @@ pub(super) enum M {
         a: R,
         b: GSrc,
     },
+    /// Compares a word of memory. Only repairs make it of a load and a comparison.
+    CmpWord {
+        at: At,
+        b: GSrc,
+    },
     Test {
         wide: bool,
         a: R,
@@ -540,6 +545,10 @@ impl M {
             }
             M::Cmp { a, b, .. } => {
                 go(a, Role::Use);
+                gsrc(b, &mut go);
+            }
+            M::CmpWord { at: place, b } => {
+                place.visit(&mut go);
                 gsrc(b, &mut go);
             }
             M::Div { dst, a, b, .. } => {

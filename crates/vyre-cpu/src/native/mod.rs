@@ -18,15 +18,18 @@ mod code;
 mod context;
 mod divide;
 mod emit;
+mod flags;
 mod hash;
 mod helper;
 mod isa;
+mod jumps;
 mod lower;
 mod mir;
 mod ops;
 mod order;
 mod regalloc;
 mod shape;
+mod single;
 mod tidy;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};
@@ -256,7 +259,7 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     let vectors = total.div_ceil(isa.lanes()) as usize;
     let layout = layout(kernel, isa, &survey);
     let steps = survey.steps;
-    let whole = layout != Layout::Rows
+    let whole = !layout.is_along_rows()
         && (isa != Isa::Simd128
             || is_small(kernel, isa, &survey)
             || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout, 1)).is_empty());
@@ -412,6 +415,11 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             (rows, shapes) = (1, single);
         }
     }
+    if layout == Layout::Rows && isa != Isa::Simd128 && single::goes_apart(kernel, &shapes) {
+        let shapes = shape::analyse(kernel, Layout::Single, 1);
+        let tiling = Tiling { layout: Layout::Single, vectors: 1, rows: 1 };
+        return compile_as(kernel, isa, &survey, &shapes, vec![tiling], usize::MAX).map(|(native, _)| native);
+    }
     let candidates: Vec<Tiling> = match layout {
         Layout::Rows => {
             // Lanes that leave a loop one by one wait for the whole block, so it is not a large one.
@@ -511,10 +519,10 @@ fn compile_as(
 ) -> Option<(Native, f32)> {
     let last = candidates.len() - 1;
     let layout = candidates[last].layout;
-    let long_group = layout != Layout::Rows && survey.steps >= LONG_STEPS;
+    let long_group = !layout.is_along_rows() && survey.steps >= LONG_STEPS;
     let mut best: Option<Made> = None;
     for (position, tiling) in candidates.into_iter().enumerate() {
-        let whole = tiling.layout != Layout::Rows && tiling.vectors == 0;
+        let whole = !tiling.layout.is_along_rows() && tiling.vectors == 0;
         let mut lowered = lower::lower(kernel, isa, shapes, tiling)?;
         tidy::tidy(&mut lowered, isa);
         if lowered.code.len() > most {
@@ -587,7 +595,7 @@ pub(crate) fn features(isa: Isa) -> String {
 fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> FrameShape {
     let lower::Frame { shared: shared_at, shared_bytes, locals: locals_at, lane_bytes, .. } = lower::Frame::of(kernel);
     let vectors = match tiling.layout {
-        Layout::Rows => tiling.vectors * tiling.rows,
+        Layout::Rows | Layout::Single => tiling.vectors * tiling.rows,
         _ => vectors_of(kernel, isa),
     };
     let arrays = kernel
@@ -629,6 +637,7 @@ impl Native {
             Layout::Rows => 0,
             Layout::Group => 1,
             Layout::Line => 2,
+            Layout::Single => 3,
         });
         for word in [vectors, rows, self.vector_spills] {
             out.word(word);
@@ -671,6 +680,7 @@ impl Native {
             0 => Layout::Rows,
             1 => Layout::Group,
             2 => Layout::Line,
+            3 => Layout::Single,
             _ => return None,
         };
         let (vectors, rows, vector_spills) = (input.word()?, input.word()?, input.word()?);
@@ -696,6 +706,7 @@ impl Native {
     pub(crate) fn describe(&self) -> String {
         let layout = match self.tiling.layout {
             Layout::Rows => format!("blocks of {} x {} vectors along rows", self.tiling.vectors, self.tiling.rows),
+            Layout::Single => "one invocation after the other".to_owned(),
             _ if self.tiling.vectors == 0 => "one workgroup a block".to_owned(),
             _ => format!("workgroups in pieces of {} x {} vectors", self.tiling.vectors, self.tiling.rows),
         };

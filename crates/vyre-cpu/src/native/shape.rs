@@ -55,10 +55,19 @@ impl Shape {
 pub(super) enum Layout {
     /// Vectors run along the whole row of workgroups; no invocation waits for another.
     Rows,
+    /// One invocation after the other along such rows, each in scalars: what lanes do apart would take longer side by side.
+    Single,
     /// A block is one workgroup, and each of its rows is a whole number of vectors.
     Group,
     /// A block is one workgroup, taken as one line of invocations.
     Line,
+}
+
+impl Layout {
+    /// Invocations are taken as they lie along x, whichever workgroups they are in.
+    pub(super) fn is_along_rows(self) -> bool {
+        matches!(self, Layout::Rows | Layout::Single)
+    }
 }
 
 /// Invocations along x that a launch may have, so that indices of neighbours don't wrap.
@@ -137,6 +146,7 @@ pub(super) fn analyse_tested(kernel: &Kernel, layout: Layout, rows: u32, tested:
     let several = |count: u32, axis: u8| if count > 1 { axis } else { 0 };
     let axes = match layout {
         Layout::Rows => X | several(rows, Y),
+        Layout::Single => 0,
         Layout::Group => X | several(y, Y) | several(z, Z),
         Layout::Line => X,
     };
@@ -388,7 +398,7 @@ impl<'k> Analysis<'k> {
                 shape
             }
             Op::Load { address, guard, .. } => {
-                if matches!(address.memory, Memory::Local(_)) {
+                if matches!(address.memory, Memory::Local(_)) && self.layout != Layout::Single {
                     return self.varying();
                 }
                 let mut parts: Vec<Value> = address.terms.iter().map(|&(index, _)| index).collect();
@@ -487,7 +497,11 @@ impl<'k> Analysis<'k> {
         let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, max };
         let scalar = |axes: u8, max: u32| Shape { lane: Lane::Same, axes: axes & self.axes, max };
         let line = |max: u32| Shape { lane: Lane::Vary, axes: X, max };
+        let [x, y, z] = size.map(|extent| extent - 1);
         match (builtin, self.layout) {
+            (Builtin::GlobalId(_), Layout::Single) => scalar(0, MAX_INDEX),
+            (Builtin::LocalId(axis), Layout::Single) => scalar(0, [x, y, z][usize::from(axis.min(2))]),
+            (Builtin::LocalIndex, Layout::Single) => scalar(0, size.iter().product::<u32>() - 1),
             (Builtin::GlobalId(0), Layout::Rows | Layout::Group) => affine(X, MAX_INDEX),
             (Builtin::GlobalId(1), Layout::Rows | Layout::Group) => scalar(Y, MAX_INDEX),
             (Builtin::GlobalId(_), Layout::Rows) => scalar(0, MAX_INDEX),

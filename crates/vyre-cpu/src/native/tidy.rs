@@ -2,13 +2,15 @@
 //! instruction, or put together of two others, is made where that is, by the instruction itself where it can.
 
 use super::asm::Label;
+use super::flags;
 use super::isa::Isa;
+use super::jumps;
 use super::lower::Lowered;
 use super::mir::{At, Class, LaneOp, M, R, Role, Src};
 use super::ops;
 
 /// How often each register is read and written, per class.
-struct Counts {
+pub(super) struct Counts {
     reads: [Vec<u32>; 3],
     writes: [Vec<u32>; 3],
 }
@@ -27,7 +29,7 @@ impl Counts {
         all
     }
 
-    fn reads(&mut self, r: R) -> &mut u32 {
+    pub(super) fn reads(&mut self, r: R) -> &mut u32 {
         &mut self.reads[r.class() as usize][r.index()]
     }
 
@@ -41,8 +43,10 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     if isa == Isa::Simd128 {
         return;
     }
+    jumps::straighten(&mut lowered.code, lowered.labels);
     drop_labels(&mut lowered.code, lowered.labels);
     let mut counts = Counts::of(&mut lowered.code, lowered.counts);
+    flags::branch_by_comparisons(&mut lowered.code, &mut counts);
     drop_copies(&mut lowered.code, &mut counts);
     spread_from_memory(&mut lowered.code, &mut counts);
     let dead = unread(&mut lowered.code, &mut counts);
@@ -55,6 +59,7 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     }
     late.flush();
     lowered.code = late.out;
+    flags::compare_in_memory(&mut lowered.code, &mut late.counts);
     join_copies(&mut lowered.code, lowered.counts);
 }
 

@@ -14,7 +14,7 @@ use vyre_foundation::kernel::{Binary, Inst, Kernel, Memory, Op, Scalar, Value};
 use super::super::asm::{Alu, Cond, Label};
 use super::super::emit::shift_of;
 use super::super::mir::{At, GSrc, M, R};
-use super::super::shape::{Lane, Layout, Shapes, Tested, analyse_tested};
+use super::super::shape::{Lane, Shapes, Tested, analyse_tested};
 use super::super::visit;
 use super::assume::Plan;
 use super::bounds::Makers;
@@ -105,7 +105,7 @@ impl<'k> Lower<'k> {
 
     /// A workgroup is taken in pieces.
     pub(super) fn in_pieces(&self) -> bool {
-        self.facts.tiling.layout != Layout::Rows && self.facts.tiling.vectors > 0
+        !self.facts.tiling.layout.is_along_rows() && self.facts.tiling.vectors > 0
     }
 
     /// How far the last invocation of a workgroup is from the first.

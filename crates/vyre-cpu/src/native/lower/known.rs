@@ -6,7 +6,7 @@
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Loop, Op, Scalar, Unary, Value, eval};
 
 use super::super::hash::Map;
-use super::super::shape::{Lane, Layout};
+use super::super::shape::Lane;
 use super::flow::{leaves, returns};
 use super::value::{Lin, Rep};
 use super::{LoopFrame, Lower};
@@ -177,7 +177,7 @@ impl<'k> Lower<'k> {
     /// How many times the body of a loop of the whole workgroup begins, where that is known, small, and worth it: there is a
     /// test of the invocation's place that would be known in each round.
     pub(super) fn known_rounds(&self, inner: &'k Loop, comps: &[usize]) -> Option<u32> {
-        if self.facts.tiling.layout == Layout::Rows || comps.len() != self.active.components.len() {
+        if self.facts.tiling.layout.is_along_rows() || comps.len() != self.active.components.len() {
             return None;
         }
         let steps = self.tests_of_place(&inner.body)?;

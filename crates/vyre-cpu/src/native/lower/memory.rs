@@ -8,7 +8,7 @@ use super::super::context;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
-use super::super::shape::Lane;
+use super::super::shape::{Lane, Layout};
 use super::Lower;
 use super::rare::{self, Access};
 use super::value::{Lin, Rep};
@@ -109,8 +109,8 @@ impl<'k> Lower<'k> {
 
     /// Zeroes the arrays of the invocations of one block of rows.
     pub(super) fn clear_locals(&mut self) {
-        let lanes = self.lanes() * self.active.components.len() as u32;
-        self.clear(context::LOCALS, 0, self.frame.lane_bytes * lanes);
+        let invocations = self.lanes_of_locals() * self.active.components.len() as u32;
+        self.clear(context::LOCALS, 0, self.frame.lane_bytes * invocations);
     }
 
     pub(super) fn clear(&mut self, pointer: i32, first: i32, bytes: u32) {
@@ -145,6 +145,11 @@ impl<'k> Lower<'k> {
         self.push(M::JumpIf(Cond::NotEqual, again));
     }
 
+    /// The invocations of a vector, each with memory of its own.
+    fn lanes_of_locals(&self) -> u32 {
+        if self.facts.tiling.layout == Layout::Single { 1 } else { self.lanes() }
+    }
+
     /// Words of a local array lie lane beside lane when all its elements are words.
     fn is_interleaved(&self, local: u32) -> bool {
         self.facts.kernel.locals[local as usize]
@@ -162,7 +167,7 @@ impl<'k> Lower<'k> {
                     return At::new(self.bases.shared, table as i32);
                 }
                 // Each memory has its part of the component's share, all lanes together.
-                let lanes = self.lanes();
+                let lanes = self.lanes_of_locals();
                 let first = c as u32 * self.frame.lane_bytes * lanes + self.frame.locals[index as usize] * lanes;
                 At::new(self.bases.locals, first as i32)
             }
@@ -172,7 +177,7 @@ impl<'k> Lower<'k> {
     /// What one byte of an address is in a memory, and how far the next lane is.
     fn spacing(&self, memory: Memory) -> (i64, i64) {
         match memory {
-            Memory::Local(_) if self.table_at(memory).is_some() => (1, 0),
+            Memory::Local(_) if self.table_at(memory).is_some() || self.facts.tiling.layout == Layout::Single => (1, 0),
             Memory::Local(index) if self.is_interleaved(index) => (i64::from(self.lanes()), 4),
             Memory::Local(index) => (1, i64::from(self.facts.kernel.locals[index as usize].size.next_multiple_of(64))),
             _ => (1, 0),

@@ -182,6 +182,11 @@ impl<'k> Lower<'k> {
                 (Binary::Add, _, Some(add)) => return Some(Rep::General(x.plus(add))),
                 (Binary::Add, Some(add), _) => return Some(Rep::General(y.plus(add))),
                 (Binary::Sub, _, Some(sub)) => return Some(Rep::General(x.plus(sub.wrapping_neg()))),
+                (Binary::Sub, Some(0), None) if y.add == 0 => {
+                    let dst = self.general();
+                    self.push(M::Neg { wide: false, dst, a: y.reg });
+                    return general(dst);
+                }
                 (Binary::Mul, _, Some(by)) => return Some(self.scaled_lin(x, by)),
                 (Binary::Mul, Some(by), _) => return Some(self.scaled_lin(y, by)),
                 (Binary::Shl, _, Some(count)) => return Some(self.scaled_lin(x, 1i32.wrapping_shl(count as u32 & 31))),

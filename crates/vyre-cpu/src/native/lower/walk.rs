@@ -87,7 +87,7 @@ impl<'k> Lower<'k> {
         self.clear_totals();
         self.fill_tables();
         match self.facts.tiling.layout {
-            Layout::Rows => self.layers(),
+            Layout::Rows | Layout::Single => self.layers(),
             Layout::Group | Layout::Line => self.groups(),
         }
         self.add_totals();
@@ -117,7 +117,7 @@ impl<'k> Lower<'k> {
     }
 
     pub(super) fn body(&mut self) {
-        if self.facts.tiling.layout == Layout::Rows && self.frame.lane_bytes > 0 {
+        if self.facts.tiling.layout.is_along_rows() && self.frame.lane_bytes > 0 {
             self.clear_locals();
         }
         let all: Vec<usize> = (0..self.active.components.len()).collect();
@@ -164,10 +164,10 @@ impl<'k> Lower<'k> {
         })
     }
 
-    /// Vectors along whole rows: full blocks first, then single vectors with a mask.
+    /// The invocations of whole rows.
     pub(super) fn rows(&mut self) {
         let size = self.facts.kernel.workgroup_size;
-        let Tiling { vectors, rows, .. } = self.facts.tiling;
+        let Tiling { layout, rows, .. } = self.facts.tiling;
         let [mut end, mut first] = self.ends_of_row();
         let origin_y = self.position.y;
         let stretch = (size[1] / rows > 1 && self.lies_across()).then(|| {
@@ -192,6 +192,43 @@ impl<'k> Lower<'k> {
         let x = self.general();
         self.push(M::Mov { dst: x, src: first });
         self.position.x = Lin::reg(x);
+        if layout == Layout::Single {
+            self.invocations_of_row(x, end);
+        } else {
+            self.blocks_of_row(x, end);
+        }
+        self.leave_scope(mark);
+        if let Some((row, label)) = row_loop {
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: row, a: row, b: GSrc::Imm(rows as i32) });
+            self.push(M::Cmp { wide: false, a: row, b: GSrc::Imm(size[1] as i32) });
+            self.push(M::JumpIf(Cond::Below, label));
+        }
+        if let Some((last, next)) = stretch {
+            self.push(M::Mov { dst: first, src: end });
+            self.push(M::Cmp { wide: false, a: first, b: GSrc::R(last) });
+            self.push(M::JumpIf(Cond::Below, next));
+        }
+    }
+
+    /// One invocation after the other.
+    fn invocations_of_row(&mut self, x: R, end: R) {
+        let (again, done) = (self.label(), self.label());
+        self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::AboveEqual, done));
+        self.bind(again);
+        let inner = self.enter_scope();
+        self.set_components(vec![Component { x: 0, y: 0, z: 0 }]);
+        self.body();
+        self.leave_scope(inner);
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: x, a: x, b: GSrc::Imm(1) });
+        self.push(M::Cmp { wide: false, a: x, b: GSrc::R(end) });
+        self.push(M::JumpIf(Cond::Below, again));
+        self.bind(done);
+    }
+
+    /// Vectors: full blocks first, then single ones with a mask.
+    fn blocks_of_row(&mut self, x: R, end: R) {
+        let Tiling { vectors, rows, .. } = self.facts.tiling;
         let (main, tail, done) = (self.label(), self.label(), self.label());
         let (mut plan, mut streams) = (Plan::default(), Plan::default());
         let even = if self.facts.isa == Isa::Simd128 { None } else { self.plan_even() };
@@ -288,17 +325,6 @@ impl<'k> Lower<'k> {
         }
         self.leave_scope(inner);
         self.bind(done);
-        self.leave_scope(mark);
-        if let Some((row, label)) = row_loop {
-            self.push(M::Alu { op: Alu::Add, wide: false, dst: row, a: row, b: GSrc::Imm(rows as i32) });
-            self.push(M::Cmp { wide: false, a: row, b: GSrc::Imm(size[1] as i32) });
-            self.push(M::JumpIf(Cond::Below, label));
-        }
-        if let Some((last, next)) = stretch {
-            self.push(M::Mov { dst: first, src: end });
-            self.push(M::Cmp { wide: false, a: first, b: GSrc::R(last) });
-            self.push(M::JumpIf(Cond::Below, next));
-        }
     }
 
     /// The first invocation and the end of a stretch of one block, the first one now and others each time the code comes to `next`.
@@ -532,7 +558,7 @@ impl<'k> Lower<'k> {
         let size = self.facts.kernel.workgroup_size;
         let Component { x, y, z } = self.active.components[c];
         let lanes = self.lanes();
-        let rows = self.facts.tiling.layout == Layout::Rows;
+        let rows = self.facts.tiling.layout.is_along_rows();
         // In one line of a workgroup without extent along x, every lane is at 0.
         let folded = self.facts.tiling.layout == Layout::Line && (size[1] > 1 || size[2] > 1);
         let x = if folded { 0 } else { x };

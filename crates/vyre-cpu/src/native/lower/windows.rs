@@ -11,7 +11,6 @@ use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
-use super::super::shape::Layout;
 use super::Lower;
 use super::facts::visit_operands;
 use super::flow::falls_through;
@@ -59,7 +58,7 @@ impl<'k> Lower<'k> {
         comps: &[usize],
     ) -> bool {
         let all_here = self.regions.is_none()
-            && self.facts.tiling.layout != Layout::Rows
+            && !self.facts.tiling.layout.is_along_rows()
             && self.facts.isa != Isa::Simd128
             && comps.len() == self.active.components.len()
             && comps.iter().all(|&c| self.active.exec[c].is_none() && self.known_mask(cond, c).is_some());

@@ -1,11 +1,13 @@
 //! Bounds of integers, from how they are made and from the conditions around them; drops the guards that always hold.
 
+mod rounds;
+
 use smallvec::SmallVec;
 
 use super::definitions;
 use super::floats::Interval;
 use crate::ir::{Builtin, Literal};
-use crate::kernel::walk::{each_operand, exits};
+use crate::kernel::walk::{each_inst, each_operand};
 use crate::kernel::{
     Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
 };
@@ -20,12 +22,13 @@ const FACTS: usize = 64;
 /// Gives what is known of each f32, and how values are made now, but for what became of the addresses and guards of loads. `looks_again` says
 /// that places which were made before a branch are bounded anew in it.
 pub(super) fn run(kernel: &mut Kernel, looks_again: bool) -> (Vec<Interval>, Vec<Option<Op>>) {
-    let defs = definitions(kernel);
+    let (defs, joins) = (definitions(kernel), joins(kernel));
     let mut ranges = Ranges {
         bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
         floats: vec![Interval::ANY; kernel.values.len()],
         values: std::mem::take(&mut kernel.values),
         defs,
+        joins,
         facts: Vec::new(),
         log: Vec::new(),
         indices: Vec::new(),
@@ -57,9 +60,33 @@ struct Fact {
     strict: bool,
 }
 
+/// A value that a branch or a choice gives: which way is taken, and what each of them gives, if it comes out.
+#[derive(Clone, Copy)]
+struct Join {
+    cond: Value,
+    ways: [Option<Value>; 2],
+}
+
+/// The whole numbers that branches give.
+fn joins(kernel: &Kernel) -> Vec<Option<Join>> {
+    let mut joins = vec![None; kernel.values.len()];
+    each_inst(&kernel.body, &mut |inst| {
+        let Inst::If { cond, then, otherwise, results } = inst else { return };
+        for (place, result) in results.iter().enumerate() {
+            let given = |block: &Block| match &block.end {
+                End::Yield(values) => Some(values[place]),
+                _ => None,
+            };
+            joins[result.index()] = Some(Join { cond: *cond, ways: [given(then), given(otherwise)] });
+        }
+    });
+    joins
+}
+
 struct Ranges {
     values: Vec<ValueInfo>,
     defs: Vec<Option<Op>>,
+    joins: Vec<Option<Join>>,
     bounds: Vec<Bounds>,
     /// What floats of 32 bits can be.
     floats: Vec<Interval>,
@@ -89,6 +116,18 @@ impl Ranges {
         if new != old && new.0 <= new.1 {
             self.log.push((value, old));
             self.bounds[value.index()] = new;
+        }
+    }
+
+    /// What is known now, to come back to.
+    fn mark(&self) -> (usize, usize) {
+        (self.facts.len(), self.log.len())
+    }
+
+    fn forget_since(&mut self, (facts, log): (usize, usize)) {
+        self.facts.truncate(facts);
+        for (value, old) in self.log.drain(log..).rev() {
+            self.bounds[value.index()] = old;
         }
     }
 
@@ -329,26 +368,20 @@ impl Ranges {
     }
 
     fn block(&mut self, block: &mut Block) {
-        let (facts, log) = (self.facts.len(), self.log.len());
+        let mark = self.mark();
         self.insts(block);
-        self.facts.truncate(facts);
-        for (value, old) in self.log.drain(log..).rev() {
-            self.bounds[value.index()] = old;
-        }
+        self.forget_since(mark);
     }
 
     fn way(&mut self, block: &mut Block, cond: Value, holds: bool) -> Vec<Bounds> {
-        let (facts, log) = (self.facts.len(), self.log.len());
+        let mark = self.mark();
         self.assume(cond, holds);
         self.insts(block);
         let yielded = match &block.end {
             End::Yield(values) => values.iter().map(|value| self.of(*value)).collect(),
             _ => Vec::new(),
         };
-        self.facts.truncate(facts);
-        for (value, old) in self.log.drain(log..).rev() {
-            self.bounds[value.index()] = old;
-        }
+        self.forget_since(mark);
         yielded
     }
 
@@ -385,25 +418,7 @@ impl Ranges {
     }
 
     fn repeat(&mut self, inner: &mut Loop) {
-        let (mut continues, mut breaks) = (Vec::new(), Vec::new());
-        exits(&inner.body, &mut continues, &mut breaks);
-        for (i, param) in inner.params.iter().enumerate() {
-            let unsigned = matches!(self.values[param.index()].ty.scalar, Scalar::U32 | Scalar::U64);
-            // Only ever made smaller.
-            let shrinks = unsigned
-                && continues.iter().all(|values| {
-                    values[i] == *param
-                        || matches!(
-                            self.defs[values[i].index()],
-                            Some(Op::Binary(Binary::Shr | Binary::Div | Binary::And | Binary::Min | Binary::Rem, a, _))
-                                if a == *param
-                        )
-                });
-            if shrinks {
-                self.bounds[param.index()].1 = self.of(inner.init[i]).1;
-            }
-        }
-        let (facts, log) = (self.facts.len(), self.log.len());
+        let mark = self.mark();
         if let Some(counter) = inner.counter {
             let (from, to) = (self.of(counter.from), self.of(counter.to));
             if from.0 < to.1 {
@@ -412,11 +427,9 @@ impl Ranges {
             self.less(counter.value, counter.to, true);
             self.less(counter.from, counter.value, false);
         }
+        self.bound_carried(inner);
         self.block(&mut inner.body);
-        self.facts.truncate(facts);
-        for (value, old) in self.log.drain(log..).rev() {
-            self.bounds[value.index()] = old;
-        }
+        self.forget_since(mark);
     }
 
     fn define(&mut self, value: Value, op: &mut Op) {
@@ -538,17 +551,37 @@ impl Ranges {
     }
 
     /// What a value can be here, where more may be known of what it is made of than where it was made.
-    fn here(&self, value: Value, depth: u32) -> Bounds {
+    fn here(&mut self, value: Value, depth: u32) -> Bounds {
         let known = self.of(value);
-        let Some(Op::Binary(op, a, b)) = self.defs[value.index()] else { return known };
-        if depth == 0 || !self.is_integer(a) || !self.is_integer(value) {
-            return known;
-        }
         let ty = self.values[value.index()].ty.scalar;
-        let (low, high) = self.binary(op, self.here(a, depth - 1), self.here(b, depth - 1), ty);
+        let (low, high) = match self.defs[value.index()] {
+            _ if depth == 0 || !self.is_integer(value) => return known,
+            Some(Op::Binary(op, a, b)) if self.is_integer(a) => {
+                let (a, b) = (self.here(a, depth - 1), self.here(b, depth - 1));
+                self.binary(op, a, b, ty)
+            }
+            Some(Op::Select(cond, yes, no)) => self.joined(Join { cond, ways: [Some(yes), Some(no)] }, depth - 1),
+            Some(Op::Cast(a) | Op::BitCast(a)) if self.is_integer(a) => self.here(a, depth - 1),
+            None if let Some(join) = self.joins.get(value.index()).copied().flatten() => self.joined(join, depth - 1),
+            _ => return known,
+        };
         let (new, all) = ((low.max(known.0), high.min(known.1)), full(ty));
         // What may wrap says nothing, and an empty range that this is never reached.
         if low >= all.0 && high <= all.1 && new.0 <= new.1 { new } else { known }
+    }
+
+    /// What a branch can give here.
+    fn joined(&mut self, join: Join, depth: u32) -> Bounds {
+        let mut all: Option<Bounds> = None;
+        for (given, holds) in join.ways.into_iter().zip([true, false]) {
+            let Some(given) = given else { continue };
+            let mark = self.mark();
+            self.assume(join.cond, holds);
+            let (low, high) = self.here(given, depth);
+            self.forget_since(mark);
+            all = Some(all.map_or((low, high), |all| (all.0.min(low), all.1.max(high))));
+        }
+        all.unwrap_or((i128::MIN, i128::MAX))
     }
 
     /// What the operation can give; outside of the type when it can wrap.

@@ -347,6 +347,11 @@ impl Rewriter {
         let right = right?;
         let bits = right.bits();
         let ones = fold::literal(ty, u64::MAX).bits();
+        // `!x + 1` is how the negative of an unsigned number is written.
+        if let (Binary::Add, 1, Some(Op::Unary(Unary::Not, x))) = (op, bits, &self.defs[a.index()]) {
+            let (x, zero) = (*x, self.constant(fold::literal(ty, 0)));
+            return Some(self.binary(Binary::Sub, zero, x));
+        }
         let unsigned = matches!(ty, Scalar::U32 | Scalar::U64);
         if bits == 0 {
             match op {

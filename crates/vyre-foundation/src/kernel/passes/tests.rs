@@ -1299,3 +1299,44 @@ fn rounds_of_a_loop_over_a_grid_are_taken_together() {
         assert_eq!(kernel.matches(" loop with").count(), 2, "{from} {to} {by}\n{kernel}");
     }
 }
+
+#[test]
+fn what_all_rounds_keep_within_an_array_needs_no_guards() {
+    for (step, is_guarded) in [
+        // Up to a limit and down to nothing.
+        (
+            "if v[cast<u32>(top)] % 3 == 0 { top = top - 1i32; } else { if top == 12i32 { z = z + 1; } else { top = top + 1i32; v[cast<u32>(top)] = z; } }",
+            false,
+        ),
+        (
+            "if z % 2 == 0 { top = top - 1i32; } else { top = min(top + 1i32, 15i32); } v[cast<u32>(max(top, 0i32))] = z;",
+            false,
+        ),
+        ("top = select(top < 12i32, top + 1i32, top - 2i32);", false),
+        // Beyond the limit, past it, or with nothing to stop it.
+        ("if top == 13i32 { top = 20i32; } else { top = top + 1i32; v[cast<u32>(top)] = z; }", true),
+        ("if top == 12i32 { z = z + 1; } else { top = top + 2i32; v[cast<u32>(top)] = z; }", true),
+        ("top = top + 1i32; v[cast<u32>(top)] = z;", true),
+        ("if z % 2 == 0 { top = top - 1i32; } else { top = top * 2i32; } v[cast<u32>(top)] = z;", true),
+    ] {
+        let body = format!(
+            "var v: type<0>;
+            var top: i32 = 4i32;
+            var z: u32 = x;
+            var rounds: u32 = 0;
+            loop {{
+                if top < 1i32 {{ break; }}
+                if rounds > 90 {{ break; }}
+                rounds = rounds + 1;
+                z = z * 5 + 1 + v[cast<u32>(top)];
+                {step}
+            }}
+            out[global_id.x] = v[0] + v[7] * 3 + z * rounds;"
+        );
+        let source = with_samples("type 0 = array<u32, 16> stride 4;", &body);
+        let (expected, actual, kernel) = both(&source, Options::default());
+        assert_eq!(expected, actual, "{step}\n{kernel}");
+        let left = kernel.lines().filter(|line| line.contains(" local 0") && line.contains(" if %")).count();
+        assert_eq!(left > 0, is_guarded, "{step}\n{kernel}");
+    }
+}

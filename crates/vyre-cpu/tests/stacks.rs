@@ -1,0 +1,121 @@
+//! Invocations with a stack of their own in a private array, in loops that some leave long before others: these are done one after the other.
+
+mod support;
+
+use support::{agree, words};
+use vyre_conform::Case;
+use vyre_wgsl::{ImportOptions, import};
+
+/// Each invocation has `item`, a word of its own, and `result`, and a stack of 16 words of which it uses `top`. `step` is done until the stack
+/// is empty, and `bound` ends it at the latest.
+fn with_stack(what: &str, size: [u32; 2], step: &str) {
+    let [x, y] = size;
+    let text = format!(
+        "@group(0) @binding(0) var<storage, read> data: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> results: array<u32, 415>;
+         @compute @workgroup_size({x}, {y})
+         fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_id) local: vec3u,
+                 @builtin(workgroup_id) group: vec3u) {{
+             let place = id.y * 83u + id.x;
+             if (id.x >= 83u || id.y >= 5u) {{ return; }}
+             let item = data[place];
+             if (item % 11u == 3u) {{
+                 results[place] = 5u;
+                 return;
+             }}
+             var stack: array<u32, 16>;
+             var weight: array<f32, 16>;
+             var top = 1i;
+             var result = local.x + 16u * group.x;
+             var shade = 1.5f;
+             var bound = 0u;
+             stack[0] = item;
+             weight[0] = f32(item & 255u);
+             while (top > 0) {{
+                 bound++;
+                 if (bound > 300u) {{ break; }}
+                 {step}
+             }}
+             results[place] = result + bitcast<u32>(shade) + bound * 7u + stack[3] + bitcast<u32>(weight[2]);
+         }}"
+    );
+    let program = import(&text, &ImportOptions::default()).expect("a kernel");
+    let inputs = vec![words(83 * 5)];
+    let case = Case { grid: Some([83_u32.div_ceil(x), 5_u32.div_ceil(y), 1]), ..Case::new(program, inputs) };
+    agree(&format!("{what}, workgroups of {x} x {y}"), &case);
+}
+
+#[test]
+fn stacks_go_up_and_down() {
+    for size in [[64, 1], [16, 4], [32, 2]] {
+        with_stack(
+            "a tree of numbers",
+            size,
+            "top--;
+             let node = stack[top];
+             result = result * 31u + node;
+             if ((node & 3u) != 0u && top < 14) {
+                 stack[top] = node >> 2u;
+                 top++;
+                 if ((node & 4u) != 0u) {
+                     stack[top] = (node >> 3u) ^ 1u;
+                     top++;
+                 }
+             }",
+        );
+        with_stack(
+            "numbers and floats, and words of a buffer",
+            size,
+            "top--;
+             let node = stack[top];
+             let by = weight[top];
+             shade = max(shade * 0.75 + by, sqrt(by) - shade);
+             let next = data[node % arrayLength(&data)];
+             if (next % 5u < 3u && by > 2.0) {
+                 stack[top] = next;
+                 weight[top] = by * 0.5;
+                 top++;
+             } else if (next % 7u == 0u) {
+                 result++;
+                 continue;
+             }
+             if (top < 12 && by < 40.0 && next % 3u == 0u) {
+                 stack[top] = next ^ node;
+                 weight[top] = by - 1.0;
+                 top++;
+             }",
+        );
+    }
+}
+
+/// Reads give nothing beyond the array, and what is written there is lost.
+#[test]
+fn stacks_run_over() {
+    with_stack(
+        "a stack that is too small",
+        [64, 1],
+        "let node = stack[top - 1];
+         result = result * 3u + (node ^ bound);
+         if (node % 4u != 1u) {
+             stack[top] = node * 5u + 1u;
+             weight[top] = f32(node % 9u);
+             top++;
+         } else {
+             shade += weight[top];
+             top -= 2;
+         }",
+    );
+    with_stack(
+        "a number that wraps",
+        [64, 1],
+        "let node = stack[top & 15];
+         result ^= node;
+         if ((node & 1u) == 0u) {
+             top += 0x30000001;
+             stack[(top >> 4u) & 15] = node / 2u + 1u;
+         } else {
+             top -= 3;
+             stack[top & 15] = node / 2u;
+         }",
+    );
+}
