@@ -248,6 +248,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// It computes from its operands and does nothing else.
+    pub(crate) fn is_plain(&self) -> bool {
+        !matches!(self, Op::Load { .. }) && !self.is_across_subgroup()
+    }
+
     /// What one lane gets depends on the others, so it stays where it stands.
     pub fn is_across_subgroup(&self) -> bool {
         matches!(self, Op::Subgroup(..) | Op::Matrix(_))

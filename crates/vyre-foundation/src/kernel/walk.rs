@@ -1,7 +1,9 @@
 //! Visits the parts of a kernel.
 
+use hashbrown::HashSet;
+
 use super::facts::atomic_effect;
-use super::{Address, Block, End, Inst, Loop, MatrixMultiplyAdd, Op, Value};
+use super::{Address, Block, End, Inst, Loop, MatrixMultiplyAdd, Memory, Op, Value};
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,48 +13,102 @@ pub(crate) enum Effect {
     Both,
 }
 
+/// The blocks inside of a step.
+pub(crate) fn blocks(inst: &Inst) -> impl Iterator<Item = &Block> {
+    let (first, second) = match inst {
+        Inst::If { then, otherwise, .. } => (Some(&**then), Some(&**otherwise)),
+        Inst::Loop(inner) => (Some(&inner.body), None),
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
+/// The blocks inside of a step, to be changed.
+pub(crate) fn blocks_mut(inst: &mut Inst) -> impl Iterator<Item = &mut Block> {
+    let (first, second) = match inst {
+        Inst::If { then, otherwise, .. } => (Some(&mut **then), Some(&mut **otherwise)),
+        Inst::Loop(inner) => (Some(&mut inner.body), None),
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
 /// Every step, outer ones before inner ones.
 pub fn each_inst<'a>(block: &'a Block, visit: &mut impl FnMut(&'a Inst)) {
     for inst in &block.insts {
         visit(inst);
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                each_inst(then, visit);
-                each_inst(otherwise, visit);
-            }
-            Inst::Loop(inner) => each_inst(&inner.body, visit),
-            _ => {}
-        }
+        blocks(inst).for_each(|block| each_inst(block, visit));
     }
 }
 
-/// There is a loop.
-pub(crate) fn has_loop(block: &Block) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
-        Inst::Loop(_) => true,
-        _ => false,
-    })
+/// Every step, outer ones before inner ones, to be changed.
+pub(crate) fn each_inst_mut(block: &mut Block, change: &mut impl FnMut(&mut Inst)) {
+    for inst in &mut block.insts {
+        change(inst);
+        blocks_mut(inst).for_each(|block| each_inst_mut(block, change));
+    }
+}
+
+/// Takes every step, inner ones before outer ones, and puts what comes in its place into the list.
+pub(crate) fn replace_insts(block: &mut Block, replace: &mut impl FnMut(Inst, &mut Vec<Inst>)) {
+    let mut insts = Vec::with_capacity(block.insts.len());
+    for mut inst in std::mem::take(&mut block.insts) {
+        blocks_mut(&mut inst).for_each(|block| replace_insts(block, replace));
+        replace(inst, &mut insts);
+    }
+    block.insts = insts;
 }
 
 /// Every loop, inner ones before outer ones; what `change` puts into the list comes in front of the loop.
 pub(crate) fn each_loop_mut(block: &mut Block, change: &mut impl FnMut(&mut Loop, &mut Vec<Inst>)) {
-    let mut insts = Vec::with_capacity(block.insts.len());
-    for mut inst in std::mem::take(&mut block.insts) {
-        match &mut inst {
-            Inst::If { then, otherwise, .. } => {
-                each_loop_mut(then, change);
-                each_loop_mut(otherwise, change);
-            }
-            Inst::Loop(inner) => {
-                each_loop_mut(&mut inner.body, change);
-                change(inner, &mut insts);
-            }
-            _ => {}
+    replace_insts(block, &mut |mut inst, insts| {
+        if let Inst::Loop(inner) = &mut inst {
+            change(inner, insts);
         }
         insts.push(inst);
+    });
+}
+
+/// There is a loop.
+pub(crate) fn has_loop(block: &Block) -> bool {
+    block.insts.iter().any(|inst| matches!(inst, Inst::Loop(_)) || blocks(inst).any(has_loop))
+}
+
+/// What a step defines for those after it.
+pub(crate) fn results(inst: &Inst) -> &[Value] {
+    match inst {
+        Inst::Let(value, _) => std::slice::from_ref(value),
+        Inst::Atomic { result, .. } => result.as_slice(),
+        Inst::If { results, .. } => results,
+        Inst::Loop(inner) => &inner.results,
+        Inst::Store { .. } | Inst::Barrier(_) => &[],
     }
-    block.insts = insts;
+}
+
+/// Everything that is defined in a loop.
+pub(crate) fn defined_in(inner: &Loop) -> HashSet<Value> {
+    fn note(inner: &Loop, inside: &mut HashSet<Value>) {
+        inside.extend(&inner.params);
+        inside.extend(inner.counter.map(|counter| counter.value));
+    }
+    let mut inside = HashSet::new();
+    note(inner, &mut inside);
+    each_inst(&inner.body, &mut |inst| {
+        inside.extend(results(inst));
+        if let Inst::Loop(second) = inst {
+            note(second, &mut inside);
+        }
+    });
+    inside
+}
+
+/// The memories that a block changes.
+pub(crate) fn written(block: &Block) -> HashSet<Memory> {
+    let mut written = HashSet::new();
+    each_inst(block, &mut |inst| {
+        written.extend(access(inst).filter(|(_, effect)| *effect != Effect::Read).map(|(address, _)| address.memory));
+    });
+    written
 }
 
 /// The ways on to the next round and out of a loop, of a body.
@@ -132,6 +188,15 @@ pub fn each_use(inst: &Inst, visit: &mut impl FnMut(Value)) {
     }
 }
 
+/// Every operand of the steps of a block and of those inside them, and what ends give.
+pub(crate) fn each_value(block: &Block, visit: &mut impl FnMut(Value)) {
+    for inst in &block.insts {
+        each_use(inst, visit);
+        blocks(inst).for_each(|block| each_value(block, visit));
+    }
+    end_values(&block.end).iter().for_each(|value| visit(*value));
+}
+
 /// The values that a block's end gives.
 pub fn end_values(end: &End) -> &[Value] {
     match end {
@@ -139,6 +204,7 @@ pub fn end_values(end: &End) -> &[Value] {
         End::Return | End::Unreachable => &[],
     }
 }
+
 /// Every operand of an operation, to be changed.
 pub(super) fn each_operand_mut(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
     match op {
@@ -192,6 +258,15 @@ pub fn each_use_mut(inst: &mut Inst, visit: &mut impl FnMut(&mut Value)) {
             inner.init.iter_mut().for_each(visit);
         }
     }
+}
+
+/// Every operand of the steps of a block and of those inside them, and what ends give, to be changed.
+pub(crate) fn each_value_mut(block: &mut Block, visit: &mut impl FnMut(&mut Value)) {
+    for inst in &mut block.insts {
+        each_use_mut(inst, visit);
+        blocks_mut(inst).for_each(|block| each_value_mut(block, visit));
+    }
+    end_values_mut(&mut block.end).iter_mut().for_each(visit);
 }
 
 /// The values that a block's end gives, to be changed.

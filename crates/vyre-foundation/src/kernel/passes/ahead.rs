@@ -7,12 +7,11 @@
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use super::{definitions, straight};
+use super::straight;
+use super::values::Values;
 use crate::ir::BufferKind;
-use crate::kernel::walk::{each_inst, each_loop_mut, each_use, each_use_mut};
-use crate::kernel::{
-    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, ValueInfo, end_values, fold,
-};
+use crate::kernel::walk::{blocks, each_loop_mut, each_use, each_value};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, end_values};
 
 /// Words of 32 bits that are carried: each needs a register all along.
 const MOST_WORDS: u32 = 16;
@@ -24,17 +23,15 @@ pub(super) fn run(kernel: &mut Kernel) {
     let constant = kernel.buffers.iter().map(|buffer| {
         matches!(buffer.kind, BufferKind::Read | BufferKind::Uniform) && !buffer.written && !buffer.atomic
     });
-    let mut ahead =
-        Ahead { constant: constant.collect(), defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    let mut ahead = Ahead { constant: constant.collect(), values: Values::with_definitions(kernel) };
     each_loop_mut(&mut kernel.body, &mut |inner, before| ahead.change(inner, before));
-    kernel.values = ahead.values;
+    ahead.values.give_back(kernel);
 }
 
 struct Ahead {
     /// Buffers that nobody changes while the kernel runs.
     constant: Vec<bool>,
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 /// What goes ahead: positions in the body.
@@ -52,31 +49,6 @@ impl Ahead {
             && let Some(plan) = self.plan(inner)
         {
             self.apply(inner, counter, &plan, before);
-        }
-    }
-
-    fn like(&mut self, like: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { uniform: false, ..self.values[like.index()] });
-        value
-    }
-
-    fn fresh(&mut self, ty: Scalar) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        value
-    }
-
-    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = self.fresh(ty);
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn number(&self, value: Value) -> Option<i128> {
-        match self.defs.get(value.index()) {
-            Some(Some(Op::Const(literal))) => fold::integer(literal),
-            _ => None,
         }
     }
 
@@ -132,7 +104,7 @@ impl Ahead {
         loads.retain(|i| needed_to(i).is_some());
         let barrier = loads.iter().filter_map(needed_to).max()?;
         let words = |value: Value| {
-            let ty = self.values[value.index()].ty;
+            let ty = self.values.ty(value);
             ty.scalar.bits().div_ceil(32) * u32::from(ty.width)
         };
         if loads.iter().filter_map(|i| loaded(*i)).map(words).sum::<u32>() > MOST_WORDS {
@@ -159,24 +131,23 @@ impl Ahead {
 
     fn apply(&mut self, inner: &mut Loop, counter: Counter, plan: &Plan, before: &mut Vec<Inst>) {
         let End::Continue(_) = &inner.body.end else { return };
-        let ty = self.values[counter.value.index()].ty.scalar;
-        let begins = match (self.number(counter.from), self.number(counter.to)) {
+        let ty = self.values.scalar(counter.value);
+        let begins = match (self.values.number(counter.from), self.values.number(counter.to)) {
             (Some(from), Some(to)) if from < to => None,
-            _ => Some(self.define(Scalar::Bool, Op::Binary(Binary::Lt, counter.from, counter.to), before)),
+            _ => Some(self.values.binary(Binary::Lt, counter.from, counter.to, before)),
         };
         let first = self.round(inner, plan, counter, counter.from, begins, before);
         let mut ahead = Vec::new();
-        let step = fold::of_integer(ty, counter.step.into());
-        let step = self.define(ty, Op::Const(step), &mut ahead);
-        let next = self.define(ty, Op::Binary(Binary::Add, counter.value, step), &mut ahead);
+        let step = self.values.constant(ty, counter.step, &mut ahead);
+        let next = self.values.binary(Binary::Add, counter.value, step, &mut ahead);
         // The counter is less than the limit, so that the distance is a positive number of 32 bits without a sign.
-        let left = self.define(ty, Op::Binary(Binary::Sub, counter.to, counter.value), &mut ahead);
+        let left = self.values.binary(Binary::Sub, counter.to, counter.value, &mut ahead);
         let left = match ty {
             Scalar::U32 => left,
-            _ => self.define(Scalar::U32, Op::BitCast(left), &mut ahead),
+            _ => self.values.define(Scalar::U32, Op::BitCast(left), &mut ahead),
         };
-        let step = self.define(Scalar::U32, Op::Const(fold::of_integer(Scalar::U32, counter.step.into())), &mut ahead);
-        let goes_on = self.define(Scalar::Bool, Op::Binary(Binary::Lt, step, left), &mut ahead);
+        let step = self.values.constant(Scalar::U32, counter.step, &mut ahead);
+        let goes_on = self.values.binary(Binary::Lt, step, left, &mut ahead);
         let carried = self.round(inner, plan, counter, next, Some(goes_on), &mut ahead);
         inner.init.extend(first);
         let End::Continue(ends) = &mut inner.body.end else { return };
@@ -185,16 +156,15 @@ impl Ahead {
         for (i, inst) in body.into_iter().enumerate() {
             match inst {
                 // What was loaded is what the round before carries here.
-                Inst::Let(value, _) if plan.loads.contains(&i) => match self.values[value.index()].ty {
+                Inst::Let(value, _) if plan.loads.contains(&i) => match self.values.ty(value) {
                     Type { width: 1, .. } => {
                         inner.params.push(value);
-                        let result = self.like(value);
-                        inner.results.push(result);
+                        inner.results.push(self.values.like(value));
                     }
                     Type { scalar, width } => {
-                        let parts: SmallVec<[Value; 4]> = (0..width).map(|_| self.fresh(scalar)).collect();
+                        let parts: SmallVec<[Value; 4]> = (0..width).map(|_| self.values.fresh(scalar)).collect();
                         inner.params.extend(parts.iter().copied());
-                        inner.results.extend((0..width).map(|_| self.fresh(scalar)));
+                        inner.results.extend((0..width).map(|_| self.values.fresh(scalar)));
                         inner.body.insts.push(Inst::Let(value, Op::Construct(parts)));
                     }
                 },
@@ -219,26 +189,23 @@ impl Ahead {
         let mut names: HashMap<Value, Value> = HashMap::from([(counter.value, count)]);
         let mut results = Vec::with_capacity(plan.loads.len());
         for i in &plan.steps {
-            let mut copy = inner.body.insts[*i].clone();
-            each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-            let Inst::Let(value, op) = &mut copy else { continue };
-            let new = self.like(*value);
-            names.insert(*value, new);
-            *value = new;
+            let mut copy = self.values.copy_inst(&inner.body.insts[*i], &mut names);
+            let Inst::Let(new, op) = &mut copy else { continue };
+            let new = *new;
             if let Op::Load { guard, .. } = op
                 && let Some(holds) = holds
             {
                 *guard = match *guard {
-                    Some(guard) => Some(self.define(Scalar::Bool, Op::Binary(Binary::And, holds, guard), insts)),
+                    Some(guard) => Some(self.values.binary(Binary::And, holds, guard, insts)),
                     None => Some(holds),
                 };
             }
             insts.push(copy);
             if plan.loads.contains(i) {
-                match self.values[new.index()].ty {
+                match self.values.ty(new) {
                     Type { width: 1, .. } => results.push(new),
                     Type { scalar, width } => {
-                        let part = |lane: u8| self.define(scalar, Op::Extract(new, lane), insts);
+                        let part = |lane: u8| self.values.define(scalar, Op::Extract(new, lane), insts);
                         results.extend((0..width).map(part));
                     }
                 }
@@ -251,26 +218,7 @@ impl Ahead {
 /// Every value that a step and the steps inside it use.
 fn uses(inst: &Inst, visit: &mut impl FnMut(Value)) {
     each_use(inst, visit);
-    let mut inside = |block: &Block| {
-        each_inst(block, &mut |inst| {
-            each_use(inst, visit);
-            if let Inst::If { then, otherwise, .. } = inst {
-                end_values(&then.end).iter().chain(end_values(&otherwise.end)).for_each(|value| visit(*value));
-            }
-            if let Inst::Loop(inner) = inst {
-                end_values(&inner.body.end).iter().for_each(|value| visit(*value));
-            }
-        });
-        end_values(&block.end).iter().for_each(|value| visit(*value));
-    };
-    match inst {
-        Inst::If { then, otherwise, .. } => {
-            inside(then);
-            inside(otherwise);
-        }
-        Inst::Loop(inner) => inside(&inner.body),
-        _ => {}
-    }
+    blocks(inst).for_each(|block| each_value(block, visit));
 }
 
 #[cfg(test)]

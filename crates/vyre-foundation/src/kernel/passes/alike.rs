@@ -6,8 +6,9 @@
 
 use hashbrown::HashMap;
 
-use crate::kernel::walk::{each_operand, each_operand_mut, each_use_mut, end_values_mut};
-use crate::kernel::{Address, Block, Element, End, Inst, Kernel, Memory, Op, Value, ValueInfo};
+use super::values::{Values, named};
+use crate::kernel::walk::{each_operand, each_operand_mut, each_value_mut, replace_insts, results as results_of};
+use crate::kernel::{Address, Block, Element, End, Inst, Kernel, Memory, Op, Value};
 
 /// Steps of a way that is looked at.
 const MOST_STEPS: usize = 48;
@@ -16,40 +17,24 @@ pub(super) fn run(kernel: &mut Kernel) {
     if kernel.shared.is_empty() {
         return;
     }
-    let mut alike = Alike { values: std::mem::take(&mut kernel.values) };
-    alike.block(&mut kernel.body);
-    kernel.values = alike.values;
+    let mut alike = Alike { values: Values::of(kernel) };
+    replace_insts(&mut kernel.body, &mut |mut inst, insts| {
+        let mut after = Vec::new();
+        if let Inst::If { then, otherwise, results, .. } = &mut inst {
+            alike.branch(then, otherwise, results, insts, &mut after);
+        }
+        insts.push(inst);
+        // The last that was taken comes last.
+        insts.extend(after.into_iter().rev());
+    });
+    alike.values.give_back(kernel);
 }
 
 struct Alike {
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 impl Alike {
-    fn block(&mut self, block: &mut Block) {
-        let candidates = |inst: &Inst| matches!(inst, Inst::If { .. } | Inst::Loop(_));
-        if !block.insts.iter().any(candidates) {
-            return;
-        }
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            let mut after = Vec::new();
-            match &mut inst {
-                Inst::If { then, otherwise, results, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                    self.branch(then, otherwise, results, &mut insts, &mut after);
-                }
-                Inst::Loop(inner) => self.block(&mut inner.body),
-                _ => {}
-            }
-            insts.push(inst);
-            // The last that was taken comes last.
-            insts.extend(after.into_iter().rev());
-        }
-        block.insts = insts;
-    }
-
     fn branch(
         &mut self,
         then: &mut Block,
@@ -67,9 +52,7 @@ impl Alike {
                 continue;
             }
             let (Some(a), Some(b)) = (stored(&then.insts[yes]), stored(&otherwise.insts[no])) else { return };
-            let inside = |block: &Block, value: Value| {
-                block.insts.iter().any(|inst| matches!(inst, Inst::Let(own, _) if *own == value) || gives(inst, value))
-            };
+            let inside = |block: &Block, value: Value| block.insts.iter().any(|inst| results_of(inst).contains(&value));
             let is_before = |value: Value| !inside(then, value) && !inside(otherwise, value);
             let known = a.address.terms.iter().all(|(index, _)| is_before(*index)) && a.guard.is_none_or(is_before);
             if a.address != b.address || a.guard != b.guard || !known {
@@ -79,8 +62,7 @@ impl Alike {
             let (yes_value, no_value) = (a.value, b.value);
             then.insts.remove(yes);
             otherwise.insts.remove(no);
-            let value = Value(self.values.len() as u32);
-            self.values.push(ValueInfo { uniform: false, ..self.values[yes_value.index()] });
+            let value = self.values.like(yes_value);
             results.push(value);
             if let (End::Yield(a), End::Yield(b)) = (&mut then.end, &mut otherwise.end) {
                 a.push(yes_value);
@@ -93,7 +75,7 @@ impl Alike {
     /// Stores of the same kind to the same workgroup memory, of one scalar.
     fn may_be_alike(&self, yes: &Inst, no: &Inst) -> bool {
         let (Some(a), Some(b)) = (stored(yes), stored(no)) else { return false };
-        let [first, second] = [a.value, b.value].map(|value| self.values[value.index()].ty);
+        let [first, second] = [a.value, b.value].map(|value| self.values.ty(value));
         first == second
             && first.width == 1
             && a.element == b.element
@@ -121,31 +103,17 @@ fn stored(inst: &Inst) -> Option<Stored<'_>> {
     }
 }
 
-/// A branch or a loop that gives a value.
-fn gives(inst: &Inst, value: Value) -> bool {
-    match inst {
-        Inst::If { results, .. } => results.contains(&value),
-        Inst::Loop(inner) => inner.results.contains(&value),
-        Inst::Atomic { result, .. } => *result == Some(value),
-        _ => false,
-    }
-}
-
-fn computes(inst: &Inst) -> bool {
-    matches!(inst, Inst::Let(_, op) if !op.is_across_subgroup() && !matches!(op, Op::Load { .. }))
-}
-
 /// Where a way that goes on after its branch stores for the last time, if nothing but computing comes after that.
 fn last_store(block: &Block) -> Option<usize> {
     if block.insts.len() > MOST_STEPS || !matches!(block.end, End::Yield(_)) {
         return None;
     }
-    let last = block.insts.iter().rposition(|inst| !computes(inst))?;
+    let last = block.insts.iter().rposition(|inst| !matches!(inst, Inst::Let(_, op) if op.is_plain()))?;
     matches!(block.insts[last], Inst::Store { .. }).then_some(last)
 }
 
 /// Computes before a branch what both ways compute of what is known there. Loads only from the start of a way to its first effect.
-fn hoist(then: &mut Block, otherwise: &mut Block, before: &mut Vec<Inst>, values: &[ValueInfo]) {
+fn hoist(then: &mut Block, otherwise: &mut Block, before: &mut Vec<Inst>, values: &Values) {
     let first_effect =
         |block: &Block| block.insts.iter().position(|inst| !matches!(inst, Inst::Let(..))).unwrap_or(block.insts.len());
     let (yes_end, no_end) = (first_effect(then), first_effect(otherwise));
@@ -166,17 +134,15 @@ fn hoist(then: &mut Block, otherwise: &mut Block, before: &mut Vec<Inst>, values
         if !known {
             continue;
         }
-        let ty = values[value.index()].ty;
+        let ty = values.ty(*value);
         let same = otherwise.insts.iter().take(no_end).enumerate().find(|(j, other)| match other {
             Inst::Let(other, other_op)
                 if !no_moved[*j]
-                    && values[other.index()].ty == ty
+                    && values.ty(*other) == ty
                     && std::mem::discriminant(op) == std::mem::discriminant(other_op) =>
             {
                 let mut renamed = other_op.clone();
-                each_operand_mut(&mut renamed, &mut |operand| {
-                    *operand = names.get(operand).copied().unwrap_or(*operand);
-                });
+                each_operand_mut(&mut renamed, &mut |operand| *operand = named(*operand, &names));
                 renamed == *op
             }
             _ => false,
@@ -195,26 +161,10 @@ fn hoist(then: &mut Block, otherwise: &mut Block, before: &mut Vec<Inst>, values
         }
         !yes_moved[at - 1]
     });
-    rename(otherwise, &names);
+    each_value_mut(otherwise, &mut |value| *value = named(*value, &names));
     let mut at = 0;
     otherwise.insts.retain(|_| {
         at += 1;
         !no_moved[at - 1]
     });
-}
-
-fn rename(block: &mut Block, names: &HashMap<Value, Value>) {
-    let new = |value: &mut Value| *value = names.get(value).copied().unwrap_or(*value);
-    for inst in &mut block.insts {
-        each_use_mut(inst, &mut { new });
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                rename(then, names);
-                rename(otherwise, names);
-            }
-            Inst::Loop(inner) => rename(&mut inner.body, names),
-            _ => {}
-        }
-    }
-    end_values_mut(&mut block.end).iter_mut().for_each(new);
 }

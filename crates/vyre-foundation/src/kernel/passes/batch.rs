@@ -10,11 +10,12 @@
 
 use hashbrown::HashMap;
 
-use super::{definitions, straight};
-use crate::kernel::walk::{Effect, access, each_inst, each_loop_mut, each_use, each_use_mut, end_values_mut, exits};
-use crate::kernel::{
-    Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold,
+use super::straight;
+use super::values::{Values, named};
+use crate::kernel::walk::{
+    Effect, access, blocks, defined_in, each_inst, each_loop_mut, each_use, exits, results, written,
 };
+use crate::kernel::{Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 
 /// Steps that a round may have.
 const MOST_STEPS: usize = 48;
@@ -34,9 +35,9 @@ pub(super) fn run(kernel: &mut Kernel, together: u32) {
     }
     let mut nested = Vec::new();
     note_nested(&kernel.body, false, &mut nested);
-    let mut batch = Batch { together, nested, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    let mut batch = Batch { together, nested, values: Values::with_definitions(kernel) };
     each_loop_mut(&mut kernel.body, &mut |inner, before| batch.batch(inner, before));
-    kernel.values = batch.values;
+    batch.values.give_back(kernel);
 }
 
 /// A loop that goes on by a value while it is below another one.
@@ -53,37 +54,10 @@ struct Batch {
     together: u32,
     /// Counters of loops in loops.
     nested: Vec<Value>,
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 impl Batch {
-    fn value(&mut self, like: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(self.values[like.index()]);
-        self.defs.push(None);
-        value
-    }
-
-    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        self.defs.push(Some(op.clone()));
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn constant(&mut self, ty: Scalar, number: i128, insts: &mut Vec<Inst>) -> Value {
-        self.define(ty, Op::Const(fold::of_integer(ty, number)), insts)
-    }
-
-    fn number(&self, value: Value) -> Option<i128> {
-        match &self.defs[value.index()] {
-            Some(Op::Const(literal)) => fold::integer(literal),
-            _ => None,
-        }
-    }
-
     /// The loop gains, and no round can see what another does but through carried values.
     fn gains(&self, inner: &Loop, counter: &Counter) -> bool {
         let body = &inner.body;
@@ -104,7 +78,7 @@ impl Batch {
             }
         }
         let elsewhere = |memory: &Memory| !stores.contains(memory) && !matches!(memory, Memory::Local(_));
-        let few_rounds = match (self.number(counter.from), self.number(counter.to)) {
+        let few_rounds = match (self.values.number(counter.from), self.values.number(counter.to)) {
             (Some(from), Some(to)) => to - from <= i128::from(counter.step) * 2 * i128::from(self.together),
             _ => false,
         };
@@ -128,7 +102,7 @@ impl Batch {
         }
         let few = self.together;
         if inner.body.insts.len() <= MOST_STEPS_TWICE
-            && let (Some(from), Some(to)) = (self.number(counter.from), self.number(counter.to))
+            && let (Some(from), Some(to)) = (self.values.number(counter.from), self.values.number(counter.to))
         {
             let rounds = (to - from + i128::from(counter.step) - 1) / i128::from(counter.step);
             if rounds % i128::from(2 * few) == 0 {
@@ -145,7 +119,7 @@ impl Batch {
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
         let goes_on_at_end = matches!(inner.body.end, End::Continue(_)) && continues.len() == 1 && breaks.is_empty();
-        let is_known = self.number(counter.from).is_some() && self.number(counter.to).is_some();
+        let is_known = self.values.number(counter.from).is_some() && self.values.number(counter.to).is_some();
         let has_branches = inner.body.insts.iter().any(|inst| matches!(inst, Inst::If { .. }));
         let loads = each_load(&inner.body);
         goes_on_at_end
@@ -158,7 +132,7 @@ impl Batch {
 
     /// Puts several rounds of a loop with branches, which may leave it, into one, one after the other.
     fn follow(&mut self, inner: &mut Loop, counter: Counter) {
-        let (Some(from), Some(to)) = (self.number(counter.from), self.number(counter.to)) else { return };
+        let (Some(from), Some(to)) = (self.values.number(counter.from), self.values.number(counter.to)) else { return };
         let (step, mut together) = (i128::from(counter.step), i128::from(self.together));
         let rounds = (to - from + step - 1) / step;
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
@@ -173,14 +147,14 @@ impl Batch {
             together *= 2;
         }
         let End::Continue(ends) = inner.body.end.clone() else { return };
-        let ty = self.values[counter.value.index()].ty.scalar;
+        let ty = self.values.scalar(counter.value);
         // A loop that may be left loads nothing for rounds that do not come.
         let late = if breaks.is_empty() { waits(inner) } else { vec![true; inner.body.insts.len()] };
         let rest = std::mem::take(&mut inner.body.insts);
         let (mut insts, mut later) = (Vec::new(), Vec::new());
         for round in 1..together {
-            let ahead = self.constant(ty, round * step, &mut insts);
-            let at = self.define(ty, Op::Binary(Binary::Add, counter.value, ahead), &mut insts);
+            let ahead = self.values.constant(ty, round * step, &mut insts);
+            let at = self.values.binary(Binary::Add, counter.value, ahead, &mut insts);
             later.push((round * step, HashMap::from([(counter.value, at)])));
         }
         for (inst, _) in rest.iter().zip(&late).filter(|(_, late)| !**late) {
@@ -198,7 +172,7 @@ impl Batch {
                 let copy = self.copy_in_turn(inst, names, &counter, *ahead, &rest);
                 insts.push(copy);
             }
-            carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
+            carried = ends.iter().map(|value| named(*value, names)).collect();
         }
         inner.body = Block { insts, end: End::Continue(carried) };
         inner.counter = Some(Counter { step: counter.step * together as u32, ..counter });
@@ -213,7 +187,7 @@ impl Batch {
         ahead: i128,
         rest: &[Inst],
     ) -> Inst {
-        let mut copy = self.copy(inst, names);
+        let mut copy = self.values.copy_inst(inst, names);
         if let (Some((first, _)), Some(address)) = (access(inst), address_mut(&mut copy)) {
             self.take_from_first(first, address, counter, ahead, rest);
         }
@@ -235,46 +209,47 @@ impl Batch {
 
     /// What the counter is multiplied by to give a value, where that never wraps.
     fn multiple(&self, value: Value, counter: &Counter) -> Option<i128> {
-        let multiple = match self.defs[value.index()] {
+        let multiple = match self.values.def(value) {
             _ if value == counter.value => 1,
-            Some(Op::Binary(Binary::Mul, a, by)) => self.multiple(a, counter)?.checked_mul(self.number(by)?)?,
-            Some(Op::Binary(Binary::Shl, a, by)) => {
-                let by = self.number(by).filter(|by| (0..32).contains(by))?;
+            Some(&Op::Binary(Binary::Mul, a, by)) => self.multiple(a, counter)?.checked_mul(self.values.number(by)?)?,
+            Some(&Op::Binary(Binary::Shl, a, by)) => {
+                let by = self.values.number(by).filter(|by| (0..32).contains(by))?;
                 self.multiple(a, counter)?.checked_mul(1 << by)?
             }
             _ => return None,
         };
-        let is_unsigned = self.values[value.index()].ty.scalar == Scalar::U32;
-        let most = multiple.checked_mul(self.number(counter.to)?)?;
+        let is_unsigned = self.values.scalar(value) == Scalar::U32;
+        let most = multiple.checked_mul(self.values.number(counter.to)?)?;
         (is_unsigned && multiple >= 0 && most <= i128::from(u32::MAX)).then_some(multiple)
     }
 
     fn batch_rounds(&mut self, inner: &mut Loop, counter: Counter, insts: &mut Vec<Inst>) {
-        let ty = self.values[counter.value.index()].ty.scalar;
+        let ty = self.values.scalar(counter.value);
         let (least, most) =
             if ty == Scalar::I32 { (i128::from(i32::MIN), i128::from(i32::MAX)) } else { (0, u32::MAX.into()) };
         let step = i128::from(counter.step);
         let ahead = step * i128::from(self.together - 1);
         // While the last of the rounds is there.
-        let to = match self.number(counter.to) {
-            Some(to) => self.constant(ty, (to - ahead).max(least), insts),
+        let to = match self.values.number(counter.to) {
+            Some(to) => self.values.constant(ty, (to - ahead).max(least), insts),
             None => {
-                let (floor, ahead) = (self.constant(ty, least + ahead, insts), self.constant(ty, ahead, insts));
-                let raised = self.define(ty, Op::Binary(Binary::Max, counter.to, floor), insts);
-                self.define(ty, Op::Binary(Binary::Sub, raised, ahead), insts)
+                let (floor, ahead) =
+                    (self.values.constant(ty, least + ahead, insts), self.values.constant(ty, ahead, insts));
+                let raised = self.values.binary(Binary::Max, counter.to, floor, insts);
+                self.values.binary(Binary::Sub, raised, ahead, insts)
             }
         };
-        let first = self.value(counter.value);
-        let params: Vec<Value> = inner.params.iter().map(|param| self.value(*param)).collect();
-        let results: Vec<Value> = inner.params.iter().map(|param| self.value(*param)).collect();
+        let first = self.values.like(counter.value);
+        let params = self.values.all_like(&inner.params);
+        let results = self.values.all_like(&inner.params);
         let (mut body, carried) = self.rounds(inner, &counter, first, &params);
-        let (place, reached) = (self.value(counter.value), self.value(counter.value));
-        let advance = self.constant(ty, step * i128::from(self.together), &mut body);
-        let mut next = self.define(ty, Op::Binary(Binary::Add, first, advance), &mut body);
-        if self.number(counter.to).is_none_or(|to| to + step > most) {
+        let (place, reached) = (self.values.like(counter.value), self.values.like(counter.value));
+        let advance = self.values.constant(ty, step * i128::from(self.together), &mut body);
+        let mut next = self.values.binary(Binary::Add, first, advance, &mut body);
+        if self.values.number(counter.to).is_none_or(|to| to + step > most) {
             // Beyond the greatest number nothing is left.
-            let wrapped = self.define(Scalar::Bool, Op::Binary(Binary::Lt, next, first), &mut body);
-            next = self.define(ty, Op::Select(wrapped, counter.to, next), &mut body);
+            let wrapped = self.values.binary(Binary::Lt, next, first, &mut body);
+            next = self.values.define(ty, Op::Select(wrapped, counter.to, next), &mut body);
         }
         let with = |values: &[Value], last: Value| [values, &[last]].concat();
         insts.push(Inst::Loop(Box::new(Loop {
@@ -287,7 +262,7 @@ impl Batch {
             look: None,
             rare: false,
         })));
-        let left = match (self.number(counter.from), self.number(counter.to)) {
+        let left = match (self.values.number(counter.from), self.values.number(counter.to)) {
             (Some(from), Some(to)) => (to - from + step - 1) / step % i128::from(self.together),
             _ => 1,
         };
@@ -299,7 +274,7 @@ impl Batch {
 
     /// The steps of all rounds, and what they carry on.
     fn rounds(&mut self, inner: &Loop, counter: &Counter, first: Value, params: &[Value]) -> (Vec<Inst>, Vec<Value>) {
-        let ty = self.values[counter.value.index()].ty.scalar;
+        let ty = self.values.scalar(counter.value);
         let mut insts = Vec::new();
         let mut names: Vec<HashMap<Value, Value>> = Vec::new();
         for round in 0..self.together {
@@ -307,8 +282,8 @@ impl Batch {
             let at = match round {
                 0 => first,
                 _ => {
-                    let ahead = self.constant(ty, ahead, &mut insts);
-                    self.define(ty, Op::Binary(Binary::Add, first, ahead), &mut insts)
+                    let ahead = self.values.constant(ty, ahead, &mut insts);
+                    self.values.binary(Binary::Add, first, ahead, &mut insts)
                 }
             };
             names.push(HashMap::from([(counter.value, at)]));
@@ -329,7 +304,7 @@ impl Batch {
         let late = waits(inner);
         for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| !**late) {
             for names in names.iter_mut() {
-                let copy = self.copy(inst, names);
+                let copy = self.values.copy_inst(inst, names);
                 insts.push(copy);
             }
         }
@@ -338,10 +313,10 @@ impl Batch {
         for names in names {
             names.extend(inner.params.iter().copied().zip(carried.iter().copied()));
             for (inst, _) in inner.body.insts.iter().zip(&late).filter(|(_, late)| **late) {
-                let copy = self.copy(inst, names);
+                let copy = self.values.copy_inst(inst, names);
                 insts.push(copy);
             }
-            carried = ends.iter().map(|value| names.get(value).copied().unwrap_or(*value)).collect();
+            carried = ends.iter().map(|value| named(*value, names)).collect();
         }
         carried
     }
@@ -362,21 +337,21 @@ impl Batch {
         }
         let ty = Scalar::U32;
         let ahead = i128::from(self.together - 1);
-        let (zero, rounds) = (self.constant(ty, 0, insts), self.constant(ty, ahead, insts));
-        let most = self.constant(ty, i128::from(u32::MAX) / ahead, insts);
-        let ahead = self.define(ty, Op::Binary(Binary::Mul, stride, rounds), insts);
-        let fits = self.define(Scalar::Bool, Op::Binary(Binary::Le, stride, most), insts);
-        let some = self.define(Scalar::Bool, Op::Binary(Binary::Lt, ahead, to), insts);
-        let both = self.define(Scalar::Bool, Op::Binary(Binary::And, fits, some), insts);
-        let left = self.define(ty, Op::Binary(Binary::Sub, to, ahead), insts);
-        let end = self.define(ty, Op::Select(both, left, zero), insts);
-        let first = self.value(place);
-        let params: Vec<Value> = counted.params.iter().map(|param| self.value(*param)).collect();
-        let mut results: Vec<Value> = inner.params.iter().map(|param| self.value(*param)).collect();
+        let (zero, rounds) = (self.values.constant(ty, 0, insts), self.values.constant(ty, ahead, insts));
+        let most = self.values.constant(ty, i128::from(u32::MAX) / ahead, insts);
+        let ahead = self.values.binary(Binary::Mul, stride, rounds, insts);
+        let fits = self.values.binary(Binary::Le, stride, most, insts);
+        let some = self.values.binary(Binary::Lt, ahead, to, insts);
+        let both = self.values.binary(Binary::And, fits, some, insts);
+        let left = self.values.binary(Binary::Sub, to, ahead, insts);
+        let end = self.values.define(ty, Op::Select(both, left, zero), insts);
+        let first = self.values.like(place);
+        let params = self.values.all_like(&counted.params);
+        let mut results = self.values.all_like(&inner.params);
         let reached = results.remove(index);
         let with = |values: &[Value], last: Value| [values, &[last]].concat();
         let mut body = Vec::new();
-        let goes = self.define(Scalar::Bool, Op::Binary(Binary::Lt, first, end), &mut body);
+        let goes = self.values.binary(Binary::Lt, first, end, &mut body);
         body.push(Inst::If {
             cond: goes,
             then: Box::new(Block { insts: Vec::new(), end: End::Yield(Vec::new()) }),
@@ -384,10 +359,10 @@ impl Batch {
             results: Vec::new(),
         });
         let mut names = vec![HashMap::from([(place, first)])];
-        let mut next = self.define(ty, Op::Binary(Binary::Add, first, stride), &mut body);
+        let mut next = self.values.binary(Binary::Add, first, stride, &mut body);
         for _ in 1..self.together {
             names.push(HashMap::from([(place, next)]));
-            next = self.define(ty, Op::Binary(Binary::Add, next, stride), &mut body);
+            next = self.values.binary(Binary::Add, next, stride, &mut body);
         }
         let carried = self.mixed(&counted, &mut names, &params, &mut body);
         insts.push(Inst::Loop(Box::new(Loop {
@@ -405,7 +380,7 @@ impl Batch {
     fn strides(&self, inner: &Loop) -> Option<Strides> {
         let test = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(..)))?;
         let Inst::If { cond, then, otherwise, results } = &inner.body.insts[test] else { return None };
-        let Some(Op::Binary(Binary::Lt, place, to)) = self.defs[cond.index()] else { return None };
+        let Some(&Op::Binary(Binary::Lt, place, to)) = self.values.def(*cond) else { return None };
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
         let goes_on = then.insts.is_empty() && matches!(&then.end, End::Yield(values) if values.is_empty());
@@ -414,16 +389,14 @@ impl Batch {
         let alone = continues.len() == 1 && breaks.len() == 1 && results.is_empty();
         let index = inner.params.iter().position(|param| *param == place)?;
         let End::Continue(next) = &inner.body.end else { return None };
-        let stride = match self.defs[next[index].index()] {
-            Some(Op::Binary(Binary::Add, a, b)) if a == place => b,
-            Some(Op::Binary(Binary::Add, a, b)) if b == place => a,
+        let stride = match self.values.def(next[index]) {
+            Some(&Op::Binary(Binary::Add, a, b)) if a == place => b,
+            Some(&Op::Binary(Binary::Add, a, b)) if b == place => a,
             _ => return None,
         };
-        let mut fixed = !inner.params.contains(&to) && !inner.params.contains(&stride);
-        each_inst(&inner.body, &mut |inst| {
-            fixed &= !matches!(inst, Inst::Let(value, _) if *value == to || *value == stride);
-        });
-        let is_word = self.values[place.index()].ty == Scalar::U32.into();
+        let inside = defined_in(inner);
+        let fixed = !inside.contains(&to) && !inside.contains(&stride);
+        let is_word = self.values.ty(place) == Scalar::U32.into();
         (goes_on && leaves && alone && fixed && is_word).then_some(Strides { index, test, to, stride })
     }
 
@@ -462,87 +435,53 @@ impl Batch {
 
     /// The value is how far a counter is from where it begins, or itself, as a u32 that does not wrap.
     fn is_gone(&self, value: Value, counter: &Counter) -> bool {
-        if self.values[value.index()].ty.scalar != Scalar::U32 {
+        if self.values.scalar(value) != Scalar::U32 {
             return false;
         }
-        let difference = match self.defs[value.index()] {
-            Some(Op::BitCast(bits)) => bits,
+        let difference = match self.values.def(value) {
+            Some(&Op::BitCast(bits)) => bits,
             _ => value,
         };
-        match self.defs[difference.index()] {
-            Some(Op::Binary(Binary::Sub, at, from)) => at == counter.value && from == counter.from,
-            _ => difference == counter.value && (value == difference || self.number(counter.from) >= Some(0)),
+        match self.values.def(difference) {
+            Some(&Op::Binary(Binary::Sub, at, from)) => at == counter.value && from == counter.from,
+            _ => difference == counter.value && (value == difference || self.values.number(counter.from) >= Some(0)),
         }
     }
 
     /// The value is how far a counter is from the last number before its limit, as a u32.
     fn is_left(&self, value: Value, counter: &Counter) -> bool {
-        if self.values[value.index()].ty.scalar != Scalar::U32 {
+        if self.values.scalar(value) != Scalar::U32 {
             return false;
         }
-        let difference = match self.defs[value.index()] {
-            Some(Op::BitCast(bits)) => bits,
+        let difference = match self.values.def(value) {
+            Some(&Op::BitCast(bits)) => bits,
             _ => value,
         };
-        let Some(Op::Binary(Binary::Sub, end, taken)) = self.defs[difference.index()] else { return false };
-        let is_last = match (self.number(end), self.number(counter.to)) {
+        let Some(&Op::Binary(Binary::Sub, end, taken)) = self.values.def(difference) else { return false };
+        let is_last = match (self.values.number(end), self.values.number(counter.to)) {
             (Some(end), Some(to)) => end == to - 1,
-            _ => match self.defs[end.index()] {
-                Some(Op::Binary(Binary::Sub, to, one)) => to == counter.to && self.number(one) == Some(1),
-                Some(Op::Binary(Binary::Add, to, one)) => to == counter.to && self.number(one) == Some(-1),
+            _ => match self.values.def(end) {
+                Some(&Op::Binary(Binary::Sub, to, one)) => to == counter.to && self.values.number(one) == Some(1),
+                Some(&Op::Binary(Binary::Add, to, one)) => to == counter.to && self.values.number(one) == Some(-1),
                 _ => false,
             },
         };
         taken == counter.value && is_last
-    }
-
-    /// A step with the names of a round.
-    fn copy(&mut self, inst: &Inst, names: &mut HashMap<Value, Value>) -> Inst {
-        let mut copy = inst.clone();
-        each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-        match &mut copy {
-            Inst::Let(value, op) => {
-                let new = self.value(*value);
-                self.defs[new.index()] = Some(op.clone());
-                names.insert(*value, new);
-                *value = new;
-            }
-            Inst::If { then, otherwise, results, .. } => {
-                for block in [then, otherwise] {
-                    let insts = block.insts.iter().map(|inst| self.copy(inst, names)).collect();
-                    block.insts = insts;
-                    let ends = end_values_mut(&mut block.end);
-                    ends.iter_mut().for_each(|value| *value = names.get(value).copied().unwrap_or(*value));
-                }
-                for result in results {
-                    let new = self.value(*result);
-                    names.insert(*result, new);
-                    *result = new;
-                }
-            }
-            _ => {}
-        }
-        copy
     }
 }
 
 /// Which steps of a round wait for the rounds before it: what carried values decide, what is stored and what branches do, which keep their
 /// order, and what is loaded where something is stored.
 fn waits(inner: &Loop) -> Vec<bool> {
-    let mut stored: Vec<Memory> = Vec::new();
-    each_inst(&inner.body, &mut |inst| {
-        stored.extend(access(inst).filter(|(_, effect)| *effect != Effect::Read).map(|(address, _)| address.memory));
-    });
+    let stored = written(&inner.body);
     let mut waiting: Vec<Value> = inner.params.clone();
     let mut late = Vec::with_capacity(inner.body.insts.len());
     for inst in &inner.body.insts {
         let mut waits =
             !matches!(inst, Inst::Let(..)) || access(inst).is_some_and(|(at, _)| stored.contains(&at.memory));
         each_use(inst, &mut |value| waits |= waiting.contains(&value));
-        match inst {
-            Inst::Let(value, _) if waits => waiting.push(*value),
-            Inst::If { results, .. } => waiting.extend(results),
-            _ => {}
+        if waits {
+            waiting.extend(results(inst));
         }
         late.push(waits);
     }
@@ -569,17 +508,10 @@ fn address_mut(inst: &mut Inst) -> Option<&mut Address> {
 
 fn note_nested(block: &Block, in_loop: bool, nested: &mut Vec<Value>) {
     for inst in &block.insts {
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                note_nested(then, in_loop, nested);
-                note_nested(otherwise, in_loop, nested);
-            }
-            Inst::Loop(inner) => {
-                nested.extend(inner.counter.iter().filter(|_| in_loop).map(|counter| counter.value));
-                note_nested(&inner.body, true, nested);
-            }
-            _ => {}
+        if let (Inst::Loop(inner), true) = (inst, in_loop) {
+            nested.extend(inner.counter.map(|counter| counter.value));
         }
+        blocks(inst).for_each(|block| note_nested(block, in_loop || matches!(inst, Inst::Loop(_)), nested));
     }
 }
 

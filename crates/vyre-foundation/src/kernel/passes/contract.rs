@@ -3,22 +3,26 @@
 //!
 //! A product is taken into the sums that use it when nothing else does, so that it is not computed twice.
 
-use super::definitions;
+use super::values::Values;
 use crate::ir::{Literal, Math};
-use crate::kernel::walk::{each_use, end_values};
-use crate::kernel::{Binary, Block, Inst, Kernel, Op, Scalar, Type, Unary, Value, ValueInfo};
+use crate::kernel::walk::{each_inst, each_value, replace_insts};
+use crate::kernel::{Binary, Inst, Kernel, Op, Scalar, Type, Unary, Value};
 
 pub(super) fn run(kernel: &mut Kernel) {
-    let mut uses = Uses { all: vec![0; kernel.values.len()], sums: vec![0; kernel.values.len()] };
-    uses.block(&kernel.body, &kernel.values);
-    let mut contract = Contract {
-        uses,
-        products: vec![None; kernel.values.len()],
-        defs: if kernel.math == Math::Fast { None } else { Some(definitions(kernel)) },
-        values: std::mem::take(&mut kernel.values),
-    };
-    contract.block(&mut kernel.body);
-    kernel.values = contract.values;
+    let uses = Uses::of(kernel);
+    let is_exact = kernel.math != Math::Fast;
+    let products = vec![None; kernel.values.len()];
+    let values = if is_exact { Values::with_definitions(kernel) } else { Values::of(kernel) };
+    let mut contract = Contract { uses, products, is_exact, values };
+    replace_insts(&mut kernel.body, &mut |mut inst, insts| {
+        if let Inst::Let(value, op) = &mut inst
+            && is_float(contract.values.ty(*value))
+        {
+            contract.step(*value, op, insts);
+        }
+        insts.push(inst);
+    });
+    contract.values.give_back(kernel);
 }
 
 /// How often each value is used, and how often as an operand of a float sum.
@@ -28,73 +32,50 @@ struct Uses {
 }
 
 impl Uses {
-    fn block(&mut self, block: &Block, values: &[ValueInfo]) {
-        for inst in &block.insts {
-            each_use(inst, &mut |value| self.all[value.index()] += 1);
-            match inst {
-                Inst::Let(value, Op::Binary(Binary::Add | Binary::Sub, a, b)) if is_float(values, *value) => {
-                    // One product of two goes in; the other is what it is added to.
-                    self.sums[a.index()] += 1;
-                    self.sums[b.index()] += 1;
-                }
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then, values);
-                    self.block(otherwise, values);
-                }
-                Inst::Loop(inner) => self.block(&inner.body, values),
-                _ => {}
+    fn of(kernel: &Kernel) -> Uses {
+        let [mut all, mut sums] = [(); 2].map(|()| vec![0; kernel.values.len()]);
+        each_value(&kernel.body, &mut |value| all[value.index()] += 1);
+        each_inst(&kernel.body, &mut |inst| {
+            if let Inst::Let(value, Op::Binary(Binary::Add | Binary::Sub, a, b)) = inst
+                && is_float(kernel.values[value.index()].ty)
+            {
+                // One product of two goes in; the other is what it is added to.
+                sums[a.index()] += 1;
+                sums[b.index()] += 1;
             }
-        }
-        end_values(&block.end).iter().for_each(|value| self.all[value.index()] += 1);
+        });
+        Uses { all, sums }
     }
 }
 
-fn is_float(values: &[ValueInfo], value: Value) -> bool {
-    matches!(values[value.index()].ty, Type { scalar: Scalar::F32 | Scalar::F64, width: 1 })
+fn is_float(ty: Type) -> bool {
+    matches!(ty, Type { scalar: Scalar::F32 | Scalar::F64, width: 1 })
 }
 
 struct Contract {
     uses: Uses,
     /// The factors of each product that can be taken into sums.
     products: Vec<Option<(Value, Value)>>,
-    /// In exact arithmetic, how each value is made.
-    defs: Option<Vec<Option<Op>>>,
-    values: Vec<ValueInfo>,
+    /// Only what changes no bit.
+    is_exact: bool,
+    values: Values,
 }
 
 impl Contract {
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::Let(value, op) => {
-                    if let Some(new) = self.contracted(*value, op, &mut insts) {
-                        *op = new;
-                    }
-                    if let Op::Binary(Binary::Mul, a, b) = op
-                        && is_float(&self.values, *value)
-                        && self.uses.sums[value.index()] == self.uses.all[value.index()]
-                    {
-                        self.products[value.index()] = Some((*a, *b));
-                    }
-                }
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => self.block(&mut inner.body),
-                _ => {}
-            }
-            insts.push(inst);
+    fn step(&mut self, value: Value, op: &mut Op, insts: &mut Vec<Inst>) {
+        if let Op::Binary(sum @ (Binary::Add | Binary::Sub), a, b) = *op
+            && let Some(new) = self.contracted(sum, a, b, insts)
+        {
+            *op = new;
         }
-        block.insts = insts;
+        if let Op::Binary(Binary::Mul, a, b) = op
+            && self.uses.sums[value.index()] == self.uses.all[value.index()]
+        {
+            self.products[value.index()] = Some((*a, *b));
+        }
     }
 
-    fn contracted(&mut self, value: Value, op: &Op, insts: &mut Vec<Inst>) -> Option<Op> {
-        let (op, a, b) = match *op {
-            Op::Binary(op @ (Binary::Add | Binary::Sub), a, b) if is_float(&self.values, value) => (op, a, b),
-            _ => return None,
-        };
+    fn contracted(&mut self, op: Binary, a: Value, b: Value, insts: &mut Vec<Inst>) -> Option<Op> {
         match (op, self.product(a, b), self.product(b, a)) {
             // Of two products the second goes in: the first is often the longer chain.
             (Binary::Add, _, Some((x, y))) if a != b => Some(Op::Fma(x, y, a)),
@@ -114,10 +95,12 @@ impl Contract {
     /// The factors of `product` if they may be taken into its sum with `other`.
     fn product(&self, product: Value, other: Value) -> Option<(Value, Value)> {
         let factors = self.products[product.index()]?;
-        let Some(defs) = &self.defs else { return Some(factors) };
-        let number = |value: Value| match defs.get(value.index())? {
-            Some(Op::Const(Literal::F32(known))) => Some((f64::from(*known), 2f64.powi(100))),
-            Some(Op::Const(Literal::F64(known))) => Some((*known, 2f64.powi(900))),
+        if !self.is_exact {
+            return Some(factors);
+        }
+        let number = |value: Value| match self.values.literal(value)? {
+            Literal::F32(known) => Some((f64::from(known), 2f64.powi(100))),
+            Literal::F64(known) => Some((known, 2f64.powi(900))),
             _ => None,
         };
         let (factor, _) = number(factors.0).or_else(|| number(factors.1))?;
@@ -128,10 +111,6 @@ impl Contract {
     }
 
     fn negated(&mut self, value: Value, insts: &mut Vec<Inst>) -> Value {
-        let minus = Value(self.values.len() as u32);
-        self.values.push(self.values[value.index()]);
-        self.products.push(None);
-        insts.push(Inst::Let(minus, Op::Unary(Unary::Neg, value)));
-        minus
+        self.values.define(self.values.ty(value), Op::Unary(Unary::Neg, value), insts)
     }
 }

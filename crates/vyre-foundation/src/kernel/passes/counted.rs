@@ -4,12 +4,10 @@
 //! `for (var i = id; i < n; i += 64u)` may wrap where `n` is nearly the greatest number, and then it does not end when `i` comes to `n`. It
 //! counts to a number that is small enough, and a loop as it was comes after it for the rest, behind a test of `n`.
 
-use hashbrown::HashMap;
-
-use super::{copy_block, definitions, range, steps_alone};
-use crate::ir::Literal;
-use crate::kernel::walk::{each_inst, each_use_mut, end_values_mut, exits};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold};
+use super::steps_alone;
+use super::values::Values;
+use crate::kernel::walk::{blocks, defined_in, each_inst, each_value_mut, exits};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, fold};
 
 /// Steps of a loop that may come twice.
 const MOST_STEPS_OF_REST: usize = 64;
@@ -18,28 +16,19 @@ pub(super) fn run(kernel: &mut Kernel) {
     if !has_uncounted(&kernel.body) {
         return;
     }
-    let defs = definitions(kernel);
-    let mut finder =
-        Finder { defs, values: std::mem::take(&mut kernel.values), constants: Vec::new(), around: Vec::new() };
+    let mut finder = Finder { values: Values::with_definitions(kernel), around: Vec::new() };
     finder.block(&mut kernel.body);
-    kernel.values = finder.values;
-    kernel.body.insts.splice(0..0, finder.constants);
+    finder.values.give_back(kernel);
 }
 
 /// Some loop does not count yet.
 fn has_uncounted(block: &Block) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => has_uncounted(then) || has_uncounted(otherwise),
-        Inst::Loop(inner) => inner.counter.is_none() || has_uncounted(&inner.body),
-        _ => false,
-    })
+    let is_uncounted = |inst: &Inst| matches!(inst, Inst::Loop(inner) if inner.counter.is_none());
+    block.insts.iter().any(|inst| is_uncounted(inst) || blocks(inst).any(has_uncounted))
 }
 
 struct Finder {
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
-    /// New ones, to be defined before everything else.
-    constants: Vec<Inst>,
+    values: Values,
     /// Counters of the loops around.
     around: Vec<Counter>,
 }
@@ -76,7 +65,7 @@ impl Finder {
                         rest = self.recognise(inner, &mut insts);
                         if inner.counter.is_some() && has_uncounted(&inner.body) {
                             // Loops in it may end by its counter.
-                            self.define(&inner.body);
+                            self.values.note(&inner.body);
                             self.inside(inner);
                         }
                     }
@@ -94,22 +83,6 @@ impl Finder {
         self.around.extend(inner.counter);
         self.block(&mut inner.body);
         self.around.truncate(outside);
-    }
-
-    /// Notes what the values of a block are made of.
-    fn define(&mut self, block: &Block) {
-        each_inst(block, &mut |inst| {
-            if let Inst::Let(value, op) = inst {
-                self.defs[value.index()] = Some(op.clone());
-            }
-        });
-    }
-
-    fn literal(&self, value: Value) -> Option<Literal> {
-        match self.defs[value.index()] {
-            Some(Op::Const(literal)) => Some(literal),
-            _ => None,
-        }
     }
 
     /// Gives a loop its counter. What has to come before it is added to `before`, and what has to come after it is returned.
@@ -141,11 +114,11 @@ impl Finder {
             _ => return None,
         };
         let mut cond = *cond;
-        while let Some(Op::Unary(Unary::Not, x)) = self.defs[cond.index()] {
+        while let Some(&Op::Unary(Unary::Not, x)) = self.values.def(cond) {
             cond = x;
             holds = !holds;
         }
-        let Some(Op::Binary(op, a, b)) = self.defs[cond.index()] else { return None };
+        let Some(&Op::Binary(op, a, b)) = self.values.def(cond) else { return None };
         // The loop goes on while `low < high`, or `low <= high`.
         let (low, high, or_equal) = match (op, holds) {
             (Binary::Lt, true) | (Binary::Ge, false) => (a, b, false),
@@ -165,8 +138,8 @@ impl Finder {
             }
             return None;
         };
-        let ty = self.values[low.index()].ty.scalar;
-        if !matches!(ty, Scalar::U32 | Scalar::I32) || self.defined_in(inner, high) {
+        let ty = self.values.scalar(low);
+        if !matches!(ty, Scalar::U32 | Scalar::I32) || defined_in(inner).contains(&high) {
             return None;
         }
         let step = continues.first().and_then(|values| self.step(low, values[index]));
@@ -175,7 +148,7 @@ impl Finder {
             return None;
         }
         let most = if ty == Scalar::U32 { i128::from(u32::MAX) } else { i128::from(i32::MAX) };
-        let limit = self.literal(high).and_then(|limit| fold::integer(&limit));
+        let limit = self.values.number(high);
         // The sum must not wrap before the test fails.
         let (to, fits) = match (limit, or_equal) {
             (Some(limit), true) if limit < most => (Some(limit + 1), limit + i128::from(step) <= most),
@@ -184,8 +157,7 @@ impl Finder {
             // One more than what is less than something.
             (None, true) if step == 1 && self.around.iter().any(|counter| counter.value == high) => (None, true),
             (None, true)
-                if step == 1
-                    && range(high, &self.defs, &self.values, &self.around).is_some_and(|range| *range.end() < most) =>
+                if step == 1 && self.values.range(high, &self.around).is_some_and(|range| *range.end() < most) =>
             {
                 (None, true)
             }
@@ -198,7 +170,7 @@ impl Finder {
             Some(to) if fits => self.constant(ty, to),
             None if fits && or_equal => {
                 let one = self.constant(ty, 1);
-                self.let_value(ty, Op::Binary(Binary::Add, high, one), before)
+                self.values.binary(Binary::Add, high, one, before)
             }
             None if fits => high,
             None if limit.is_none() => {
@@ -210,7 +182,7 @@ impl Finder {
             }
             _ => return None,
         };
-        let counter = self.new_value(ty);
+        let counter = self.values.fresh(ty);
         inner.body.insts.remove(position);
         replace(&mut inner.body, low, counter);
         inner.counter = Some(Counter { value: counter, from: inner.init[index], to, step });
@@ -220,24 +192,20 @@ impl Finder {
 
     /// How far a loop counts that does not go further than `limit.most`, and the loop for the rest.
     fn split(&mut self, inner: &mut Loop, index: usize, limit: &Limit, before: &mut Vec<Inst>) -> (Value, Inst) {
-        let ty = self.values[limit.value.index()].ty.scalar;
+        let ty = self.values.scalar(limit.value);
         let most = self.constant(ty, limit.most);
-        let to = self.let_value(ty, Op::Binary(Binary::Min, limit.value, most), before);
-        let cond = self.let_value(Scalar::Bool, Op::Binary(Binary::Lt, most, limit.value), before);
+        let to = self.values.binary(Binary::Min, limit.value, most, before);
+        let cond = self.values.binary(Binary::Lt, most, limit.value, before);
         let mut insts = Vec::new();
         let reached = self.reached(inner.init[index], to, limit.step, &mut insts);
         let mut rest = inner.clone();
-        let mut names = HashMap::new();
-        for param in &mut rest.params {
-            let new = self.like(*param);
-            names.insert(*param, new);
-            *param = new;
-        }
-        rest.body = copy_block(&inner.body, &mut names, &mut |value, _| self.like(value));
-        let given: Vec<Value> = inner.results.iter().map(|result| self.like(*result)).collect();
+        rest.params = self.values.all_like(&inner.params);
+        let mut names = inner.params.iter().copied().zip(rest.params.iter().copied()).collect();
+        rest.body = self.values.copy_block(&inner.body, &mut names);
+        let given = self.values.all_like(&inner.results);
         rest.init.clone_from(&given);
         rest.init[index] = reached;
-        rest.results = inner.results.iter().map(|result| self.like(*result)).collect();
+        rest.results = self.values.all_like(&inner.results);
         rest.rare = true;
         let results = std::mem::replace(&mut inner.results, given.clone());
         let more = rest.results.clone();
@@ -249,51 +217,34 @@ impl Finder {
 
     /// Where a counter is after its loop: it need not be carried for that.
     fn reached(&mut self, from: Value, to: Value, step: u32, insts: &mut Vec<Inst>) -> Value {
-        let ty = self.values[from.index()].ty.scalar;
+        let ty = self.values.scalar(from);
         let (one, step) = (self.constant(Scalar::U32, 1), self.constant(Scalar::U32, step.into()));
-        let distance = self.let_value(ty, Op::Binary(Binary::Sub, to, from), insts);
-        let distance = self.let_value(Scalar::U32, Op::BitCast(distance), insts);
-        let distance = self.let_value(Scalar::U32, Op::Binary(Binary::Sub, distance, one), insts);
-        let rounds = self.let_value(Scalar::U32, Op::Binary(Binary::Div, distance, step), insts);
-        let rounds = self.let_value(Scalar::U32, Op::Binary(Binary::Add, rounds, one), insts);
-        let way = self.let_value(Scalar::U32, Op::Binary(Binary::Mul, rounds, step), insts);
-        let way = self.let_value(ty, Op::BitCast(way), insts);
-        let end = self.let_value(ty, Op::Binary(Binary::Add, from, way), insts);
-        let goes = self.let_value(Scalar::Bool, Op::Binary(Binary::Lt, from, to), insts);
-        self.let_value(ty, Op::Select(goes, end, from), insts)
+        let distance = self.values.binary(Binary::Sub, to, from, insts);
+        let distance = self.values.define(Scalar::U32, Op::BitCast(distance), insts);
+        let distance = self.values.binary(Binary::Sub, distance, one, insts);
+        let rounds = self.values.binary(Binary::Div, distance, step, insts);
+        let rounds = self.values.binary(Binary::Add, rounds, one, insts);
+        let way = self.values.binary(Binary::Mul, rounds, step, insts);
+        let way = self.values.define(ty, Op::BitCast(way), insts);
+        let end = self.values.binary(Binary::Add, from, way, insts);
+        let goes = self.values.binary(Binary::Lt, from, to, insts);
+        self.values.define(ty, Op::Select(goes, end, from), insts)
     }
 
     fn constant(&mut self, ty: Scalar, number: i128) -> Value {
-        let value = self.new_value(ty);
-        let op = Op::Const(fold::of_integer(ty, number));
-        self.defs[value.index()] = Some(op.clone());
-        self.constants.push(Inst::Let(value, op));
-        value
-    }
-
-    fn let_value(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = self.new_value(ty);
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn like(&mut self, like: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(self.values[like.index()]);
-        self.defs.push(None);
-        value
+        self.values.constant_at_start(fold::of_integer(ty, number))
     }
 
     /// How the carried value at a position goes down to `low`, where every round takes the same from it and it does not wrap.
     fn down(&self, inner: &Loop, low: Value, index: usize, or_equal: bool, continues: &[&[Value]]) -> Option<Down> {
         let high = inner.params[index];
-        let ty = self.values[high.index()].ty.scalar;
+        let ty = self.values.scalar(high);
         let least = match ty {
             Scalar::U32 => 0,
             Scalar::I32 => i128::from(i32::MIN),
             _ => return None,
         };
-        if self.defined_in(inner, low) {
+        if defined_in(inner).contains(&low) {
             return None;
         }
         let steps = |values: &&[Value]| self.step_down(high, values[index]);
@@ -301,7 +252,7 @@ impl Finder {
         if !continues.iter().all(|values| steps(values) == Some(step)) {
             return None;
         }
-        let limit = self.literal(low).and_then(|limit| fold::integer(&limit));
+        let limit = self.values.number(low);
         // It goes on while the value is more than this.
         let beyond = match (limit, or_equal) {
             (Some(limit), true) if limit > least => Some(limit - 1),
@@ -311,7 +262,7 @@ impl Finder {
         };
         // Neither the value nor the counter may wrap before the test fails.
         let most = if ty == Scalar::U32 { i128::from(u32::MAX) } else { i128::from(i32::MAX) };
-        let from = self.literal(inner.init[index]).and_then(|from| fold::integer(&from));
+        let from = self.values.number(inner.init[index]);
         let fits = step == 1
             || matches!((beyond, from), (Some(beyond), Some(from))
                 if beyond - i128::from(step) + 1 >= least && from - 1 + i128::from(step) <= most);
@@ -322,12 +273,12 @@ impl Finder {
     /// `first`.
     fn count_down(&mut self, inner: &mut Loop, index: usize, down: Down) {
         let (high, first) = (inner.params[index], inner.init[index]);
-        let ty = self.values[high.index()].ty.scalar;
+        let ty = self.values.scalar(high);
         let beyond = match down.beyond {
             Some(beyond) => self.constant(ty, beyond),
             None => down.low,
         };
-        let [counter, sum, value] = [0; 3].map(|_| self.new_value(ty));
+        let [counter, sum, value] = [0; 3].map(|_| self.values.fresh(ty));
         replace(&mut inner.body, high, value);
         let both = [
             Inst::Let(sum, Op::Binary(Binary::Add, first, beyond)),
@@ -340,10 +291,10 @@ impl Finder {
 
     /// `next = high - step`.
     fn step_down(&self, high: Value, next: Value) -> Option<u32> {
-        let step = match self.defs[next.index()] {
-            Some(Op::Binary(Binary::Sub, a, b)) if a == high => fold::integer(&self.literal(b)?)?,
-            Some(Op::Binary(Binary::Add, a, b)) if a == high => -fold::integer(&self.literal(b)?)?,
-            Some(Op::Binary(Binary::Add, a, b)) if b == high => -fold::integer(&self.literal(a)?)?,
+        let step = match *self.values.def(next)? {
+            Op::Binary(Binary::Sub, a, b) if a == high => self.values.number(b)?,
+            Op::Binary(Binary::Add, a, b) if a == high => -self.values.number(b)?,
+            Op::Binary(Binary::Add, a, b) if b == high => -self.values.number(a)?,
             _ => return None,
         };
         (1..=i128::from(i32::MAX)).contains(&step).then_some(step as u32)
@@ -351,36 +302,13 @@ impl Finder {
 
     /// `next = low + step`.
     fn step(&self, low: Value, next: Value) -> Option<u32> {
-        let Some(Op::Binary(Binary::Add, a, b)) = self.defs[next.index()] else { return None };
+        let Some(&Op::Binary(Binary::Add, a, b)) = self.values.def(next) else { return None };
         let step = match (a == low, b == low) {
-            (true, _) => self.literal(b)?,
-            (_, true) => self.literal(a)?,
+            (true, _) => self.values.number(b)?,
+            (_, true) => self.values.number(a)?,
             _ => return None,
         };
-        let step = fold::integer(&step)?;
         (1..=i128::from(i32::MAX)).contains(&step).then_some(step as u32)
-    }
-
-    fn new_value(&mut self, ty: Scalar) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        self.defs.push(None);
-        value
-    }
-
-    fn defined_in(&self, inner: &Loop, value: Value) -> bool {
-        if inner.params.contains(&value) {
-            return true;
-        }
-        let mut found = false;
-        crate::kernel::walk::each_inst(&inner.body, &mut |inst| match inst {
-            Inst::Let(v, _) => found |= *v == value,
-            Inst::Atomic { result, .. } => found |= *result == Some(value),
-            Inst::If { results, .. } => found |= results.contains(&value),
-            Inst::Loop(inner) => found |= inner.results.contains(&value),
-            _ => {}
-        });
-        found
     }
 }
 
@@ -393,23 +321,9 @@ fn may_come_twice(body: &Block) -> bool {
 
 /// Replaces a value in a block.
 fn replace(block: &mut Block, old: Value, new: Value) {
-    let change = &mut |value: &mut Value| {
+    each_value_mut(block, &mut |value| {
         if *value == old {
             *value = new;
         }
-    };
-    for inst in &mut block.insts {
-        each_use_mut(inst, change);
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                replace(then, old, new);
-                replace(otherwise, old, new);
-            }
-            Inst::Loop(inner) => replace(&mut inner.body, old, new),
-            _ => {}
-        }
-    }
-    for value in end_values_mut(&mut block.end) {
-        change(value);
-    }
+    });
 }

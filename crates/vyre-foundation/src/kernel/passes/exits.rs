@@ -3,9 +3,10 @@
 
 use hashbrown::HashMap;
 
+use super::values::Values;
 use crate::ir::Literal;
-use crate::kernel::walk::{each_inst, each_use, end_values, end_values_mut, exits};
-use crate::kernel::{Binary, Block, End, Inst, Kernel, Loop, Op, Scalar, Value, ValueInfo, fold};
+use crate::kernel::walk::{blocks, each_inst, each_use, end_values, end_values_mut, exits};
+use crate::kernel::{Binary, Block, End, Inst, Kernel, Loop, Op, Scalar, Value, fold};
 
 pub(super) fn run(kernel: &mut Kernel) {
     let mut asked: HashMap<Value, Option<Literal>> = HashMap::new();
@@ -43,23 +44,17 @@ pub(super) fn run(kernel: &mut Kernel) {
         return;
     }
     let mut answers: Vec<(Scalar, [Value; 2])> = Vec::new();
-    let mut made = Vec::new();
+    let mut values = Values::of(kernel);
     // In an order that is always the same, so that the kernel is.
     for ty in [Scalar::U32, Scalar::I32, Scalar::U64, Scalar::I64] {
         if !asked.values().flatten().any(|number| fold::scalar_of(number) == ty) {
             continue;
         }
-        let answer = [0, 1].map(|answer| {
-            let value = Value(kernel.values.len() as u32);
-            kernel.values.push(ValueInfo { ty: ty.into(), uniform: true });
-            made.push(Inst::Let(value, Op::Const(fold::of_integer(ty, answer))));
-            value
-        });
-        answers.push((ty, answer));
+        answers.push((ty, [0, 1].map(|answer| values.constant_at_start(fold::of_integer(ty, answer)))));
     }
     let change = Change { asked: &asked, constants: &constants, answers: &answers };
     change.block(&mut kernel.body, &[]);
-    kernel.body.insts.splice(0..0, made);
+    values.give_back(kernel);
 }
 
 /// It is gone through once, and left in several ways.
@@ -70,8 +65,8 @@ fn is_once(inner: &Loop) -> bool {
 }
 
 /// Finds the number that each value is compared with; values that are used otherwise, or compared with several, are dropped.
-fn questions(block: &Block, constants: &HashMap<Value, Literal>, asked: &mut HashMap<Value, Option<Literal>>) {
-    for inst in &block.insts {
+fn questions(body: &Block, constants: &HashMap<Value, Literal>, asked: &mut HashMap<Value, Option<Literal>>) {
+    each_inst(body, &mut |inst| {
         let question = match inst {
             Inst::Let(_, Op::Binary(Binary::Eq | Binary::Ne, a, b)) => constants.get(b).map(|number| (*a, *number)),
             _ => None,
@@ -86,16 +81,8 @@ fn questions(block: &Block, constants: &HashMap<Value, Literal>, asked: &mut Has
             }
             None => each_use(inst, &mut |value| _ = asked.remove(&value)),
         }
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                questions(then, constants, asked);
-                questions(otherwise, constants, asked);
-            }
-            Inst::Loop(inner) => questions(&inner.body, constants, asked),
-            _ => {}
-        }
-    }
-    end_values(&block.end).iter().for_each(|value| _ = asked.remove(value));
+        blocks(inst).flat_map(|block| end_values(&block.end)).for_each(|value| _ = asked.remove(value));
+    });
 }
 
 struct Change<'a> {

@@ -69,15 +69,31 @@ fn exponentials_of_what_is_not_large_take_fewer_steps_and_have_the_same_bits() {
     assert_eq!(steps(&lowered(any.clone(), without)), steps(&lowered(any, Passes::all())));
 }
 
-/// The same steps written by hand for an n of any size: the short way would be wrong for some.
+/// The steps of `factor` times a power of two, written by hand.
+fn scaled(factor: Expr, exponent: Expr) -> Expr {
+    let word = (exponent + Expr::f32(12_582_912.0)).bit_cast(DataType::I32);
+    let first = word.clone().min(Expr::i32(0x4b40_0000 + 103));
+    let power = |of: Expr, one: i32| ((of << Expr::u32(23)) + Expr::i32(one)).bit_cast(DataType::F32);
+    factor * power(first.clone(), 0x3f80_0000 + (24 << 23)) * power(word - first, 0x3380_0000)
+}
+
+/// For an n of any size the short way would be wrong for some.
 #[test]
 fn powers_of_two_by_hand_stay_what_they_are() {
-    let word = || (x().min(Expr::f32(110.0)) + Expr::f32(12_582_912.0)).bit_cast(DataType::I32);
-    let first = || word().min(Expr::i32(0x4b40_0000 + 103));
-    let power = |of: Expr, one: i32| ((of << Expr::u32(23)) + Expr::i32(one)).bit_cast(DataType::F32);
-    let value = Expr::f32(1.5) * power(first(), 0x3f80_0000 + (24 << 23)) * power(word() - first(), 0x3380_0000);
+    let value = scaled(Expr::f32(1.5), x().min(Expr::f32(110.0)));
     let without = Passes::all().without(Passes::RANGES);
     assert_eq!(results(&lowered(value.clone(), without)), results(&lowered(value, Passes::all())));
+}
+
+/// What is scaled has a limit of its own, which is no step either.
+#[test]
+fn limits_that_change_nothing_go_from_what_is_scaled() {
+    let exponent = x().min(Expr::f32(3.0)).max(Expr::f32(-5.0));
+    let value = scaled((exponent.clone() + Expr::f32(1.0)).min(Expr::f32(50.0)), exponent);
+    let without = Passes::all().without(Passes::RANGES);
+    let (plain, short) = (lowered(value.clone(), without), lowered(value, Passes::all()));
+    assert_eq!(results(&plain), results(&short));
+    assert!(steps(&short) < steps(&plain), "{short}");
 }
 
 #[test]

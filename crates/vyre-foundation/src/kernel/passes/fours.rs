@@ -4,9 +4,10 @@
 //! the first place is a multiple of four. The four rounds are a loop of their own, which is written out as any other.
 
 use super::straight;
+use super::values::Values;
 use crate::ir::Literal;
 use crate::kernel::walk::{each_inst, each_loop_mut, each_operand};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unrolling, Value, ValueInfo};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unrolling, Value};
 
 const FOUR: u32 = 4;
 
@@ -20,31 +21,20 @@ pub(super) fn run(kernel: &mut Kernel, unrolling: &Unrolling) {
             constants[value.index()] = Some(*number);
         }
     });
-    let mut fours = Fours { constants, unrolling, values: std::mem::take(&mut kernel.values) };
+    let mut fours = Fours { constants, unrolling, values: Values::of(kernel) };
     each_loop_mut(&mut kernel.body, &mut |inner, before| _ = fours.split(inner, before));
-    kernel.values = fours.values;
+    fours.values.give_back(kernel);
 }
 
 struct Fours<'a> {
     constants: Vec<Option<u32>>,
     unrolling: &'a Unrolling,
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 impl Fours<'_> {
     fn number(&self, value: Value) -> Option<u32> {
         self.constants.get(value.index()).copied().flatten()
-    }
-
-    fn new_value(&mut self, info: ValueInfo) -> Value {
-        self.values.push(info);
-        Value(self.values.len() as u32 - 1)
-    }
-
-    fn define(&mut self, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = self.new_value(ValueInfo { ty: Scalar::U32.into(), uniform: false });
-        insts.push(Inst::Let(value, op));
-        value
     }
 
     /// The steps of a block, with those of its loops as often as they run.
@@ -91,7 +81,7 @@ impl Fours<'_> {
 
     fn split(&mut self, inner: &mut Loop, before: &mut Vec<Inst>) -> Option<()> {
         let counter = inner.counter.filter(|counter| !inner.rare && counter.step == 1)?;
-        let is_word = self.values[counter.value.index()].ty.scalar == Scalar::U32;
+        let is_word = self.values.scalar(counter.value) == Scalar::U32;
         let to = self.number(counter.to).filter(|to| to.is_multiple_of(FOUR) && *to > FOUR)?;
         if !is_word || self.number(counter.from) != Some(0) || !straight(&inner.body) {
             return None;
@@ -102,20 +92,12 @@ impl Fours<'_> {
         if whole || weight * FOUR as usize > steps / 2 || !self.walks(inner, counter.value) {
             return None;
         }
-        let from = self.define(Op::Const(Literal::U32(0)), before);
-        let [four, two, fours] =
-            [FOUR, FOUR.trailing_zeros(), to / FOUR].map(|number| self.define(Op::Const(Literal::U32(number)), before));
-        let like = |fours: &mut Self, values: &[Value]| -> Vec<Value> {
-            values
-                .iter()
-                .map(|value| fours.new_value(ValueInfo { uniform: false, ..fours.values[value.index()] }))
-                .collect()
-        };
-        let (params, results) = (like(self, &inner.params), like(self, &inner.params));
-        let word = ValueInfo { ty: Scalar::U32.into(), uniform: false };
-        let (of_four, in_four) = (self.new_value(word), self.new_value(word));
+        let [from, four, two, fours] =
+            [0, FOUR, FOUR.trailing_zeros(), to / FOUR].map(|number| self.values.constant(Scalar::U32, number, before));
+        let [params, results] = [(); 2].map(|()| self.values.all_like(&inner.params));
+        let [of_four, in_four] = [(); 2].map(|()| self.values.fresh(Scalar::U32));
         let mut around = Vec::new();
-        let first = self.define(Op::Binary(Binary::Shl, of_four, two), &mut around);
+        let first = self.values.binary(Binary::Shl, of_four, two, &mut around);
         inner.body.insts.insert(0, Inst::Let(counter.value, Op::Binary(Binary::Add, first, in_four)));
         around.push(Inst::Loop(Box::new(Loop {
             counter: Some(Counter { value: in_four, from, to: four, step: 1 }),

@@ -9,12 +9,13 @@
 //!
 //! Steps of different invocations change their order, so that this is only for kernels whose invocations don't see each other.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use crate::ir::{Builtin, Literal};
-use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo};
+use super::values::Values;
+use crate::ir::Builtin;
+use crate::kernel::walk::{Effect, access, blocks, blocks_mut, each_inst, each_operand_mut, results, written};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 
 /// Steps that a kernel may have when all neighbours' are counted.
 const MOST_STEPS: usize = 4096;
@@ -32,18 +33,11 @@ pub(super) fn run(kernel: &mut Kernel, merged: [u32; 3]) -> Result<(), Refusal> 
         return Ok(());
     }
     check(kernel, items)?;
-    let mut written = vec![false; kernel.buffers.len()];
-    each_inst(&kernel.body, &mut |inst| {
-        if let Some((address, effect)) = access(inst)
-            && let (Memory::Buffer(buffer), Effect::Write | Effect::Both) = (address.memory, effect)
-        {
-            written[buffer as usize] = true;
-        }
-    });
     let original = kernel.body.clone();
-    let mut merge = Merge { merged, items, written, values: std::mem::take(&mut kernel.values), names: HashMap::new() };
+    let (written, values) = (written(&original), Values::of(kernel));
+    let mut merge = Merge { merged, items, written, values, names: HashMap::new() };
     let body = merge.body(&original);
-    kernel.values = merge.values;
+    merge.values.give_back(kernel);
     kernel.body = body?;
     Ok(())
 }
@@ -81,15 +75,7 @@ fn check(kernel: &Kernel, items: usize) -> Result<(), Refusal> {
 
 /// Some way in it ends the invocation.
 fn returns(block: &Block) -> bool {
-    let mut found = block.end == End::Return;
-    each_inst(block, &mut |inst| {
-        found |= match inst {
-            Inst::If { then, otherwise, .. } => then.end == End::Return || otherwise.end == End::Return,
-            Inst::Loop(inner) => inner.body.end == End::Return,
-            _ => false,
-        };
-    });
-    found
+    block.end == End::Return || block.insts.iter().flat_map(blocks).any(returns)
 }
 
 /// Some way through these steps, but not through loops in them, goes elsewhere than to their end.
@@ -104,29 +90,16 @@ fn leaves(block: &Block) -> bool {
 struct Merge {
     merged: [u32; 3],
     items: usize,
-    /// Buffers that the kernel changes.
-    written: Vec<bool>,
-    values: Vec<ValueInfo>,
+    /// What the kernel changes.
+    written: HashSet<Memory>,
+    values: Values,
     /// What differs between the neighbours.
     names: HashMap<Value, Copies>,
 }
 
 impl Merge {
-    fn fresh(&mut self, like: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(self.values[like.index()]);
-        value
-    }
-
-    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
     fn number(&mut self, number: u32, insts: &mut Vec<Inst>) -> Value {
-        self.define(Scalar::U32, Op::Const(Literal::U32(number)), insts)
+        self.values.constant(Scalar::U32, number, insts)
     }
 
     /// What a neighbour calls a value.
@@ -147,9 +120,9 @@ impl Merge {
 
     /// The id of the first neighbour along an axis.
     fn first_id(&mut self, axis: usize, insts: &mut Vec<Inst>) -> Value {
-        let id = self.define(Scalar::U32, Op::Builtin(Builtin::GlobalId(axis as u8)), insts);
+        let id = self.values.define(Scalar::U32, Op::Builtin(Builtin::GlobalId(axis as u8)), insts);
         let by = self.number(self.merged[axis], insts);
-        self.define(Scalar::U32, Op::Binary(Binary::Mul, id, by), insts)
+        self.values.binary(Binary::Mul, id, by, insts)
     }
 
     fn body(&mut self, original: &Block) -> Result<Block, Refusal> {
@@ -183,11 +156,11 @@ impl Merge {
             let mut all: Option<Value> = None;
             for copy in self.names[cond].clone() {
                 let stays = match leaves_when {
-                    true => self.define(Scalar::Bool, Op::Unary(Unary::Not, copy), insts),
+                    true => self.values.define(Scalar::Bool, Op::Unary(Unary::Not, copy), insts),
                     false => copy,
                 };
                 all = Some(match all {
-                    Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, stays), insts),
+                    Some(all) => self.values.binary(Binary::And, all, stays, insts),
                     None => stays,
                 });
             }
@@ -207,7 +180,7 @@ impl Merge {
     fn one_by_one(&mut self, original: &Block) -> Block {
         let mut before = Vec::new();
         let (from, to) = (self.number(0, &mut before), self.number(self.items as u32, &mut before));
-        let item = self.fresh(from);
+        let item = self.values.like(from);
         let mut insts = Vec::new();
         let [x, y, _] = self.merged;
         let mut ids: [Option<Value>; 3] = [None; 3];
@@ -218,9 +191,9 @@ impl Merge {
             let first = self.first_id(axis, &mut insts);
             let (below, of) = ([1, x, x * y][axis], self.merged[axis]);
             let (below, of) = (self.number(below, &mut insts), self.number(of, &mut insts));
-            let place = self.define(Scalar::U32, Op::Binary(Binary::Div, item, below), &mut insts);
-            let place = self.define(Scalar::U32, Op::Binary(Binary::Rem, place, of), &mut insts);
-            *id = Some(self.define(Scalar::U32, Op::Binary(Binary::Add, first, place), &mut insts));
+            let place = self.values.binary(Binary::Div, item, below, &mut insts);
+            let place = self.values.binary(Binary::Rem, place, of, &mut insts);
+            *id = Some(self.values.binary(Binary::Add, first, place, &mut insts));
         }
         let mut names = HashMap::new();
         let mut body = Block { insts, end: End::Continue(Vec::new()) };
@@ -230,7 +203,8 @@ impl Merge {
                     names.extend(ids[usize::from(*axis)].map(|id| (*value, id)));
                 }
                 inst => {
-                    let copy = self.copy(inst, &mut names, true);
+                    let mut copy = self.values.copy_inst(inst, &mut names);
+                    go_on_at_end(&mut copy);
                     body.insts.push(copy);
                 }
             }
@@ -254,7 +228,7 @@ impl Merge {
                 let mut along: Vec<Value> = vec![first];
                 for place in 1..self.merged[axis] {
                     let place = self.number(place, insts);
-                    along.push(self.define(Scalar::U32, Op::Binary(Binary::Add, first, place), insts));
+                    along.push(self.values.binary(Binary::Add, first, place, insts));
                 }
                 let copies = (0..self.items).map(|item| along[self.place(item, axis) as usize]).collect();
                 self.names.insert(*value, copies);
@@ -332,7 +306,7 @@ impl Merge {
     fn expand(&mut self, values: &[Value]) -> Vec<Value> {
         let mut all = Vec::with_capacity(values.len() * self.items);
         for value in values {
-            let copies: Copies = (0..self.items).map(|_| self.fresh(*value)).collect();
+            let copies: Copies = (0..self.items).map(|_| self.values.like(*value)).collect();
             all.extend(copies.iter().copied());
             self.names.insert(*value, copies);
         }
@@ -342,10 +316,9 @@ impl Merge {
     /// An operation, once for each neighbour who gets something else.
     fn compute(&mut self, value: Value, op: &Op, insts: &mut Vec<Inst>) {
         let of_own = match op {
-            Op::Load { address, .. } => match address.memory {
-                Memory::Buffer(buffer) => self.written[buffer as usize],
-                Memory::Shared(_) | Memory::Local(_) => true,
-            },
+            Op::Load { address, .. } => {
+                !matches!(address.memory, Memory::Buffer(_)) || self.written.contains(&address.memory)
+            }
             _ => false,
         };
         let mut made: SmallVec<[(Op, Value); 8]> = SmallVec::new();
@@ -355,7 +328,7 @@ impl Merge {
             each_operand_mut(&mut own, &mut |operand| *operand = self.name(*operand, item));
             let known = made.iter().find(|(known, _)| !of_own && *known == own).map(|(_, copy)| *copy);
             copies.push(known.unwrap_or_else(|| {
-                let copy = self.fresh(value);
+                let copy = self.values.like(value);
                 insts.push(Inst::Let(copy, own.clone()));
                 made.push((own, copy));
                 copy
@@ -367,64 +340,25 @@ impl Merge {
     /// A step for one neighbour, with everything in it.
     fn copy_for(&mut self, inst: &Inst, item: usize, insts: &mut Vec<Inst>) {
         let mut names = self.names.iter().map(|(value, copies)| (*value, copies[item])).collect();
-        let copy = self.copy(inst, &mut names, false);
-        let results: &[Value] = match inst {
-            Inst::Let(value, _) => std::slice::from_ref(value),
-            Inst::Atomic { result, .. } => result.as_slice(),
-            Inst::If { results, .. } => results,
-            Inst::Loop(inner) => &inner.results,
-            Inst::Store { .. } | Inst::Barrier(_) => &[],
-        };
-        for result in results {
+        let copy = self.values.copy_inst(inst, &mut names);
+        for result in results(inst) {
             let own = names[result];
             let items = self.items;
             self.names.entry(*result).or_insert_with(|| std::iter::repeat_n(own, items).collect())[item] = own;
         }
         insts.push(copy);
     }
+}
 
-    /// A step with other names, and new ones for what it defines. Where `ends` is set, who ended goes on with the next
-    /// round, and that is rare.
-    fn copy(&mut self, inst: &Inst, names: &mut HashMap<Value, Value>, ends: bool) -> Inst {
-        let mut copy = inst.clone();
-        each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-        match &mut copy {
-            Inst::Let(value, _) => self.rename(std::slice::from_mut(value), names),
-            Inst::Atomic { result, .. } => self.rename(result.as_mut_slice(), names),
-            Inst::If { then, otherwise, results, .. } => {
-                **then = self.copy_block(then, names, ends);
-                **otherwise = self.copy_block(otherwise, names, ends);
-                self.rename(results, names);
-            }
-            Inst::Loop(inner) => {
-                if let Some(counter) = &mut inner.counter {
-                    self.rename(std::slice::from_mut(&mut counter.value), names);
-                }
-                inner.rare |= ends;
-                self.rename(&mut inner.params, names);
-                inner.body = self.copy_block(&inner.body, names, ends);
-                self.rename(&mut inner.results, names);
-            }
-            Inst::Store { .. } | Inst::Barrier(_) => {}
-        }
-        copy
+/// Lets who ended in a step go on with the next round, which is rare.
+fn go_on_at_end(inst: &mut Inst) {
+    if let Inst::Loop(inner) = inst {
+        inner.rare = true;
     }
-
-    fn copy_block(&mut self, block: &Block, names: &mut HashMap<Value, Value>, ends: bool) -> Block {
-        let insts = block.insts.iter().map(|inst| self.copy(inst, names, ends)).collect();
-        let mut end = block.end.clone();
-        end_values_mut(&mut end).iter_mut().for_each(|value| *value = names.get(value).copied().unwrap_or(*value));
-        if ends && end == End::Return {
-            end = End::Continue(Vec::new());
-        }
-        Block { insts, end }
-    }
-
-    fn rename(&mut self, values: &mut [Value], names: &mut HashMap<Value, Value>) {
-        for value in values {
-            let new = self.fresh(*value);
-            names.insert(*value, new);
-            *value = new;
+    for block in blocks_mut(inst) {
+        block.insts.iter_mut().for_each(go_on_at_end);
+        if block.end == End::Return {
+            block.end = End::Continue(Vec::new());
         }
     }
 }
@@ -432,16 +366,7 @@ impl Merge {
 /// It writes, or something in it does.
 fn has_effect(inst: &Inst) -> bool {
     let writes = |inst: &Inst| matches!(access(inst), Some((_, Effect::Write | Effect::Both)));
-    let mut found = writes(inst);
-    match inst {
-        Inst::If { then, otherwise, .. } => {
-            each_inst(then, &mut |inst| found |= writes(inst));
-            each_inst(otherwise, &mut |inst| found |= writes(inst));
-        }
-        Inst::Loop(inner) => each_inst(&inner.body, &mut |inst| found |= writes(inst)),
-        _ => {}
-    }
-    found
+    writes(inst) || blocks(inst).any(|block| block.insts.iter().any(has_effect))
 }
 
 #[cfg(test)]

@@ -29,11 +29,11 @@ mod simplify;
 mod tests;
 mod together;
 mod trial;
+mod values;
 mod versions;
 
-use hashbrown::HashMap;
-
-use super::{Binary, Block, Counter, End, Inst, Kernel, Op, Options, Passes, Scalar, Value, ValueInfo, fold};
+use self::values::Values;
+use super::{Block, End, Inst, Kernel, Options, Passes};
 use crate::ir::Math;
 
 /// Runs the passes, in two rounds, as each makes work for the others. Loops are unrolled in the second one only: what was
@@ -89,11 +89,13 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     if passes.contains(Passes::RANGES) {
         // Of a tree on an NVIDIA GPU this leaves so little in its branches that the assembler makes predicates of them, which all warps go
         // through: it takes 1.2 times as long.
-        let (floats, defs) = ranges::run(kernel, options.trees_written_out);
-        powers::run(kernel, &floats, &defs);
+        let mut values = Values::with_definitions(kernel);
+        let floats = ranges::run(kernel, &mut values, options.trees_written_out);
+        powers::run(&mut kernel.body, &mut values, &floats);
         if options.fused && kernel.math == Math::Exact {
-            quotients::run(kernel, &floats, &defs);
+            quotients::run(&mut kernel.body, &mut values, &floats);
         }
+        values.give_back(kernel);
     }
     if passes.contains(Passes::ARRAYS) && options.own_words {
         own::run(kernel, array_values);
@@ -124,54 +126,6 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     Ok(())
 }
 
-/// The operation of each value that a `Let` defines.
-fn definitions(kernel: &Kernel) -> Vec<Option<Op>> {
-    let mut defs = Vec::new();
-    defs.resize_with(kernel.values.len(), || None);
-    super::walk::each_inst(&kernel.body, &mut |inst| {
-        if let Inst::Let(value, op) = inst {
-            defs[value.index()] = Some(op.clone());
-        }
-    });
-    defs
-}
-
-/// The numbers that a value made of constants and of the counters around it can be, where it does not wrap.
-fn range(
-    value: Value,
-    defs: &[Option<Op>],
-    values: &[ValueInfo],
-    around: &[Counter],
-) -> Option<std::ops::RangeInclusive<i128>> {
-    let number = |value: Value| match &defs[value.index()] {
-        Some(Op::Const(literal)) => fold::integer(literal),
-        _ => None,
-    };
-    let of = |value: Value| range(value, defs, values, around);
-    let (least, most) = match values[value.index()].ty.scalar {
-        Scalar::U32 => (0, i128::from(u32::MAX)),
-        Scalar::I32 => (i128::from(i32::MIN), i128::from(i32::MAX)),
-        _ => return None,
-    };
-    if let Some(counter) = around.iter().find(|counter| counter.value == value) {
-        let (from, to) = (number(counter.from)?, number(counter.to)?);
-        return (from < to).then_some(from..=to - 1);
-    }
-    let (first, last) = match &defs[value.index()] {
-        Some(Op::Const(literal)) => fold::integer(literal).map(|number| (number, number))?,
-        Some(Op::Binary(Binary::Add, a, b)) => {
-            let (a, b) = (of(*a)?, of(*b)?);
-            (a.start() + b.start(), a.end() + b.end())
-        }
-        Some(Op::Binary(Binary::Sub, a, b)) => {
-            let (a, b) = (of(*a)?, of(*b)?);
-            (a.start() - b.end(), a.end() - b.start())
-        }
-        _ => return None,
-    };
-    (least <= first && last <= most).then_some(first..=last)
-}
-
 /// How many steps a block has, where nobody waits in it for others.
 fn steps_alone(block: &Block) -> Option<usize> {
     let (mut steps, mut alone) = (0, true);
@@ -184,54 +138,6 @@ fn steps_alone(block: &Block) -> Option<usize> {
         };
     });
     alone.then_some(steps)
-}
-
-/// A block with names of its own for what it defines. `fresh` makes a value like another one, which the operation defines.
-fn copy_block(
-    block: &Block,
-    names: &mut HashMap<Value, Value>,
-    fresh: &mut impl FnMut(Value, Option<&Op>) -> Value,
-) -> Block {
-    let insts = block.insts.iter().map(|inst| copy_inst(inst, names, fresh)).collect();
-    let mut end = block.end.clone();
-    for value in super::walk::end_values_mut(&mut end) {
-        *value = names.get(value).copied().unwrap_or(*value);
-    }
-    Block { insts, end }
-}
-
-fn copy_inst(
-    inst: &Inst,
-    names: &mut HashMap<Value, Value>,
-    fresh: &mut impl FnMut(Value, Option<&Op>) -> Value,
-) -> Inst {
-    let mut copy = inst.clone();
-    super::walk::each_use_mut(&mut copy, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-    let mut rename = |value: &mut Value, op: Option<&Op>, names: &mut HashMap<Value, Value>| {
-        let new = fresh(*value, op);
-        names.insert(*value, new);
-        *value = new;
-    };
-    match &mut copy {
-        Inst::Let(value, op) => rename(value, Some(op), names),
-        Inst::Atomic { result: Some(result), .. } => rename(result, None, names),
-        Inst::If { then, otherwise, results, .. } => {
-            for result in results {
-                rename(result, None, names);
-            }
-            **then = copy_block(then, names, fresh);
-            **otherwise = copy_block(otherwise, names, fresh);
-        }
-        Inst::Loop(inner) => {
-            let counter = inner.counter.iter_mut().map(|counter| &mut counter.value);
-            for value in inner.params.iter_mut().chain(&mut inner.results).chain(counter) {
-                rename(value, None, names);
-            }
-            inner.body = copy_block(&inner.body, names, fresh);
-        }
-        Inst::Atomic { .. } | Inst::Store { .. } | Inst::Barrier(_) => {}
-    }
-    copy
 }
 
 /// Every round of the loop whose body this is comes to its end, or ends the invocation.

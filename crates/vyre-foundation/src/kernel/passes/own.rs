@@ -6,9 +6,9 @@
 
 use smallvec::SmallVec;
 
-use super::{arrays, definitions};
+use super::arrays;
 use crate::ir::Builtin;
-use crate::kernel::walk::{access, each_inst};
+use crate::kernel::walk::{access, each_inst, replace_insts};
 use crate::kernel::{Address, Block, Element, Inst, Kernel, KernelMemory, Memory, Op};
 
 /// Words of an array that an invocation keeps.
@@ -18,14 +18,13 @@ pub(super) fn run(kernel: &mut Kernel, array_values: u32) {
     if !kernel.has_barrier || kernel.shared.is_empty() {
         return;
     }
-    let defs = definitions(kernel);
     let is_line = kernel.workgroup_size[1] == 1 && kernel.workgroup_size[2] == 1;
-    let places = defs.iter().map(|def| match def {
-        Some(Op::Builtin(Builtin::LocalIndex)) => true,
-        Some(Op::Builtin(Builtin::LocalId(0))) => is_line,
-        _ => false,
+    let mut places = vec![false; kernel.values.len()];
+    each_inst(&kernel.body, &mut |inst| {
+        if let Inst::Let(value, Op::Builtin(builtin)) = inst {
+            places[value.index()] = *builtin == Builtin::LocalIndex || *builtin == Builtin::LocalId(0) && is_line;
+        }
     });
-    let places: Vec<bool> = places.collect();
     let invocations = kernel.workgroup_size.iter().product();
     let mut own: Vec<Own> = kernel.shared.iter().map(Own::new).collect();
     let widths: Vec<u8> = kernel.values.iter().map(|info| info.ty.width).collect();
@@ -129,15 +128,14 @@ fn note(block: &Block, in_branch: bool, places: &[bool], widths: &[u8], all: &mu
 }
 
 /// Keeps what is stored, and takes what is loaded from there.
-fn keep(block: &mut Block, places: &[bool], widths: &[u8], all: &[Own]) {
+fn keep(body: &mut Block, places: &[bool], widths: &[u8], all: &[Own]) {
     let copy_of = |address: &Address, element: Element| {
         let Memory::Shared(shared) = address.memory else { return None };
         let own = &all[shared as usize];
         let (local, offset) = (own.copy?, own.word(address, element, places)?);
         Some(Address { memory: Memory::Local(local), terms: SmallVec::new(), offset })
     };
-    let mut insts = Vec::with_capacity(block.insts.len());
-    for mut inst in std::mem::take(&mut block.insts) {
+    replace_insts(body, &mut |mut inst, insts| {
         let mut kept = None;
         match &mut inst {
             Inst::Let(value, Op::Load { address, element, guard }) if widths[value.index()] == 1 => {
@@ -153,15 +151,9 @@ fn keep(block: &mut Block, places: &[bool], widths: &[u8], all: &[Own]) {
                     guard: None,
                 });
             }
-            Inst::If { then, otherwise, .. } => {
-                keep(then, places, widths, all);
-                keep(otherwise, places, widths, all);
-            }
-            Inst::Loop(inner) => keep(&mut inner.body, places, widths, all),
             _ => {}
         }
         insts.push(inst);
         insts.extend(kept);
-    }
-    block.insts = insts;
+    });
 }

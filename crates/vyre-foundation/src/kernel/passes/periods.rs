@@ -5,10 +5,10 @@
 
 use hashbrown::HashMap;
 
-use super::{copy_block, definitions};
+use super::values::Values;
 use crate::ir::Literal;
-use crate::kernel::walk::{each_inst, each_loop_mut, exits};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Scalar, Value, ValueInfo, fold};
+use crate::kernel::walk::{each_inst, each_inst_mut, each_loop_mut, exits};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Op, Value, fold};
 
 /// Steps of all rounds that are written out.
 const MOST_STEPS: usize = 256;
@@ -29,14 +29,13 @@ pub(super) fn run(kernel: &mut Kernel) {
     if !found {
         return;
     }
-    let mut periods = Periods { defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    let mut periods = Periods { values: Values::with_definitions(kernel) };
     each_loop_mut(&mut kernel.body, &mut |inner, before| _ = periods.write_out(inner, before));
-    kernel.values = periods.values;
+    periods.values.give_back(kernel);
 }
 
 struct Periods {
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 /// A value that is the remainder of the counter and a number.
@@ -46,39 +45,13 @@ struct Remainder {
 }
 
 impl Periods {
-    fn number(&self, value: Value) -> Option<i128> {
-        match &self.defs[value.index()] {
-            Some(Op::Const(literal)) => fold::integer(literal),
-            _ => None,
-        }
-    }
-
-    fn like(&mut self, like: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(self.values[like.index()]);
-        self.defs.push(None);
-        value
-    }
-
-    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        self.defs.push(Some(op.clone()));
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn constant(&mut self, ty: Scalar, number: i128, insts: &mut Vec<Inst>) -> Value {
-        self.define(ty, Op::Const(fold::of_integer(ty, number)), insts)
-    }
-
     /// The divisor of the first remainder of the counter, and all remainders with it. Of a power of two they are one step, so they
     /// count where invocations meet in each round: what they read and write there is at places that are known then.
     fn remainders(&self, inner: &Loop, counter: &Counter, from: i128) -> Option<(i128, Vec<Remainder>)> {
-        let ahead = |value: Value| match self.defs[value.index()] {
+        let ahead = |value: Value| match self.values.def(value) {
             _ if value == counter.value => Some(0),
-            Some(Op::Binary(Binary::Add, a, b)) if a == counter.value => self.number(b),
-            Some(Op::Binary(Binary::Sub, a, b)) if a == counter.value => self.number(b).map(|less| -less),
+            Some(&Op::Binary(Binary::Add, a, b)) if a == counter.value => self.values.number(b),
+            Some(&Op::Binary(Binary::Sub, a, b)) if a == counter.value => self.values.number(b).map(|less| -less),
             _ => None,
         };
         let meet = inner.body.insts.iter().any(|inst| matches!(inst, Inst::Barrier(_)));
@@ -90,7 +63,7 @@ impl Periods {
                 _ => None,
             };
             if let Inst::Let(value, Op::Binary(op, a, number)) = inst
-                && let (Some(ahead), Some(number)) = (ahead(*a), self.number(*number))
+                && let (Some(ahead), Some(number)) = (ahead(*a), self.values.number(*number))
                 && let Some(by) = by(*op, number)
                 && (2..=MOST_ROUNDS).contains(&by)
                 && (0..MOST).contains(&(from + ahead))
@@ -105,7 +78,7 @@ impl Periods {
     /// Puts a loop with several rounds in one before `inner`, which keeps the rest.
     fn write_out(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) -> Option<()> {
         let counter = inner.counter.filter(|counter| !inner.rare && counter.step <= 1 << 20)?;
-        let from = self.number(counter.from).filter(|from| (0..MOST).contains(from))?;
+        let from = self.values.number(counter.from).filter(|from| (0..MOST).contains(from))?;
         let (divisor, remainders) = self.remainders(inner, &counter, from)?;
         let step = i128::from(counter.step);
         let rounds = (1..=divisor).find(|rounds| rounds * step % divisor == 0)?;
@@ -116,30 +89,30 @@ impl Periods {
         if continues.len() != 1 || !breaks.is_empty() || steps * rounds as usize > MOST_STEPS || rounds < 2 {
             return None;
         }
-        let ty = self.values[counter.value.index()].ty.scalar;
+        let ty = self.values.scalar(counter.value);
         let (ahead, together) = (step * (rounds - 1), step * rounds);
-        let to = match self.number(counter.to) {
+        let to = match self.values.number(counter.to) {
             Some(to) if to > MOST || to - from <= together => return None,
-            Some(to) => self.constant(ty, to - ahead, insts),
+            Some(to) => self.values.constant(ty, to - ahead, insts),
             None => {
-                let most = self.constant(ty, MOST, insts);
-                let to = self.define(ty, Op::Binary(Binary::Min, counter.to, most), insts);
-                let ahead = self.constant(ty, ahead, insts);
-                let raised = self.define(ty, Op::Binary(Binary::Max, to, ahead), insts);
-                self.define(ty, Op::Binary(Binary::Sub, raised, ahead), insts)
+                let most = self.values.constant(ty, MOST, insts);
+                let to = self.values.binary(Binary::Min, counter.to, most, insts);
+                let ahead = self.values.constant(ty, ahead, insts);
+                let raised = self.values.binary(Binary::Max, to, ahead, insts);
+                self.values.binary(Binary::Sub, raised, ahead, insts)
             }
         };
-        let first = self.like(counter.value);
-        let [place, reached] = [0; 2].map(|_| self.like(counter.value));
-        let params: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
-        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let first = self.values.like(counter.value);
+        let [place, reached] = [0; 2].map(|_| self.values.like(counter.value));
+        let params = self.values.all_like(&inner.params);
+        let results = self.values.all_like(&inner.params);
         let (mut body, mut carried) = (Vec::new(), params.clone());
         for round in 0..rounds {
-            let further = self.constant(ty, round * step, &mut body);
-            let at = self.define(ty, Op::Binary(Binary::Add, first, further), &mut body);
+            let further = self.values.constant(ty, round * step, &mut body);
+            let at = self.values.binary(Binary::Add, first, further, &mut body);
             let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(carried).collect();
             names.insert(counter.value, at);
-            let mut copy = copy_block(&inner.body, &mut names, &mut |value, _| self.like(value));
+            let mut copy = self.values.copy_block(&inner.body, &mut names);
             let known = remainders.iter().map(|remainder| {
                 let number = (from + round * step + remainder.ahead) % divisor;
                 (names[&remainder.value], fold::of_integer(ty, number))
@@ -149,8 +122,8 @@ impl Periods {
             let End::Continue(ends) = copy.end else { return None };
             carried = ends;
         }
-        let together = self.constant(ty, together, &mut body);
-        carried.push(self.define(ty, Op::Binary(Binary::Add, first, together), &mut body));
+        let together = self.values.constant(ty, together, &mut body);
+        carried.push(self.values.binary(Binary::Add, first, together, &mut body));
         let with = |values: &[Value], last: Value| [values, &[last]].concat();
         insts.push(Inst::Loop(Box::new(Loop {
             counter: Some(Counter { value: first, from: counter.from, to, step: counter.step * rounds as u32 }),
@@ -162,10 +135,10 @@ impl Periods {
             look: inner.look,
             rare: false,
         })));
-        let left = match self.number(counter.to) {
+        let left = match self.values.number(counter.to) {
             Some(to) => {
                 let all = (to - from + step - 1) / step;
-                self.constant(ty, from + all / rounds * rounds * step, insts)
+                self.values.constant(ty, from + all / rounds * rounds * step, insts)
             }
             None => reached,
         };
@@ -177,19 +150,11 @@ impl Periods {
 
 /// Makes constants of values that a block defines.
 fn make_constant(block: &mut Block, known: &HashMap<Value, Literal>) {
-    for inst in &mut block.insts {
-        match inst {
-            Inst::Let(value, op) => {
-                if let Some(literal) = known.get(value) {
-                    *op = Op::Const(*literal);
-                }
-            }
-            Inst::If { then, otherwise, .. } => {
-                make_constant(then, known);
-                make_constant(otherwise, known);
-            }
-            Inst::Loop(inner) => make_constant(&mut inner.body, known),
-            _ => {}
+    each_inst_mut(block, &mut |inst| {
+        if let Inst::Let(value, op) = inst
+            && let Some(literal) = known.get(value)
+        {
+            *op = Op::Const(*literal);
         }
-    }
+    });
 }

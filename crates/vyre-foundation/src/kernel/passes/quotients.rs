@@ -4,17 +4,24 @@
 //! for all numbers that can come is tried here, one by one.
 
 use super::floats::Interval;
+use super::values::Values;
 use crate::ir::Literal;
-use crate::kernel::{Binary, Block, Inst, Kernel, Op, Scalar, Value, ValueInfo};
+use crate::kernel::walk::replace_insts;
+use crate::kernel::{Binary, Block, Inst, Op, Scalar};
 
 /// Numbers that are tried.
 const MOST: f64 = 65_536.0;
 
-/// `defs`: how values are made.
-pub(super) fn run(kernel: &mut Kernel, floats: &[Interval], defs: &[Option<Op>]) {
-    let mut quotients = Quotients { defs, floats, values: std::mem::take(&mut kernel.values), tried: Vec::new() };
-    quotients.block(&mut kernel.body);
-    kernel.values = quotients.values;
+pub(super) fn run(body: &mut Block, values: &mut Values, floats: &[Interval]) {
+    let mut quotients = Quotients { values, floats, tried: Vec::new() };
+    replace_insts(body, &mut |mut inst, insts| {
+        if let Inst::Let(_, op) = &mut inst
+            && let Some(better) = quotients.quotient(op, insts)
+        {
+            *op = better;
+        }
+        insts.push(inst);
+    });
 }
 
 /// What gives the quotient.
@@ -26,46 +33,26 @@ enum Form {
 }
 
 struct Quotients<'a> {
-    defs: &'a [Option<Op>],
+    values: &'a mut Values,
     floats: &'a [Interval],
-    values: Vec<ValueInfo>,
     /// Constants and the numbers up to which they were tried.
     tried: Vec<(f32, i32, Form)>,
 }
 
 impl Quotients<'_> {
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::Let(_, op) => {
-                    if let Some(better) = self.quotient(op, &mut insts) {
-                        *op = better;
-                    }
-                }
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => self.block(&mut inner.body),
-                _ => {}
-            }
-            insts.push(inst);
-        }
-        block.insts = insts;
-    }
-
     fn quotient(&mut self, op: &Op, insts: &mut Vec<Inst>) -> Option<Op> {
         let Op::Binary(Binary::Div, x, by) = *op else { return None };
-        let def = |value: Value| self.defs.get(value.index()).and_then(Option::as_ref);
-        let (Some(Op::Cast(whole)), Some(Op::Const(Literal::F32(divisor)))) = (def(x), def(by)) else { return None };
-        let is_whole = matches!(self.values[whole.index()].ty.scalar, Scalar::U32 | Scalar::I32);
+        let (Some(&Op::Cast(whole)), Some(Literal::F32(divisor))) = (self.values.def(x), self.values.literal(by))
+        else {
+            return None;
+        };
+        let is_whole = matches!(self.values.scalar(whole), Scalar::U32 | Scalar::I32);
         let bounds = self.floats.get(x.index()).copied().filter(|bounds| is_whole && !bounds.nan)?;
         let most = bounds.high.max(-bounds.low);
-        if !(0.0..=MOST).contains(&most) || self.values[x.index()].ty != Scalar::F32.into() {
+        if !(0.0..=MOST).contains(&most) || self.values.ty(x) != Scalar::F32.into() {
             return None;
         }
-        let (divisor, most) = (*divisor, most as i32);
+        let most = most as i32;
         let found = self.tried.iter().find(|(by, end, _)| (*by, *end) == (divisor, most)).map(|(_, _, form)| *form);
         let form = found.unwrap_or_else(|| {
             let form = form_of(divisor, most);
@@ -75,22 +62,15 @@ impl Quotients<'_> {
         if form == Form::Division {
             return None;
         }
-        let reciprocal = self.define(Op::Const(Literal::F32(1.0 / divisor)), insts);
+        let reciprocal = self.values.define(Scalar::F32, Op::Const(Literal::F32(1.0 / divisor)), insts);
         let product = Op::Binary(Binary::Mul, x, reciprocal);
         if form == Form::Product {
             return Some(product);
         }
-        let near = self.define(product, insts);
-        let minus = self.define(Op::Const(Literal::F32(-divisor)), insts);
-        let off = self.define(Op::Fma(near, minus, x), insts);
+        let near = self.values.define(Scalar::F32, product, insts);
+        let minus = self.values.define(Scalar::F32, Op::Const(Literal::F32(-divisor)), insts);
+        let off = self.values.define(Scalar::F32, Op::Fma(near, minus, x), insts);
         Some(Op::Fma(off, reciprocal, near))
-    }
-
-    fn define(&mut self, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: Scalar::F32.into(), uniform: false });
-        insts.push(Inst::Let(value, op));
-        value
     }
 }
 

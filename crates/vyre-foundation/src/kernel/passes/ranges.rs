@@ -4,13 +4,11 @@ mod rounds;
 
 use smallvec::SmallVec;
 
-use super::definitions;
 use super::floats::Interval;
+use super::values::Values;
 use crate::ir::{Builtin, Literal};
-use crate::kernel::walk::{each_inst, each_operand};
-use crate::kernel::{
-    Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, ValueInfo, fold,
-};
+use crate::kernel::walk::each_inst;
+use crate::kernel::{Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, fold};
 
 /// How many steps a proof may have.
 const DEPTH: u32 = 5;
@@ -19,16 +17,14 @@ const MADE_OF: u32 = 5;
 /// How many conditions around an access are looked at.
 const FACTS: usize = 64;
 
-/// Gives what is known of each f32, and how values are made now, but for what became of the addresses and guards of loads. `looks_again` says
-/// that places which were made before a branch are bounded anew in it.
-pub(super) fn run(kernel: &mut Kernel, looks_again: bool) -> (Vec<Interval>, Vec<Option<Op>>) {
-    let (defs, joins) = (definitions(kernel), joins(kernel));
+/// Gives what is known of each f32. `values` say then how they are made, but for what became of the addresses and guards of loads.
+/// `looks_again` says that places which were made before a branch are bounded anew in it.
+pub(super) fn run(kernel: &mut Kernel, values: &mut Values, looks_again: bool) -> Vec<Interval> {
     let mut ranges = Ranges {
-        bounds: kernel.values.iter().map(|info| full(info.ty.scalar)).collect(),
-        floats: vec![Interval::ANY; kernel.values.len()],
-        values: std::mem::take(&mut kernel.values),
-        defs,
-        joins,
+        bounds: values.all().map(|value| full(values.scalar(value))).collect(),
+        floats: vec![Interval::ANY; values.len()],
+        joins: joins(&kernel.body, values.len()),
+        values,
         facts: Vec::new(),
         log: Vec::new(),
         indices: Vec::new(),
@@ -36,8 +32,7 @@ pub(super) fn run(kernel: &mut Kernel, looks_again: bool) -> (Vec<Interval>, Vec
         looks_again,
     };
     ranges.block(&mut kernel.body);
-    kernel.values = ranges.values;
-    (ranges.floats, ranges.defs)
+    ranges.floats
 }
 
 /// Least and most.
@@ -68,9 +63,9 @@ struct Join {
 }
 
 /// The whole numbers that branches give.
-fn joins(kernel: &Kernel) -> Vec<Option<Join>> {
-    let mut joins = vec![None; kernel.values.len()];
-    each_inst(&kernel.body, &mut |inst| {
+fn joins(body: &Block, values: usize) -> Vec<Option<Join>> {
+    let mut joins = vec![None; values];
+    each_inst(body, &mut |inst| {
         let Inst::If { cond, then, otherwise, results } = inst else { return };
         for (place, result) in results.iter().enumerate() {
             let given = |block: &Block| match &block.end {
@@ -83,9 +78,8 @@ fn joins(kernel: &Kernel) -> Vec<Option<Join>> {
     joins
 }
 
-struct Ranges {
-    values: Vec<ValueInfo>,
-    defs: Vec<Option<Op>>,
+struct Ranges<'a> {
+    values: &'a mut Values,
     joins: Vec<Option<Join>>,
     bounds: Vec<Bounds>,
     /// What floats of 32 bits can be.
@@ -99,9 +93,9 @@ struct Ranges {
     looks_again: bool,
 }
 
-impl Ranges {
+impl Ranges<'_> {
     fn is_integer(&self, value: Value) -> bool {
-        let ty = self.values[value.index()].ty;
+        let ty = self.values.ty(value);
         !ty.scalar.is_float() && ty.scalar != Scalar::Bool && ty.width == 1
     }
 
@@ -145,10 +139,10 @@ impl Ranges {
     fn assume(&mut self, cond: Value, holds: bool) {
         let mut stack: SmallVec<[(Value, bool); 8]> = SmallVec::from_slice(&[(cond, holds)]);
         while let Some((cond, holds)) = stack.pop() {
-            match (&self.defs[cond.index()], holds) {
+            match (self.values.def(cond), holds) {
                 (Some(Op::Unary(Unary::Not, a)), _) => stack.push((*a, !holds)),
                 (Some(Op::Binary(Binary::And, a, b)), true) | (Some(Op::Binary(Binary::Or, a, b)), false)
-                    if self.values[a.index()].ty.scalar == Scalar::Bool =>
+                    if self.values.scalar(*a) == Scalar::Bool =>
                 {
                     stack.extend([(*a, holds), (*b, holds)]);
                 }
@@ -198,9 +192,9 @@ impl Ranges {
                 return true;
             }
         }
-        let unsigned = matches!(self.values[a.index()].ty.scalar, Scalar::U32 | Scalar::U64);
-        let above = match self.defs[a.index()] {
-            Some(Op::Binary(op, p, q)) => match op {
+        let unsigned = matches!(self.values.scalar(a), Scalar::U32 | Scalar::U64);
+        let above = match self.values.def(a) {
+            Some(&Op::Binary(op, p, q)) => match op {
                 Binary::Min => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
                 Binary::And if unsigned => self.prove(p, b, strict, depth - 1) || self.prove(q, b, strict, depth - 1),
                 Binary::Rem if unsigned || self.of(p).0 >= 0 => {
@@ -212,24 +206,26 @@ impl Ranges {
                 Binary::Sub if self.of(q).0 >= 0 && self.of(p).0 >= self.of(q).1 => self.prove(p, b, strict, depth - 1),
                 _ => false,
             },
-            Some(Op::Select(_, p, q)) => self.prove(p, b, strict, depth - 1) && self.prove(q, b, strict, depth - 1),
-            Some(Op::BitCast(p)) if self.is_integer(p) && self.of(p).0 >= 0 => self.prove_bits(p, b, strict, depth - 1),
+            Some(&Op::Select(_, p, q)) => self.prove(p, b, strict, depth - 1) && self.prove(q, b, strict, depth - 1),
+            Some(&Op::BitCast(p)) if self.is_integer(p) && self.of(p).0 >= 0 => {
+                self.prove_bits(p, b, strict, depth - 1)
+            }
             _ => false,
         };
         if above {
             return true;
         }
-        match self.defs[b.index()] {
-            Some(Op::Binary(Binary::Min, p, q)) => {
+        match self.values.def(b) {
+            Some(&Op::Binary(Binary::Min, p, q)) => {
                 self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1)
             }
-            Some(Op::Binary(Binary::Max, p, q)) => {
+            Some(&Op::Binary(Binary::Max, p, q)) => {
                 self.prove(a, p, strict, depth - 1) || self.prove(a, q, strict, depth - 1)
             }
-            Some(Op::Select(_, p, q)) => self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1),
+            Some(&Op::Select(_, p, q)) => self.prove(a, p, strict, depth - 1) && self.prove(a, q, strict, depth - 1),
             // What grows without wrapping is at least what it was.
-            Some(Op::Binary(op @ (Binary::Add | Binary::Mul | Binary::Shl), p, q)) if unsigned => {
-                let ty = self.values[b.index()].ty.scalar;
+            Some(&Op::Binary(op @ (Binary::Add | Binary::Mul | Binary::Shl), p, q)) if unsigned => {
+                let ty = self.values.scalar(b);
                 let (least, most) = self.binary(op, self.of(p), self.of(q), ty);
                 // Of a shift by more than the width nothing is known, and the bounds of all numbers don't show that it wraps.
                 let is_known = op != Binary::Shl || self.of(q).1 < i128::from(ty.bits());
@@ -254,8 +250,8 @@ impl Ranges {
             if less != p {
                 continue;
             }
-            let Some(Op::BitCast(bits) | Op::Cast(bits)) = self.defs[more.index()] else { continue };
-            let same = self.values[bits.index()].ty == self.values[b.index()].ty;
+            let Some(&(Op::BitCast(bits) | Op::Cast(bits))) = self.values.def(more) else { continue };
+            let same = self.values.ty(bits) == self.values.ty(b);
             if !same || !self.is_integer(bits) {
                 continue;
             }
@@ -272,19 +268,17 @@ impl Ranges {
 
     /// The part of a guard that is not proven.
     fn rest_of(&mut self, guard: Value) -> Option<Value> {
-        let (op, a, b) = match self.defs[guard.index()] {
-            Some(Op::Const(Literal::Bool(true))) => return None,
-            Some(Op::Binary(op, a, b)) => (op, a, b),
+        let (op, a, b) = match self.values.def(guard) {
+            Some(&Op::Const(Literal::Bool(true))) => return None,
+            Some(&Op::Binary(op, a, b)) => (op, a, b),
             _ => return Some(guard),
         };
         match op {
             Binary::Lt if self.is_integer(a) && self.prove(a, b, true, DEPTH) => None,
-            Binary::And if self.values[a.index()].ty.scalar == Scalar::Bool => {
-                match (self.rest_of(a), self.rest_of(b)) {
-                    (None, rest) | (rest, None) => rest,
-                    _ => Some(guard),
-                }
-            }
+            Binary::And if self.values.scalar(a) == Scalar::Bool => match (self.rest_of(a), self.rest_of(b)) {
+                (None, rest) | (rest, None) => rest,
+                _ => Some(guard),
+            },
             _ => Some(guard),
         }
     }
@@ -296,9 +290,9 @@ impl Ranges {
             let c = self.summands(*index, DEPTH, &mut parts);
             let offset = i128::from(address.offset) + c * i128::from(*stride);
             let (Ok(offset), false, false) = (u32::try_from(offset), c == 0, parts.is_empty()) else { continue };
-            let whole = match self.defs[index.index()] {
-                Some(Op::Binary(Binary::Add, x, last)) if self.of(last) == (c, c) => Some(x),
-                _ if self.values[index.index()].ty.scalar == Scalar::U32 => None,
+            let whole = match self.values.def(*index) {
+                Some(&Op::Binary(Binary::Add, x, last)) if self.of(last) == (c, c) => Some(x),
+                _ if self.values.scalar(*index) == Scalar::U32 => None,
                 _ => continue,
             };
             address.offset = offset;
@@ -308,18 +302,18 @@ impl Ranges {
 
     /// What a number is the sum of, of which nothing is negative and nothing wraps; gives the constant among it.
     fn summands(&self, value: Value, depth: u32, parts: &mut SmallVec<[Value; 8]>) -> i128 {
-        match self.defs[value.index()] {
-            Some(Op::Const(literal)) if let Some(known) = fold::integer(&literal).filter(|known| *known >= 0) => known,
-            Some(Op::Binary(Binary::Add, a, b)) if depth > 0 && self.is_integer(value) => {
+        match self.values.def(value) {
+            Some(&Op::Const(literal)) if let Some(known) = fold::integer(&literal).filter(|known| *known >= 0) => known,
+            Some(&Op::Binary(Binary::Add, a, b)) if depth > 0 && self.is_integer(value) => {
                 let (a_bounds, b_bounds) = (self.of(a), self.of(b));
-                let most = full(self.values[value.index()].ty.scalar).1;
+                let most = full(self.values.scalar(value)).1;
                 if a_bounds.0 < 0 || b_bounds.0 < 0 || a_bounds.1 + b_bounds.1 > most {
                     parts.push(value);
                     return 0;
                 }
                 self.summands(a, depth - 1, parts) + self.summands(b, depth - 1, parts)
             }
-            Some(Op::BitCast(a)) if depth > 0 && self.is_integer(a) && self.of(a).0 >= 0 => {
+            Some(&Op::BitCast(a)) if depth > 0 && self.is_integer(a) && self.of(a).0 >= 0 => {
                 self.summands(a, depth - 1, parts)
             }
             _ => {
@@ -333,7 +327,7 @@ impl Ranges {
     fn sum(&mut self, parts: &[Value]) -> Value {
         let mut sum: Option<Value> = None;
         for part in parts {
-            let part = match self.values[part.index()].ty.scalar {
+            let part = match self.values.scalar(*part) {
                 Scalar::U32 => *part,
                 _ => self.index(Op::BitCast(*part)),
             };
@@ -346,15 +340,9 @@ impl Ranges {
     }
 
     fn index(&mut self, op: Op) -> Value {
-        let value = Value(self.values.len() as u32);
-        let mut uniform = true;
-        each_operand(&op, &mut |operand| uniform &= self.values[operand.index()].uniform);
-        self.values.push(ValueInfo { ty: Scalar::U32.into(), uniform });
         self.bounds.push(full(Scalar::U32));
         self.floats.push(Interval::ANY);
-        self.defs.push(Some(op.clone()));
-        self.indices.push(Inst::Let(value, op));
-        value
+        self.values.define(Scalar::U32, op, &mut self.indices)
     }
 
     fn insts(&mut self, block: &mut Block) {
@@ -452,20 +440,20 @@ impl Ranges {
             };
             if let Some(known) = known {
                 *op = Op::Const(Literal::Bool(known));
-                self.defs[value.index()] = Some(op.clone());
+                self.values.set(value, op);
                 return;
             }
         }
-        if self.values[value.index()].ty == Scalar::F32.into() {
+        if self.values.ty(value) == Scalar::F32.into() {
             self.floats[value.index()] = self.float(op);
         }
         if let Op::Binary(Binary::Lt, a, b) = *op
-            && let Some(Op::Const(Literal::F32(most))) = self.defs[b.index()]
+            && let Some(&Op::Const(Literal::F32(most))) = self.values.def(b)
             && !self.floats[a.index()].nan
             && self.floats[a.index()].high < f64::from(most)
         {
             *op = Op::Const(Literal::Bool(true));
-            self.defs[value.index()] = Some(op.clone());
+            self.values.set(value, op);
             return;
         }
         if self.is_integer(value) {
@@ -473,12 +461,12 @@ impl Ranges {
             if let Op::Binary(Binary::Sub, a, b) = *op
                 && low < 0
                 && high >= 0
-                && matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::U64)
+                && matches!(self.values.scalar(value), Scalar::U32 | Scalar::U64)
                 && self.prove(b, a, false, DEPTH)
             {
                 low = 0;
             }
-            let all = full(self.values[value.index()].ty.scalar);
+            let all = full(self.values.scalar(value));
             self.bounds[value.index()] = if low >= all.0 && high <= all.1 { (low, high) } else { all };
             self.divide_unsigned(op);
         }
@@ -487,9 +475,9 @@ impl Ranges {
     /// Quotients and remainders of signed numbers that are not negative, by a constant: of unsigned ones they take fewer operations.
     fn divide_unsigned(&mut self, op: &mut Op) {
         if let Op::Binary(divide @ (Binary::Div | Binary::Rem), a, b) = *op
-            && self.values[a.index()].ty == Scalar::I32.into()
+            && self.values.ty(a) == Scalar::I32.into()
             && self.of(a).0 >= 0
-            && let Some(Op::Const(Literal::I32(by @ 1..))) = self.defs[b.index()]
+            && let Some(&Op::Const(Literal::I32(by @ 1..))) = self.values.def(b)
         {
             let by = self.index(Op::Const(Literal::U32(by as u32)));
             let whole = self.index(Op::BitCast(a));
@@ -506,7 +494,7 @@ impl Ranges {
                 let (low, high) = self.of(*a);
                 Interval::new(low as f64, high as f64).rounded()
             }
-            Op::Cast(a) if self.values[a.index()].ty.scalar == Scalar::Bool => Interval::new(0.0, 1.0),
+            Op::Cast(a) if self.values.scalar(*a) == Scalar::Bool => Interval::new(0.0, 1.0),
             Op::Unary(Unary::Neg, a) => of(a).negated(),
             Op::Unary(Unary::Abs, a) => of(a).size(),
             Op::Unary(Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc, a) => {
@@ -517,8 +505,8 @@ impl Ranges {
             Op::Binary(Binary::Sub, a, b) => of(a).plus(of(b).negated()).rounded(),
             Op::Binary(Binary::Mul, a, b) if a == b => of(a).square().rounded(),
             Op::Binary(Binary::Mul, a, b) => of(a).times(of(b)).rounded(),
-            Op::Binary(Binary::Div, a, b) => match self.defs[b.index()] {
-                Some(Op::Const(Literal::F32(by))) if by.is_normal() => {
+            Op::Binary(Binary::Div, a, b) => match self.values.def(*b) {
+                Some(&Op::Const(Literal::F32(by))) if by.is_normal() => {
                     let inverse = 1.0 / f64::from(by);
                     of(a).times(Interval::new(inverse, inverse)).rounded()
                 }
@@ -553,15 +541,15 @@ impl Ranges {
     /// What a value can be here, where more may be known of what it is made of than where it was made.
     fn here(&mut self, value: Value, depth: u32) -> Bounds {
         let known = self.of(value);
-        let ty = self.values[value.index()].ty.scalar;
-        let (low, high) = match self.defs[value.index()] {
+        let ty = self.values.scalar(value);
+        let (low, high) = match self.values.def(value) {
             _ if depth == 0 || !self.is_integer(value) => return known,
-            Some(Op::Binary(op, a, b)) if self.is_integer(a) => {
+            Some(&Op::Binary(op, a, b)) if self.is_integer(a) => {
                 let (a, b) = (self.here(a, depth - 1), self.here(b, depth - 1));
                 self.binary(op, a, b, ty)
             }
-            Some(Op::Select(cond, yes, no)) => self.joined(Join { cond, ways: [Some(yes), Some(no)] }, depth - 1),
-            Some(Op::Cast(a) | Op::BitCast(a)) if self.is_integer(a) => self.here(a, depth - 1),
+            Some(&Op::Select(cond, yes, no)) => self.joined(Join { cond, ways: [Some(yes), Some(no)] }, depth - 1),
+            Some(&(Op::Cast(a) | Op::BitCast(a))) if self.is_integer(a) => self.here(a, depth - 1),
             None if let Some(join) = self.joins.get(value.index()).copied().flatten() => self.joined(join, depth - 1),
             _ => return known,
         };
@@ -586,7 +574,7 @@ impl Ranges {
 
     /// What the operation can give; outside of the type when it can wrap.
     fn range(&self, value: Value, op: &Op) -> Bounds {
-        let ty = self.values[value.index()].ty.scalar;
+        let ty = self.values.scalar(value);
         let all = full(ty);
         match op {
             Op::Const(literal) => fold::integer(literal).map_or(all, |known| (known, known)),
@@ -603,7 +591,7 @@ impl Ranges {
                 }
             }
             Op::Unary(op, a) => {
-                let bits = i128::from(self.values[a.index()].ty.scalar.bits());
+                let bits = i128::from(self.values.scalar(*a).bits());
                 match op {
                     Unary::CountOneBits | Unary::CountLeadingZeros | Unary::CountTrailingZeros => (0, bits),
                     Unary::Neg if self.is_integer(*a) => (-self.of(*a).1, -self.of(*a).0),
@@ -619,7 +607,7 @@ impl Ranges {
                 let (yes, no) = (self.of(*yes), self.of(*no));
                 (yes.0.min(no.0), yes.1.max(no.1))
             }
-            Op::Cast(a) if self.values[a.index()].ty.scalar == Scalar::Bool => (0, 1),
+            Op::Cast(a) if self.values.scalar(*a) == Scalar::Bool => (0, 1),
             Op::Cast(a) | Op::BitCast(a) if self.is_integer(*a) => self.of(*a),
             Op::Load { element, .. } => match element {
                 Element::U8 => (0, 255),

@@ -11,7 +11,7 @@ use super::straight;
 use super::trial::{self, Trial};
 use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
-use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits};
+use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits, results};
 use crate::kernel::{
     Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Passes, Scalar, Type, Unary,
     Unrolling, Value, ValueInfo, fold,
@@ -614,22 +614,14 @@ impl Rewriter {
     /// Puts a finished block's steps into the present one.
     fn splice(&mut self, insts: Vec<Inst>) {
         for inst in &insts {
-            match inst {
-                Inst::Let(value, _) => self.reveal(*value),
-                Inst::Atomic { result: Some(result), .. } => self.reveal(*result),
-                Inst::If { results, .. } => results.iter().for_each(|result| self.reveal(*result)),
-                Inst::Loop(inner) => inner.results.iter().for_each(|result| self.reveal(*result)),
-                _ => {}
+            for result in results(inst) {
+                self.slots[result.index()].visible = true;
+                self.scope.push(*result);
             }
         }
         if let Some(block) = self.blocks.last_mut() {
             block.extend(insts);
         }
-    }
-
-    fn reveal(&mut self, value: Value) {
-        self.slots[value.index()].visible = true;
-        self.scope.push(value);
     }
 
     fn branch(&mut self, cond: Value, then: &Block, otherwise: &Block, results: &[Value]) -> Option<End> {

@@ -9,10 +9,11 @@
 
 use hashbrown::HashMap;
 
-use super::{copy_block, definitions, steps_alone};
+use super::steps_alone;
+use super::values::Values;
 use crate::ir::Builtin;
-use crate::kernel::walk::{each_inst, each_loop_mut, exits};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
+use crate::kernel::walk::{defined_in, each_inst, each_loop_mut, exits, has_loop};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 
 /// Steps that a loop may have: it comes twice.
 const MOST_STEPS: usize = 512;
@@ -25,27 +26,23 @@ const DEPTH: u32 = 8;
 
 /// Makes two loops of those that gain by it.
 pub(super) fn run(kernel: &mut Kernel) {
-    let mut loops = false;
-    each_inst(&kernel.body, &mut |inst| loops |= matches!(inst, Inst::Loop(_)));
-    if !loops {
+    if !has_loop(&kernel.body) {
         return;
     }
     let mut together = Together {
         size: kernel.workgroup_size,
         written: kernel.buffers.iter().map(|buffer| buffer.written || buffer.atomic).collect(),
-        defs: definitions(kernel),
-        values: std::mem::take(&mut kernel.values),
+        values: Values::with_definitions(kernel),
     };
     each_loop_mut(&mut kernel.body, &mut |inner, before| together.change(inner, before));
-    kernel.values = together.values;
+    together.values.give_back(kernel);
 }
 
 struct Together {
     size: [u32; 3],
     /// Buffers that the kernel changes.
     written: Vec<bool>,
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 /// A number that is `rest + place · scale`, with a rest that is the same for the workgroup.
@@ -77,46 +74,10 @@ impl Together {
         }
     }
 
-    fn scalar(&self, value: Value) -> Scalar {
-        self.values[value.index()].ty.scalar
-    }
-
-    fn like(&mut self, like: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(self.values[like.index()]);
-        self.defs.push(None);
-        value
-    }
-
-    fn fresh(&mut self, ty: Scalar) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        self.defs.push(None);
-        value
-    }
-
-    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = self.fresh(ty);
-        self.defs[value.index()] = Some(op.clone());
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn constant(&mut self, ty: Scalar, number: u32, insts: &mut Vec<Inst>) -> Value {
-        self.define(ty, Op::Const(fold::of_integer(ty, number.into())), insts)
-    }
-
-    fn number(&self, value: Value) -> Option<i128> {
-        match &self.defs[value.index()] {
-            Some(Op::Const(literal)) => fold::integer(literal),
-            _ => None,
-        }
-    }
-
     /// It is the same for all invocations of a workgroup, as far as can be seen. Nothing but speed depends on it.
     fn is_shared(&self, value: Value, depth: u32) -> bool {
         let shared = |value: Value| depth > 0 && self.is_shared(value, depth - 1);
-        match &self.defs[value.index()] {
+        match self.values.def(value) {
             Some(Op::Const(_) | Op::Length(_)) => true,
             Some(Op::Builtin(builtin)) => {
                 matches!(builtin, Builtin::WorkgroupId(_) | Builtin::NumWorkgroups(_) | Builtin::WorkgroupSize(_))
@@ -136,18 +97,18 @@ impl Together {
         if depth == 0 {
             return None;
         }
-        let ty = self.scalar(value);
+        let ty = self.values.scalar(value);
         if !matches!(ty, Scalar::U32 | Scalar::I32) {
             return None;
         }
-        match self.defs[value.index()].clone()? {
+        match self.values.def(value)?.clone() {
             Op::Builtin(place @ (Builtin::LocalId(_) | Builtin::LocalIndex)) => {
                 Some(Placed { place, scale: 1, rest: None })
             }
             Op::Builtin(Builtin::GlobalId(axis)) => {
-                let group = self.define(ty, Op::Builtin(Builtin::WorkgroupId(axis)), insts);
-                let size = self.constant(ty, self.size[usize::from(axis.min(2))], insts);
-                let rest = self.define(ty, Op::Binary(Binary::Mul, group, size), insts);
+                let group = self.values.define(ty, Op::Builtin(Builtin::WorkgroupId(axis)), insts);
+                let size = self.values.constant(ty, self.size[usize::from(axis.min(2))], insts);
+                let rest = self.values.binary(Binary::Mul, group, size, insts);
                 Some(Placed { place: Builtin::LocalId(axis), scale: 1, rest: Some(rest) })
             }
             Op::Binary(Binary::Add, a, b) => {
@@ -157,21 +118,21 @@ impl Together {
                 }
                 let placed = self.placed(a, depth - 1, insts)?;
                 let rest = match placed.rest {
-                    Some(rest) => self.define(ty, Op::Binary(Binary::Add, rest, b), insts),
+                    Some(rest) => self.values.binary(Binary::Add, rest, b, insts),
                     None => b,
                 };
                 Some(Placed { rest: Some(rest), ..placed })
             }
             Op::Binary(op @ (Binary::Mul | Binary::Shl), a, b) => {
-                let by = u32::try_from(self.number(b)?).ok()?;
+                let by = u32::try_from(self.values.number(b)?).ok()?;
                 let by = if op == Binary::Shl { 1u32.checked_shl(by)? } else { by };
                 let placed = self.placed(a, depth - 1, insts)?;
-                let rest = placed.rest.map(|rest| self.define(ty, Op::Binary(op, rest, b), insts));
+                let rest = placed.rest.map(|rest| self.values.binary(op, rest, b, insts));
                 Some(Placed { scale: placed.scale.checked_mul(by)?, rest, ..placed })
             }
-            Op::Cast(a) | Op::BitCast(a) if matches!(self.scalar(a), Scalar::U32 | Scalar::I32) => {
+            Op::Cast(a) | Op::BitCast(a) if matches!(self.values.scalar(a), Scalar::U32 | Scalar::I32) => {
                 let placed = self.placed(a, depth - 1, insts)?;
-                let rest = placed.rest.map(|rest| self.define(ty, Op::Cast(rest), insts));
+                let rest = placed.rest.map(|rest| self.values.define(ty, Op::Cast(rest), insts));
                 Some(Placed { rest, ..placed })
             }
             _ => None,
@@ -180,7 +141,7 @@ impl Together {
 
     /// Where invocations start that start side by side.
     fn start(&mut self, from: Value, insts: &mut Vec<Inst>) -> Option<Start> {
-        let ty = self.scalar(from);
+        let ty = self.values.scalar(from);
         let Placed { place, scale, rest } = self.placed(from, DEPTH, insts)?;
         let places = match place {
             Builtin::LocalId(axis) => self.size[usize::from(axis.min(2))],
@@ -190,34 +151,34 @@ impl Together {
         if apart == 0 || apart > MOST_APART {
             return None;
         }
-        let mut behind = self.define(Scalar::U32, Op::Builtin(place), insts);
+        let mut behind = self.values.define(Scalar::U32, Op::Builtin(place), insts);
         if scale != 1 {
-            let scale = self.constant(Scalar::U32, scale, insts);
-            behind = self.define(Scalar::U32, Op::Binary(Binary::Mul, behind, scale), insts);
+            let scale = self.values.constant(Scalar::U32, scale, insts);
+            behind = self.values.binary(Binary::Mul, behind, scale, insts);
         }
         if ty != Scalar::U32 {
-            behind = self.define(ty, Op::Cast(behind), insts);
+            behind = self.values.define(ty, Op::Cast(behind), insts);
         }
         let first = match rest {
             Some(rest) => rest,
-            None => self.constant(ty, 0, insts),
+            None => self.values.constant(ty, 0, insts),
         };
         Some(Start { ty, first, behind, apart: apart as u32 })
     }
 
     /// `limit` less `apart`, and zero where that is less.
     fn less(&mut self, limit: Value, apart: u32, insts: &mut Vec<Inst>) -> Value {
-        let ty = self.scalar(limit);
-        let apart = self.constant(ty, apart, insts);
-        let raised = self.define(ty, Op::Binary(Binary::Max, limit, apart), insts);
-        self.define(ty, Op::Binary(Binary::Sub, raised, apart), insts)
+        let ty = self.values.scalar(limit);
+        let apart = self.values.constant(ty, apart, insts);
+        let raised = self.values.binary(Binary::Max, limit, apart, insts);
+        self.values.binary(Binary::Sub, raised, apart, insts)
     }
 
     /// A limit of a counter from which no step wraps, of a number that is not known.
     fn is_bounded(&self, to: Value, step: u32) -> bool {
-        let Some(Op::Binary(Binary::Min, _, most)) = self.defs[to.index()] else { return false };
-        let greatest = if self.scalar(to) == Scalar::U32 { 1 << 31 } else { (1 << 31) - i128::from(step) };
-        self.number(most).is_some_and(|most| most <= greatest)
+        let Some(&Op::Binary(Binary::Min, _, most)) = self.values.def(to) else { return false };
+        let greatest = if self.values.scalar(to) == Scalar::U32 { 1 << 31 } else { (1 << 31) - i128::from(step) };
+        self.values.number(most).is_some_and(|most| most <= greatest)
     }
 
     /// Puts the loop of all invocations before a counted one, or makes it that.
@@ -228,35 +189,35 @@ impl Together {
         let mut before = Vec::new();
         let Some(start) = self.start(counter.from, &mut before) else { return };
         let Start { ty, first, behind, apart } = start;
-        let bounded = self.number(counter.to).is_some() || self.is_bounded(counter.to, counter.step);
-        let to = match self.number(counter.to) {
+        let bounded = self.values.number(counter.to).is_some() || self.is_bounded(counter.to, counter.step);
+        let to = match self.values.number(counter.to) {
             Some(to) => {
                 let apart = i128::from(apart);
                 // No count passes the greatest number.
-                if to <= apart || to > 1 << 30 || (ty == Scalar::I32 && self.number(first) != Some(0)) {
+                if to <= apart || to > 1 << 30 || (ty == Scalar::I32 && self.values.number(first) != Some(0)) {
                     return;
                 }
                 let rounds = |behind: i128| (to - behind + i128::from(counter.step) - 1) / i128::from(counter.step);
-                if self.number(first) == Some(0) && rounds(0) == rounds(apart) {
+                if self.values.number(first) == Some(0) && rounds(0) == rounds(apart) {
                     // The last invocation makes as many rounds as the first.
-                    let count = self.fresh(ty);
+                    let count = self.values.fresh(ty);
                     let here = Inst::Let(counter.value, Op::Binary(Binary::Add, count, behind));
                     inner.body.insts.insert(0, here);
                     inner.counter = Some(Counter { value: count, from: first, ..counter });
                     return insts.append(&mut before);
                 }
-                self.constant(ty, (to - apart) as u32, &mut before)
+                self.values.constant(ty, (to - apart) as u32, &mut before)
             }
-            None if bounded && (ty == Scalar::U32 || self.number(first) == Some(0)) => {
+            None if bounded && (ty == Scalar::U32 || self.values.number(first) == Some(0)) => {
                 self.less(counter.to, apart, &mut before)
             }
             None if ty == Scalar::I32 => return,
             None => {
                 // No count passes the greatest number here either.
-                let most = self.constant(ty, 1 << 31, &mut before);
-                let zero = self.constant(ty, 0, &mut before);
-                let small = self.define(Scalar::Bool, Op::Binary(Binary::Lt, counter.to, most), &mut before);
-                let limit = self.define(ty, Op::Select(small, counter.to, zero), &mut before);
+                let most = self.values.constant(ty, 1u32 << 31, &mut before);
+                let zero = self.values.constant(ty, 0, &mut before);
+                let small = self.values.binary(Binary::Lt, counter.to, most, &mut before);
+                let limit = self.values.define(ty, Op::Select(small, counter.to, zero), &mut before);
                 self.less(limit, apart, &mut before)
             }
         };
@@ -265,20 +226,20 @@ impl Together {
         if continues.len() != 1 || !breaks.is_empty() {
             return;
         }
-        let count = self.fresh(ty);
-        let params: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
-        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let count = self.values.fresh(ty);
+        let params = self.values.all_like(&inner.params);
+        let results = self.values.all_like(&inner.params);
         // Where the count is when the loop ends is carried.
-        let (at, reached) = (self.fresh(ty), self.fresh(ty));
+        let (at, reached) = (self.values.fresh(ty), self.values.fresh(ty));
         let mut body = Vec::new();
-        let here = self.define(ty, Op::Binary(Binary::Add, count, behind), &mut body);
+        let here = self.values.binary(Binary::Add, count, behind, &mut body);
         let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(params.iter().copied()).collect();
         names.insert(counter.value, here);
-        let copy = self.copy(&inner.body, &mut names);
+        let copy = self.values.copy_block(&inner.body, &mut names);
         body.extend(copy.insts);
         let End::Continue(mut carried) = copy.end else { return };
-        let step = self.constant(ty, counter.step, &mut body);
-        carried.push(self.define(ty, Op::Binary(Binary::Add, count, step), &mut body));
+        let step = self.values.constant(ty, counter.step, &mut body);
+        carried.push(self.values.binary(Binary::Add, count, step, &mut body));
         insts.append(&mut before);
         let with = |values: &[Value], last: Value| [values, &[last]].concat();
         insts.push(Inst::Loop(Box::new(Loop {
@@ -291,26 +252,26 @@ impl Together {
             look: inner.look,
             rare: inner.rare,
         })));
-        let mut from = self.define(ty, Op::Binary(Binary::Add, reached, behind), insts);
+        let mut from = self.values.binary(Binary::Add, reached, behind, insts);
         inner.init = results;
         if apart < counter.step && is_short(&inner.body) {
-            let holds = self.define(Scalar::Bool, Op::Binary(Binary::Lt, from, counter.to), insts);
+            let holds = self.values.binary(Binary::Lt, from, counter.to, insts);
             let mut names = named(inner);
             names.insert(counter.value, from);
-            let round = self.copy(&inner.body, &mut names);
+            let round = self.values.copy_block(&inner.body, &mut names);
             self.last_round(inner, holds, round, insts);
-            if bounded && self.number(first) == Some(0) {
+            if bounded && self.values.number(first) == Some(0) {
                 // Nothing wraps, so nobody has another round.
-                let from = self.constant(ty, 0, insts);
+                let from = self.values.constant(ty, 0, insts);
                 inner.counter = Some(Counter { from, to: from, ..counter });
                 return;
             }
             // To the limit at most, so that it does not wrap.
-            let left = self.define(ty, Op::Binary(Binary::Sub, counter.to, from), insts);
-            let step = self.constant(ty, counter.step, insts);
-            let step = self.define(ty, Op::Binary(Binary::Min, left, step), insts);
-            let next = self.define(ty, Op::Binary(Binary::Add, from, step), insts);
-            from = self.define(ty, Op::Select(holds, next, from), insts);
+            let left = self.values.binary(Binary::Sub, counter.to, from, insts);
+            let step = self.values.constant(ty, counter.step, insts);
+            let step = self.values.binary(Binary::Min, left, step, insts);
+            let next = self.values.binary(Binary::Add, from, step, insts);
+            from = self.values.define(ty, Op::Select(holds, next, from), insts);
         }
         inner.counter = Some(Counter { from, ..counter });
     }
@@ -321,7 +282,7 @@ impl Together {
             round.end = End::Yield(std::mem::take(values));
         }
         let otherwise = Block { insts: Vec::new(), end: End::Yield(inner.init.clone()) };
-        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let results = self.values.all_like(&inner.params);
         inner.init.clone_from(&results);
         inner.rare = true;
         insts.push(Inst::If { cond: holds, then: Box::new(round), otherwise: Box::new(otherwise), results });
@@ -331,7 +292,7 @@ impl Together {
     fn tested(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
         let Some((head, which, limit)) = self.head(inner) else { return };
         let End::Continue(next) = &inner.body.end else { return };
-        let Some(Op::Binary(Binary::Add, a, b)) = self.defs[next[which].index()] else { return };
+        let Some(&Op::Binary(Binary::Add, a, b)) = self.values.def(next[which]) else { return };
         let step = match (a == inner.params[which], b == inner.params[which]) {
             (true, false) => b,
             (false, true) => a,
@@ -341,34 +302,35 @@ impl Together {
         if self.is_shared(init, DEPTH) || !self.is_shared(limit, DEPTH) || !self.is_shared(step, DEPTH) {
             return;
         }
-        if [limit, step].iter().any(|value| defines(&inner.body, *value)) || self.scalar(init) != Scalar::U32 {
+        let inside = defined_in(inner);
+        if [limit, step].iter().any(|value| inside.contains(value)) || self.values.scalar(init) != Scalar::U32 {
             return;
         }
         let mut before = Vec::new();
-        let Some(Start { ty, first, behind, apart }) = self.start(init, &mut before) else { return };
+        let Some(Start { first, behind, apart, .. }) = self.start(init, &mut before) else { return };
         let whole = limit;
         let limit = self.less(limit, apart, &mut before);
-        let params: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
-        let results: Vec<Value> = inner.params.iter().map(|param| self.like(*param)).collect();
+        let params = self.values.all_like(&inner.params);
+        let results = self.values.all_like(&inner.params);
         let count = params[which];
         let mut names: HashMap<Value, Value> = inner.params.iter().copied().zip(params.iter().copied()).collect();
         let mut body = Vec::new();
-        let goes_on = self.define(Scalar::Bool, Op::Binary(Binary::Lt, count, limit), &mut body);
+        let goes_on = self.values.binary(Binary::Lt, count, limit, &mut body);
         body.push(Inst::If {
             cond: goes_on,
             then: Box::new(Block { insts: Vec::new(), end: End::Yield(Vec::new()) }),
             otherwise: Box::new(Block { insts: Vec::new(), end: End::Break(params.clone()) }),
             results: Vec::new(),
         });
-        let here = self.define(ty, Op::Binary(Binary::Add, count, behind), &mut body);
+        let here = self.values.binary(Binary::Add, count, behind, &mut body);
         names.insert(inner.params[which], here);
         // All but the test, which holds.
         let mut rest = inner.body.clone();
         rest.insts.remove(head);
-        let copy = self.copy(&rest, &mut names);
+        let copy = self.values.copy_block(&rest, &mut names);
         body.extend(copy.insts);
         let End::Continue(mut carried) = copy.end else { return };
-        carried[which] = self.define(ty, Op::Binary(Binary::Add, count, step), &mut body);
+        carried[which] = self.values.binary(Binary::Add, count, step, &mut body);
         insts.append(&mut before);
         insts.push(Inst::Loop(Box::new(Loop {
             counter: None,
@@ -381,11 +343,11 @@ impl Together {
             rare: inner.rare,
         })));
         inner.init = results;
-        inner.init[which] = self.define(ty, Op::Binary(Binary::Add, inner.init[which], behind), insts);
-        if self.number(step).is_some_and(|step| i128::from(apart) < step) && is_short(&inner.body) {
+        inner.init[which] = self.values.binary(Binary::Add, inner.init[which], behind, insts);
+        if self.values.number(step).is_some_and(|step| i128::from(apart) < step) && is_short(&inner.body) {
             let mut names = named(inner);
-            let holds = self.define(Scalar::Bool, Op::Binary(Binary::Lt, inner.init[which], whole), insts);
-            let round = self.copy(&rest, &mut names);
+            let holds = self.values.binary(Binary::Lt, inner.init[which], whole, insts);
+            let round = self.values.copy_block(&rest, &mut names);
             self.last_round(inner, holds, round, insts);
         }
     }
@@ -397,7 +359,7 @@ impl Together {
         if continues.len() != 1 || breaks.len() != 1 {
             return None;
         }
-        let head = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(_, op) if is_plain(op)))?;
+        let head = inner.body.insts.iter().position(|inst| !matches!(inst, Inst::Let(_, op) if op.is_plain()))?;
         let Inst::If { cond, then, otherwise, results } = &inner.body.insts[head] else { return None };
         let goes_on = |block: &Block| block.insts.is_empty() && block.end == End::Yield(Vec::new());
         let leaves = |block: &Block| block.insts.is_empty() && matches!(block.end, End::Break(_));
@@ -409,7 +371,7 @@ impl Together {
         if !results.is_empty() {
             return None;
         }
-        let (number, limit) = match (&self.defs[cond.index()], holds) {
+        let (number, limit) = match (self.values.def(*cond), holds) {
             (Some(Op::Binary(Binary::Lt, a, b)), true) | (Some(Op::Binary(Binary::Ge, a, b)), false) => (*a, *b),
             (Some(Op::Binary(Binary::Gt, a, b)), true) | (Some(Op::Binary(Binary::Le, a, b)), false) => (*b, *a),
             _ => return None,
@@ -417,20 +379,6 @@ impl Together {
         let which = inner.params.iter().position(|param| *param == number)?;
         Some((head, which, limit))
     }
-
-    /// A block with names of its own.
-    fn copy(&mut self, block: &Block, names: &mut HashMap<Value, Value>) -> Block {
-        copy_block(block, names, &mut |value, op| {
-            let new = self.like(value);
-            self.defs[new.index()] = op.cloned();
-            new
-        })
-    }
-}
-
-/// It computes from its operands and does nothing else.
-fn is_plain(op: &Op) -> bool {
-    !matches!(op, Op::Load { .. }) && !op.is_across_subgroup()
 }
 
 /// The body is not long, nobody waits in it for others, and all come to its end.
@@ -452,18 +400,6 @@ fn is_short(body: &Block) -> bool {
 /// What a loop carries, in its first round.
 fn named(inner: &Loop) -> HashMap<Value, Value> {
     inner.params.iter().copied().zip(inner.init.iter().copied()).collect()
-}
-
-fn defines(body: &Block, wanted: Value) -> bool {
-    let mut found = false;
-    each_inst(body, &mut |inst| match inst {
-        Inst::Let(value, _) => found |= *value == wanted,
-        Inst::If { results, .. } => found |= results.contains(&wanted),
-        Inst::Loop(inner) => found |= inner.results.contains(&wanted) || inner.params.contains(&wanted),
-        Inst::Atomic { result, .. } => found |= *result == Some(wanted),
-        _ => {}
-    });
-    found
 }
 
 #[cfg(test)]

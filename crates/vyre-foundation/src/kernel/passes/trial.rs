@@ -5,7 +5,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use crate::ir::Literal;
-use crate::kernel::walk::each_inst;
+use crate::kernel::walk::defined_in;
 use crate::kernel::{Block, End, Inst, Loop, Op, Value, ValueInfo, fold};
 
 /// What was found of a loop.
@@ -25,17 +25,7 @@ pub(super) fn rounds(
     outside: impl Fn(Value) -> Option<Literal>,
     most: u32,
 ) -> Option<Trial> {
-    let mut inside: HashSet<Value> = inner.params.iter().copied().collect();
-    each_inst(&inner.body, &mut |inst| match inst {
-        Inst::Let(value, _) => _ = inside.insert(*value),
-        Inst::Atomic { result, .. } => inside.extend(result),
-        Inst::If { results, .. } => inside.extend(results),
-        Inst::Loop(inner) => inside.extend(
-            inner.results.iter().chain(&inner.params).chain(inner.counter.as_ref().map(|counter| &counter.value)),
-        ),
-        _ => {}
-    });
-    let mut tried = Tried { values, outside, inside, known: HashMap::new(), left_early: false };
+    let mut tried = Tried { values, outside, inside: defined_in(inner), known: HashMap::new(), left_early: false };
     let mut carried = init.to_vec();
     for round in 1..=most {
         tried.known.clear();

@@ -12,11 +12,12 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{definitions, ranges};
-use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut};
-use crate::kernel::{
-    Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold,
+use super::ranges;
+use super::values::Values;
+use crate::kernel::walk::{
+    Effect, access, defined_in, each_inst, each_inst_mut, each_operand_mut, has_loop, replace_insts, results, written,
 };
+use crate::kernel::{Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 
 /// Steps that a loop may have, as it is there twice.
 pub(super) const MOST_STEPS: usize = 128;
@@ -38,19 +39,13 @@ pub(super) fn run(kernel: &mut Kernel, most_steps: usize) {
     }
     // What will be proven without a test.
     let mut proven = kernel.clone();
-    ranges::run(&mut proven, false);
+    let mut values = Values::with_definitions(&mut proven);
+    ranges::run(&mut proven, &mut values, false);
     let mut open = HashSet::new();
     each_inst(&proven.body, &mut |inst| open.extend(guard_of(inst)));
-    let mut versions =
-        Versions { open, most_steps, defs: definitions(kernel), values: std::mem::take(&mut kernel.values) };
+    let mut versions = Versions { open, most_steps, values: Values::with_definitions(kernel) };
     versions.block(&mut kernel.body);
-    kernel.values = versions.values;
-}
-
-fn has_loop(block: &Block) -> bool {
-    let mut found = false;
-    each_inst(block, &mut |inst| found |= matches!(inst, Inst::Loop(_)));
-    found
+    versions.values.give_back(kernel);
 }
 
 fn guard_of(inst: &Inst) -> Option<Value> {
@@ -142,8 +137,7 @@ struct Versions {
     /// Guards that are not proven.
     open: HashSet<Value>,
     most_steps: usize,
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
+    values: Values,
 }
 
 impl Versions {
@@ -164,28 +158,6 @@ impl Versions {
             insts.push(inst);
         }
         block.insts = insts;
-    }
-
-    fn define(&mut self, ty: Scalar, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        self.defs.push(Some(op.clone()));
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn renamed(&mut self, old: Value) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(self.values[old.index()]);
-        self.defs.push(self.defs[old.index()].clone());
-        value
-    }
-
-    fn number(&self, value: Value) -> Option<i128> {
-        match &self.defs[value.index()] {
-            Some(Op::Const(literal)) => fold::integer(literal),
-            _ => None,
-        }
     }
 
     /// A short loop, or two, that other invocations and private arrays have no part in: an array would not become values in the
@@ -242,8 +214,8 @@ impl Versions {
         let ways: Vec<Way> = nest.counters.iter().map(|counter| self.way(counter, insts)).collect();
         let mut all = None;
         for Clamped { most, length, .. } in &clamped {
-            let length = self.define(Scalar::U64, Op::Cast(*length), insts);
-            let holds = self.define(Scalar::Bool, Op::Binary(Binary::Lt, *most, length), insts);
+            let length = self.values.define(Scalar::U64, Op::Cast(*length), insts);
+            let holds = self.values.binary(Binary::Lt, *most, length, insts);
             all = Some(self.both(all, holds, insts));
         }
         let mut firsts = HashMap::new();
@@ -264,7 +236,7 @@ impl Versions {
         let free = self.without(inner, &nest, (&evens, &clamped), &firsts, &ways);
         let mut kept = inner.clone();
         mark_rare(&mut kept);
-        kept.results = inner.results.iter().map(|result| self.renamed(*result)).collect();
+        kept.results = self.values.all_like(&inner.results);
         let way = |version: Loop| {
             let end = End::Yield(version.results.clone());
             Box::new(Block { insts: vec![Inst::Loop(Box::new(version))], end })
@@ -275,7 +247,7 @@ impl Versions {
 
     fn both(&mut self, all: Option<Value>, holds: Value, insts: &mut Vec<Inst>) -> Value {
         match all {
-            Some(all) => self.define(Scalar::Bool, Op::Binary(Binary::And, all, holds), insts),
+            Some(all) => self.values.binary(Binary::And, all, holds, insts),
             None => holds,
         }
     }
@@ -284,9 +256,9 @@ impl Versions {
     fn clamped(&mut self, guards: &[Value], evens: &[Even], nest: &Nest, insts: &mut Vec<Inst>) -> Vec<Clamped> {
         let mut all: Vec<Clamped> = Vec::new();
         for &guard in guards {
-            let Some(Op::Binary(Binary::Lt, index, length)) = self.defs[guard.index()] else { continue };
+            let Some(&Op::Binary(Binary::Lt, index, length)) = self.values.def(guard) else { continue };
             let is_known = evens.iter().any(|even| even.guard == guard) || all.iter().any(|other| other.guard == guard);
-            let is_word = self.values[index.index()].ty.scalar == Scalar::U32;
+            let is_word = self.values.scalar(index) == Scalar::U32;
             if is_known || !self.open.contains(&guard) || !is_word || nest.inside.contains(&length) {
                 continue;
             }
@@ -303,18 +275,17 @@ impl Versions {
 
     /// What a word without its sign is at most, as a u64 made of what is known before the loops.
     fn most(&mut self, value: Value, nest: &Nest, depth: u32, insts: &mut Vec<Inst>) -> Option<Value> {
-        if !matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32) || depth == 0 {
+        if !matches!(self.values.scalar(value), Scalar::U32 | Scalar::I32) || depth == 0 {
             return None;
         }
         if !nest.inside.contains(&value) && !nest.counters.iter().any(|counter| counter.value == value) {
             let bits = self.bits(value, insts);
-            return Some(self.define(Scalar::U64, Op::Cast(bits), insts));
+            return Some(self.values.define(Scalar::U64, Op::Cast(bits), insts));
         }
-        if let Some(number) = self.number(value) {
+        if let Some(number) = self.values.number(value) {
             return Some(self.number_of_64(u64::from(number as u32), insts));
         }
-        let op = self.defs[value.index()].clone()?;
-        match op {
+        match self.values.def(value)?.clone() {
             Op::BitCast(a) => self.most(a, nest, depth - 1, insts),
             // Beside a number without sign the other is the least, as long as it has none; with one it is the result, and large.
             Op::Binary(Binary::Min, a, b) if self.has_no_sign(a, depth) && self.has_no_sign(b, depth) => {
@@ -324,19 +295,19 @@ impl Versions {
             Op::Binary(Binary::Min, a, b) if self.has_no_sign(a, depth) => self.most(b, nest, depth - 1, insts),
             Op::Binary(Binary::Min, a, b) if self.has_no_sign(b, depth) => self.most(a, nest, depth - 1, insts),
             // What is not taken for the least number is the least of two without signs.
-            Op::Binary(Binary::Max, least, none) if self.number(none) == Some(0) => {
-                let Some(Op::Binary(Binary::Min, a, b)) = self.defs[least.index()] else { return None };
+            Op::Binary(Binary::Max, least, none) if self.values.number(none) == Some(0) => {
+                let Some(&Op::Binary(Binary::Min, a, b)) = self.values.def(least) else { return None };
                 let one = self.most(b, nest, depth - 1, insts);
                 one.or_else(|| self.most(a, nest, depth - 1, insts))
             }
             Op::Binary(op @ (Binary::Add | Binary::Mul), a, b) => {
                 let (a, b) = (self.most_word(a, nest, depth, insts)?, self.most_word(b, nest, depth, insts)?);
-                Some(self.define(Scalar::U64, Op::Binary(op, a, b), insts))
+                Some(self.values.binary(op, a, b, insts))
             }
             Op::Binary(Binary::Shl, a, by) => {
-                let by = self.number(by).filter(|by| (0..32).contains(by))?;
+                let by = self.values.number(by).filter(|by| (0..32).contains(by))?;
                 let (a, by) = (self.most_word(a, nest, depth, insts)?, self.number_of_64(1 << by, insts));
-                Some(self.define(Scalar::U64, Op::Binary(Binary::Mul, a, by), insts))
+                Some(self.values.binary(Binary::Mul, a, by, insts))
             }
             _ => None,
         }
@@ -345,17 +316,17 @@ impl Versions {
     /// The same, no more than a word can be: a sum or a product of two such numbers has 64 bits.
     fn most_word(&mut self, value: Value, nest: &Nest, depth: u32, insts: &mut Vec<Inst>) -> Option<Value> {
         let most = self.most(value, nest, depth - 1, insts)?;
-        let is_word = matches!(self.defs[most.index()], Some(Op::Cast(_) | Op::Const(_)));
+        let is_word = matches!(self.values.def(most), Some(Op::Cast(_) | Op::Const(_)));
         Some(if is_word { most } else { self.at_most(most, u32::MAX.into(), insts) })
     }
 
     fn has_no_sign(&self, value: Value, depth: u32) -> bool {
         let of = |value: Value| depth > 0 && self.has_no_sign(value, depth - 1);
-        self.values[value.index()].ty.scalar == Scalar::U32
-            || self.number(value).is_some_and(|number| number >= 0)
-            || match self.defs[value.index()] {
-                Some(Op::Binary(Binary::Max, a, b)) => of(a) || of(b),
-                Some(Op::Binary(Binary::Min, a, b)) => of(a) && of(b),
+        self.values.scalar(value) == Scalar::U32
+            || self.values.number(value).is_some_and(|number| number >= 0)
+            || match self.values.def(value) {
+                Some(&Op::Binary(Binary::Max, a, b)) => of(a) || of(b),
+                Some(&Op::Binary(Binary::Min, a, b)) => of(a) && of(b),
                 _ => false,
             }
     }
@@ -363,15 +334,15 @@ impl Versions {
     /// How many rounds there are, where that is known.
     fn rounds(&self, nest: &Nest) -> Option<i128> {
         nest.counters.iter().try_fold(1, |rounds, counter| {
-            let span = self.number(counter.to)? - self.number(counter.from)?;
+            let span = self.values.number(counter.to)? - self.values.number(counter.from)?;
             Some(rounds * ((span.max(0) + i128::from(counter.step) - 1) / i128::from(counter.step)))
         })
     }
 
     /// The guard as a comparison of an index that grows evenly with something fixed.
     fn even(&self, guard: Value, nest: &Nest) -> Option<Even> {
-        let Some(Op::Binary(Binary::Lt, index, length)) = self.defs[guard.index()] else { return None };
-        if self.values[index.index()].ty.scalar != Scalar::U32 || !self.is_fixed(length, nest) {
+        let Some(&Op::Binary(Binary::Lt, index, length)) = self.values.def(guard) else { return None };
+        if self.values.scalar(index) != Scalar::U32 || !self.is_fixed(length, nest) {
             return None;
         }
         let (index, shift) = self.part_of_word(index, nest).unwrap_or((index, 0));
@@ -384,15 +355,15 @@ impl Versions {
 
     /// The place of a byte or half word, where an index is that of its word.
     fn part_of_word(&self, index: Value, nest: &Nest) -> Option<(Value, u32)> {
-        let Some(Op::Binary(Binary::Shr, part, by)) = self.defs[index.index()] else { return None };
-        let shift = self.number(by).filter(|by| nest.inside.contains(&index) && (1..=2).contains(by))?;
+        let Some(&Op::Binary(Binary::Shr, part, by)) = self.values.def(index) else { return None };
+        let shift = self.values.number(by).filter(|by| nest.inside.contains(&index) && (1..=2).contains(by))?;
         Some((part, shift as u32))
     }
 
     /// It is the same in all rounds, and can be known before the loop.
     fn is_fixed(&self, value: Value, nest: &Nest) -> bool {
         !nest.inside.contains(&value)
-            || match &self.defs[value.index()] {
+            || match self.values.def(value) {
                 Some(Op::Const(_) | Op::Length(_)) => true,
                 Some(Op::Binary(Binary::Min, a, b)) => [a, b].iter().all(|operand| !nest.inside.contains(*operand)),
                 _ => false,
@@ -406,12 +377,12 @@ impl Versions {
         if !nest.inside.contains(&value) || nest.counters.iter().any(|other| other.value == value) {
             return Some(Growth::by(0));
         }
-        let ty = self.values[value.index()].ty;
+        let ty = self.values.ty(value);
         if depth == 0 || ty.width != 1 || !matches!(ty.scalar, Scalar::U32 | Scalar::I32) {
             return None;
         }
         let of = |value: Value| self.growth(value, counter, nest, depth - 1);
-        match self.defs[value.index()].as_ref()? {
+        match self.values.def(value)? {
             Op::Binary(Binary::Add, a, b) => of(*a)?.plus(of(*b)?),
             Op::Binary(Binary::Sub, a, b) => of(*a)?.plus(of(*b)?.times(1u32.wrapping_neg())),
             Op::Binary(Binary::Mul, a, b) => {
@@ -419,13 +390,13 @@ impl Versions {
                 if nest.inside.contains(fixed) {
                     return None;
                 }
-                match (of(*grows)?, self.number(*fixed)) {
+                match (of(*grows)?, self.values.number(*fixed)) {
                     (grows, Some(number)) => Some(grows.times(number as u32)),
                     (Growth { by, value: None }, None) => Some(Growth::new(by, Some(*fixed))),
                     _ => None,
                 }
             }
-            Op::Binary(Binary::Shl, a, by) => match (of(*a)?, self.number(*by)?) {
+            Op::Binary(Binary::Shl, a, by) => match (of(*a)?, self.values.number(*by)?) {
                 (grows, by @ 0..=31) => Some(grows.times(1 << by)),
                 _ => None,
             },
@@ -447,10 +418,10 @@ impl Versions {
 
     /// Adds a value so many times to a sum of values, and gives the constant part of what was added, all modulo 2³².
     fn sum(&self, value: Value, times: u32, depth: u32, terms: &mut HashMap<Value, u32>) -> u32 {
-        let is_word = |value: &Value| matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32);
-        let number = |value: &Value| self.number(*value).map(|number| number as u32);
+        let is_word = |value: &Value| matches!(self.values.scalar(*value), Scalar::U32 | Scalar::I32);
+        let number = |value: &Value| self.values.number(*value).map(|number| number as u32);
         let mut of = |value: &Value, by: u32| self.sum(*value, times.wrapping_mul(by), depth - 1, terms);
-        match self.defs[value.index()].as_ref().filter(|_| depth > 0 && is_word(&value)) {
+        match self.values.def(value).filter(|_| depth > 0 && is_word(&value)) {
             Some(Op::Const(_)) if number(&value).is_some() => number(&value).unwrap_or(0).wrapping_mul(times),
             Some(Op::Binary(Binary::Add, a, b)) => of(a, 1).wrapping_add(of(b, 1)),
             Some(Op::Binary(Binary::Sub, a, b)) => of(a, 1).wrapping_add(of(b, 1u32.wrapping_neg())),
@@ -481,25 +452,25 @@ impl Versions {
         if !nest.inside.contains(&value) {
             return value;
         }
-        let Some(mut op) = self.defs[value.index()].clone() else { return value };
+        let Some(mut op) = self.values.def(value).cloned() else { return value };
         each_operand_mut(&mut op, &mut |operand| *operand = self.at(*operand, nest, counters, insts));
-        self.define(self.values[value.index()].ty.scalar, op, insts)
+        self.values.define(self.values.scalar(value), op, insts)
     }
 
     fn way(&mut self, counter: &Counter, insts: &mut Vec<Inst>) -> Way {
-        let ty = self.values[counter.value.index()].ty.scalar;
-        let one = self.define(ty, Op::Const(fold::of_integer(ty, 1)), insts);
-        let last = self.define(ty, Op::Binary(Binary::Sub, counter.to, one), insts);
-        let span = self.define(ty, Op::Binary(Binary::Sub, last, counter.from), insts);
+        let ty = self.values.scalar(counter.value);
+        let one = self.values.constant(ty, 1, insts);
+        let last = self.values.binary(Binary::Sub, counter.to, one, insts);
+        let span = self.values.binary(Binary::Sub, last, counter.from, insts);
         let span = self.bits(span, insts);
-        Way { from: counter.from, last, span: self.define(Scalar::U64, Op::Cast(span), insts) }
+        Way { from: counter.from, last, span: self.values.define(Scalar::U64, Op::Cast(span), insts) }
     }
 
     /// The bits of a number, as a u32.
     fn bits(&mut self, value: Value, insts: &mut Vec<Inst>) -> Value {
-        match self.values[value.index()].ty.scalar {
+        match self.values.scalar(value) {
             Scalar::U32 => value,
-            _ => self.define(Scalar::U32, Op::BitCast(value), insts),
+            _ => self.values.define(Scalar::U32, Op::BitCast(value), insts),
         }
     }
 
@@ -507,48 +478,48 @@ impl Versions {
     /// value, which makes it 2⁶⁴ − 2³³ + 1 at most, or 2⁶² where there is another one. What is made less is far more than a length still, but
     /// for times zero.
     fn test(&mut self, even: &Even, first: First, length: Value, ways: &[Way], insts: &mut Vec<Inst>) -> Value {
-        let mut last = self.define(Scalar::U64, Op::Cast(first.value), insts);
+        let mut last = self.values.define(Scalar::U64, Op::Cast(first.value), insts);
         if first.ahead > 0 {
             let ahead = self.number_of_64(first.ahead.into(), insts);
-            last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, ahead), insts);
+            last = self.values.binary(Binary::Add, last, ahead, insts);
         }
         let several = even.growths.iter().filter(|growth| growth.by != 0).count() > 1;
         for (growth, way) in even.growths.iter().zip(ways).filter(|(growth, _)| growth.by != 0) {
             let mut grown = way.span;
             if growth.size() != 1 {
                 let by = self.number_of_64(growth.size().into(), insts);
-                grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, grown, by), insts);
+                grown = self.values.binary(Binary::Mul, grown, by, insts);
             }
             if let Some(value) = growth.value {
                 if growth.size() != 1 {
                     grown = self.at_most(grown, u32::MAX.into(), insts);
                 }
                 let value = self.bits(value, insts);
-                let value = self.define(Scalar::U64, Op::Cast(value), insts);
-                grown = self.define(Scalar::U64, Op::Binary(Binary::Mul, grown, value), insts);
+                let value = self.values.define(Scalar::U64, Op::Cast(value), insts);
+                grown = self.values.binary(Binary::Mul, grown, value, insts);
                 if several {
                     grown = self.at_most(grown, 1 << 62, insts);
                 }
             }
-            last = self.define(Scalar::U64, Op::Binary(Binary::Add, last, grown), insts);
+            last = self.values.binary(Binary::Add, last, grown, insts);
         }
-        let mut length = self.define(Scalar::U64, Op::Cast(length), insts);
+        let mut length = self.values.define(Scalar::U64, Op::Cast(length), insts);
         if even.shift > 0 {
             // So many parts; places beyond 2³² are others.
             let parts = self.number_of_64(1 << even.shift, insts);
-            length = self.define(Scalar::U64, Op::Binary(Binary::Mul, length, parts), insts);
+            length = self.values.binary(Binary::Mul, length, parts, insts);
             length = self.at_most(length, 1 << 32, insts);
         }
-        self.define(Scalar::Bool, Op::Binary(Binary::Lt, last, length), insts)
+        self.values.binary(Binary::Lt, last, length, insts)
     }
 
     fn number_of_64(&mut self, number: u64, insts: &mut Vec<Inst>) -> Value {
-        self.define(Scalar::U64, Op::Const(fold::of_integer(Scalar::U64, number.into())), insts)
+        self.values.constant(Scalar::U64, number, insts)
     }
 
     fn at_most(&mut self, value: Value, most: u64, insts: &mut Vec<Inst>) -> Value {
         let most = self.number_of_64(most, insts);
-        self.define(Scalar::U64, Op::Binary(Binary::Min, value, most), insts)
+        self.values.binary(Binary::Min, value, most, insts)
     }
 
     /// The loop without the guards that were tested, with names of its own.
@@ -561,17 +532,16 @@ impl Versions {
         ways: &[Way],
     ) -> Loop {
         let mut names = HashMap::new();
-        let mut free = self.copy_loop(inner, &mut names);
+        let mut free = self.values.copy_loop(inner, &mut names);
         let named = |value: Value| names.get(&value).copied().unwrap_or(value);
         // How far each counter is from where indices are least, at the head of its loop.
         let mut places = HashMap::new();
         for (at, (counter, way)) in nest.counters.iter().zip(ways).enumerate() {
             let (value, mut head) = (named(counter.value), Vec::new());
-            let ty = self.values[value.index()].ty.scalar;
             for is_down in [false, true] {
                 if evens.iter().any(|even| even.growths[at].by != 0 && even.growths[at].is_down() == is_down) {
                     let (more, less) = if is_down { (way.last, value) } else { (value, way.from) };
-                    let place = self.define(ty, Op::Binary(Binary::Sub, more, less), &mut head);
+                    let place = self.values.binary(Binary::Sub, more, less, &mut head);
                     places.insert((at, is_down), self.bits(place, &mut head));
                 }
             }
@@ -621,15 +591,10 @@ impl Versions {
             address.terms.extend(more);
         };
         each_access_mut(&mut free.body, drop_guard);
-        let mut stored = HashSet::new();
-        each_inst(&inner.body, &mut |inst| {
-            stored
-                .extend(access(inst).filter(|(_, effect)| *effect != Effect::Read).map(|(address, _)| address.memory));
-        });
         let mostly = self.mostly(inner, nest);
         let mostly = mostly.into_iter().map(|(cond, holds)| (named(cond), holds)).collect();
         let tested = places.into_values().collect();
-        load_first(&mut free.body, &LoadFirst { mostly, tested, stored });
+        load_first(&mut free.body, &LoadFirst { mostly, tested, stored: written(&inner.body) });
         free
     }
 
@@ -650,68 +615,21 @@ impl Versions {
         });
         mostly
     }
-
-    fn copy_loop(&mut self, inner: &Loop, names: &mut HashMap<Value, Value>) -> Loop {
-        let counter = inner.counter.map(|counter| Counter { value: self.name(counter.value, names), ..counter });
-        let params = inner.params.iter().map(|param| self.name(*param, names)).collect();
-        let body = self.copy(&inner.body, names);
-        let results = inner.results.iter().map(|result| self.name(*result, names)).collect();
-        Loop { counter, params, init: inner.init.clone(), body, results, ..*inner }
-    }
-
-    /// A new name.
-    fn name(&mut self, old: Value, names: &mut HashMap<Value, Value>) -> Value {
-        let new = self.renamed(old);
-        names.insert(old, new);
-        new
-    }
-
-    fn copy(&mut self, block: &Block, names: &mut HashMap<Value, Value>) -> Block {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for inst in &block.insts {
-            let mut inst = inst.clone();
-            each_use_mut(&mut inst, &mut |value| *value = names.get(value).copied().unwrap_or(*value));
-            match &mut inst {
-                Inst::Let(value, op) => {
-                    *value = self.name(*value, names);
-                    self.defs[value.index()] = Some(op.clone());
-                }
-                Inst::Atomic { result: Some(result), .. } => *result = self.name(*result, names),
-                Inst::If { then, otherwise, results, .. } => {
-                    **then = self.copy(then, names);
-                    **otherwise = self.copy(otherwise, names);
-                    results.iter_mut().for_each(|result| *result = self.name(*result, names));
-                }
-                Inst::Loop(inner) => **inner = self.copy_loop(inner, names),
-                _ => {}
-            }
-            insts.push(inst);
-        }
-        let mut end = block.end.clone();
-        end_values_mut(&mut end).iter_mut().for_each(|value| *value = names.get(value).copied().unwrap_or(*value));
-        Block { insts, end }
-    }
 }
 
 /// Puts steps at the head of the loop with this counter.
 fn at_head(inner: &mut Loop, counter: Value, head: &mut Vec<Inst>) {
-    fn within(block: &mut Block, counter: Value, head: &mut Vec<Inst>) {
-        for inst in &mut block.insts {
-            match inst {
-                Inst::If { then, otherwise, .. } => {
-                    within(then, counter, head);
-                    within(otherwise, counter, head);
-                }
-                Inst::Loop(inner) => at_head(inner, counter, head),
-                _ => {}
-            }
+    let mut put = |inner: &mut Loop| {
+        if inner.counter.is_some_and(|own| own.value == counter) {
+            inner.body.insts.splice(0..0, head.drain(..));
         }
-    }
-    if inner.counter.is_some_and(|own| own.value == counter) {
-        inner.body.insts.splice(0..0, head.drain(..));
-    } else {
-        within(&mut inner.body, counter, head);
-    }
+    };
+    put(inner);
+    each_inst_mut(&mut inner.body, &mut |inst| {
+        if let Inst::Loop(inner) = inst {
+            put(inner);
+        }
+    });
 }
 
 struct LoadFirst {
@@ -723,105 +641,53 @@ struct LoadFirst {
 }
 
 /// Puts loads that were tested before the branches that are mostly taken, where nothing is stored that they could load.
-fn load_first(block: &mut Block, how: &LoadFirst) {
-    let mut insts = Vec::with_capacity(block.insts.len());
-    for mut inst in std::mem::take(&mut block.insts) {
-        match &mut inst {
-            Inst::If { cond, then, otherwise, .. } => {
-                load_first(then, how);
-                load_first(otherwise, how);
-                if let Some(holds) = how.mostly.get(cond) {
-                    let way = if *holds { then } else { otherwise };
-                    let mut inside: HashSet<Value> = HashSet::new();
-                    way.insts.retain(|inst| {
-                        if let Inst::Let(_, Op::Load { address, guard: None, .. }) = inst
-                            && address.terms.iter().any(|(value, _)| how.tested.contains(value))
-                            && !address.terms.iter().any(|(value, _)| inside.contains(value))
-                            && !how.stored.contains(&address.memory)
-                        {
-                            insts.push(inst.clone());
-                            return false;
-                        }
-                        note_defined(inst, &mut inside);
-                        true
-                    });
-                    // What is computed then is chosen afterwards, so that rounds do not wait for each other.
-                    if way.insts.iter().all(is_plain) {
-                        insts.append(&mut way.insts);
-                    }
+fn load_first(body: &mut Block, how: &LoadFirst) {
+    replace_insts(body, &mut |mut inst, insts| {
+        if let Inst::If { cond, then, otherwise, .. } = &mut inst
+            && let Some(holds) = how.mostly.get(cond)
+        {
+            let way = if *holds { then } else { otherwise };
+            let mut inside: HashSet<Value> = HashSet::new();
+            way.insts.retain(|inst| {
+                if let Inst::Let(_, Op::Load { address, guard: None, .. }) = inst
+                    && address.terms.iter().any(|(value, _)| how.tested.contains(value))
+                    && !address.terms.iter().any(|(value, _)| inside.contains(value))
+                    && !how.stored.contains(&address.memory)
+                {
+                    insts.push(inst.clone());
+                    return false;
                 }
+                inside.extend(results(inst));
+                true
+            });
+            // What is computed then is chosen afterwards, so that rounds do not wait for each other.
+            if way.insts.iter().all(|inst| matches!(inst, Inst::Let(_, op) if op.is_plain())) {
+                insts.append(&mut way.insts);
             }
-            Inst::Loop(inner) => load_first(&mut inner.body, how),
-            _ => {}
         }
         insts.push(inst);
-    }
-    block.insts = insts;
-}
-
-/// It computes something, whoever asks for it and where.
-fn is_plain(inst: &Inst) -> bool {
-    matches!(inst, Inst::Let(_, op) if !op.is_across_subgroup() && !matches!(op, Op::Load { .. }))
-}
-
-/// Notes what a step defines for those after it.
-fn note_defined(inst: &Inst, values: &mut HashSet<Value>) {
-    match inst {
-        Inst::Let(value, _) => _ = values.insert(*value),
-        Inst::Atomic { result, .. } => values.extend(result),
-        Inst::If { results, .. } => values.extend(results),
-        Inst::Loop(inner) => values.extend(&inner.results),
-        Inst::Store { .. } | Inst::Barrier(_) => {}
-    }
-}
-
-fn mark_rare(inner: &mut Loop) {
-    fn within(block: &mut Block) {
-        for inst in &mut block.insts {
-            match inst {
-                Inst::If { then, otherwise, .. } => {
-                    within(then);
-                    within(otherwise);
-                }
-                Inst::Loop(inner) => mark_rare(inner),
-                _ => {}
-            }
-        }
-    }
-    inner.rare = true;
-    within(&mut inner.body);
-}
-
-fn defined_in(inner: &Loop) -> HashSet<Value> {
-    let mut inside: HashSet<Value> = inner.params.iter().copied().collect();
-    inside.extend(inner.counter.map(|counter| counter.value));
-    each_inst(&inner.body, &mut |inst| match inst {
-        Inst::Let(value, _) => _ = inside.insert(*value),
-        Inst::Atomic { result, .. } => inside.extend(result),
-        Inst::If { results, .. } => inside.extend(results),
-        Inst::Loop(second) => {
-            inside.extend(second.params.iter().chain(&second.results));
-            inside.extend(second.counter.map(|counter| counter.value));
-        }
-        _ => {}
     });
-    inside
 }
 
-fn each_access_mut(block: &mut Block, visit: &mut impl FnMut(&mut Address, &mut Option<Value>)) {
-    for inst in &mut block.insts {
-        match inst {
-            Inst::Let(_, Op::Load { address, guard, .. })
-            | Inst::Store { address, guard, .. }
-            | Inst::Atomic { address, guard, .. } => visit(address, guard),
-            Inst::If { then, otherwise, .. } => {
-                each_access_mut(then, visit);
-                each_access_mut(otherwise, visit);
-            }
-            Inst::Loop(inner) => each_access_mut(&mut inner.body, visit),
-            _ => {}
+/// It seldom comes to run, and neither do the loops in it.
+fn mark_rare(inner: &mut Loop) {
+    inner.rare = true;
+    each_inst_mut(&mut inner.body, &mut |inst| {
+        if let Inst::Loop(inner) = inst {
+            inner.rare = true;
         }
-    }
+    });
+}
+
+fn each_access_mut(body: &mut Block, visit: &mut impl FnMut(&mut Address, &mut Option<Value>)) {
+    each_inst_mut(body, &mut |inst| {
+        if let Inst::Let(_, Op::Load { address, guard, .. })
+        | Inst::Store { address, guard, .. }
+        | Inst::Atomic { address, guard, .. } = inst
+        {
+            visit(address, guard);
+        }
+    });
 }
 
 #[cfg(test)]

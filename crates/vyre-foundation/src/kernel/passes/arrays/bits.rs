@@ -1,10 +1,9 @@
 //! Private arrays of up to 32 booleans whose indices are not constant are the bits of one word.
 
 use crate::ir::Literal;
-use crate::kernel::walk::{access, each_inst};
-use crate::kernel::{
-    Address, Binary, Block, Element, Inst, Kernel, KernelMemory, Memory, Op, Scalar, Unary, Value, ValueInfo,
-};
+use crate::kernel::passes::values::Values;
+use crate::kernel::walk::{access, each_inst, replace_insts};
+use crate::kernel::{Address, Binary, Element, Inst, Kernel, KernelMemory, Memory, Op, Scalar, Unary, Value};
 
 /// Bytes of a boolean in an array.
 const BYTES: u32 = 4;
@@ -36,41 +35,30 @@ pub(in crate::kernel::passes) fn bits(kernel: &mut Kernel) -> bool {
     for (memory, _) in kernel.locals.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {
         (memory.size, memory.element) = (BYTES, Some((Element::U32, 1)));
     }
-    let mut bits = Bits { chosen, values: std::mem::take(&mut kernel.values), constants: Vec::new() };
-    bits.block(&mut kernel.body);
-    kernel.values = bits.values;
-    kernel.body.insts.splice(0..0, bits.constants);
+    let mut bits = Bits { values: Values::of(kernel) };
+    let is_chosen = |address: &Address| matches!(address.memory, Memory::Local(local) if chosen[local as usize]);
+    replace_insts(&mut kernel.body, &mut |inst, insts| match inst {
+        Inst::Let(value, Op::Load { address, guard, .. }) if is_chosen(&address) => {
+            bits.load(value, &address, guard, insts);
+        }
+        Inst::Store { address, value, guard, .. } if is_chosen(&address) => bits.store(&address, value, guard, insts),
+        inst => insts.push(inst),
+    });
+    bits.values.give_back(kernel);
     true
 }
 
 struct Bits {
-    chosen: Vec<bool>,
-    values: Vec<ValueInfo>,
-    /// To be defined before everything else.
-    constants: Vec<Inst>,
+    values: Values,
 }
 
 impl Bits {
-    fn new_value(&mut self, ty: Scalar) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        value
-    }
-
     fn constant(&mut self, number: u32) -> Value {
-        let value = self.new_value(Scalar::U32);
-        self.constants.push(Inst::Let(value, Op::Const(Literal::U32(number))));
-        value
+        self.values.constant_at_start(Literal::U32(number))
     }
 
     fn define(&mut self, op: Op, insts: &mut Vec<Inst>) -> Value {
-        let value = self.new_value(Scalar::U32);
-        insts.push(Inst::Let(value, op));
-        value
-    }
-
-    fn is_chosen(&self, address: &Address) -> bool {
-        matches!(address.memory, Memory::Local(local) if self.chosen[local as usize])
+        self.values.define(Scalar::U32, op, insts)
     }
 
     /// Which bit of its word a boolean is.
@@ -78,34 +66,10 @@ impl Bits {
         let mut sum = self.constant(address.offset / BYTES);
         for (index, stride) in &address.terms {
             let scale = self.constant(stride / BYTES);
-            let scaled = self.define(Op::Binary(Binary::Mul, *index, scale), insts);
-            sum = self.define(Op::Binary(Binary::Add, scaled, sum), insts);
+            let scaled = self.values.binary(Binary::Mul, *index, scale, insts);
+            sum = self.values.binary(Binary::Add, scaled, sum, insts);
         }
         sum
-    }
-
-    fn block(&mut self, block: &mut Block) {
-        let mut insts = Vec::with_capacity(block.insts.len());
-        for mut inst in std::mem::take(&mut block.insts) {
-            match &mut inst {
-                Inst::Let(value, Op::Load { address, guard, .. }) if self.is_chosen(address) => {
-                    self.load(*value, address, *guard, &mut insts);
-                    continue;
-                }
-                Inst::Store { address, value, guard, .. } if self.is_chosen(address) => {
-                    self.store(address, *value, *guard, &mut insts);
-                    continue;
-                }
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => self.block(&mut inner.body),
-                _ => {}
-            }
-            insts.push(inst);
-        }
-        block.insts = insts;
     }
 
     fn word(&mut self, memory: Memory, insts: &mut Vec<Inst>) -> (Address, Value) {
@@ -118,9 +82,9 @@ impl Bits {
         let (_, word) = self.word(address.memory, insts);
         let bit = self.bit(address, insts);
         let [zero, one] = [0, 1].map(|number| self.constant(number));
-        let shifted = self.define(Op::Binary(Binary::Shr, word, bit), insts);
-        let lowest = self.define(Op::Binary(Binary::And, shifted, one), insts);
-        let is_set = if guard.is_some() { self.new_value(Scalar::Bool) } else { value };
+        let shifted = self.values.binary(Binary::Shr, word, bit, insts);
+        let lowest = self.values.binary(Binary::And, shifted, one, insts);
+        let is_set = if guard.is_some() { self.values.fresh(Scalar::Bool) } else { value };
         insts.push(Inst::Let(is_set, Op::Binary(Binary::Ne, lowest, zero)));
         if let Some(guard) = guard {
             insts.push(Inst::Let(value, Op::Binary(Binary::And, guard, is_set)));
@@ -131,10 +95,10 @@ impl Bits {
         let (at, word) = self.word(address.memory, insts);
         let bit = self.bit(address, insts);
         let one = self.constant(1);
-        let mask = self.define(Op::Binary(Binary::Shl, one, bit), insts);
-        let set = self.define(Op::Binary(Binary::Or, word, mask), insts);
+        let mask = self.values.binary(Binary::Shl, one, bit, insts);
+        let set = self.values.binary(Binary::Or, word, mask, insts);
         let others = self.define(Op::Unary(Unary::Not, mask), insts);
-        let cleared = self.define(Op::Binary(Binary::And, word, others), insts);
+        let cleared = self.values.binary(Binary::And, word, others, insts);
         let mut new = self.define(Op::Select(value, set, cleared), insts);
         if let Some(guard) = guard {
             new = self.define(Op::Select(guard, new, word), insts);

@@ -4,9 +4,10 @@
 //! each behind the test whether it is one of those that run. Eight rounds together are behind one test, so that those that don't run
 //! take little time. Only arrays that then become values gain.
 
-use crate::kernel::passes::{definitions, range, straight};
+use crate::kernel::passes::straight;
+use crate::kernel::passes::values::Values;
 use crate::kernel::walk::{access, each_inst};
-use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, fold};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Value, fold};
 
 /// Rounds behind one test.
 const TOGETHER: u32 = 8;
@@ -15,25 +16,15 @@ const MOST: i128 = 128;
 
 /// Gives such loops bounds that are constants, and returns their counters. Those that are `unrolled` anyway stay what they are.
 pub(super) fn run(kernel: &mut Kernel, unrolled: &[bool]) -> Vec<Value> {
-    let mut changer = Changer {
-        defs: definitions(kernel),
-        values: std::mem::take(&mut kernel.values),
-        constants: Vec::new(),
-        around: Vec::new(),
-        counters: Vec::new(),
-        unrolled,
-    };
+    let values = Values::with_definitions(kernel);
+    let mut changer = Changer { values, around: Vec::new(), counters: Vec::new(), unrolled };
     changer.block(&mut kernel.body);
-    kernel.values = changer.values;
-    kernel.body.insts.splice(0..0, changer.constants);
+    changer.values.give_back(kernel);
     changer.counters
 }
 
 struct Changer<'a> {
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
-    /// New ones, to be defined before everything else.
-    constants: Vec<Inst>,
+    values: Values,
     /// Counters of the loops around.
     around: Vec<Counter>,
     counters: Vec<Value>,
@@ -68,7 +59,7 @@ impl Changer<'_> {
         if self.unrolled.get(counter.value.index()) == Some(&true) || !uses_arrays(&inner.body) {
             return None;
         }
-        let of = |value: Value| range(value, &self.defs, &self.values, &self.around);
+        let of = |value: Value| self.values.range(value, &self.around);
         let (from, to) = (of(counter.from)?, of(counter.to)?);
         let fits =
             from.start() == from.end() && to.start() != to.end() && (1..=MOST).contains(&(to.end() - from.start()));
@@ -77,18 +68,18 @@ impl Changer<'_> {
 
     /// `for k in from..to` becomes `for first in (from..end).step_by(8) { if first < to { for k in first..first + 8 { if k < to`.
     fn change(&mut self, inner: &mut Loop, counter: Counter, end: i128) {
-        let ty = self.values[counter.value.index()].ty.scalar;
+        let ty = self.values.scalar(counter.value);
         let step = counter.step * TOGETHER;
-        let (end, far) = (self.constant(ty, end), self.constant(ty, step.into()));
-        let first = self.like(counter.value);
-        let [carried, round, part, chosen] = [(); 4].map(|()| self.all_like(&inner.params));
+        let [end, far] = [end, step.into()].map(|number| self.values.constant_at_start(fold::of_integer(ty, number)));
+        let first = self.values.like(counter.value);
+        let [carried, round, part, chosen] = [(); 4].map(|()| self.values.all_like(&inner.params));
         let mut body = Vec::new();
-        let goes = self.emit(Op::Binary(Binary::Lt, first, counter.to), Scalar::Bool, &mut body);
+        let goes = self.values.binary(Binary::Lt, first, counter.to, &mut body);
         let mut together = Vec::new();
-        let behind = self.emit(Op::Binary(Binary::Add, first, far), ty, &mut together);
-        let behind = self.emit(Op::Binary(Binary::Min, behind, end), ty, &mut together);
+        let behind = self.values.binary(Binary::Add, first, far, &mut together);
+        let behind = self.values.binary(Binary::Min, behind, end, &mut together);
         let mut one = Vec::new();
-        let runs = self.emit(Op::Binary(Binary::Lt, counter.value, counter.to), Scalar::Bool, &mut one);
+        let runs = self.values.binary(Binary::Lt, counter.value, counter.to, &mut one);
         let End::Continue(next) = std::mem::replace(&mut inner.body.end, End::Unreachable) else { return };
         one.push(Inst::If {
             cond: runs,
@@ -115,33 +106,6 @@ impl Changer<'_> {
         inner.counter = Some(Counter { value: first, from: counter.from, to: end, step });
         inner.body = Block { insts: body, end: End::Continue(chosen) };
         self.counters.extend([first, counter.value]);
-    }
-
-    fn constant(&mut self, ty: Scalar, number: i128) -> Value {
-        let value = self.value(ValueInfo { ty: ty.into(), uniform: false });
-        self.constants.push(Inst::Let(value, Op::Const(fold::of_integer(ty, number))));
-        value
-    }
-
-    fn emit(&mut self, op: Op, ty: Scalar, out: &mut Vec<Inst>) -> Value {
-        let value = self.value(ValueInfo { ty: ty.into(), uniform: false });
-        out.push(Inst::Let(value, op));
-        value
-    }
-
-    fn all_like(&mut self, values: &[Value]) -> Vec<Value> {
-        values.iter().map(|value| self.like(*value)).collect()
-    }
-
-    fn like(&mut self, value: Value) -> Value {
-        self.value(self.values[value.index()])
-    }
-
-    fn value(&mut self, info: ValueInfo) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(info);
-        self.defs.push(None);
-        value
     }
 }
 

@@ -7,27 +7,22 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::ir::Literal;
-use crate::kernel::passes::definitions;
+use crate::kernel::passes::values::Values;
 use crate::kernel::walk::{each_inst, each_use, each_use_mut};
-use crate::kernel::{
-    Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Unary, Value, ValueInfo, fold,
-};
+use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 
 /// Gives such loops counters, and returns these.
 pub(super) fn run(kernel: &mut Kernel) -> Vec<Value> {
-    let defs = definitions(kernel);
+    let values = Values::with_definitions(kernel);
     let mut found = false;
     each_inst(&kernel.body, &mut |inst| {
-        found |= matches!(inst, Inst::Loop(inner) if Shape::of(inner, &defs).is_some())
+        found |= matches!(inst, Inst::Loop(inner) if Shape::of(inner, &values).is_some())
     });
-    if !found {
-        return Vec::new();
+    let mut changer = Changer { values, counters: Vec::new() };
+    if found {
+        changer.block(&mut kernel.body, false);
     }
-    let values = std::mem::take(&mut kernel.values);
-    let mut changer = Changer { defs, values, constants: Vec::new(), counters: Vec::new() };
-    changer.block(&mut kernel.body, false);
-    kernel.values = changer.values;
-    kernel.body.insts.splice(0..0, changer.constants);
+    changer.values.give_back(kernel);
     changer.counters
 }
 
@@ -45,7 +40,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(inner: &Loop, defs: &[Option<Op>]) -> Option<Shape> {
+    fn of(inner: &Loop, values: &Values) -> Option<Shape> {
         let End::Continue(next) = &inner.body.end else { return None };
         if inner.counter.is_some() || inner.rare {
             return None;
@@ -65,10 +60,10 @@ impl Shape {
             if !results.is_empty() || !(goes_on(then) && leaves(otherwise) || leaves(then) && goes_on(otherwise)) {
                 return None;
             }
-            let mut tests = parts(*cond, goes_on(then), defs);
+            let mut tests = parts(*cond, goes_on(then), values);
             if bound.is_none() {
                 let found =
-                    tests.iter().enumerate().find_map(|(i, test)| Some((i, bound_of(*test, inner, next, defs)?)));
+                    tests.iter().enumerate().find_map(|(i, test)| Some((i, bound_of(*test, inner, next, values)?)));
                 bound = found.map(|(i, bound)| {
                     tests.remove(i);
                     bound
@@ -91,11 +86,11 @@ impl Shape {
 }
 
 /// The tests that a condition is made of.
-fn parts(cond: Value, holds: bool, defs: &[Option<Op>]) -> SmallVec<[Test; 2]> {
+fn parts(cond: Value, holds: bool, values: &Values) -> SmallVec<[Test; 2]> {
     let mut open: SmallVec<[Test; 4]> = smallvec![(cond, holds)];
     let mut parts = SmallVec::new();
     while let Some((cond, holds)) = open.pop() {
-        match (&defs[cond.index()], holds) {
+        match (values.def(cond), holds) {
             (Some(Op::Unary(Unary::Not, a)), _) => open.push((*a, !holds)),
             (Some(Op::Binary(Binary::And, a, b)), true) | (Some(Op::Binary(Binary::Or, a, b)), false) => {
                 open.extend([(*b, holds), (*a, holds)]);
@@ -107,8 +102,8 @@ fn parts(cond: Value, holds: bool, defs: &[Option<Op>]) -> SmallVec<[Test; 2]> {
 }
 
 /// The position of the carried value that a test bounds and that each round takes one from, and what it is more than while the loop goes on.
-fn bound_of((cond, holds): Test, inner: &Loop, next: &[Value], defs: &[Option<Op>]) -> Option<(usize, Literal)> {
-    let Some(Op::Binary(op, a, b)) = defs[cond.index()] else { return None };
+fn bound_of((cond, holds): Test, inner: &Loop, next: &[Value], values: &Values) -> Option<(usize, Literal)> {
+    let Some(&Op::Binary(op, a, b)) = values.def(cond) else { return None };
     let position = |value: Value| inner.params.iter().position(|param| *param == value);
     let (down, limit, op) = match (position(a), position(b)) {
         (Some(down), _) => (down, b, op),
@@ -124,7 +119,7 @@ fn bound_of((cond, holds): Test, inner: &Loop, next: &[Value], defs: &[Option<Op
         }
         _ => return None,
     };
-    let Some(Op::Const(limit)) = defs[limit.index()] else { return None };
+    let limit = values.literal(limit)?;
     let or_equal = match (op, holds) {
         (Binary::Gt, true) | (Binary::Le, false) => false,
         (Binary::Ge, true) | (Binary::Lt, false) => true,
@@ -137,11 +132,11 @@ fn bound_of((cond, holds): Test, inner: &Loop, next: &[Value], defs: &[Option<Op
         Literal::I32(limit) => Literal::I32(limit.checked_sub(or_equal.into())?),
         _ => return None,
     };
-    let is = |value: Value, number: i128| matches!(&defs[value.index()], Some(Op::Const(literal)) if fold::integer(literal) == Some(number));
+    let is = |value: Value, number: i128| values.number(value) == Some(number);
     let high = inner.params[down];
-    let by_one = match defs[next[down].index()] {
-        Some(Op::Binary(Binary::Sub, a, b)) => a == high && is(b, 1),
-        Some(Op::Binary(Binary::Add, a, b)) => a == high && is(b, -1) || b == high && is(a, -1),
+    let by_one = match values.def(next[down]) {
+        Some(&Op::Binary(Binary::Sub, a, b)) => a == high && is(b, 1),
+        Some(&Op::Binary(Binary::Add, a, b)) => a == high && is(b, -1) || b == high && is(a, -1),
         _ => false,
     };
     by_one.then_some((down, beyond))
@@ -163,10 +158,7 @@ fn is_free(inst: &Inst) -> bool {
 }
 
 struct Changer {
-    defs: Vec<Option<Op>>,
-    values: Vec<ValueInfo>,
-    /// New ones, to be defined before everything else.
-    constants: Vec<Inst>,
+    values: Values,
     counters: Vec<Value>,
 }
 
@@ -181,13 +173,13 @@ impl Changer {
                     self.block(otherwise, true);
                 }
                 Inst::Loop(inner) => {
-                    let Some(shape) = Shape::of(inner, &self.defs) else {
+                    let Some(shape) = Shape::of(inner, &self.values) else {
                         self.block(&mut inner.body, false);
                         block.insts.push(inst);
                         continue;
                     };
                     let tail = tail(&inner.results, &mut insts, &mut block.insts);
-                    let from_the_end = matches!(self.defs[inner.init[shape.down].index()], Some(Op::Const(_)));
+                    let from_the_end = self.values.literal(inner.init[shape.down]).is_some();
                     if let (false, true, Some(first)) = (chosen, from_the_end, shape.first_test(inner)) {
                         self.look_first(inner, &shape, first, &tail, &mut block.insts);
                     } else {
@@ -203,28 +195,9 @@ impl Changer {
         }
     }
 
-    fn constant(&mut self, literal: Literal) -> Value {
-        let value = self.value(fold::scalar_of(&literal));
-        self.constants.push(Inst::Let(value, Op::Const(literal)));
-        value
-    }
-
-    fn value(&mut self, ty: impl Into<Type>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
-        self.defs.push(None);
-        value
-    }
-
-    fn emit(&mut self, op: Op, ty: impl Into<Type>, out: &mut Vec<Inst>) -> Value {
-        let value = self.value(ty);
-        out.push(Inst::Let(value, op));
-        value
-    }
-
     fn both(&mut self, a: Option<Value>, b: Value, out: &mut Vec<Inst>) -> Value {
         match a {
-            Some(a) => self.emit(Op::Binary(Binary::And, a, b), Scalar::Bool, out),
+            Some(a) => self.values.binary(Binary::And, a, b, out),
             None => b,
         }
     }
@@ -242,7 +215,7 @@ impl Changer {
             each_use_mut(&mut inst, &mut |value| *value = renamed(&known, *value));
             match inst {
                 Inst::Let(old, op) => {
-                    let new = self.emit(op, self.values[old.index()].ty, out);
+                    let new = self.values.define(self.values.ty(old), op, out);
                     known.push((old, new));
                 }
                 Inst::Store { address, element, value, guard } => {
@@ -264,13 +237,12 @@ impl Changer {
         let looks = inner.body.insts[..*position].iter().filter(|inst| matches!(inst, Inst::Let(..))).cloned();
         let looks: Vec<Inst> = looks.collect();
         let known = self.copy(&looks, pairs(&inner.params, &inner.init), None, out);
-        let mut moves = self.constant(Literal::Bool(true));
+        let mut moves = self.values.constant_at_start(Literal::Bool(true));
         for (test, holds) in tests {
             let holds_here = self.tested((renamed(&known, *test), *holds), out);
             moves = self.both(Some(moves), holds_here, out);
         }
-        let results: Vec<Value> =
-            inner.results.iter().map(|result| self.value(self.values[result.index()].ty)).collect();
+        let results = self.values.all_like(&inner.results);
         let (mut then, mut otherwise) = (Vec::new(), Vec::new());
         self.count(inner, shape, tail, results.clone(), &mut then);
         self.copy(tail, pairs(&inner.results, &inner.init), None, &mut otherwise);
@@ -283,19 +255,18 @@ impl Changer {
     }
 
     fn tested(&mut self, (test, holds): Test, out: &mut Vec<Inst>) -> Value {
-        if holds { test } else { self.emit(Op::Unary(Unary::Not, test), Scalar::Bool, out) }
+        if holds { test } else { self.values.define(Scalar::Bool, Op::Unary(Unary::Not, test), out) }
     }
 
     /// The loop with a counter and a flag. A value that goes down from `first` while it is more than `beyond` is `first + beyond` less a
     /// counter that goes up from `beyond` to `first`.
     fn count(&mut self, inner: &Loop, shape: &Shape, tail: &[Inst], mut results: Vec<Value>, out: &mut Vec<Inst>) {
         let (high, first) = (inner.params[shape.down], inner.init[shape.down]);
-        let ty = self.values[high.index()].ty;
-        let beyond = self.constant(shape.beyond);
-        let (counter, flag) = (self.value(ty), self.value(Scalar::Bool));
+        let beyond = self.values.constant_at_start(shape.beyond);
+        let (counter, flag) = (self.values.like(high), self.values.fresh(Scalar::Bool));
         let mut body = Vec::with_capacity(inner.body.insts.len() + 8);
-        let sum = self.emit(Op::Binary(Binary::Add, first, beyond), ty, &mut body);
-        let place = self.emit(Op::Binary(Binary::Sub, sum, counter), ty, &mut body);
+        let sum = self.values.binary(Binary::Add, first, beyond, &mut body);
+        let place = self.values.binary(Binary::Sub, sum, counter, &mut body);
         let mut given = inner.params.clone();
         given[shape.down] = place;
         let mut known = vec![(high, place)];
@@ -318,12 +289,12 @@ impl Changer {
         if let End::Continue(values) = &inner.body.end {
             for (value, param) in values.iter().zip(&inner.params) {
                 let op = Op::Select(under_way, renamed(&known, *value), *param);
-                next.push(self.emit(op, self.values[param.index()].ty, &mut body));
+                next.push(self.values.define(self.values.ty(*param), op, &mut body));
             }
         }
         next.push(under_way);
-        let through = self.value(Scalar::Bool);
-        let yes = self.constant(Literal::Bool(true));
+        let through = self.values.fresh(Scalar::Bool);
+        let yes = self.values.constant_at_start(Literal::Bool(true));
         let mut given = results.clone();
         results.push(through);
         out.push(Inst::Loop(Box::new(Loop {
@@ -338,7 +309,7 @@ impl Changer {
         })));
         self.counters.push(counter);
         // After all rounds the value has come down to its bound, if it did not begin below.
-        given[shape.down] = self.emit(Op::Binary(Binary::Min, first, beyond), ty, out);
+        given[shape.down] = self.values.binary(Binary::Min, first, beyond, out);
         self.copy(tail, pairs(&inner.results, &given), Some(through), out);
     }
 }

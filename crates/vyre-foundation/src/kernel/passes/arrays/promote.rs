@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 
 use super::{candidates, scalars};
 use crate::ir::Literal;
+use crate::kernel::passes::values::Values;
 use crate::kernel::walk::{access, each_inst, each_use_mut, end_values_mut};
-use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, ValueInfo, fold};
+use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, fold};
 
 /// Turns arrays of `most` scalars in all into values, and drops those that nothing reads. Says whether there were some and others are
 /// left: what was loaded from the ones may be places in the others.
@@ -20,15 +21,14 @@ pub(in crate::kernel::passes) fn promote(kernel: &mut Kernel, most: u32) -> bool
         drop_unused(kernel);
         return false;
     }
-    let count = kernel.values.len();
+    let values = Values::of(kernel);
     let mut promoter = Promoter {
-        values: std::mem::take(&mut kernel.values),
-        subst: (0..count as u32).map(Value).collect(),
+        subst: values.all().collect(),
+        values,
         present: Vec::with_capacity(layout.slots.len()),
         layout,
         parts: HashMap::new(),
         zeros: Vec::new(),
-        prelude: Vec::new(),
         carried: Vec::new(),
     };
     for i in 0..promoter.layout.slots.len() {
@@ -36,8 +36,7 @@ pub(in crate::kernel::passes) fn promote(kernel: &mut Kernel, most: u32) -> bool
         promoter.present.push(zero);
     }
     promoter.block(&mut kernel.body);
-    kernel.body.insts.splice(0..0, promoter.prelude);
-    kernel.values = promoter.values;
+    promoter.values.give_back(kernel);
     drop_unused(kernel);
     !kernel.locals.is_empty()
 }
@@ -106,7 +105,7 @@ impl Layout {
 }
 
 struct Promoter {
-    values: Vec<ValueInfo>,
+    values: Values,
     /// What stands for a value of the old kernel.
     subst: Vec<Value>,
     layout: Layout,
@@ -115,16 +114,13 @@ struct Promoter {
     /// The parts of vectors.
     parts: HashMap<Value, SmallVec<[Value; 4]>>,
     zeros: Vec<(Scalar, Value)>,
-    /// Constants to be defined before everything else.
-    prelude: Vec<Inst>,
     /// The slots that the open loops carry.
     carried: Vec<Vec<usize>>,
 }
 
 impl Promoter {
     fn value(&mut self, ty: impl Into<Type>) -> Value {
-        let value = Value(self.values.len() as u32);
-        self.values.push(ValueInfo { ty: ty.into(), uniform: false });
+        let value = self.values.fresh(ty);
         self.subst.push(value);
         value
     }
@@ -133,8 +129,8 @@ impl Promoter {
         if let Some((_, value)) = self.zeros.iter().find(|(zero, _)| *zero == ty) {
             return *value;
         }
-        let value = self.value(ty);
-        self.prelude.push(Inst::Let(value, Op::Const(fold::literal(ty, 0))));
+        let value = self.values.constant_at_start(fold::literal(ty, 0));
+        self.subst.push(value);
         self.zeros.push((ty, value));
         value
     }
@@ -182,13 +178,13 @@ impl Promoter {
 
     fn select(&mut self, guard: Option<Value>, yes: Value, no: Value, out: &mut Vec<Inst>) -> Value {
         let Some(guard) = guard.filter(|_| yes != no) else { return yes };
-        let value = self.value(self.values[yes.index()].ty);
+        let value = self.value(self.values.ty(yes));
         out.push(Inst::Let(value, Op::Select(guard, yes, no)));
         value
     }
 
     fn load(&mut self, value: Value, slot: usize, guard: Option<Value>, out: &mut Vec<Inst>) {
-        let ty = self.values[value.index()].ty;
+        let ty = self.values.ty(value);
         let zero = self.zero(ty.scalar);
         let parts: SmallVec<[Value; 4]> = (slot..slot + usize::from(ty.width))
             .map(|slot| self.select(guard, self.present[slot], zero, out))
@@ -202,7 +198,7 @@ impl Promoter {
     }
 
     fn store(&mut self, value: Value, slot: usize, guard: Option<Value>, out: &mut Vec<Inst>) {
-        let ty = self.values[value.index()].ty;
+        let ty = self.values.ty(value);
         for lane in 0..ty.width {
             let part = match self.parts.get(&value) {
                 _ if ty.width == 1 => value,
@@ -253,7 +249,7 @@ impl Promoter {
             if let Inst::Store { address, value, .. } = inst
                 && let Some(slot) = self.layout.slot(address)
             {
-                stored[slot..slot + usize::from(self.values[value.index()].ty.width)].fill(true);
+                stored[slot..slot + usize::from(self.values.ty(*value).width)].fill(true);
             }
         });
         let carried: Vec<usize> = (0..stored.len()).filter(|slot| stored[*slot]).collect();

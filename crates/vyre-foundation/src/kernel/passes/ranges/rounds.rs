@@ -16,7 +16,7 @@ struct Way<'b> {
     passes_on: &'b [Value],
 }
 
-impl Ranges {
+impl Ranges<'_> {
     /// Bounds the whole numbers that a loop carries from round to round.
     pub(super) fn bound_carried(&mut self, inner: &Loop) {
         let carried: Vec<usize> =
@@ -64,7 +64,7 @@ impl Ranges {
                 let value = way.passes_on[place];
                 let (low, high) = self.here(value, MADE_OF);
                 let before = passed.map_or((low, high), |(before, _)| before);
-                let ty = self.values[value.index()].ty.scalar;
+                let ty = self.values.scalar(value);
                 *passed = Some(((before.0.min(low), before.1.max(high)), ty));
             }
             self.forget_since(mark);
@@ -81,17 +81,17 @@ impl Ranges {
             _ => {}
         });
         while let Some(cond) = conditions.pop() {
-            match self.defs[cond.index()] {
-                Some(Op::Unary(Unary::Not, a)) => conditions.push(a),
-                Some(Op::Binary(Binary::And | Binary::Or, a, b)) => conditions.extend([a, b]),
-                Some(Op::Binary(_, a, b)) => compared.extend([a, b]),
+            match self.values.def(cond) {
+                Some(&Op::Unary(Unary::Not, a)) => conditions.push(a),
+                Some(&Op::Binary(Binary::And | Binary::Or, a, b)) => conditions.extend([a, b]),
+                Some(&Op::Binary(_, a, b)) => compared.extend([a, b]),
                 _ => {}
             }
         }
         let mut named: Vec<i128> = Vec::new();
         for value in compared.into_iter().filter(|value| self.is_integer(*value)) {
-            let all = full(self.values[value.index()].ty.scalar);
-            let (low, high) = match &self.defs[value.index()] {
+            let all = full(self.values.scalar(value));
+            let (low, high) = match self.values.def(value) {
                 Some(Op::Const(literal)) => fold::integer(literal).map_or(all, |known| (known, known)),
                 _ => self.of(value),
             };
