@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::walk::blocks;
 use super::{Binary, Block, Inst, Kernel, Op, Scalar, Value};
 use crate::ir::Literal;
 
@@ -46,12 +47,7 @@ impl<'k> Products<'k> {
                         self.dots.insert(*value, dot);
                     }
                 }
-                Inst::If { then, otherwise, .. } => {
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Inst::Loop(inner) => self.block(&inner.body),
-                _ => {}
+                inst => blocks(inst).for_each(|block| self.block(block)),
             }
         }
     }

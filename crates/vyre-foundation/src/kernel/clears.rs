@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 
-use super::walk::{Effect, access, each_inst};
+use super::walk::{Effect, access, each_inst, leaves, ways};
 use super::{Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 use crate::ir::{Builtin, Literal};
 
@@ -290,7 +290,7 @@ impl<'a> Walk<'a> {
     /// Some may leave here. Those that go on and meet the others are all, so they have done what comes now; but rounds are followed only where
     /// it is known who does them.
     fn unknown_exit(&self, then: &Block, otherwise: &Block) -> Way {
-        let only_ends = |block: &Block| matches!(block.end, End::Yield(_) | End::Return) && !inner_leaves(block);
+        let only_ends = |block: &Block| matches!(block.end, End::Yield(_) | End::Return) && !ways(block).any(leaves);
         if !self.follows || only_ends(then) && only_ends(otherwise) { Way::On } else { Way::Lost }
     }
 
@@ -570,17 +570,5 @@ fn binary(op: Binary, of: Scalar) -> Option<fn(u32, u32) -> u32> {
         (Binary::Div, Scalar::U32) => |a, b| a.checked_div(b).unwrap_or(a),
         (Binary::Rem, Scalar::U32) => |a, b| a.checked_rem(b).unwrap_or(0),
         _ => return None,
-    })
-}
-
-/// Some way through a branch goes elsewhere than to its end.
-fn leaves(block: &Block) -> bool {
-    !matches!(block.end, End::Yield(_)) || inner_leaves(block)
-}
-
-fn inner_leaves(block: &Block) -> bool {
-    block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
-        _ => false,
     })
 }

@@ -1,7 +1,7 @@
 //! Checks that a kernel keeps the rules of its form.
 
 use super::build::is_comparison;
-use super::walk::{each_use, end_values};
+use super::walk::{breaks, each_use, end_values};
 use super::{Address, Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Unary, Value};
 use crate::ir::{AtomicOp, MATRIX_LANES, SubgroupOp};
 
@@ -299,17 +299,6 @@ fn leaves(inst: &Inst) -> bool {
         Inst::Loop(inner) => inner.counter.is_none() && !breaks(&inner.body),
         _ => false,
     }
-}
-
-/// Some way breaks out of the loop whose body this is.
-pub(super) fn breaks(block: &Block) -> bool {
-    if let End::Break(_) = block.end {
-        return true;
-    }
-    block.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => breaks(then) || breaks(otherwise),
-        _ => false,
-    })
 }
 
 fn unary_takes(op: Unary, ty: Scalar) -> bool {

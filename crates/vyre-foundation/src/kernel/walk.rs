@@ -111,14 +111,34 @@ pub(crate) fn written(block: &Block) -> HashSet<Memory> {
     written
 }
 
+/// The ways of the branches of a block, but not of those in its loops.
+pub(crate) fn ways(block: &Block) -> impl Iterator<Item = &Block> {
+    block.insts.iter().filter(|inst| matches!(inst, Inst::If { .. })).flat_map(blocks)
+}
+
+/// A block ends so, or some way through its branches does.
+pub(crate) fn may_end(block: &Block, so: fn(&End) -> bool) -> bool {
+    so(&block.end) || ways(block).any(|way| may_end(way, so))
+}
+
+/// Some way breaks out of the loop whose body this is.
+pub(crate) fn breaks(body: &Block) -> bool {
+    may_end(body, |end| matches!(end, End::Break(_)))
+}
+
+/// Some way goes on to the next round of the loop whose body this is.
+pub(crate) fn continues(body: &Block) -> bool {
+    may_end(body, |end| matches!(end, End::Continue(_)))
+}
+
+/// Some way through a branch goes elsewhere than to its end.
+pub(crate) fn leaves(way: &Block) -> bool {
+    may_end(way, |end| !matches!(end, End::Yield(_)))
+}
+
 /// The ways on to the next round and out of a loop, of a body.
 pub(crate) fn exits<'a>(block: &'a Block, continues: &mut Vec<&'a [Value]>, breaks: &mut Vec<&'a [Value]>) {
-    for inst in &block.insts {
-        if let Inst::If { then, otherwise, .. } = inst {
-            exits(then, continues, breaks);
-            exits(otherwise, continues, breaks);
-        }
-    }
+    ways(block).for_each(|way| exits(way, continues, breaks));
     match &block.end {
         End::Continue(values) => continues.push(values),
         End::Break(values) => breaks.push(values),

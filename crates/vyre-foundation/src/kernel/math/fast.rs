@@ -6,7 +6,7 @@ use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, LN_2, LOG2_E, PI};
 use hashbrown::{HashMap, HashSet};
 
 use super::Expand;
-use crate::kernel::walk::{each_inst, each_use, end_values};
+use crate::kernel::walk::{blocks, each_inst, each_use, end_values};
 use crate::kernel::{Approximations, Binary, Block, Inst, Op, Scalar, Unary, Value};
 
 /// Powers with so many factors are products; an exponential of a logarithm is about as long as eight.
@@ -59,14 +59,7 @@ fn other_uses(block: &Block, of: &HashSet<Value>, found: &mut Vec<Value>) {
             Inst::Let(value, Op::Binary(Binary::Mul, ..)) if of.contains(value) => {}
             inst => each_use(inst, &mut |value| found.push(value)),
         }
-        match inst {
-            Inst::If { then, otherwise, .. } => {
-                other_uses(then, of, found);
-                other_uses(otherwise, of, found);
-            }
-            Inst::Loop(inner) => other_uses(&inner.body, of, found),
-            _ => {}
-        }
+        blocks(inst).for_each(|block| other_uses(block, of, found));
     }
     found.extend(end_values(&block.end));
     found.retain(|value| of.contains(value));

@@ -1,7 +1,7 @@
 //! Drops values that nobody needs, and carried values and results with them.
 
 use crate::ir::AtomicOp;
-use crate::kernel::walk::{each_operand, each_use, end_values};
+use crate::kernel::walk::{breaks, continues, each_operand, each_use, end_values};
 use crate::kernel::{Block, End, Inst, Kernel, Loop, Op, Value};
 
 pub(super) fn run(kernel: &mut Kernel) {
@@ -57,7 +57,7 @@ impl<'a> Graph<'a> {
                     }
                     if acts(then) || acts(otherwise) {
                         self.roots.push(*cond);
-                    } else if exits(then) || exits(otherwise) {
+                    } else if [then, otherwise].iter().any(|way| breaks(way) || continues(way)) {
                         match frames.last_mut().and_then(|frame| frame.control.as_mut()) {
                             Some(control) => control.push(*cond),
                             None => self.roots.push(*cond),
@@ -143,15 +143,6 @@ fn acts(block: &Block) -> bool {
             Inst::Store { .. } | Inst::Atomic { .. } | Inst::Barrier(_) => true,
             Inst::If { then, otherwise, .. } => acts(then) || acts(otherwise),
             Inst::Loop(inner) => !inner.finite || acts(&inner.body),
-        })
-}
-
-/// Some way goes to the next round or out of the loop around it.
-fn exits(block: &Block) -> bool {
-    matches!(block.end, End::Continue(_) | End::Break(_))
-        || block.insts.iter().any(|inst| match inst {
-            Inst::If { then, otherwise, .. } => exits(then) || exits(otherwise),
-            _ => false,
         })
 }
 

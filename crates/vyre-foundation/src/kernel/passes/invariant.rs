@@ -5,7 +5,7 @@
 //! loaded before the loop even where few rounds come by: it is small, nobody changes it, and all invocations find it near.
 
 use crate::ir::BufferKind;
-use crate::kernel::walk::{Effect, access, each_inst, each_operand, has_loop};
+use crate::kernel::walk::{Effect, access, continues, each_inst, each_operand, has_loop};
 use crate::kernel::{Address, Block, Inst, Kernel, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
@@ -81,7 +81,7 @@ impl Mover {
         self.block(&mut inner.body, this);
         // Rounds that were written out one after the other are a loop of one round: most invocations may leave it at its first exit, and
         // would do the work of all of them before it. A few loads from places that are the same for all are better done at once.
-        let once = !skips(&inner.body);
+        let once = !continues(&inner.body);
         let mut steps = 0;
         each_inst(&inner.body, &mut |_| steps += 1);
         if steps > FEW_STEPS && once {
@@ -132,22 +132,13 @@ impl Mover {
                     self.pull(then, (this, outside), written, (false, once), out);
                     self.pull(otherwise, (this, outside), written, (false, once), out);
                     // What follows may not be reached in every round; where the loop ends, no other round comes.
-                    always &= !skips(then) && !skips(otherwise);
+                    always &= !continues(then) && !continues(otherwise);
                 }
                 _ => {}
             }
             true
         });
     }
-}
-
-/// Begins the next round.
-fn skips(block: &Block) -> bool {
-    matches!(block.end, crate::kernel::End::Continue(_))
-        || block.insts.iter().any(|inst| match inst {
-            Inst::If { then, otherwise, .. } => skips(then) || skips(otherwise),
-            _ => false,
-        })
 }
 
 /// The memories that a loop may change.

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::values::Values;
 use crate::ir::Builtin;
-use crate::kernel::walk::{Effect, access, blocks, blocks_mut, each_inst, each_operand_mut, results, written};
+use crate::kernel::walk::{Effect, access, blocks, blocks_mut, each_inst, each_operand_mut, leaves, results, written};
 use crate::kernel::{Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 
 /// Steps that a kernel may have when all neighbours' are counted.
@@ -76,15 +76,6 @@ fn check(kernel: &Kernel, items: usize) -> Result<(), Refusal> {
 /// Some way in it ends the invocation.
 fn returns(block: &Block) -> bool {
     block.end == End::Return || block.insts.iter().flat_map(blocks).any(returns)
-}
-
-/// Some way through these steps, but not through loops in them, goes elsewhere than to their end.
-fn leaves(block: &Block) -> bool {
-    let inner = |inst: &Inst| match inst {
-        Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
-        _ => false,
-    };
-    !matches!(block.end, End::Yield(_)) || block.insts.iter().any(inner)
 }
 
 struct Merge {

@@ -33,6 +33,7 @@ mod values;
 mod versions;
 
 use self::values::Values;
+use super::walk::{breaks, continues, each_inst, ways};
 use super::{Block, End, Inst, Kernel, Options, Passes};
 use crate::ir::Math;
 
@@ -42,7 +43,7 @@ use crate::ir::Math;
 pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'static str> {
     let (passes, array_values) = (options.passes, options.array_values);
     kernel.has_barrier = false;
-    super::walk::each_inst(&kernel.body, &mut |inst| kernel.has_barrier |= matches!(inst, Inst::Barrier(_)));
+    each_inst(&kernel.body, &mut |inst| kernel.has_barrier |= matches!(inst, Inst::Barrier(_)));
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
         if last {
             merge::run(kernel, options.merged)?;
@@ -129,7 +130,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
 /// How many steps a block has, where nobody waits in it for others.
 fn steps_alone(block: &Block) -> Option<usize> {
     let (mut steps, mut alone) = (0, true);
-    super::walk::each_inst(block, &mut |inst| {
+    each_inst(block, &mut |inst| {
         steps += 1;
         alone &= match inst {
             Inst::Barrier(_) => false,
@@ -142,14 +143,5 @@ fn steps_alone(block: &Block) -> Option<usize> {
 
 /// Every round of the loop whose body this is comes to its end, or ends the invocation.
 fn straight(body: &Block) -> bool {
-    fn leaves(block: &Block) -> bool {
-        matches!(block.end, End::Continue(_) | End::Break(_)) || inner(block)
-    }
-    fn inner(block: &Block) -> bool {
-        block.insts.iter().any(|inst| match inst {
-            Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
-            _ => false,
-        })
-    }
-    matches!(body.end, End::Continue(_)) && !inner(body)
+    matches!(body.end, End::Continue(_)) && !ways(body).any(|way| breaks(way) || continues(way))
 }

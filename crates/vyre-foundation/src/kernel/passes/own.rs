@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::arrays;
 use crate::ir::Builtin;
-use crate::kernel::walk::{access, each_inst, replace_insts};
+use crate::kernel::walk::{access, blocks, each_inst, replace_insts};
 use crate::kernel::{Address, Block, Element, Inst, Kernel, KernelMemory, Memory, Op};
 
 /// Words of an array that an invocation keeps.
@@ -96,11 +96,6 @@ impl Own {
 fn note(block: &Block, in_branch: bool, places: &[bool], widths: &[u8], all: &mut [Own]) {
     for inst in &block.insts {
         match inst {
-            Inst::If { then, otherwise, .. } => {
-                note(then, true, places, widths, all);
-                note(otherwise, true, places, widths, all);
-            }
-            Inst::Loop(inner) => note(&inner.body, in_branch, places, widths, all),
             Inst::Store { address, element, value, guard } => {
                 let Memory::Shared(shared) = address.memory else { continue };
                 let own = &mut all[shared as usize];
@@ -122,7 +117,10 @@ fn note(block: &Block, in_branch: bool, places: &[bool], widths: &[u8], all: &mu
                     all[*shared as usize].fits = false;
                 }
             }
-            Inst::Let(..) | Inst::Barrier(_) => {}
+            inst => {
+                let in_branch = in_branch || matches!(inst, Inst::If { .. });
+                blocks(inst).for_each(|block| note(block, in_branch, places, widths, all));
+            }
         }
     }
 }

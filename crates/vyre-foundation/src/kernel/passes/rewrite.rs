@@ -11,7 +11,9 @@ use super::straight;
 use super::trial::{self, Trial};
 use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
-use crate::kernel::walk::{Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits, results};
+use crate::kernel::walk::{
+    self, Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits, results,
+};
 use crate::kernel::{
     Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Passes, Scalar, Type, Unary,
     Unrolling, Value, ValueInfo, fold,
@@ -912,10 +914,10 @@ impl Rewriter {
         };
         let trial = match (inner.counter, rounds) {
             (Some(_), Some(rounds)) => {
-                if trial::continues_early(&inner.body) {
+                if walk::ways(&inner.body).any(walk::continues) {
                     return None;
                 }
-                let left_early = crate::kernel::verify::breaks(&inner.body);
+                let left_early = walk::breaks(&inner.body);
                 Trial { rounds: u32::try_from(rounds).ok()?, left_early }
             }
             (Some(_), None) => return None,
@@ -979,7 +981,7 @@ impl Rewriter {
             };
         };
         let body = Block { insts: self.close(&mark), end };
-        let falls = crate::kernel::verify::breaks(&body);
+        let falls = walk::breaks(&body);
         let params = inner.params.iter().map(|param| self.new_value(self.values[param.index()].ty)).collect();
         let results = inner.results.iter().map(|result| self.define(*result)).collect();
         let once = Loop { counter: None, params, init, body, results, finite: true, look: None, rare: inner.rare };
@@ -1017,7 +1019,7 @@ impl Rewriter {
         self.once = around;
         let end = left.unwrap_or_else(|| self.end(&inner.body.end));
         let mut body = Block { insts: self.close(&mark), end };
-        let falls = counter.is_some() || crate::kernel::verify::breaks(&body);
+        let falls = counter.is_some() || walk::breaks(&body);
         // Results that are always the same value from outside the loop need not leave it.
         let mut dropped: Vec<Option<Value>> = vec![None; inner.params.len()];
         {

@@ -137,13 +137,3 @@ impl<F: Fn(Value) -> Option<Literal>> Tried<'_, F> {
         }
     }
 }
-
-/// Whether a loop's body, or a branch in it, may go on to the next round before its end.
-pub(super) fn continues_early(body: &Block) -> bool {
-    body.insts.iter().any(|inst| match inst {
-        Inst::If { then, otherwise, .. } => {
-            [then, otherwise].into_iter().any(|block| matches!(block.end, End::Continue(_)) || continues_early(block))
-        }
-        _ => false,
-    })
-}

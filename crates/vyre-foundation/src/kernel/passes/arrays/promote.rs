@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{candidates, scalars};
 use crate::ir::Literal;
 use crate::kernel::passes::values::Values;
-use crate::kernel::walk::{access, each_inst, each_use_mut, end_values_mut};
+use crate::kernel::walk::{access, blocks_mut, each_inst, each_use_mut, end_values_mut};
 use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Type, Value, fold};
 
 /// Turns arrays of `most` scalars in all into values, and drops those that nothing reads. Says whether there were some and others are
@@ -311,15 +311,9 @@ fn renumber(block: &mut Block, places: &[Option<u32>]) {
                 None => false,
             }
         }
-        Inst::If { then, otherwise, .. } => {
-            renumber(then, places);
-            renumber(otherwise, places);
+        inst => {
+            blocks_mut(inst).for_each(|block| renumber(block, places));
             true
         }
-        Inst::Loop(inner) => {
-            renumber(&mut inner.body, places);
-            true
-        }
-        _ => true,
     });
 }
