@@ -98,9 +98,14 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     for (disp, reg) in [(ARG_X, 6), (ARG_X_END, 2), (ARG_Y, 1), (ARG_Z, 8)] {
         asm.store(4, Mem::At { base: RSP, index: None, disp }, reg);
     }
-    let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at };
+    let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at, copies: [None; 3] };
     for (at, m) in code.iter().enumerate() {
-        emitter.instruction(m, at);
+        if !emitter.begins_in_scratch(m, code.get(at + 1)) {
+            emitter.instruction(m, at);
+        }
+        if !leaves_scratch(m) {
+            emitter.copies = [None; 3];
+        }
     }
     let mut asm = emitter.asm;
     asm.vzeroupper();
@@ -112,6 +117,11 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     Some(Emitted { code: asm.finish()?, vector_spills: allocation.slots[1] })
 }
 
+/// The instruction says by `def_of` and `finish` which vector registers it writes, all of them.
+fn leaves_scratch(m: &M) -> bool {
+    matches!(m, M::Vec(_) | M::Choose(_) | M::Blendv { .. } | M::Reverse { .. } | M::VStore { .. } | M::Mov { .. })
+}
+
 struct Emitter<'a> {
     asm: Asm,
     allocation: &'a Allocation,
@@ -120,6 +130,8 @@ struct Emitter<'a> {
     general_at: u32,
     vector: u32,
     save_at: u32,
+    /// The stack slots that vector registers for values on the stack are copies of, so that none is loaded twice in a row.
+    copies: [Option<u32>; 3],
 }
 
 impl Emitter<'_> {
@@ -175,7 +187,11 @@ impl Emitter<'_> {
             Place::Slot(slot) => {
                 let scratch = self.scratch(r.class(), number);
                 let from = self.slot(r.class(), slot);
-                self.load_slot(r.class(), scratch, from);
+                let is_there =
+                    r.class() == Class::Vector && self.copies[usize::from(number)].replace(slot) == Some(slot);
+                if !is_there {
+                    self.load_slot(r.class(), scratch, from);
+                }
                 scratch
             }
             // Read before anything was written: whatever is there will do.
@@ -183,10 +199,15 @@ impl Emitter<'_> {
         }
     }
 
-    fn def_of(&self, r: R, number: u8) -> u8 {
+    fn def_of(&mut self, r: R, number: u8) -> u8 {
         match self.allocation.place(r) {
             Place::Reg(reg) => reg,
-            _ => self.scratch(r.class(), number),
+            _ => {
+                if r.class() == Class::Vector {
+                    self.copies[usize::from(number)] = None;
+                }
+                self.scratch(r.class(), number)
+            }
         }
     }
 
@@ -194,7 +215,36 @@ impl Emitter<'_> {
         if let Place::Slot(slot) = self.allocation.place(r) {
             let to = self.slot(r.class(), slot);
             self.store_slot(r.class(), reg, to);
+            if r.class() == Class::Vector {
+                self.is_copy(reg, slot);
+            }
         }
+    }
+
+    /// What a slot holds from here on is in a register; in a scratch register, perhaps.
+    fn is_copy(&mut self, reg: u8, slot: u32) {
+        for number in 0..self.copies.len() {
+            let here = self.scratch(Class::Vector, number as u8) == reg;
+            let copy = &mut self.copies[number];
+            *copy = if here { Some(slot) } else { copy.filter(|&other| other != slot) };
+        }
+    }
+
+    /// Begins a value on the stack that the next instruction goes on with: it is not stored before that.
+    fn begins_in_scratch(&mut self, m: &M, next: Option<&M>) -> bool {
+        let (&M::Mov { dst, src }, Some(M::Vec(next))) = (m, next) else { return false };
+        let Place::Slot(slot) = self.allocation.place(dst) else { return false };
+        let goes_on = next.acc && next.dst == dst && next.a != dst && next.b != Src::R(dst) && next.mask != dst;
+        if dst.class() != Class::Vector || !goes_on {
+            return false;
+        }
+        let from = self.use_of(src, 0);
+        let to = self.scratch(Class::Vector, 0);
+        if to != from {
+            self.plain(ops::VMOVAPS, self.full(), to, 0, Rm::Reg(from));
+        }
+        self.copies[0] = Some(slot);
+        true
     }
 
     /// A memory operand; uses the scratch registers `first` and the next.
