@@ -27,6 +27,8 @@ const LINE: i32 = 64;
 
 /// Words from lane to lane, where that is known, from which on each lane has lines of its own.
 const APART: std::ops::RangeInclusive<u32> = 16..=1 << 14;
+/// The same in workgroup memory, where lines are near and fewer words are moved as whole registers (`strides.rs`).
+const APART_IN_GROUP: std::ops::RangeInclusive<u32> = 7..=1 << 14;
 
 /// The index of every lane: it goes up by one each round.
 #[derive(Clone, Copy, PartialEq)]
@@ -107,7 +109,7 @@ impl<'k> Lower<'k> {
             .filter_map(|inst| match inst {
                 Inst::Let(value, Op::Load { address, element, guard, .. })
                     if self.goes_on_by_words(*value, address, *element)
-                        && (!self.is_written(address.memory)
+                        && (self.stays(inner, address.memory)
                             || stores.iter().any(|store| store.memory == address.memory))
                         && self.index_of(address, counter.value) == Some(index) =>
                 {
@@ -212,6 +214,9 @@ impl<'k> Lower<'k> {
         let place = if a == counter { b } else { a };
         let far = match self.shape_of(place).lane {
             Lane::Same => false,
+            Lane::Affine(words) if matches!(address.memory, Memory::Shared(_)) => {
+                APART_IN_GROUP.contains(&words.unsigned_abs())
+            }
             Lane::Affine(words) => APART.contains(&words.unsigned_abs()),
             Lane::Vary => true,
         };
@@ -231,13 +236,27 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// A word of a buffer.
+    /// A word of a buffer or of workgroup memory.
     fn goes_on_by_words(&self, value: Value, address: &Address, element: Element) -> bool {
-        let Memory::Buffer(buffer) = address.memory else { return false };
-        let buffer = &self.facts.kernel.buffers[buffer as usize];
+        let plain = match address.memory {
+            Memory::Buffer(buffer) => {
+                let buffer = &self.facts.kernel.buffers[buffer as usize];
+                buffer.stride == 4 && buffer.header == 0
+            }
+            Memory::Shared(_) => true,
+            Memory::Local(_) => false,
+        };
         let words = matches!(element, Element::U32 | Element::I32 | Element::F32) && self.width_of(value) == 1;
-        let plain = buffer.stride == 4 && buffer.header == 0;
         words && plain && address.offset.is_multiple_of(4) && address.offset < 1 << 20
+    }
+
+    /// Nothing of a memory changes while a loop runs. Buffers may be bound twice; workgroup memory that a loop reads is written by others
+    /// only where a barrier is between.
+    fn stays(&self, inner: &Loop, memory: Memory) -> bool {
+        match memory {
+            Memory::Shared(_) => !changes(inner, memory),
+            _ => !self.is_written(memory),
+        }
     }
 
     /// Loads the words of the next four rounds, where those of the last are used up. The lanes of the loop are the active ones.
@@ -260,6 +279,7 @@ impl<'k> Lower<'k> {
             let index = self.tile_index(tiles.index, c);
             let mark = self.enter_scope();
             let read: Vec<&Address> = tiles.loads.iter().map(|(_, address)| *address).collect();
+            read.iter().for_each(|address| self.note_read(address.memory));
             self.stay_inside(&read, index, live, apart);
             self.fill_from_lanes(tiles, index, live, asked, c);
             self.leave_scope(mark);
@@ -313,9 +333,16 @@ impl<'k> Lower<'k> {
 
     fn words_in(&mut self, memory: Memory) -> R {
         let words = self.general();
-        if let Memory::Buffer(buffer) = memory {
-            let at = At::new(R::CONTEXT, context::BUFFERS + 16 * buffer as i32 + 8);
-            self.push(M::Load { bytes: 4, signed: false, dst: words, at });
+        match memory {
+            Memory::Buffer(buffer) => {
+                let at = At::new(R::CONTEXT, context::BUFFERS + 16 * buffer as i32 + 8);
+                self.push(M::Load { bytes: 4, signed: false, dst: words, at });
+            }
+            Memory::Shared(index) => {
+                let value = u64::from(self.facts.kernel.shared[index as usize].size / 4);
+                self.push(M::Imm { dst: words, value });
+            }
+            Memory::Local(_) => {}
         }
         words
     }
@@ -352,7 +379,8 @@ impl<'k> Lower<'k> {
                     ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(of(0)))
                 }));
                 loaded.push((1..each).fold(dst, |before, lane| self.with_vector_of_four(before, of(lane), lane)));
-                for at in (0..each).filter(|_| !asked).map(of) {
+                let far = matches!(address.memory, Memory::Buffer(_));
+                for at in (0..each).filter(|_| far && !asked).map(of) {
                     self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: false });
                 }
             }
@@ -503,11 +531,14 @@ impl<'k> Lower<'k> {
             for within in 0..each {
                 let (index, bytes) = self.row_of_lane(apart, part as u32 * each + within);
                 let at = At { index, scale: 4, disp: place.disp + bytes, ..place };
-                self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: true });
+                if matches!(address.memory, Memory::Buffer(_)) {
+                    self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: true });
+                }
                 match within {
                     0 => self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at, mask: R::NONE }),
                     _ => self.push(M::StoreFour { src, at, which: within as u8 }),
                 }
+                self.note_write(address.memory);
             }
         }
     }
@@ -577,6 +608,19 @@ fn is_bound(makers: &Makers<'_>, guard: Value, address: &Address) -> bool {
     let Some(Op::Binary(Binary::Lt, a, b)) = makers.ops[guard.index()] else { return false };
     let length = matches!(makers.ops[b.index()], Some(Op::Length(buffer)) if Memory::Buffer(*buffer) == address.memory);
     matches!(address.terms[..], [(index, 4)] if index == *a) && length && address.offset == 0
+}
+
+/// A loop stores something in a memory, or waits until others did.
+fn changes(inner: &Loop, memory: Memory) -> bool {
+    let mut changes = false;
+    visit(&inner.body, &mut |inst| {
+        changes |= match inst {
+            Inst::Store { address, .. } | Inst::Atomic { address, .. } => address.memory == memory,
+            Inst::Barrier(_) => true,
+            _ => false,
+        };
+    });
+    changes
 }
 
 /// A value is made in a block or in those inside it.
