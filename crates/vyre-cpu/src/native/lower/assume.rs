@@ -9,7 +9,7 @@ use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory,
 
 use super::super::asm::{Alu, Cond, Label};
 use super::super::mir::{At, GSrc, M, R};
-use super::super::shape::Lane;
+use super::super::shape::{Lane, Layout};
 use super::super::{MOST_GROUP_STEPS, visit};
 use super::Lower;
 use super::arith::swapped;
@@ -25,6 +25,9 @@ const MOST_TESTS: usize = 64;
 
 /// Most steps of a kernel of which code for one vector is made twice: where it is inside all bounds, and where not.
 const SHORT: usize = 256;
+
+/// Operations that a comparison of places may be made by.
+const DEEP: u32 = 16;
 
 /// The weight of a comparison that most of the kernel is behind: without it every access is under a mask.
 const GATE: u32 = 64;
@@ -192,6 +195,8 @@ impl<'k> Lower<'k> {
         let mut loops = false;
         visit(&kernel.body, &mut |inst| loops |= matches!(inst, Inst::Loop(_)));
         let mut plan = Plan { steps, loops, work: work(&kernel.body, 2), ..Plan::default() };
+        let is_whole = self.facts.tiling.layout != Layout::Rows && !self.in_pieces();
+        search.wanted.retain(|&(value, ..)| !(is_whole && self.is_of_place(&makers, value, 0)));
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
         let mut needed = vec![false; kernel.values.len()];
         // Only a comparison that differs from lane to lane costs so much that it is worth it.
@@ -376,6 +381,17 @@ impl<'k> Lower<'k> {
                     && address.terms.iter().all(|&(index, _)| known(index))
                     && guard.is_none_or(known)
             }
+            _ => false,
+        }
+    }
+
+    /// Where a workgroup is one block this is known of each invocation: its place in the workgroup decides it.
+    fn is_of_place(&self, makers: &Makers<'k>, value: Value, depth: u32) -> bool {
+        let of_place = |operand: Value| self.is_of_place(makers, operand, depth + 1);
+        match makers.ops[value.index()].filter(|_| depth <= DEEP) {
+            Some(Op::Const(_) | Op::Builtin(Builtin::LocalId(_) | Builtin::LocalIndex)) => true,
+            Some(Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a)) => of_place(*a),
+            Some(Op::Binary(_, a, b)) => of_place(*a) && of_place(*b),
             _ => false,
         }
     }

@@ -3,22 +3,44 @@
 //! A load of it takes the register. Where every load of a memory did, its stores and its clearing are left out, and so is a store to a
 //! known place that is overwritten, or whose workgroup is over, before anybody reads it there.
 
+use std::ops::Range;
+
 use vyre_foundation::kernel::{Kernel, Memory, Scalar};
 
 use super::super::asm::Label;
 use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
-use super::super::mir::{At, M, R, Src};
-use super::super::ops;
+use super::super::mir::{At, M, R};
 use super::Lower;
+use super::arrange::Order;
 use super::memory::Place;
 
-/// A register whose first lanes are what lies at a place of workgroup memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
-    first: i32,
-    end: i32,
-    r: R,
+/// Most registers that a vector is put together of; more take as long as a gather.
+const MOST_SOURCES: usize = 4;
+
+/// Where a word of workgroup memory is known to be, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) r: R,
+    pub(super) lane: u32,
+}
+
+/// What is known to lie in workgroup memory, by words' first bytes, and what was put together of it already.
+#[derive(Clone, Default)]
+pub(super) struct Cells {
+    words: Map<i32, Kept>,
+    arranged: Map<(R, R, Vec<Option<u32>>), R>,
+}
+
+impl Cells {
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.arranged.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
 }
 
 /// An instruction that only writes a workgroup memory, by its place in the code.
@@ -28,59 +50,60 @@ struct SharedWrite {
     memory: u32,
 }
 
-/// Bytes of all workgroup memories together, from one on to before another.
-type Bytes = (i32, i32);
-
-/// What happens to workgroup memory before the instruction at a place in the code.
-#[derive(Clone, Copy, Debug)]
+/// What happens to workgroup memory before the instruction at a place in the code. Words are told by their first bytes, from where all
+/// memories begin.
+#[derive(Clone, Debug)]
 enum Touch {
-    /// These bytes may be read.
-    Read(Bytes),
+    /// These words may be read.
+    Read(Vec<i32>),
+    ReadAll(Range<i32>),
     /// The instruction before wrote all of these and nothing else.
-    Wrote(Bytes),
+    Wrote(Vec<i32>),
     /// Nothing that lies there is read any more.
     Over,
 }
 
-const EVERYTHING: Bytes = (i32::MIN, i32::MAX);
-
-/// Bytes that are written before they are read.
-#[derive(Clone, Debug, Default)]
-struct Unread(Vec<Bytes>);
+/// Words that are written before they are read, one bit each.
+#[derive(Clone, Debug)]
+struct Unread(Vec<u64>);
 
 impl Unread {
-    fn contains(&self, (first, end): Bytes) -> bool {
-        self.0.iter().any(|&(from, to)| from <= first && end <= to)
+    fn none(bytes: u32) -> Unread {
+        Unread(vec![0; bytes.div_ceil(4 * u64::BITS) as usize])
     }
 
-    fn add(&mut self, (mut first, mut end): Bytes) {
-        self.0.retain(|&(from, to)| {
-            let meets = from <= end && first <= to;
-            if meets {
-                (first, end) = (first.min(from), end.max(to));
+    fn fill(&mut self, unread: bool) {
+        self.0.fill(if unread { u64::MAX } else { 0 });
+    }
+
+    /// The bits of a word, and which; none for what lies outside of all memories.
+    fn bits(&mut self, word: i32) -> Option<(&mut u64, u64)> {
+        let word = usize::try_from(word).ok()? / 4;
+        self.0.get_mut(word / 64).map(|bits| (bits, 1 << (word % 64)))
+    }
+
+    fn contains(&mut self, word: i32) -> bool {
+        self.bits(word).is_some_and(|(bits, one)| *bits & one != 0)
+    }
+
+    fn set(&mut self, words: impl IntoIterator<Item = i32>, unread: bool) {
+        for word in words {
+            if let Some((bits, one)) = self.bits(word) {
+                *bits = if unread { *bits | one } else { *bits & !one };
             }
-            !meets
-        });
-        self.0.push((first, end));
-    }
-
-    fn remove(&mut self, (first, end): Bytes) {
-        let parts = |(from, to): Bytes| [(from, to.min(first)), (from.max(end), to)];
-        self.0 = self.0.iter().flat_map(|&bytes| parts(bytes)).filter(|(from, to)| from < to).collect();
+        }
     }
 
     /// Those that are in another, too.
     fn meet(&mut self, other: &Unread) {
-        let common = |&(a, b): &Bytes, &(c, d): &Bytes| (a.max(c), b.min(d));
-        let all = self.0.iter().flat_map(|one| other.0.iter().map(move |two| common(one, two)));
-        self.0 = all.filter(|(from, to)| from < to).collect();
+        self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own &= other);
     }
 }
 
 /// What is known of workgroup memory, and what was done to it.
 pub(super) struct Workgroup {
     /// What is known to lie there at this place of the code.
-    pub(super) cells: Vec<Cell>,
+    pub(super) cells: Cells,
     writes: Vec<SharedWrite>,
     /// What happens to it, in the order of the code.
     touches: Vec<(usize, Touch)>,
@@ -91,7 +114,7 @@ pub(super) struct Workgroup {
 impl Workgroup {
     pub(super) fn new(kernel: &Kernel) -> Workgroup {
         let read_in_place = vec![false; kernel.shared.len()];
-        Workgroup { cells: Vec::new(), writes: Vec::new(), touches: Vec::new(), read_in_place }
+        Workgroup { cells: Cells::default(), writes: Vec::new(), touches: Vec::new(), read_in_place }
     }
 }
 
@@ -103,31 +126,39 @@ impl<'k> Lower<'k> {
 
     /// A value was stored, in the first `lanes` lanes and nowhere else.
     pub(super) fn keep_cell(&mut self, memory: Memory, at: At, lanes: u32, r: R) {
+        let words: Vec<(i32, Kept)> = (0..lanes).map(|lane| (at.disp + 4 * lane as i32, Kept { r, lane })).collect();
+        self.keep_words(memory, at, &words);
+    }
+
+    /// The last instruction stored these words and nothing else, so many bytes from where `at` begins.
+    pub(super) fn keep_words(&mut self, memory: Memory, at: At, words: &[(i32, Kept)]) {
+        if !self.is_known(at) {
+            return self.note_write(memory);
+        }
         let Memory::Shared(index) = memory else { return };
         self.workgroup.writes.push(SharedWrite { at: self.emission.code.len() - 1, memory: index });
-        if !self.is_known(at) {
-            return self.workgroup.cells.clear();
-        }
-        let end = at.disp + lanes as i32 * 4;
-        self.workgroup.touches.push((self.emission.code.len(), Touch::Wrote((at.disp, end))));
-        self.workgroup.cells.retain(|cell| cell.end <= at.disp || cell.first >= end);
-        if !self.made.changing.contains(&r) {
-            self.workgroup.cells.push(Cell { first: at.disp, end, r });
+        let wrote = words.iter().map(|&(word, _)| word).collect();
+        self.workgroup.touches.push((self.emission.code.len(), Touch::Wrote(wrote)));
+        for &(word, kept) in words {
+            match kept.r.is_none() || self.made.changing.contains(&kept.r) {
+                true => _ = self.workgroup.cells.words.remove(&word),
+                false => _ = self.workgroup.cells.words.insert(word, kept),
+            }
         }
     }
 
     /// Something was stored in a memory, who knows where.
     pub(super) fn forget_cells(&mut self, memory: Memory) {
-        if matches!(memory, Memory::Shared(_)) {
-            self.workgroup.cells.clear();
-        }
+        let Memory::Shared(index) = memory else { return };
+        let bytes = self.bytes_of(index);
+        self.workgroup.cells.words.retain(|word, _| !bytes.contains(word));
     }
 
-    /// The last instruction writes a memory and does nothing else.
+    /// The last instruction writes a memory, who knows where, and does nothing else.
     pub(super) fn note_write(&mut self, memory: Memory) {
         if let Memory::Shared(index) = memory {
             self.workgroup.writes.push(SharedWrite { at: self.emission.code.len() - 1, memory: index });
-            self.workgroup.cells.clear();
+            self.forget_cells(memory);
         }
     }
 
@@ -138,25 +169,37 @@ impl<'k> Lower<'k> {
 
     /// A memory is read where it lies, who knows where.
     pub(super) fn note_read(&mut self, memory: Memory) {
-        self.note_read_of(memory, EVERYTHING);
+        if let Memory::Shared(index) = memory {
+            self.note_read_of(index, Touch::ReadAll(self.bytes_of(index)));
+        }
+    }
+
+    /// Where a workgroup memory lies.
+    fn bytes_of(&self, memory: u32) -> Range<i32> {
+        let first = self.frame.shared[memory as usize] as i32;
+        first..first + self.facts.kernel.shared[memory as usize].size as i32
     }
 
     /// Words of a memory are read where they lie.
     pub(super) fn note_read_at(&mut self, memory: Memory, place: &Place) {
-        let whole = 4 * (self.lanes() as i32 - 1);
-        let bytes = match *place {
-            Place::Same(at) if self.is_known(at) => (at.disp, at.disp + 4),
-            Place::Affine(at, 4) if self.is_known(at) => (at.disp, at.disp + whole + 4),
-            _ => EVERYTHING,
+        let Memory::Shared(index) = memory else { return };
+        let words = |at: At, step: i32, lanes: u32| (0..lanes as i32).map(|lane| at.disp + step * lane).collect();
+        let touch = match *place {
+            Place::Same(at) if self.is_known(at) => Touch::Read(words(at, 4, 1)),
+            Place::Affine(at, step) if step % 4 == 0 && self.is_known(at) => Touch::Read(words(at, step, self.lanes())),
+            _ => Touch::ReadAll(self.bytes_of(index)),
         };
-        self.note_read_of(memory, bytes);
+        self.note_read_of(index, touch);
     }
 
-    fn note_read_of(&mut self, memory: Memory, bytes: Bytes) {
-        if let Memory::Shared(index) = memory {
-            self.workgroup.read_in_place[index as usize] = true;
-            self.workgroup.touches.push((self.emission.code.len(), Touch::Read(bytes)));
-        }
+    /// Words at known places are read where they lie.
+    pub(super) fn note_read_words(&mut self, memory: u32, words: impl Iterator<Item = i32>) {
+        self.note_read_of(memory, Touch::Read(words.collect()));
+    }
+
+    fn note_read_of(&mut self, memory: u32, touch: Touch) {
+        self.workgroup.read_in_place[memory as usize] = true;
+        self.workgroup.touches.push((self.emission.code.len(), touch));
     }
 
     /// A workgroup is over: nobody reads its memory after this.
@@ -171,111 +214,137 @@ impl<'k> Lower<'k> {
         if !touches.iter().any(|(_, touch)| matches!(touch, Touch::Wrote(_))) {
             return dead;
         }
-        let (mut touches, mut unread) = (touches.into_iter().rev().peekable(), Unread::default());
+        let (mut touches, mut unread) = (touches.into_iter().rev().peekable(), Unread::none(self.frame.shared_bytes));
         let mut at_labels: Map<Label, Unread> = Map::default();
         for at in (0..=self.emission.code.len()).rev() {
             // Where the code goes on is known only where that was seen, which is after this.
             match self.emission.code.get(at) {
                 Some(M::Label(label)) => _ = at_labels.insert(*label, unread.clone()),
-                Some(M::Jump(label)) => unread = at_labels.get(label).cloned().unwrap_or_default(),
+                Some(M::Jump(label)) => match at_labels.get(label) {
+                    Some(there) => unread.clone_from(there),
+                    None => unread.fill(false),
+                },
                 // A launch that ends early reads nothing more.
                 Some(M::JumpIf(_, label)) if *label == self.stop_label => {}
                 Some(M::JumpIf(_, label)) => match at_labels.get(label) {
                     Some(there) => unread.meet(there),
-                    None => unread = Unread::default(),
+                    None => unread.fill(false),
                 },
                 _ => {}
             }
             while let Some((_, touch)) = touches.next_if(|&(place, _)| place >= at) {
                 match touch {
-                    Touch::Over => unread.add(EVERYTHING),
-                    Touch::Read(bytes) => unread.remove(bytes),
-                    Touch::Wrote(bytes) if unread.contains(bytes) => _ = dead.insert(at - 1),
-                    Touch::Wrote(bytes) => unread.add(bytes),
+                    Touch::Over => unread.fill(true),
+                    Touch::ReadAll(bytes) => unread.set(bytes.step_by(4), false),
+                    Touch::Read(words) => unread.set(words, false),
+                    Touch::Wrote(words) if words.iter().all(|&word| unread.contains(word)) => _ = dead.insert(at - 1),
+                    Touch::Wrote(words) => unread.set(words, true),
                 }
             }
         }
         dead
     }
 
+    /// Where the word at a place is, too.
+    pub(super) fn kept_at(&self, at: At) -> Option<Kept> {
+        self.workgroup.cells.words.get(&at.disp).copied().filter(|_| self.is_known(at))
+    }
+
     /// What lies at a place is the first lane of a register.
     pub(super) fn begins_cell(&self, at: At) -> bool {
-        self.is_known(at) && self.workgroup.cells.iter().any(|cell| cell.first == at.disp)
+        self.kept_at(at).is_some_and(|kept| kept.lane == 0)
     }
 
-    /// A register whose first lanes are what lies at a place, when that is known.
-    pub(super) fn find_cell(&mut self, memory: Memory, at: At, lanes: u32) -> Option<R> {
-        if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) {
+    /// A register with what lies so many bytes apart from a place on, in the lanes of some bits, where all of it is known.
+    pub(super) fn find_cell(&mut self, memory: Memory, at: At, step: i32, lanes: u32) -> Option<R> {
+        let Memory::Shared(index) = memory else { return None };
+        if !self.is_known(at) || self.workgroup.cells.is_empty() {
             return None;
         }
-        let end = at.disp + lanes as i32 * 4;
-        let Some(&cell) = self.workgroup.cells.iter().find(|cell| cell.first <= at.disp && end <= cell.end) else {
-            return self.across_cells(memory, at.disp, end);
+        // Lanes for which there is nothing in the memory are not here.
+        let inside = self.bytes_of(index);
+        let of = |lane: u32| {
+            Some(at.disp + step * lane as i32).filter(|word| lanes >> lane & 1 != 0 && inside.contains(word))
         };
-        let by = (at.disp - cell.first) / 4;
-        if by == 0 {
-            return Some(cell.r);
+        let words: Vec<Option<i32>> = (0..self.lanes()).map(of).collect();
+        self.words_of_cells(&words)
+    }
+
+    /// The registers that words lie in, where all of them do and these are few.
+    fn sources(&self, words: &[Option<i32>]) -> Option<Vec<R>> {
+        let mut sources = Vec::new();
+        for word in words.iter().flatten() {
+            let r = self.workgroup.cells.words.get(word)?.r;
+            if !sources.contains(&r) {
+                sources.push(r);
+            }
         }
-        if self.facts.isa == Isa::Avx512 {
-            return Some(self.vec_imm(ops::VALIGND, cell.r, Src::R(cell.r), by as u8));
+        (1..=MOST_SOURCES).contains(&sources.len()).then_some(sources)
+    }
+
+    /// All of these words can be had from registers.
+    pub(super) fn are_cells(&self, words: &[Option<i32>]) -> bool {
+        self.sources(words).is_some()
+    }
+
+    /// Words by their places, each in its lane, where all of them are in registers.
+    pub(super) fn words_of_cells(&mut self, words: &[Option<i32>]) -> Option<R> {
+        let sources = self.sources(words)?;
+        let kept: Vec<Option<Kept>> =
+            words.iter().map(|word| word.and_then(|word| self.workgroup.cells.words.get(&word).copied())).collect();
+        let order = |place: &dyn Fn(Kept, u32) -> Option<u32>| -> Order {
+            kept.iter().zip(0..).map(|(kept, lane)| kept.and_then(|kept| place(kept, lane))).collect()
+        };
+        let lanes = self.lanes();
+        if let &[r] = &sources[..] {
+            return self.put_together(r, R::NONE, order(&|kept, _| Some(kept.lane)));
         }
-        // Quarters of a vector, then words within one.
-        let (half, word) = (by / 4, by % 4);
-        if (word != 0 && (word + lanes as i32 > 4 || self.facts.isa == Isa::Simd128)) || half > 1 {
-            return None;
+        let mut all = sources[0];
+        for (number, &next) in sources.iter().enumerate().skip(1) {
+            let order = order(&|kept, lane| match sources.iter().position(|&r| r == kept.r)? {
+                own if own == number => Some(lanes + kept.lane),
+                0 if number == 1 => Some(kept.lane),
+                earlier if earlier < number => Some(lane),
+                _ => None,
+            });
+            all = self.put_together(all, next, order)?;
         }
-        let r = if half == 1 { self.upper_half(cell.r) } else { cell.r };
-        if word == 0 {
+        Some(all)
+    }
+
+    fn put_together(&mut self, a: R, b: R, order: Order) -> Option<R> {
+        let key = (a, b, order);
+        if let Some(&r) = self.workgroup.cells.arranged.get(&key) {
             return Some(r);
         }
-        let order = (0..4).fold(0, |order, lane| order | ((word + lane) & 3) << (2 * lane));
-        Some(self.vec_imm(ops::VSHUFPS, r, Src::R(r), order as u8))
+        let r = if b.is_none() { self.ordered(a, &key.2) } else { self.mixed(a, b, &key.2) }?;
+        self.workgroup.cells.arranged.insert(key, r);
+        Some(r)
     }
 
-    /// What lies partly in one register and partly in the next.
-    fn across_cells(&mut self, memory: Memory, first: i32, end: i32) -> Option<R> {
-        let Memory::Shared(index) = memory else { return None };
-        let whole = self.len().bytes();
+    /// What lies so many bytes apart from a place on but for the first lanes, which are zero, where it is in registers.
+    pub(super) fn shifted_cell(&mut self, memory: Memory, at: At, step: i32, below: u32) -> Option<R> {
         if self.facts.isa == Isa::Simd128 {
             return None;
         }
-        let behind = *self.workgroup.cells.iter().find(|cell| cell.first < end && end <= cell.end)?;
-        let by = (behind.first - first) / 4;
-        let start = self.frame.shared[index as usize] as i32;
-        let before =
-            match self.workgroup.cells.iter().find(|cell| cell.end == behind.first && cell.end - cell.first == whole) {
-                Some(cell) if first < behind.first => cell.r,
-                // Lanes for which there is nothing before the memory's start are not here.
-                None if behind.first == start && first < start => behind.r,
-                _ => return None,
-            };
-        let lanes = self.lanes() as i32;
-        (by < lanes).then(|| self.last_and_first(before, behind.r, by as u8))
+        let zero = self.constant(0);
+        let whole = self.all_lanes();
+        let first = At { disp: at.disp + step * below as i32, ..at };
+        if let Some(r) = self.find_cell_in_place(memory, first, step, self.lanes() - below) {
+            return Some(self.last_and_first(zero, r, below as u8));
+        }
+        let r = self.find_cell(memory, at, step, whole & whole << below)?;
+        Some(self.with_lanes(r, zero, (1 << below) - 1))
     }
 
-    /// What lies at a place but for its first words, which are zero; `None` where it is not in a register from the next one on.
-    pub(super) fn shifted_cell(&mut self, memory: Memory, at: At, words: u32) -> Option<R> {
-        if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) || self.facts.isa == Isa::Simd128 {
+    /// The register that so many words are the first lanes of.
+    fn find_cell_in_place(&self, memory: Memory, at: At, step: i32, lanes: u32) -> Option<R> {
+        if !matches!(memory, Memory::Shared(_)) || !self.is_known(at) {
             return None;
         }
-        let (first, end) = (at.disp + 4 * words as i32, at.disp + self.len().bytes());
-        let cell = *self.workgroup.cells.iter().find(|cell| cell.first == first && end <= cell.end)?;
-        let zero = self.constant(0);
-        Some(self.last_and_first(zero, cell.r, words as u8))
-    }
-
-    /// So many of the last words of one register, and the first of another.
-    fn last_and_first(&mut self, before: R, behind: R, words: u8) -> R {
-        if self.facts.isa == Isa::Avx512 {
-            return self.vec_imm(ops::VALIGND, behind, Src::R(before), 16 - words);
-        }
-        // The second half of one and the first of the other, and from there on the words of each half.
-        let middle = self.vec_imm(ops::VPERM2F128, before, Src::R(behind), 0x21);
-        match words {
-            4 => middle,
-            0..4 => self.vec_imm(ops::VPALIGNR, behind, Src::R(middle), 16 - 4 * words),
-            _ => self.vec_imm(ops::VPALIGNR, middle, Src::R(before), 4 * (8 - words)),
-        }
+        let of = |lane: u32| self.workgroup.cells.words.get(&(at.disp + step * lane as i32));
+        let r = of(0)?.r;
+        (0..lanes).all(|lane| of(lane) == Some(&Kept { r, lane })).then_some(r)
     }
 
     /// Takes out what only writes memories that nobody reads, and begins anew.

@@ -10,6 +10,7 @@ use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::{Lane, Layout};
 use super::Lower;
+use super::cells::Kept;
 use super::rare::{self, Access};
 use super::value::{Lin, Rep};
 
@@ -460,13 +461,13 @@ impl<'k> Lower<'k> {
         let by_lanes = guard.filter(|&guard| !(self.is_scalar(guard) && matches!(place, Place::Same(_))));
         let mask = self.lanes_inside(value, by_lanes, c);
         let bytes = element.bits() as i32 / 8;
-        if let (None, Some(rep)) = (guard, self.load_cell(value, address.memory, &place, element, mask)) {
+        if let (None, Some(rep)) = (guard, self.load_cell(value, address, &place, element, mask, c)) {
             return rep;
         }
-        if is_plain(element) && bytes == 4 {
-            self.note_read_at(address.memory, &place);
-        } else {
-            self.note_read(address.memory);
+        match place {
+            Place::Vary(..) => self.note_read_placed(address, element, mask, c),
+            _ if is_plain(element) && bytes == 4 => self.note_read_at(address.memory, &place),
+            _ => self.note_read(address.memory),
         }
         match place {
             Place::Same(mut at) => {
@@ -594,21 +595,23 @@ impl<'k> Lower<'k> {
     fn load_cell(
         &mut self,
         value: Value,
-        memory: Memory,
+        address: &Address,
         place: &Place,
         element: Element,
         mask: Option<R>,
+        c: usize,
     ) -> Option<Rep> {
-        if !is_plain(element) || !Self::is_cell(element.scalar()) {
+        if !is_plain(element) || !Self::is_cell(element.scalar()) || self.workgroup.cells.is_empty() {
             return None;
         }
+        let (memory, lanes) = (address.memory, self.known_lanes_of(mask).unwrap_or(self.all_lanes()));
         let r = match *place {
             Place::Same(at) => {
                 // An element in the middle is had more cheaply from memory, which spreads it as it loads.
                 if !self.begins_cell(at) {
                     return None;
                 }
-                let r = self.find_cell(memory, at, 1)?;
+                let r = self.find_cell(memory, at, 4, 1)?;
                 if self.is_scalar(value) {
                     let dst = self.general();
                     self.push(M::First { wide: false, dst, src: r });
@@ -616,11 +619,9 @@ impl<'k> Lower<'k> {
                 }
                 self.vec(ops::VBROADCASTSS, R::NONE, Src::R(r))
             }
-            Place::Affine(at, 4) => {
-                let lanes = mask.and_then(|mask| self.made.prefixes.get(&mask).copied()).unwrap_or(self.lanes());
-                self.find_cell(memory, at, lanes)?
-            }
-            _ => return None,
+            Place::Affine(at, step) if step % 4 == 0 => self.find_cell(memory, at, step, lanes)?,
+            Place::Affine(..) => return None,
+            Place::Vary(..) => self.placed_cell(address, element, lanes, c)?,
         };
         // The register goes by another name already.
         self.facts.uses[value.index()] += 1;
@@ -637,15 +638,15 @@ impl<'k> Lower<'k> {
         guard: Option<Value>,
         c: usize,
     ) -> Option<Rep> {
-        let (Place::Affine(at, 4), Some(bits)) = (place, self.known_mask(guard?, c)) else { return None };
+        let (Place::Affine(at, step), Some(bits)) = (place, self.known_mask(guard?, c)) else { return None };
         let below = bits.trailing_zeros();
         let all_active = self.active.current.iter().all(|&c| self.active.exec[c].is_none());
-        let words = is_plain(element) && Self::is_cell(element.scalar());
+        let words = is_plain(element) && Self::is_cell(element.scalar()) && step % 4 == 0;
         let first = (1..self.lanes()).contains(&below) && bits == self.all_lanes() & (u32::MAX << below);
         if !(all_active && words && first) {
             return None;
         }
-        let r = self.shifted_cell(memory, *at, below)?;
+        let r = self.shifted_cell(memory, *at, *step, below)?;
         self.made.zero_below.insert(r, below);
         // The register goes by another name already.
         self.facts.uses[value.index()] += 1;
@@ -966,8 +967,16 @@ impl<'k> Lower<'k> {
                     self.push(M::First { wide, dst: r, src: v });
                     r
                 };
+                let word = match bytes == 4 && !self.workgroup.cells.is_empty() {
+                    true => self.vector_part(value, component, c, 0),
+                    false => R::NONE,
+                };
                 self.push(M::Store { bytes: bytes as u32, src, at });
-                self.note_write(address.memory);
+                if bytes == 4 {
+                    self.keep_words(address.memory, at, &[(at.disp, Kept { r: word, lane: 0 })]);
+                } else {
+                    self.note_write(address.memory);
+                }
             }
             place => {
                 if bytes < 4 && (matches!(address.memory, Memory::Local(_)) || self.facts.isa == Isa::Simd128) {
@@ -983,11 +992,20 @@ impl<'k> Lower<'k> {
                 for (part, src) in parts.iter_mut().enumerate().take(Self::parts(scalar)) {
                     *src = self.vector_part(value, component, c, part);
                 }
-                if matches!(place, Place::Vary(..)) && self.store_placed(address, element, parts[0], mask, c) {
+                if self.is_far(&place) && self.store_placed(address, element, parts[0], mask, c) {
                     return;
                 }
                 self.store_vector(address, scalar, place, parts, mask);
             }
+        }
+    }
+
+    /// Lanes neither lie in a row nor so close together that whole registers are moved.
+    fn is_far(&self, place: &Place) -> bool {
+        match *place {
+            Place::Same(_) => false,
+            Place::Affine(_, step) => step != 4 && !self.is_apart(step),
+            Place::Vary(..) => true,
         }
     }
 
@@ -1020,8 +1038,10 @@ impl<'k> Lower<'k> {
                     };
                     let op = self.store_op(op, at, mask);
                     self.push(M::VStore { op, len, src, at, mask: mask.unwrap_or(R::NONE) });
-                    if mask.is_none() && Self::is_cell(scalar) {
-                        self.keep_cell(address.memory, at, self.lanes(), src);
+                    if let Some(lanes) = self.known_lanes_of(mask).filter(|_| Self::is_cell(scalar)) {
+                        let stored = (0..self.lanes()).filter(|lane| lanes >> lane & 1 != 0);
+                        let word = |lane: u32| (at.disp + 4 * lane as i32, Kept { r: src, lane });
+                        self.keep_words(address.memory, at, &stored.map(word).collect::<Vec<_>>());
                     } else {
                         self.note_write(address.memory);
                     }

@@ -5,6 +5,7 @@
 
 mod active;
 mod arith;
+mod arrange;
 mod assume;
 mod atomic;
 mod bits;
@@ -21,6 +22,7 @@ mod lines;
 mod made;
 mod memory;
 mod narrow;
+mod packed;
 mod placed;
 mod rare;
 mod records;

@@ -11,6 +11,7 @@ use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
+use super::cells::Kept;
 use super::value::{Lin, Rep};
 
 /// Most registers whose words are put in order; more take as long as a gather or a scatter.
@@ -32,11 +33,41 @@ struct Registers {
 }
 
 impl<'k> Lower<'k> {
+    /// Which lanes a mask has, where that is known.
+    pub(super) fn known_lanes_of(&self, mask: Option<R>) -> Option<u32> {
+        let Some(mask) = mask else { return Some(self.all_lanes()) };
+        let first = self.made.prefixes.get(&mask).map(|count| (1 << count) - 1);
+        self.made.known.get(&mask).copied().or(first)
+    }
+
+    /// Words at known places, in the lanes of some bits, where all of them are in registers.
+    pub(super) fn placed_cell(&mut self, address: &Address, element: Element, lanes: u32, c: usize) -> Option<R> {
+        let (memory, places) = self.known_places(address, element, lanes, c)?;
+        let mut words = vec![None; self.lanes() as usize];
+        for (lane, word) in places {
+            words[lane as usize] = Some(self.word_at(memory, word, R::NONE).disp);
+        }
+        self.words_of_cells(&words)
+    }
+
+    /// Words of the lanes of a mask are read where they lie.
+    pub(super) fn note_read_placed(&mut self, address: &Address, element: Element, mask: Option<R>, c: usize) {
+        let lanes = self.known_lanes_of(mask).unwrap_or(self.all_lanes());
+        match self.known_places(address, element, lanes, c) {
+            Some((memory, places)) => {
+                let words: Vec<i32> =
+                    places.iter().map(|&(_, word)| self.word_at(memory, word, R::NONE).disp).collect();
+                self.note_read_words(memory, words.into_iter());
+            }
+            None => self.note_read(address.memory),
+        }
+    }
+
     /// Loads words at known places, of the lanes of a mask and else zero; nothing where they are not known or lie too far apart.
     pub(super) fn load_placed(&mut self, address: &Address, element: Element, mask: Option<R>, c: usize) -> Option<R> {
-        let lanes = mask.and_then(|mask| self.made.known.get(&mask).copied()).unwrap_or(self.all_lanes());
-        let found = self.registers_of(address, element, lanes, c)?;
-        self.note_read(address.memory);
+        let lanes = self.known_lanes_of(mask).unwrap_or(self.all_lanes());
+        let (memory, places) = self.known_places(address, element, lanes, c)?;
+        let found = self.registers_of(memory, places)?;
         let &(_, one) = found.words.first()?;
         let words = if found.words.iter().all(|&(_, word)| word == one) {
             let at = self.word_at(found.memory, one, R::NONE);
@@ -69,7 +100,7 @@ impl<'k> Lower<'k> {
         self.brought(loaded, &to, &from)
     }
 
-    /// Stores words at known places; false where they are not known or lie too far apart.
+    /// Stores words at known places; false where they are not known.
     pub(super) fn store_placed(
         &mut self,
         address: &Address,
@@ -78,35 +109,68 @@ impl<'k> Lower<'k> {
         mask: Option<R>,
         c: usize,
     ) -> bool {
-        let lanes = match mask {
-            Some(mask) => self.made.known.get(&mask).copied(),
-            None => Some(self.all_lanes()),
+        let places = self.known_lanes_of(mask).and_then(|lanes| self.known_places(address, element, lanes, c));
+        let Some((memory, places)) = places else { return false };
+        self.store_at_places(memory, places, src);
+        true
+    }
+
+    /// Stores words of lanes at their places; of several at one place the last counts.
+    pub(super) fn store_at_places(&mut self, memory: u32, mut places: Vec<(u32, u32)>, src: R) {
+        let all = places.clone();
+        places.retain(|&(lane, word)| !all.iter().any(|&(other, at)| at == word && other > lane));
+        if self.facts.isa == Isa::Avx2 {
+            return self.store_one_by_one(memory, &places, src);
+        }
+        let Some(found) = self.registers_of(memory, places.clone()) else {
+            return self.scatter_to_places(memory, &places, src);
         };
-        let found = lanes.and_then(|lanes| self.registers_of(address, element, lanes, c));
-        let Some(found) = found.filter(|_| self.facts.isa == Isa::Avx512) else { return false };
         for which in 0..found.firsts.len() {
             let first = found.firsts[which];
             let earlier = |word: u32| (0..which).any(|which| found.has(which, word, self.lanes()));
-            // Of several at one place the last counts.
-            let mut at_words: Vec<(u32, u32)> = Vec::new();
-            for &(lane, word) in found.words.iter().filter(|&&(_, word)| found.has(which, word, self.lanes())) {
-                if !earlier(word) {
-                    at_words.retain(|&(other, _)| other != word - first);
-                    at_words.push((word - first, lane));
-                }
-            }
-            let (to, from): (Vec<u32>, Vec<u32>) = at_words.into_iter().unzip();
+            let here = |&&(_, word): &&(u32, u32)| found.has(which, word, self.lanes()) && !earlier(word);
+            let stored: Vec<(u32, u32)> = found.words.iter().filter(here).copied().collect();
+            let (from, to): (Vec<u32>, Vec<u32>) = stored.iter().map(|&(lane, word)| (lane, word - first)).unzip();
             let words = self.brought(src, &to, &from);
-            let at = self.word_at(found.memory, first, R::NONE);
-            let bits = to.iter().fold(0, |bits, word| bits | 1 << word);
-            if bits == self.all_lanes() {
-                self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src: words, at, mask: R::NONE });
-                self.keep_cell(address.memory, at, self.lanes(), words);
-            } else {
-                self.store_bits(address.memory, words, at, bits);
-            }
+            let at = self.word_at(memory, first, R::NONE);
+            let mask = match to.iter().fold(0, |bits, word| bits | 1 << word) {
+                bits if bits == self.all_lanes() => R::NONE,
+                bits => self.mask_of_bits(bits),
+            };
+            self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src: words, at, mask });
+            self.keep_places(memory, &stored, src);
         }
-        true
+    }
+
+    fn scatter_to_places(&mut self, memory: u32, places: &[(u32, u32)], src: R) {
+        let mut indices = vec![0; self.lanes() as usize];
+        places.iter().for_each(|&(lane, word)| indices[lane as usize] = word);
+        let index = self.lanes_constant(&indices);
+        let lanes = self.mask_of_bits(places.iter().fold(0, |bits, (lane, _)| bits | 1 << lane));
+        let (at, mask) = (At { scale: 4, ..self.word_at(memory, 0, R::NONE) }, self.new_mask());
+        // The instruction clears the mask that it is given.
+        self.push(M::Mov { dst: mask, src: lanes });
+        self.push(M::Scatter { op: ops::VPSCATTERDD, len: self.len(), src, at, index, mask });
+        self.keep_places(memory, places, src);
+    }
+
+    fn store_one_by_one(&mut self, memory: u32, places: &[(u32, u32)], src: R) {
+        let mut upper = R::NONE;
+        for &(lane, word) in places {
+            if lane >= 4 && upper.is_none() {
+                upper = self.upper_half(src);
+            }
+            let (half, at) = (if lane < 4 { src } else { upper }, self.word_at(memory, word, R::NONE));
+            self.push(M::StoreOne { bytes: 4, src: half, at, which: (lane % 4) as u8 });
+            self.keep_places(memory, &[(lane, word)], src);
+        }
+    }
+
+    /// The last instruction stored words of lanes at their places.
+    fn keep_places(&mut self, memory: u32, places: &[(u32, u32)], src: R) {
+        let at = |&(lane, word): &(u32, u32)| (self.word_at(memory, word, R::NONE).disp, Kept { r: src, lane });
+        let words: Vec<(i32, Kept)> = places.iter().map(at).collect();
+        self.keep_words(Memory::Shared(memory), self.word_at(memory, 0, R::NONE), &words);
     }
 
     /// Loads words of a buffer, of the lanes of a mask and else zero, where lanes are known to lie in few rows: neighbours with neighbouring words.
@@ -226,8 +290,14 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// The registers that have the words of some lanes.
-    fn registers_of(&self, address: &Address, element: Element, lanes: u32, c: usize) -> Option<Registers> {
+    /// The words of a memory that some lanes are for, each with its lane, where they are known.
+    pub(super) fn known_places(
+        &self,
+        address: &Address,
+        element: Element,
+        lanes: u32,
+        c: usize,
+    ) -> Option<(u32, Vec<(u32, u32)>)> {
         let Memory::Shared(memory) = address.memory else { return None };
         let is_word = matches!(element, Element::U32 | Element::I32 | Element::F32);
         if !is_word || self.facts.isa == Isa::Simd128 || self.regions.is_some() {
@@ -246,8 +316,14 @@ impl<'k> Lower<'k> {
             }
             words.push((lane, (bytes / 4) as u32));
         }
+        Some((memory, words))
+    }
+
+    /// The registers that have the words of some lanes.
+    fn registers_of(&self, memory: u32, words: Vec<(u32, u32)>) -> Option<Registers> {
         let mut sorted: Vec<u32> = words.iter().map(|&(_, word)| word).collect();
         sorted.sort_unstable();
+        let size = self.facts.kernel.shared[memory as usize].size;
         let room = (size.next_multiple_of(64) / 4).saturating_sub(self.lanes());
         let mut firsts: Vec<u32> = Vec::new();
         for word in sorted {

@@ -7,6 +7,7 @@ use super::super::asm::{Len, Shift};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
+use super::cells::Kept;
 use super::memory::Place;
 use super::value::{Lin, Rep};
 use super::{Lower, Made};
@@ -141,12 +142,18 @@ impl<'k> Lower<'k> {
             return false;
         };
         let some = mask.is_some() && self.apart_in_mask(step).is_none();
-        if some || self.facts.isa != Isa::Avx512 || !(2..=MOST_APART).contains(&apart) {
+        if some || !self.is_apart(step) {
             return false;
         }
+        let stored = self.known_lanes_of(mask);
         let masks = mask.map(|mask| self.masks_of_words_apart(mask, apart));
         for (part, start) in starts(apart).into_iter().enumerate() {
             let lanes = (start..start + LANES).map(|word| word.is_multiple_of(apart).then_some(word / apart));
+            let words: Vec<(i32, Kept)> = (start..start + LANES)
+                .zip(lanes.clone())
+                .filter_map(|(word, lane)| Some((at.disp + 4 * word as i32, Kept { r: src, lane: lane? })))
+                .filter(|(_, kept)| stored.is_some_and(|stored| stored >> kept.lane & 1 != 0))
+                .collect();
             let bits = lanes.clone().enumerate().fold(0, |bits, (at, lane)| bits | u32::from(lane.is_some()) << at);
             // With an odd step the same order is good for all registers that begin at a multiple of their length.
             let same = |word: u32| (0..LANES).find(|&lane| lane * apart % LANES == word % LANES).unwrap_or(0);
@@ -160,20 +167,19 @@ impl<'k> Lower<'k> {
                 Some(masks) => masks[part],
                 None => self.mask_of_bits(bits),
             };
-            self.store_words(memory, sorted, At { disp: at.disp + 4 * start as i32, ..at }, mask);
+            let at = At { disp: at.disp + 4 * start as i32, ..at };
+            self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src: sorted, at, mask });
+            match stored {
+                Some(_) => self.keep_words(memory, at, &words),
+                None => self.note_write(memory),
+            }
         }
         true
     }
 
-    /// Stores the words of a register that are in a mask.
-    pub(super) fn store_bits(&mut self, memory: Memory, src: R, at: At, bits: u32) {
-        let mask = self.mask_of_bits(bits);
-        self.store_words(memory, src, at, mask);
-    }
-
-    fn store_words(&mut self, memory: Memory, src: R, at: At, mask: R) {
-        self.push(M::VStore { op: ops::VMOVUPS_STORE, len: self.len(), src, at, mask });
-        self.note_write(memory);
+    /// Lanes are so few words apart that whole registers are moved.
+    pub(super) fn is_apart(&self, step: i32) -> bool {
+        self.facts.isa == Isa::Avx512 && step % 4 == 0 && (2..=MOST_APART as i32).contains(&(step / 4))
     }
 
     pub(super) fn mask_of_bits(&mut self, bits: u32) -> R {

@@ -9,6 +9,7 @@ use super::super::isa::Isa;
 use super::super::mir::{At, LaneOp, M, R, Src};
 use super::super::ops;
 use super::Lower;
+use super::cells::Kept;
 use super::memory::Place;
 use super::value::Rep;
 
@@ -259,9 +260,13 @@ impl<'k> Lower<'k> {
             return self.load_scattered(group, run, c);
         }
         let Some(first) = self.place_of_group(group, run, c) else { return false };
+        if self.load_group_of_cells(group, run, first, c) {
+            return true;
+        }
         let (count, apart) = (self.lanes(), group.apart);
         let mut sources = Vec::new();
         let whole = !group.is_by_fours(self.facts.isa);
+        self.note_read_of_group(group, run);
         for start in starts(count, apart, group.span).into_iter().filter(|_| whole) {
             let at = At { disp: first.disp + 4 * start as i32, ..first };
             let r = self.load_contiguous(Element::U32.scalar(), at, None);
@@ -283,6 +288,24 @@ impl<'k> Lower<'k> {
         true
     }
 
+    /// Takes the words of a group from the registers that they were stored from; false where these are not known.
+    fn load_group_of_cells(&mut self, group: &Group, run: &[&'k Inst], first: At, c: usize) -> bool {
+        let Inst::Let(_, Op::Load { address, .. }) = run[group.steps[0].0] else { return false };
+        let (words, wanted) = self.words_wanted(group, run);
+        let step = 4 * group.apart as i32;
+        let find = |lower: &mut Self, word: u32| {
+            let at = At { disp: first.disp + 4 * word as i32, ..first };
+            lower.find_cell(address.memory, at, step, lower.all_lanes())
+        };
+        let Some(registers) = wanted.iter().map(|&word| find(self, word)).collect::<Option<Vec<R>>>() else {
+            return false;
+        };
+        self.set_words(&words, &wanted, &registers, c);
+        // The registers go by other names already.
+        words.iter().for_each(|(value, ..)| self.facts.uses[value.index()] += 1);
+        true
+    }
+
     /// Loads the words of a group at places that each lane computes, two at a time where they are neighbours.
     fn load_scattered(&mut self, group: &Group, run: &[&'k Inst], c: usize) -> bool {
         let (number, word) = group.steps[0];
@@ -290,6 +313,7 @@ impl<'k> Lower<'k> {
         let guard = self.guard_of(*guard, c);
         let Some(Place::Vary(at, index)) = self.place(address, c) else { return false };
         let mask = self.lanes_inside(*value, guard, c);
+        self.note_read_of_group(group, run);
         let (words, wanted) = self.words_wanted(group, run);
         let mut loaded: Vec<R> = Vec::new();
         while let Some(&next) = wanted.get(loaded.len()) {
@@ -303,12 +327,17 @@ impl<'k> Lower<'k> {
         true
     }
 
+    fn note_read_of_group(&mut self, group: &Group, run: &[&'k Inst]) {
+        if let Inst::Let(_, Op::Load { address, .. }) = run[group.steps[0].0] {
+            self.note_read(address.memory);
+        }
+    }
+
     /// The words that the values of a group are made of, and all of them in order.
-    fn words_wanted(&mut self, group: &Group, run: &[&'k Inst]) -> (Vec<(Value, u8, u32)>, Vec<u32>) {
+    fn words_wanted(&self, group: &Group, run: &[&'k Inst]) -> (Vec<(Value, u8, u32)>, Vec<u32>) {
         let mut words: Vec<(Value, u8, u32)> = Vec::new();
         for &(number, word) in &group.steps {
-            if let Inst::Let(value, Op::Load { address, .. }) = run[number] {
-                self.note_read(address.memory);
+            if let Inst::Let(value, Op::Load { .. }) = run[number] {
                 words.extend((0..self.width_of(*value)).map(|part| (*value, part, word + u32::from(part))));
             }
         }
@@ -368,15 +397,20 @@ impl<'k> Lower<'k> {
         for (part, (src, held)) in parts.into_iter().zip(&written).enumerate() {
             let at = At { disp: first.disp + part as i32 * self.len().bytes(), ..first };
             let bits = (0..count).filter(|&word| held[word as usize].is_some()).fold(0, |bits, word| bits | 1 << word);
-            match bits {
-                0 => {}
-                bits if bits == self.all_lanes() => {
-                    let op = self.store_op(ops::VMOVUPS_STORE, at, None);
-                    self.push(M::VStore { op, len: self.len(), src, at, mask: R::NONE });
-                    self.note_write(memory);
-                }
-                bits => self.store_bits(memory, src, at, bits),
+            if bits == 0 {
+                continue;
             }
+            let (op, mask) = match bits == self.all_lanes() {
+                true => (self.store_op(ops::VMOVUPS_STORE, at, None), R::NONE),
+                false => (ops::VMOVUPS_STORE, self.mask_of_bits(bits)),
+            };
+            self.push(M::VStore { op, len: self.len(), src, at, mask });
+            let kept = |number: u32| {
+                let &(_, r) = words.iter().find(|(word, _)| *word == number % apart)?;
+                Some((first.disp + 4 * number as i32, Kept { r, lane: number / apart }))
+            };
+            let kept: Vec<(i32, Kept)> = held.iter().flatten().filter_map(|&number| kept(number)).collect();
+            self.keep_words(memory, first, &kept);
         }
         true
     }

@@ -24,20 +24,20 @@ const MOST_KEPT: u32 = 256;
 const TOGETHER: usize = 4;
 
 /// What an invocation knows of its values before anything is loaded.
-type Known = Map<Value, u32>;
+pub(super) type Known = Map<Value, u32>;
 
 /// Where an invocation finds the word of each access of a body, in the order of its steps.
-struct Places {
-    words: Vec<u32>,
-    known: Known,
+pub(super) struct Places {
+    pub(super) words: Vec<u32>,
+    pub(super) known: Known,
 }
 
 /// An access of a body.
-struct Site<'k> {
-    memory: u32,
+pub(super) struct Site<'k> {
+    pub(super) memory: u32,
     address: &'k Address,
     guard: Option<Value>,
-    stores: bool,
+    pub(super) stores: bool,
 }
 
 /// Words of memories in a row, and the invocations that change them.
@@ -66,7 +66,12 @@ impl<'k> Lower<'k> {
             return false;
         }
         let Some(sites) = self.sites(then) else { return false };
-        let Some(windows) = self.windows(cond, then, &sites, comps) else { return false };
+        let Some(all) = self.invocations(cond, then, &sites, comps) else { return false };
+        if self.lie_in_registers(&sites, &all) {
+            self.branch_packed(then, &sites, all, comps[0]);
+            return true;
+        }
+        let Some(windows) = self.windows(&sites, all) else { return false };
         let wanted = self.wanted(then);
         let mark = self.enter_scope();
         let mut rest = &windows[..];
@@ -156,13 +161,15 @@ impl<'k> Lower<'k> {
         sites.last().is_some_and(|site| site.stores).then_some(sites)
     }
 
-    /// The windows of a branch.
-    fn windows(&self, cond: Value, body: &'k Block, sites: &[Site<'k>], comps: &[usize]) -> Option<Vec<Window>> {
+    /// The invocations of a branch, where none touches what another one changes and what they store can be made apart from their lanes.
+    /// None, too, where they are neighbours with neighbouring words, as lanes are.
+    fn invocations(&self, cond: Value, body: &'k Block, sites: &[Site<'k>], comps: &[usize]) -> Option<Vec<Places>> {
         let mut all = Vec::new();
-        let mut in_a_row = true;
+        let (mut in_a_row, mut partly) = (true, false);
         for &c in comps {
             let active = self.known_mask(cond, c)?;
-            in_a_row &= (active + 1).is_power_of_two();
+            in_a_row &= (active + 1).is_power_of_two() && !(partly && active != 0);
+            partly |= active != 0 && active != self.all_lanes();
             let mut before: Option<Vec<u32>> = None;
             for lane in (0..self.lanes()).filter(|lane| active >> lane & 1 != 0) {
                 let known = self.values_of(body, lane, c);
@@ -182,9 +189,11 @@ impl<'k> Lower<'k> {
             Inst::Store { value, .. } => self.is_had(*value, &wanted),
             _ => true,
         });
-        if !fits {
-            return None;
-        }
+        fits.then_some(all)
+    }
+
+    /// The windows that invocations are in.
+    fn windows(&self, sites: &[Site<'k>], all: Vec<Places>) -> Option<Vec<Window>> {
         // Windows that begin at multiples of their length are loaded faster, but words with gaps between them may lie across those.
         let [aligned, packed] = [true, false].map(|aligned| self.packed(sites, &all, aligned));
         let starts = if aligned.len() <= packed.len() { aligned } else { packed };
@@ -286,7 +295,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The values of a body that are stored, or that such are made of.
-    fn wanted(&self, body: &Block) -> Set<Value> {
+    pub(super) fn wanted(&self, body: &Block) -> Set<Value> {
         let mut wanted: Set<Value> = Set::default();
         for inst in body.insts.iter().rev() {
             match inst {
@@ -387,7 +396,7 @@ impl<'k> Lower<'k> {
     fn load_window(&mut self, memory: u32, first: u32, further: R) -> R {
         let at = self.word_at(memory, first, further);
         if self.facts.kernel.shared[memory as usize].size <= 4 * MOST_KEPT
-            && let Some(r) = self.find_cell(Memory::Shared(memory), at, self.lanes())
+            && let Some(r) = self.find_cell(Memory::Shared(memory), at, 4, self.all_lanes())
         {
             return r;
         }
@@ -424,7 +433,7 @@ impl<'k> Lower<'k> {
     }
 
     /// What is known of each invocation, at its place.
-    fn known_rep(&mut self, value: Value, stand: &[u32], words: &[u32]) -> Rep {
+    pub(super) fn known_rep(&mut self, value: Value, stand: &[u32], words: &[u32]) -> Rep {
         let at_places = stand.iter().zip(words);
         if self.scalar_of(value) == Scalar::Bool {
             return Rep::Lanes(at_places.fold(0, |bits, (place, word)| bits | u32::from(*word != 0) << place));
