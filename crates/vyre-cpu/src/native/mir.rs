@@ -402,7 +402,11 @@ impl M {
     pub(super) fn makes(&self) -> Option<R> {
         match *self {
             M::Vec(v) if v.mask.is_none() || v.zeroing => Some(v.dst),
+            M::Choose(v) => Some(v.dst),
             M::MaskFrom { dst, .. }
+            | M::Blendv { dst, .. }
+            | M::Reverse { dst, .. }
+            | M::First { dst, .. }
             | M::Mov { dst, .. }
             | M::Imm { dst, .. }
             | M::Load { dst, .. }

@@ -124,7 +124,7 @@ impl Plan<'_> {
         let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
         let in_rounds = settles(self.weight.0) && self.masks_are_much_of_loops();
         // Where nothing is left to compare, the code for the edge is most of all.
-        let most = if alone && self.weight.0 >= self.weight.1 { 2 * MOST_GROUP_STEPS } else { MOST_GROUP_STEPS / 2 };
+        let most = if alone && self.weight.0 >= self.weight.1 { 4 * MOST_GROUP_STEPS } else { MOST_GROUP_STEPS / 2 };
         !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= most
     }
 }
