@@ -55,6 +55,8 @@ impl Emitter<'_> {
                     line!(self, "{minimum} {into}, {a}, {b}");
                 } else if *op == Binary::Sub && self.constants.get(left) == Some(&0) {
                     self.negate(&into, &b);
+                } else if matches!(of, Scalar::F32 | Scalar::F64) && self.pitfalls.adds_known(*op, *left, *right) {
+                    self.add_on_device(*op, of, &into, &a, &b);
                 } else {
                     self.binary(*op, of, &into, &a, &b)?;
                 }
@@ -114,6 +116,16 @@ impl Emitter<'_> {
         } else {
             line!(self, "selp.{} {into}, {yes}, {no}, {cond}", bits_suffix(scalar));
         }
+    }
+
+    /// A sum or a difference that the assembler does not compute by itself: it rounds some wrongly.
+    fn add_on_device(&mut self, op: Binary, scalar: Scalar, into: &str, a: &str, b: &str) {
+        let one = if op == Binary::Sub { -1.0 } else { 1.0 };
+        let factor = match scalar {
+            Scalar::F64 => format!("0d{:016x}", f64::to_bits(one)),
+            _ => format!("0f{:08x}", f32::to_bits(one as f32)),
+        };
+        line!(self, "fma.rn.{} {into}, {b}, {factor}, {a}", suffix(scalar));
     }
 
     /// A sum of products of bytes, and what is added to it.

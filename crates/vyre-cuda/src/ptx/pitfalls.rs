@@ -2,23 +2,27 @@
 //!
 //! - Where a branch says that `x` is zero, `not x` is taken for zero, too: `if x == 0 { y = ~x & 31; }` gives 0. A difference is not.
 //! - `min(i32(max(x, 0u)), 0)` gives 0 with the driver's own assembler (580): the greater of `x` and nothing is `x`, which the simplifier knows.
+//! - Differences of two floats that it knows are rounded up or down wrongly where they lie in the middle: `0.19557583 - 2.75` has an odd last bit.
+//!   It knows what is made of counters, too, in loops that it writes out. A product with one and what is added is computed on the device.
 //! - A choice between `-0.0` and another whole number is made with integers and converted, and gives `0.0`. A choice of bits is not.
 
 use std::collections::HashSet;
 
 use vyre_foundation::ir::Literal;
-use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Op, Scalar, Value};
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Op, Scalar, Value, each_use};
 
 #[derive(Default)]
 pub(super) struct Pitfalls {
     /// Numbers that something is decided by.
     pub(super) compared: HashSet<Value>,
     pub(super) minus_zeros: HashSet<Value>,
+    /// What is made of nothing but constants and counters of loops.
+    known: Vec<bool>,
 }
 
 impl Pitfalls {
     pub(super) fn of(kernel: &Kernel) -> Pitfalls {
-        let mut pitfalls = Pitfalls::default();
+        let mut pitfalls = Pitfalls { known: vec![false; kernel.values.len()], ..Pitfalls::default() };
         pitfalls.block(kernel, &kernel.body);
         pitfalls
     }
@@ -26,15 +30,42 @@ impl Pitfalls {
     fn block(&mut self, kernel: &Kernel, block: &Block) {
         for inst in &block.insts {
             match inst {
-                Inst::Let(value, op) => self.note(kernel, *value, op),
-                Inst::If { then, otherwise, .. } => {
+                Inst::Let(value, op) => {
+                    self.note(kernel, *value, op);
+                    let mut known = !matches!(op, Op::Builtin(_) | Op::Length(_) | Op::Load { .. } | Op::Matrix(_));
+                    each_use(inst, &mut |operand| known &= self.known[operand.index()]);
+                    self.known[value.index()] = known;
+                }
+                Inst::If { then, otherwise, results, .. } => {
                     self.block(kernel, then);
                     self.block(kernel, otherwise);
+                    for (place, result) in results.iter().enumerate() {
+                        let gives_known = |way: &Block| match &way.end {
+                            End::Yield(given) => self.known[given[place].index()],
+                            _ => true,
+                        };
+                        self.known[result.index()] = gives_known(then) && gives_known(otherwise);
+                    }
                 }
-                Inst::Loop(inner) => self.block(kernel, &inner.body),
+                Inst::Loop(inner) => {
+                    if let Some(counter) = &inner.counter {
+                        self.known[counter.value.index()] = self.known[counter.from.index()];
+                    }
+                    // What rounds make of it is not asked: where it is not known, neither is what is added to it, or nothing is lost.
+                    for ((param, result), init) in inner.params.iter().zip(&inner.results).zip(&inner.init) {
+                        self.known[param.index()] = self.known[init.index()];
+                        self.known[result.index()] = self.known[init.index()];
+                    }
+                    self.block(kernel, &inner.body);
+                }
                 _ => {}
             }
         }
+    }
+
+    /// The assembler may find out both numbers that are added or subtracted.
+    pub(super) fn adds_known(&self, op: Binary, a: Value, b: Value) -> bool {
+        matches!(op, Binary::Add | Binary::Sub) && self.known[a.index()] && self.known[b.index()]
     }
 
     fn note(&mut self, kernel: &Kernel, value: Value, op: &Op) {
@@ -86,6 +117,17 @@ mod tests {
             let text = text(&format!("words[id.x] = u32(min(i32({greater}), 0));"));
             assert!(text.contains("min.s32") && !text.contains("max.u32"), "{text}");
         }
+    }
+
+    #[test]
+    fn differences_of_known_numbers_are_left_to_the_device() {
+        let rounds = "for (var i = 0u; i < 2000u; i++) { numbers[i & 63u] += f32(i) * 0.195575833 - 2.75; }";
+        let counted = text(rounds);
+        assert!(counted.contains("fma.rn.f32") && counted.contains("0fbf800000"), "{counted}");
+        let alone = text("numbers[id.x] = subgroupBroadcastFirst(0.195575833) - 2.75;");
+        assert!(alone.contains("fma.rn.f32"), "{alone}");
+        let loaded = text("numbers[id.x] = numbers[id.x] * 0.195575833 - 2.75;");
+        assert!(!loaded.contains("fma.rn.f32"), "{loaded}");
     }
 
     #[test]
