@@ -454,11 +454,16 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             }
             let whole = vec![Tiling { layout, vectors: 0, rows: 0 }];
             let is_small = is_small(kernel, isa, &survey);
-            let pieces = if is_small && !(survey.loops && vectors_of(kernel, isa) >= MANY_VECTORS) {
+            let mut pieces = if is_small && !(survey.loops && vectors_of(kernel, isa) >= MANY_VECTORS) {
                 Vec::new()
             } else {
                 pieces(kernel, isa, layout, &survey, &shapes)
             };
+            let few_rows = |tiling: &Tiling| tiling.vectors * tiling.rows * isa.lanes() <= MOST_ROWS_TOGETHER;
+            if isa != Isa::Simd128 && pieces.iter().any(few_rows) && reads_rows(kernel, &shapes) {
+                pieces.retain(few_rows);
+                return compile_as(kernel, isa, &survey, &shapes, pieces, usize::MAX).map(|(native, _)| native);
+            }
             match (pieces.is_empty(), is_small) {
                 (true, _) => whole,
                 (false, false) => pieces,
