@@ -89,6 +89,16 @@ impl Rewriter {
                 if integer(from) && integer(ty.scalar) && from.bits() == ty.scalar.bits() {
                     return Some(self.emit(Op::BitCast(*a), ty));
                 }
+                // NVIDIA's assembler takes a choice between the smallest number and zero for one between one and zero.
+                if let Some(Op::Select(cond, yes, no)) = self.defs[a.index()]
+                    && from.is_float()
+                    && integer(ty.scalar)
+                    && let (Some(yes), Some(no)) = (self.literal(yes), self.literal(no))
+                {
+                    let yes = self.constant(fold::cast(yes, ty.scalar));
+                    let no = self.constant(fold::cast(no, ty.scalar));
+                    return Some(self.emit(Op::Select(cond, yes, no), ty));
+                }
                 None
             }
             Op::BitCast(a) => {

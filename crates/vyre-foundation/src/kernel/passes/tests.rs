@@ -1340,3 +1340,15 @@ fn what_all_rounds_keep_within_an_array_needs_no_guards() {
         assert_eq!(left > 0, is_guarded, "{step}\n{kernel}");
     }
 }
+
+#[test]
+fn choices_of_known_floats_are_choices_of_integers() {
+    for (yes, no) in [("1e-45", "0.0"), ("3e9", "-2.5"), ("0.99", "-0.0"), ("f32#7fc00000", "7.5")] {
+        for ty in ["u32", "i32"] {
+            let body = format!("out[global_id.x] = bitcast<u32>(cast<{ty}>(select(x < y, {yes}, {no})));");
+            let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+            assert_eq!(expected, actual, "{yes} {no} {ty}\n{kernel}");
+            assert!(!kernel.contains("cast %"), "{yes} {no} {ty}\n{kernel}");
+        }
+    }
+}
