@@ -41,16 +41,16 @@ pub(super) fn goes_apart(kernel: &Kernel, shapes: &Shapes) -> bool {
 
 /// A loop goes up and down in a private array by a number that it carries.
 fn has_stack(kernel: &Kernel, inner: &Loop) -> bool {
+    let mut constants = vec![None; kernel.values.len()];
+    visit(&kernel.body, &mut |inst| {
+        if let Inst::Let(value, Op::Const(literal)) = inst {
+            constants[value.index()] = u32::try_from(literal.bits()).ok().map(u32::cast_signed);
+        }
+    });
     inner.params.iter().any(|&param| {
         // What is made of the number by steps.
         let mut tops = vec![false; kernel.values.len()];
         tops[param.index()] = true;
-        let mut constants = vec![None; kernel.values.len()];
-        visit(&kernel.body, &mut |inst| {
-            if let Inst::Let(value, Op::Const(literal)) = inst {
-                constants[value.index()] = u32::try_from(literal.bits()).ok().map(u32::cast_signed);
-            }
-        });
         let (mut up, mut down, mut place) = (false, false, false);
         // What a branch gives is known after it, and is seen the second time.
         for _ in 0..2 {
