@@ -337,7 +337,7 @@ fn certified_routes_are_remembered_and_liars_are_out() {
     let paced = |id, micros, lies| Arc::new(Paced { id, micros, lies });
     let open = || {
         let builder = Engine::builder().without_default_backends().cache_at(folder.path());
-        builder.with_backend(paced("slow", 8000, false), 3).with_backend(paced("fast", 10, false), 2)
+        builder.with_backend(paced("slow", 40_000, false), 3).with_backend(paced("fast", 10, false), 2)
     };
     let input = numbers(256);
     let engine = open().with_backend(paced("liar", 1, true), 1).open().unwrap();
@@ -444,7 +444,7 @@ fn code_for_the_processor_is_compiled_once_and_then_read_from_disk() {
 #[test]
 fn a_wrong_guess_of_where_to_run_is_mended_after_a_few_launches() {
     let paced = |id, micros| Arc::new(Paced { id, micros, lies: false });
-    let engine = only(vec![paced("slow", 20_000), paced("fast", 10)]).open().unwrap();
+    let engine = only(vec![paced("slow", 60_000), paced("fast", 10)]).open().unwrap();
     let input = numbers(256);
     let (program, config) = (double(), DispatchConfig::default());
     let backend = || engine.kernel_with(&program, &config).unwrap().explain().backend;
@@ -457,7 +457,7 @@ fn a_wrong_guess_of_where_to_run_is_mended_after_a_few_launches() {
     assert!(went.iter().filter(|id| *id == "slow").count() <= 2 && went[11] == "fast", "{went:?}");
 
     // The same on arrays.
-    let engine = only(vec![paced("slow", 20_000), paced("fast", 10)]).open().unwrap();
+    let engine = only(vec![paced("slow", 60_000), paced("fast", 10)]).open().unwrap();
     let prepared = engine.prepare(&program).unwrap();
     prepared.set("a", to_bytes(&input)).unwrap();
     for _ in 0..12 {
@@ -501,10 +501,14 @@ fn doubled(engine: &Engine, input: &vyre::Array<u32>, times: usize) -> Result<vy
 fn work_as_a_whole_goes_where_all_of_its_launches_take_least() {
     let paced = |id, micros| Arc::new(Paced { id, micros, lies: false });
     // One launch of the first takes longer than all that the second needs for the same.
-    let engine = only(vec![paced("slow", 4000), paced("fast", 50)]).open().unwrap();
+    let engine = only(vec![paced("slow", 40_000), paced("fast", 50)]).open().unwrap();
     let input = engine.array(&numbers(64)).unwrap();
-    let mut places = Vec::new();
-    for _ in 0..24 {
+    let mut places: Vec<String> = Vec::new();
+    let is_settled =
+        |places: &[String]| places.len() >= 12 && places[places.len() - 12..].iter().all(|place| place == "fast");
+    // A busy machine makes either look slow for a while.
+    while !is_settled(&places) {
+        assert!(places.len() < 60, "{places:?}");
         let result = engine.as_a_whole("quadruple", 64, &[], || {
             let place = engine.place().expect("it has a place");
             places.push(place.to_string());
@@ -521,7 +525,6 @@ fn work_as_a_whole_goes_where_all_of_its_launches_take_least() {
         assert_eq!(result.unwrap().to_vec().unwrap(), expected);
         assert_eq!(engine.place(), None);
     }
-    assert!(places[12..].iter().all(|place| place == "fast"), "{places:?}");
 }
 
 #[test]
