@@ -249,6 +249,11 @@ impl<'k> Lower<'k> {
         // Where a block is tried first.
         let (top, single) = if even.is_some() { (self.label(), self.label()) } else { (main, tail) };
         let top = if even.is_none() && vectors == 1 { tail } else { top };
+        // Where the vector ends that was last found to be at an edge; at the next edge, only if that is elsewhere, one vector is done alone.
+        let at_edge = even.as_ref().filter(|(_, plan)| vectors > 1 && plan.is_short()).map(|_| self.general());
+        if let Some(at_edge) = at_edge {
+            self.push(M::Mov { dst: at_edge, src: end });
+        }
         if let Some((until, stream)) = apart {
             self.push(M::Mov { dst: until, src: end });
             self.jump_if_streaming(Cond::Equal, top);
@@ -289,6 +294,11 @@ impl<'k> Lower<'k> {
             }
             self.active.even = None;
         }
+        if let Some(at_edge) = at_edge {
+            self.push(M::Cmp { wide: false, a: at_edge, b: GSrc::R(x) });
+            self.push(M::Lea { wide: false, dst: at_edge, at: At::new(x, self.lanes() as i32) });
+            self.push(M::JumpIf(Cond::NotEqual, tail));
+        }
         if vectors > 1 {
             self.bind(main);
             let inner = self.enter_scope();
@@ -296,6 +306,9 @@ impl<'k> Lower<'k> {
             // A block at the edge goes vector by vector.
             self.assume(&plan, tail);
             self.end_block(x);
+            if let Some(at_edge) = at_edge {
+                self.push(M::Mov { dst: at_edge, src: x });
+            }
             if let Some((_, stream)) = apart.filter(|_| more) {
                 self.jump_if_streaming(Cond::NotEqual, stream);
             }
