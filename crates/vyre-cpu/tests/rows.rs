@@ -1,4 +1,4 @@
-//! A row of its own for each invocation, which a loop reads and writes word by word: four rounds are moved at once, whatever the lengths of rows,
+//! A row of its own for each invocation, which a loop reads and writes word by word: some rounds are moved at once, whatever the lengths of rows,
 //! buffers and loops.
 
 mod support;
@@ -68,7 +68,11 @@ fn rows_are_read_and_written() {
     let nested = "for (var k = 0u; k < 3u; k++) {
             for (var j = sizes.start; j < sizes.stop; j++) { result[row + j] = result[row + j] * 2u + k; }
         }";
+    let few = "for (var j = 1u; j < 12u; j++) { result[row + j] = data[row + j] * 3u + result[row + j]; }";
+    let many = "for (var j = 0u; j < 16u; j++) { result[row + j] = data[row + j] * 3u + result[row + j]; }";
     for (what, body) in [
+        ("few", few),
+        ("many", many),
         ("copy", copy),
         ("in place", in_place),
         ("in a branch", in_a_branch),
@@ -80,7 +84,7 @@ fn rows_are_read_and_written() {
     ] {
         for width in [16, 21, 64, 100] {
             let all = width * INVOCATIONS;
-            for range in [[0, width], [0, 0], [1, 2], [3, 6], [0, 5], [2, width.min(13)]] {
+            for range in [[0, width], [0, 0], [1, 2], [3, 6], [0, 5], [2, width.min(13)], [5, width.min(42)]] {
                 rows(what, width, range, [all, all], body);
             }
             // The last rows end before they should, or are not there at all.

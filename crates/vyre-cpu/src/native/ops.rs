@@ -178,6 +178,7 @@ ops! {
     VUNPCKLPS = op(0, 1, 0x14, 0);
     VUNPCKHPS = op(0, 1, 0x15, 0);
     VPERM2F128 = op(1, 3, 0x06, 0);
+    VSHUFF32X4 = evex(1, 3, 0x23, 0);
     VPALIGNR = op(1, 3, 0x0f, 0);
     VPERMQ = op(1, 3, 0x00, 1);
     VPACKUSDW = op(1, 2, 0x2b, 0);

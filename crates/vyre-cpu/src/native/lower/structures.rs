@@ -514,7 +514,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// Rows and columns of four words changed for each other, in both halves of four registers of eight words.
+    /// Rows and columns of four words changed for each other, in each four words of four registers.
     pub(super) fn turned(&mut self, [a, b, c, d]: [R; 4]) -> Vec<R> {
         let mut turned = Vec::with_capacity(4);
         for op in [ops::VUNPCKLPS, ops::VUNPCKHPS] {
@@ -522,6 +522,33 @@ impl<'k> Lower<'k> {
             turned.extend([0x44, 0xee].map(|order| self.vec_imm(ops::VSHUFPS, left, Src::R(right), order)));
         }
         turned
+    }
+
+    /// Rows and columns of as many registers as they have words, of which four and four were turned.
+    pub(super) fn turned_fours(&mut self, fours: &[Vec<R>]) -> Vec<R> {
+        let mut columns = vec![R::NONE; 4 * fours.len()];
+        for within in 0..4 {
+            match fours {
+                [first, second] => {
+                    let (a, b) = (first[within], second[within]);
+                    for (half, order) in [(0, 0x20), (1, 0x31)] {
+                        columns[4 * half + within] = self.vec_imm(ops::VPERM2F128, a, Src::R(b), order);
+                    }
+                }
+                _ => {
+                    for (from, order) in [(0, 0x88), (1, 0xdd)] {
+                        let [left, right] = [0, 2].map(|part: usize| {
+                            let (a, b) = (fours[part][within], fours[part + 1][within]);
+                            self.vec_imm(ops::VSHUFF32X4, a, Src::R(b), order)
+                        });
+                        for (part, order) in [(from, 0x88), (from + 2, 0xdd)] {
+                            columns[4 * part + within] = self.vec_imm(ops::VSHUFF32X4, left, Src::R(right), order);
+                        }
+                    }
+                }
+            }
+        }
+        columns
     }
 
     /// Registers with the words that are wanted in each, from registers that have them. Pairs of registers are merged while one can hold

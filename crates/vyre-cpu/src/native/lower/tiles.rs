@@ -1,12 +1,13 @@
 //! Words that each lane of a loop reads one after the other from a place of its own: the rows of a matrix, sparse or not, the neighbours in a
-//! graph. Every fourth round the next four words of each lane are loaded at once and sorted by rounds into memory of the thread,
-//! where each round finds the words of all lanes side by side; a gather in each round would move them one by one.
+//! graph. Every few rounds the next words of each lane are loaded at once and sorted by rounds into memory of the thread, where each
+//! round finds the words of all lanes side by side; a gather in each round would move them one by one. Rows that all lanes go over
+//! together are loaded in whole registers; where each lane has its own number of rounds, four words at a time.
 //!
-//! Words that each lane writes one after the other wait there in the same way, until four rounds of them are stored at once.
+//! Words that each lane writes one after the other wait there in the same way, until as many rounds of them are stored at once.
 
 use vyre_foundation::kernel::{Address, Binary, Block, Element, End, Inst, Loop, Memory, Op, Scalar, Value};
 
-use super::super::asm::{Alu, Cond, Len};
+use super::super::asm::{Alu, Cond, Len, Shift};
 use super::super::context;
 use super::super::hash::Map;
 use super::super::isa::Isa;
@@ -19,8 +20,8 @@ use super::flow::{leaves, returns};
 use super::memory::Place;
 use super::value::Rep;
 
-/// Rounds that are loaded at once.
-const ROUNDS: u32 = 4;
+/// Rounds that are loaded at once where rows may be short.
+const FEW: u32 = 4;
 
 /// How far ahead what lanes will read or write is asked for: no processor foresees as many rows as there are lanes.
 const LINE: i32 = 64;
@@ -44,9 +45,11 @@ pub(super) struct LoopTiles<'k> {
     index: Index,
     loads: Vec<(Value, &'k Address)>,
     stores: Vec<&'k Address>,
-    /// How far the words of this round are behind those of the first of the four, in bytes.
+    /// Rounds that are loaded and stored at once: few, or as many as there are lanes.
+    rounds: u32,
+    /// How far the words of this round are behind those of the first that were loaded with them, in bytes.
     round: R,
-    /// The counter in the first of the four rounds.
+    /// The counter in the first of these rounds.
     first: R,
 }
 
@@ -118,11 +121,14 @@ impl<'k> Lower<'k> {
                 _ => None,
             })
             .collect();
-        let bytes = ROUNDS as i32 * self.len().bytes();
-        let end = self.tiles.end + bytes * ((loads.len() + stores.len()) * comps.len()) as i32;
-        if (loads.is_empty() && stores.is_empty()) || end > context::SCRATCH_BYTES as i32 {
+        if loads.is_empty() && stores.is_empty() {
             return None;
         }
+        let many = (loads.len() + stores.len()) * comps.len();
+        let bytes_of = |rounds: u32| rounds as i32 * self.len().bytes();
+        let fits = |rounds: &u32| self.tiles.end + bytes_of(*rounds) * many as i32 <= context::SCRATCH_BYTES as i32;
+        let rounds = [self.rounds_at_once(inner, index, comps[0]), FEW].into_iter().find(fits)?;
+        let bytes = bytes_of(rounds);
         self.tiles.any = true;
         let (round, first) = (self.general(), self.general());
         self.push(M::Imm { dst: round, value: 0 });
@@ -140,7 +146,17 @@ impl<'k> Lower<'k> {
             self.tiles.end += bytes;
         }
         let loads = loads.into_iter().map(|(value, address, _)| (value, address)).collect();
-        Some(LoopTiles { index, loads, stores, round, first })
+        Some(LoopTiles { index, loads, stores, rounds, round, first })
+    }
+
+    /// Whole registers of rows that are as long, as far as that is known.
+    fn rounds_at_once(&self, inner: &Loop, index: Index, c: usize) -> u32 {
+        let Some(counter) = inner.counter.filter(|_| matches!(index, Index::Behind { .. })) else { return FEW };
+        let length = match [counter.from, counter.to].map(|end| self.constant_of(end, c)) {
+            [Some(from), Some(to)] => to.wrapping_sub(from) as u32,
+            _ => u32::MAX,
+        };
+        if length < self.lanes() { FEW } else { self.lanes() }
     }
 
     /// The stores of a loop that nobody leaves before its end: nothing else in it touches what they write, but for loads of the word
@@ -259,7 +275,7 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// Loads the words of the next four rounds, where those of the last are used up. The lanes of the loop are the active ones.
+    /// Loads the words of the next rounds, where those of the last are used up. The lanes of the loop are the active ones.
     pub(super) fn fill_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         let filled = self.label();
         self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
@@ -280,7 +296,7 @@ impl<'k> Lower<'k> {
             let mark = self.enter_scope();
             let read: Vec<&Address> = tiles.loads.iter().map(|(_, address)| *address).collect();
             read.iter().for_each(|address| self.note_read(address.memory));
-            self.stay_inside(&read, index, live, apart);
+            self.stay_inside(&read, tiles.rounds, index, live, apart);
             self.fill_from_lanes(tiles, index, live, asked, c);
             self.leave_scope(mark);
             self.push(M::Jump(done));
@@ -302,7 +318,7 @@ impl<'k> Lower<'k> {
         let mut all = true;
         for (_, address) in &tiles.loads {
             let at = At { index: first, scale: 4, ..self.tile_source(address, c) };
-            for round in 0..ROUNDS {
+            for round in 0..tiles.rounds {
                 let at = At { disp: at.disp + (round * 4 * self.lanes()) as i32, ..at };
                 all &= self.ask_for_next_rows(address.memory, at, 4 * words);
             }
@@ -310,15 +326,15 @@ impl<'k> Lower<'k> {
         all
     }
 
-    /// Goes to `apart` unless all of the words of all lanes are inside.
-    fn stay_inside(&mut self, addresses: &[&Address], index: R, live: R, apart: super::Label) {
+    /// Goes to `apart` unless so many words of all lanes are inside.
+    fn stay_inside(&mut self, addresses: &[&Address], rounds: u32, index: R, live: R, apart: super::Label) {
         let mut tested: Vec<(Memory, u32)> = Vec::new();
         for address in addresses {
             if tested.contains(&(address.memory, address.offset)) {
                 continue;
             }
             tested.push((address.memory, address.offset));
-            let behind = GSrc::Imm((address.offset / 4 + ROUNDS - 1) as i32);
+            let behind = GSrc::Imm((address.offset / 4 + rounds - 1) as i32);
             let (words, limit) = (self.words_in(address.memory), self.general());
             // Lanes that are out of the loop read the first words, so there must be some.
             self.push(M::Cmp { wide: false, a: words, b: behind });
@@ -347,9 +363,9 @@ impl<'k> Lower<'k> {
         words
     }
 
-    /// Four words of one lane after the other, all of which are inside.
+    /// The words of one lane after the other, all of which are inside.
     fn fill_from_lanes(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, asked: bool, c: usize) {
-        let (scratch, each) = (self.scratch(), self.lanes() / 4);
+        let scratch = self.scratch();
         let apart = match (tiles.index, self.active.exec[c]) {
             (Index::Behind { counter, .. }, None) => {
                 let counter = self.scalar_reg(counter, c);
@@ -361,39 +377,65 @@ impl<'k> Lower<'k> {
             let index = self.masked_zero(index, live);
             self.put_scratch(scratch, context::TILE_INDEX, index);
         }
-        let mut loaded: Vec<Vec<R>> = vec![Vec::new(); tiles.loads.len()];
+        let places: Vec<(At, bool)> = (tiles.loads.iter())
+            .map(|(_, address)| (self.tile_source(address, c), matches!(address.memory, Memory::Buffer(_)) && !asked))
+            .collect();
+        let mut few = (tiles.rounds == FEW).then(|| self.few_of_lanes(scratch, apart, &places)).unwrap_or_default();
+        for (load, (value, _)) in tiles.loads.iter().enumerate() {
+            let words = match few.get_mut(load) {
+                Some(words) => std::mem::take(words),
+                None => self.registers_of_lanes(scratch, apart, places[load]),
+            };
+            let first = self.tiles.found[&(*value, c)].first;
+            for (round, word) in words.into_iter().enumerate() {
+                self.put_scratch(scratch, first + round as i32 * self.len().bytes(), word);
+            }
+        }
+    }
+
+    /// Four words of each lane at each of some places, by rounds.
+    fn few_of_lanes(&mut self, scratch: R, apart: Option<(R, i32)>, places: &[(At, bool)]) -> Vec<Vec<R>> {
+        let each = self.lanes() / 4;
+        let mut loaded: Vec<Vec<R>> = vec![Vec::new(); places.len()];
         for part in 0..4 {
             // The halves of a register of eight words are of lanes that are four apart.
             let first = if each == 2 { part } else { part * each };
             let lane_of = |within: u32| first + if each == 2 { 4 * within } else { within };
-            let lanes: Vec<(R, i32)> = (0..each).map(|within| self.row_of_lane(apart, lane_of(within))).collect();
-            for ((_, address), loaded) in tiles.loads.iter().zip(&mut loaded) {
-                let place = self.tile_source(address, c);
-                let of = |lane: u32| {
-                    let (index, bytes) = lanes[lane as usize];
-                    At { index, scale: 4, disp: place.disp + bytes, ..place }
-                };
+            let rows: Vec<(R, i32)> =
+                (0..each).map(|within| self.row_of_lane(scratch, apart, lane_of(within))).collect();
+            for (&(place, asks), loaded) in places.iter().zip(&mut loaded) {
+                let rows: Vec<At> = rows.iter().map(|&row| at_row(place, row)).collect();
                 let dst = self.vector();
-                self.push(M::Vec(LaneOp {
-                    len: Len::L128,
-                    ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(of(0)))
-                }));
-                loaded.push((1..each).fold(dst, |before, lane| self.with_vector_of_four(before, of(lane), lane)));
-                let far = matches!(address.memory, Memory::Buffer(_));
-                for at in (0..each).filter(|_| far && !asked).map(of) {
-                    self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: false });
-                }
+                let v = LaneOp { len: Len::L128, ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(rows[0])) };
+                self.push(M::Vec(v));
+                let more = rows.iter().zip(0..).skip(1);
+                loaded.push(more.fold(dst, |before, (&at, lane)| self.with_vector_of_four(before, at, lane)));
+                self.ask_for_rest(&rows, asks, false);
             }
         }
-        for (&(value, _), loaded) in tiles.loads.iter().zip(loaded) {
-            let first = self.tiles.found[&(value, c)].first;
-            let words = match (self.facts.isa, &loaded[..]) {
-                (Isa::Avx2, &[a, b, c, d]) => self.turned([a, b, c, d]),
-                _ => self.words_of(loaded),
-            };
-            for (round, word) in words.into_iter().enumerate() {
-                self.put_scratch(scratch, first + round as i32 * self.len().bytes(), word);
-            }
+        let by_rounds = |loaded: Vec<R>| match (self.facts.isa, &loaded[..]) {
+            (Isa::Avx2, &[a, b, c, d]) => self.turned([a, b, c, d]),
+            _ => self.words_of(loaded),
+        };
+        loaded.into_iter().map(by_rounds).collect()
+    }
+
+    /// A register of words of each lane, by rounds.
+    fn registers_of_lanes(&mut self, scratch: R, apart: Option<(R, i32)>, (place, asks): (At, bool)) -> Vec<R> {
+        let mut loaded: Vec<Vec<R>> = Vec::new();
+        for part in 0..self.lanes() / 4 {
+            let rows = [0, 1, 2, 3].map(|within| at_row(place, self.row_of_lane(scratch, apart, 4 * part + within)));
+            let four = rows.map(|at| self.load_contiguous(Scalar::U32, at, None));
+            self.ask_for_rest(&rows, asks, false);
+            loaded.push(self.turned(four));
+        }
+        self.turned_fours(&loaded)
+    }
+
+    /// Asks for what is behind the words of some lanes.
+    fn ask_for_rest(&mut self, rows: &[At], asks: bool, writes: bool) {
+        for at in rows.iter().filter(|_| asks) {
+            self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..*at }, writes });
         }
     }
 
@@ -407,37 +449,51 @@ impl<'k> Lower<'k> {
     }
 
     /// The index of a lane that is inside, and bytes to be added to its place.
-    fn row_of_lane(&mut self, apart: Option<(R, i32)>, lane: u32) -> (R, i32) {
+    fn row_of_lane(&mut self, scratch: R, apart: Option<(R, i32)>, lane: u32) -> (R, i32) {
         if let Some((first, words)) = apart {
             return (first, 4 * words * lane as i32);
         }
-        let index = self.general();
-        let at = At::new(self.scratch(), context::TILE_INDEX + 4 * lane as i32);
+        let (index, at) = (self.general(), At::new(scratch, context::TILE_INDEX + 4 * lane as i32));
         self.push(M::Load { bytes: 4, signed: false, dst: index, at });
         (index, 0)
     }
 
     /// Words of all lanes for one round after the other, zeros where they are not inside.
     fn fill_by_rounds(&mut self, tiles: &LoopTiles<'k>, index: R, live: R, c: usize) {
-        let scratch = self.scratch();
+        let end = GSrc::Imm(tiles.rounds as i32 * self.len().bytes());
         for &(value, address) in &tiles.loads {
-            let words = self.words_in(address.memory);
-            let limit = self.spread(words, false);
-            let place = self.tile_source(address, c);
             let first = self.tiles.found[&(value, c)].first;
-            for round in 0..ROUNDS {
-                let ahead = self.constant(round);
-                let at = self.vec(ops::VPADDD, index, Src::R(ahead));
-                let behind = self.constant(address.offset / 4);
-                let word = self.vec(ops::VPADDD, at, Src::R(behind));
-                let inside = self.mask_less(word, limit, false);
-                let inside = self.mask_and(inside, live);
-                let scalar = self.scalar_of(value);
-                if let Rep::Vector(src, _) = self.gather(scalar, At { scale: 4, ..place }, at, Some(inside)) {
-                    self.put_scratch(scratch, first + round as i32 * self.len().bytes(), src);
+            self.round_by_round(address, index, end, |lower, round, index, inside| {
+                let inside = lower.mask_and(inside, live);
+                let place = At { scale: 4, ..lower.tile_source(address, c) };
+                if let Rep::Vector(src, _) = lower.gather(lower.scalar_of(value), place, index, Some(inside)) {
+                    let at = At { index: round, ..At::new(lower.scratch(), first) };
+                    lower.push(M::VStore { op: ops::VMOVUPS_STORE, len: lower.len(), src, at, mask: R::NONE });
                 }
-            }
+            });
         }
+    }
+
+    /// Emits a loop over rounds, with the offset of each in its tile, the index of all lanes and those of them that are inside.
+    fn round_by_round(&mut self, address: &Address, first: R, end: GSrc, each: impl FnOnce(&mut Self, R, R, R)) {
+        let (round, index, again) = (self.general(), self.vector(), self.label());
+        let (one, behind) = (self.constant(1), self.constant(address.offset / 4));
+        let words = self.words_in(address.memory);
+        let limit = self.spread(words, false);
+        self.push(M::Imm { dst: round, value: 0 });
+        self.push(M::Mov { dst: index, src: first });
+        self.bind(again);
+        let mark = self.enter_scope();
+        let word = self.vec(ops::VPADDD, index, Src::R(behind));
+        let inside = self.mask_less(word, limit, false);
+        each(self, round, index, inside);
+        let next = self.vec(ops::VPADDD, index, Src::R(one));
+        self.push(M::Mov { dst: index, src: next });
+        self.leave_scope(mark);
+        let len = GSrc::Imm(self.len().bytes());
+        self.push(M::Alu { op: Alu::Add, wide: false, dst: round, a: round, b: len });
+        self.push(M::Cmp { wide: false, a: round, b: end });
+        self.push(M::JumpIf(Cond::Below, again));
     }
 
     fn tile_source(&self, address: &Address, c: usize) -> At {
@@ -448,64 +504,75 @@ impl<'k> Lower<'k> {
     /// The next round, after which the words of the first come again.
     pub(super) fn next_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         let (round, len) = (tiles.round, self.len().bytes());
+        let all = GSrc::Imm(tiles.rounds as i32 * len);
         self.push(M::Alu { op: Alu::Add, wide: false, dst: round, a: round, b: GSrc::Imm(len) });
-        self.push(M::Alu { op: Alu::And, wide: false, dst: round, a: round, b: GSrc::Imm(ROUNDS as i32 * len - 1) });
+        if !tiles.stores.is_empty() {
+            let waits = self.label();
+            self.push(M::Cmp { wide: false, a: round, b: all });
+            self.push(M::JumpIf(Cond::NotEqual, waits));
+            self.store_tiles(tiles, None, comps);
+            self.bind(waits);
+        }
+        let last = GSrc::Imm(tiles.rounds as i32 * len - 1);
+        self.push(M::Alu { op: Alu::And, wide: false, dst: round, a: round, b: last });
+    }
+
+    /// Stores what is left of less than all rounds, where the counter ran out.
+    pub(super) fn empty_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
         if tiles.stores.is_empty() {
             return;
         }
-        let waits = self.label();
-        self.push(M::Test { wide: false, a: round, b: round });
-        self.push(M::JumpIf(Cond::NotEqual, waits));
+        let (done, outer) = (self.label(), self.enter_scope());
+        self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
+        self.push(M::JumpIf(Cond::Equal, done));
+        let count = self.general();
+        let shift = GSrc::Imm(self.len().bytes().ilog2() as i32);
+        self.push(M::Shift { op: Shift::Right, wide: false, dst: count, a: tiles.round, count: shift });
+        let words = (tiles.rounds == self.lanes()).then(|| self.mask_below(count));
+        self.store_tiles(tiles, Some(words), comps);
+        self.leave_scope(outer);
+        self.bind(done);
+    }
+
+    /// Stores the rounds that wait: all, or less, then by the mask of those words of a lane, where such a mask does.
+    fn store_tiles(&mut self, tiles: &LoopTiles<'k>, less: Option<Option<R>>, comps: &[usize]) {
         for (&address, &c) in tiles.stores.iter().flat_map(|address| comps.iter().map(move |c| (address, c))) {
             let (apart, done) = (self.label(), self.label());
             let outer = self.enter_scope();
             let index = self.first_index(tiles, c);
-            let mark = self.enter_scope();
-            let live = self.active.exec[c];
-            if let Some(live) = live {
-                let bits = self.mask_bits(live);
-                self.push(M::Cmp { wide: false, a: bits, b: GSrc::Imm(self.all_lanes() as i32) });
-                self.push(M::JumpIf(Cond::NotEqual, apart));
+            if less != Some(None) {
+                let mark = self.enter_scope();
+                if let Some(live) = self.active.exec[c] {
+                    let bits = self.mask_bits(live);
+                    self.push(M::Cmp { wide: false, a: bits, b: GSrc::Imm(self.all_lanes() as i32) });
+                    self.push(M::JumpIf(Cond::NotEqual, apart));
+                }
+                let all = self.mask_all();
+                self.stay_inside(&[address], tiles.rounds, index, all, apart);
+                self.empty_to_lanes(tiles, address, index, less.flatten(), c);
+                self.leave_scope(mark);
+                self.push(M::Jump(done));
             }
-            let all = self.mask_all();
-            self.stay_inside(&[address], index, all, apart);
-            self.empty_to_lanes(tiles, address, index, c);
-            self.leave_scope(mark);
-            self.push(M::Jump(done));
             self.bind(apart);
             let mark = self.enter_scope();
-            for round in 0..ROUNDS {
-                self.empty_round(address, index, round, c);
-            }
+            let first = self.tiles.left[&(std::ptr::from_ref(address), c)].first;
+            self.round_by_round(address, index, GSrc::R(tiles.round), |lower, round, index, mut inside| {
+                let from = At { index: round, ..At::new(lower.scratch(), first) };
+                let word = lower.load_contiguous(Scalar::U32, from, None);
+                if let Some(live) = lower.active.exec[c] {
+                    inside = lower.mask_and(inside, live);
+                }
+                let at = At { scale: 4, ..lower.tile_source(address, c) };
+                let place = Place::Vary(at, index);
+                lower.store_vector(address, Scalar::U32, place, [word, R::NONE], Some(inside));
+            });
             self.leave_scope(mark);
             self.bind(done);
             self.leave_scope(outer);
         }
-        self.bind(waits);
     }
 
-    /// Stores what is left of less than four rounds, where the counter ran out.
-    pub(super) fn empty_tiles(&mut self, tiles: &LoopTiles<'k>, comps: &[usize]) {
-        let len = self.len().bytes();
-        for (&address, &c) in tiles.stores.iter().flat_map(|address| comps.iter().map(move |c| (address, c))) {
-            let done = self.label();
-            let outer = self.enter_scope();
-            self.push(M::Test { wide: false, a: tiles.round, b: tiles.round });
-            self.push(M::JumpIf(Cond::Equal, done));
-            let index = self.first_index(tiles, c);
-            for round in 0..ROUNDS - 1 {
-                self.push(M::Cmp { wide: false, a: tiles.round, b: GSrc::Imm(round as i32 * len) });
-                self.push(M::JumpIf(Cond::BelowEqual, done));
-                let mark = self.enter_scope();
-                self.empty_round(address, index, round, c);
-                self.leave_scope(mark);
-            }
-            self.leave_scope(outer);
-            self.bind(done);
-        }
-    }
-
-    /// The index of each lane in the first of the four rounds.
+    /// The index of each lane in the first of the rounds that wait.
     fn first_index(&mut self, tiles: &LoopTiles<'k>, c: usize) -> R {
         match tiles.index {
             Index::Counter(counter) => self.vector_of(counter, c),
@@ -516,50 +583,47 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// Stores four words of one lane after the other, all of which are inside.
-    fn empty_to_lanes(&mut self, tiles: &LoopTiles<'k>, address: &Address, index: R, c: usize) {
-        let (scratch, each, len) = (self.scratch(), self.lanes() / 4, self.len().bytes());
+    /// Stores the words of one lane after the other, all of which are inside.
+    fn empty_to_lanes(&mut self, tiles: &LoopTiles<'k>, address: &Address, index: R, mask: Option<R>, c: usize) {
+        let (scratch, len) = (self.scratch(), self.len().bytes());
         let first = self.tiles.left[&(std::ptr::from_ref(address), c)].first;
         let apart = self.lanes_apart(tiles.index, tiles.first, c);
         if apart.is_none() {
             self.put_scratch(scratch, context::TILE_INDEX, index);
         }
+        let (place, asks) = (self.tile_source(address, c), matches!(address.memory, Memory::Buffer(_)));
         let of_round = |round: u32| At::new(scratch, first + round as i32 * len);
-        let words: Vec<R> = (0..ROUNDS).map(|round| self.load_contiguous(Scalar::U32, of_round(round), None)).collect();
-        let place = self.tile_source(address, c);
-        for (part, src) in self.vectors_of(&words).into_iter().enumerate() {
-            for within in 0..each {
-                let (index, bytes) = self.row_of_lane(apart, part as u32 * each + within);
-                let at = At { index, scale: 4, disp: place.disp + bytes, ..place };
-                if matches!(address.memory, Memory::Buffer(_)) {
-                    self.push(M::Prefetch { at: At { disp: at.disp + LINE, ..at }, writes: true });
+        if tiles.rounds == FEW {
+            let words: Vec<R> =
+                (0..FEW).map(|round| self.load_contiguous(Scalar::U32, of_round(round), None)).collect();
+            let each = self.lanes() / 4;
+            for (part, src) in self.vectors_of(&words).into_iter().enumerate() {
+                for within in 0..each {
+                    let at = at_row(place, self.row_of_lane(scratch, apart, part as u32 * each + within));
+                    self.ask_for_rest(&[at], asks, true);
+                    match within {
+                        0 => self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at, mask: R::NONE }),
+                        _ => self.push(M::StoreFour { src, at, which: within as u8 }),
+                    }
                 }
-                match within {
-                    0 => self.push(M::VStore { op: ops::VMOVUPS_STORE, len: Len::L128, src, at, mask: R::NONE }),
-                    _ => self.push(M::StoreFour { src, at, which: within as u8 }),
-                }
-                self.note_write(address.memory);
+            }
+        } else {
+            let fours: Vec<Vec<R>> = (0..tiles.rounds / 4)
+                .map(|part| {
+                    let of = |within: u32| of_round(4 * part + within);
+                    let four = [0, 1, 2, 3].map(|within| self.load_contiguous(Scalar::U32, of(within), None));
+                    self.turned(four)
+                })
+                .collect();
+            let op =
+                if self.facts.isa == Isa::Avx2 && mask.is_some() { ops::VMASKMOVPS_STORE } else { ops::VMOVUPS_STORE };
+            for (lane, src) in self.turned_fours(&fours).into_iter().enumerate() {
+                let at = at_row(place, self.row_of_lane(scratch, apart, lane as u32));
+                self.ask_for_rest(&[at], asks, true);
+                self.push(M::VStore { op, len: self.len(), src, at, mask: mask.unwrap_or(R::NONE) });
             }
         }
-    }
-
-    /// Stores the words of one round, where they are inside.
-    fn empty_round(&mut self, address: &Address, index: R, round: u32, c: usize) {
-        let first = self.tiles.left[&(std::ptr::from_ref(address), c)].first;
-        let at = At::new(self.scratch(), first + round as i32 * self.len().bytes());
-        let word = self.load_contiguous(Scalar::U32, at, None);
-        let words = self.words_in(address.memory);
-        let limit = self.spread(words, false);
-        let ahead = self.constant(round);
-        let index = self.vec(ops::VPADDD, index, Src::R(ahead));
-        let behind = self.constant(address.offset / 4);
-        let place = self.vec(ops::VPADDD, index, Src::R(behind));
-        let mut inside = self.mask_less(place, limit, false);
-        if let Some(live) = self.active.exec[c] {
-            inside = self.mask_and(inside, live);
-        }
-        let at = At { scale: 4, ..self.tile_source(address, c) };
-        self.store_vector(address, Scalar::U32, Place::Vary(at, index), [word, R::NONE], Some(inside));
+        self.note_write(address.memory);
     }
 
     /// Leaves what a round stores for later; false where it is stored at once.
@@ -601,6 +665,11 @@ impl<'k> Lower<'k> {
         self.set_rep(value, 0, c, Rep::Vector(word, R::NONE));
         true
     }
+}
+
+/// Where the words of a lane are.
+fn at_row(place: At, (index, bytes): (R, i32)) -> At {
+    At { index, scale: 4, disp: place.disp + bytes, ..place }
 }
 
 /// A guard says no more than that the word at an address is inside.
