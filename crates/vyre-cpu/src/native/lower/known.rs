@@ -110,6 +110,7 @@ impl<'k> Lower<'k> {
                 let is_word = |value: Value| matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32);
                 let of = |value: &Value| self.known_word(*value, lane, c, deep - 1);
                 return match self.facts.makers.ops[value.index()].filter(|_| deep > 0 && is_word(value))? {
+                    Op::Unary(op, a) if is_word(*a) => Some(eval::unary(*op, self.scalar_of(*a), of(a)?.into()) as u32),
                     Op::Binary(op, a, b) if !compares(*op) => {
                         Some(eval::binary(*op, self.scalar_of(value), of(a)?.into(), of(b)?.into()) as u32)
                     }
@@ -127,7 +128,8 @@ impl<'k> Lower<'k> {
     /// A vector of words that are known for each lane, though lanes differ unevenly: the columns of a tile that invocations fill by
     /// their numbers.
     pub(super) fn known_vector(&mut self, value: Value, op: &Op, c: usize) -> Option<Rep> {
-        if !matches!(op, Op::Binary(..)) || !matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32) {
+        let is_made = matches!(op, Op::Unary(..) | Op::Binary(..));
+        if !is_made || !matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32) {
             return None;
         }
         // What the value was elsewhere is not what it is here.
