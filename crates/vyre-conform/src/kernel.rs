@@ -63,6 +63,7 @@ impl VyreBackend for KernelBackend {
             unrolling: Unrolling::FAR,
             rounds_together: 4,
             round_ahead: true,
+            searches_written_out: true,
             own_words: true,
             long_roots: true,
             ..Options::default()

@@ -189,6 +189,26 @@ fn functions_that_change_variables() {
     assert!(found >= 20, "{found} of 40 programs");
 }
 
+/// The same seeds once more: short loops that are left where something is found.
+#[test]
+fn searches() {
+    let options = GenOptions { searches: true, ..plain() };
+    let all = GenOptions { focus: false, ..options.clone() };
+    programs(5, all.clone(), 30);
+    programs(7, options, 30);
+    // Some are written out.
+    let written_out = |seed: &u64| {
+        let valid = generate(*seed, &all).program.validate().expect("valid");
+        let form = |searches_written_out| {
+            let options = Options { searches_written_out, ..Options::default() };
+            lower(&valid, &options).expect("lowers").to_string()
+        };
+        form(false) != form(true)
+    };
+    let found = (0..40).filter(written_out).count();
+    assert!(found >= 8, "{found} of 40 programs");
+}
+
 /// The reference with one bit of every number changed, or with every number changed by so much of it.
 struct Off(f32);
 

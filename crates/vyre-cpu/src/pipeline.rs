@@ -112,6 +112,7 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         array_values: ARRAY_VALUES,
         strides_together: true,
         trees_written_out: true,
+        searches_written_out: true,
         parts_of_words: true,
         bools_as_words: true,
         interruptible: options.interruptible,

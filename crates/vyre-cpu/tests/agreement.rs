@@ -71,6 +71,11 @@ fn random_programs_with_timeouts_agree() {
 }
 
 #[test]
+fn random_searches_agree() {
+    agree(&GenOptions { searches: true, ..GenOptions::default() }, 4);
+}
+
+#[test]
 fn random_subgroups_agree() {
     agree(&GenOptions { subgroups: Subgroups::FixedSize, ..GenOptions::default() }, 4);
 }

@@ -6,6 +6,7 @@ mod support;
 use support::{agree, words};
 use vyre_conform::Case;
 use vyre_foundation::ir::{BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
+use vyre_wgsl::{ImportOptions, import};
 
 #[test]
 fn functions_of_bits() {
@@ -1163,6 +1164,80 @@ fn vectors_of_halves_are_moved_in_words() {
                 let case = Case { grid: Some([5, 1, 1]), ..Case::new(program.clone(), vec![data]) };
                 agree(&format!("{length} of {count} halves at {index} where {limit}"), &case);
             }
+        }
+    }
+}
+
+/// Loops of few rounds that lanes leave one by one, at the ends of buffers too.
+#[test]
+fn short_searches() {
+    let hit = "var sum = 3u;
+        for (var k = 0u; k < 6u; k++) {
+            if (data[own.x + k] % 4u == sought[k] % 4u) { sum += 100u + k; break; }
+            sum = sum * 3u + k;
+        }
+        result[own.x] += sum;";
+    let inside = "var sum = 0u;
+        for (var k = 0u; k < 7u; k++) {
+            if (own.x + k >= arrayLength(&data)) { sum ^= 77u; break; }
+            sum += data[own.x + k] & 255u;
+        }
+        result[own.x] += sum;";
+    let before = "var last = 1u;
+        for (var k = 1u; k < 8u; k += 2u) {
+            let word = data[own.x + k];
+            last = last * 5u + word % 7u;
+            if (word % 3u == 0u) { last = word ^ k; break; }
+        }
+        result[own.x] += last;";
+    let bytes = "var found = 0u;
+        for (var b = 0u; b < 4u; b++) {
+            let start = own.x * 4u + b;
+            if (start + 3u <= arrayLength(&data) * 4u) {
+                var same = true;
+                for (var k = 0u; k < 3u; k++) {
+                    let place = start + k;
+                    if (((data[place >> 2u] >> ((place & 3u) * 8u)) & 3u) != (sought[k] & 3u)) { same = false; break; }
+                }
+                if (same) { found++; }
+            }
+        }
+        result[own.x] += found;";
+    let by_data = "var at = data[own.x] % 50u;
+        for (var k = 0u; k < 5u; k++) {
+            if (data[at + k] % 5u == 0u) { at += 1000u; break; }
+        }
+        result[own.x] += at;";
+    let twice = "var at = 9u;
+        for (var k = 0u; k < 5u; k++) {
+            if (data[own.x + k] % 5u == 1u) { break; }
+            if (data[own.x + k] % 5u == 2u) { at = k; break; }
+        }
+        result[own.x] += at;";
+    let kinds = [
+        ("hit", hit),
+        ("inside", inside),
+        ("before", before),
+        ("bytes", bytes),
+        ("by data", by_data),
+        ("twice", twice),
+    ];
+    for (what, body) in kinds {
+        let text = format!(
+            "@group(0) @binding(0) var<storage, read> data: array<u32>;
+             @group(0) @binding(1) var<storage, read> sought: array<u32, 6>;
+             @group(0) @binding(2) var<storage, read_write> result: array<u32>;
+             @compute @workgroup_size(64)
+             fn main(@builtin(global_invocation_id) own: vec3u) {{
+                 result[own.x] ^= sought[own.x % 6u];
+                 {body}
+             }}"
+        );
+        let program = import(&text, &ImportOptions::default()).expect("a kernel");
+        for count in [1u32, 3, 8, 60, 64, 150, 300] {
+            let inputs = vec![words(count), words(6), vec![0; 4 * 256]];
+            let case = Case { grid: Some([4, 1, 1]), ..Case::new(program.clone(), inputs) };
+            agree(&format!("{what} in {count} words"), &case);
         }
     }
 }

@@ -72,6 +72,8 @@ pub struct GenOptions {
     pub functions: bool,
     /// Functions change variables of their callers.
     pub handed: bool,
+    /// Short loops that are left where something is found take the place of most other walks over buffers.
+    pub searches: bool,
     /// Arrays as variables.
     pub local_arrays: bool,
     /// `switch`.
@@ -108,6 +110,7 @@ impl Default for GenOptions {
             structs: true,
             functions: true,
             handed: false,
+            searches: false,
             local_arrays: true,
             switch: true,
             general_loops: true,

@@ -1,7 +1,7 @@
 //! Rounds over a buffer, up or down, by ones or by a number that is given, with one left out or with remainders of the counter; and products of
 //! halves.
 
-use vyre_foundation::ir::{BinaryOp, DataType, Expr, Node};
+use vyre_foundation::ir::{BinaryOp, DataType, Expr, MathOp, Name, Node};
 use vyre_foundation::kernel::Scalar;
 
 use super::{Element, Generator, Local, LocalType, Role};
@@ -19,6 +19,9 @@ impl Generator {
             return vec![self.variable()];
         }
         let buffer = self.rng.pick(&inputs);
+        if self.options.searches && self.rng.chance(2, 3) {
+            return self.search(&buffer.name);
+        }
         let number = Expr::u32;
         let below = |value: Expr, most: u32| Expr::binary(BinaryOp::Rem, value, number(most));
         let (sum, each) = (self.fresh("w"), self.fresh("i"));
@@ -55,6 +58,48 @@ impl Generator {
         let from = number(from).cast(kind.clone());
         self.locals.push(Local { name: sum.clone(), ty: LocalType::Value(Scalar::U32.into()), mutable: true });
         vec![Node::var(&sum, DataType::U32, number(1)), Node::For { var: each, from, to: to.cast(kind), step, body }]
+    }
+
+    /// A loop of few rounds over neighbouring words that is left where one of them is as wanted, or where the buffer ends.
+    fn search(&mut self, buffer: &Name) -> Vec<Node> {
+        let number = Expr::u32;
+        let (found, each) = (self.fresh("f"), self.fresh("i"));
+        let here = Expr::var(&each);
+        let place = match self.in_function || self.rng.chance(1, 4) {
+            true => Expr::binary(BinaryOp::Rem, self.leaf(Scalar::U32.into()), number(40)),
+            false => Expr::global_id(0),
+        };
+        let index = match self.rng.below(3) {
+            0 => (place * number(4) + here.clone()) >> number(2),
+            1 => Expr::math(MathOp::Min, vec![place + here.clone(), number(self.rng.range(3, 60))]),
+            _ => place + here.clone(),
+        };
+        let word = Expr::load(buffer, index.clone()).cast(DataType::U32);
+        let wanted = number(self.rng.below(4));
+        let hit = match self.rng.below(4) {
+            0 => Expr::binary(BinaryOp::Ge, index, Expr::len(buffer)),
+            1 => Expr::binary(BinaryOp::Ne, word.clone() & number(3), wanted),
+            _ => Expr::binary(BinaryOp::Eq, word.clone() & number(3), wanted),
+        };
+        let told = match self.rng.below(3) {
+            0 => number(77),
+            1 => Expr::var(&found) + word.clone(),
+            _ => here.clone(),
+        };
+        let told = if self.rng.chance(1, 4) { Vec::new() } else { vec![Node::assign(&found, told)] };
+        let mut body = vec![Node::if_then(hit, told.into_iter().chain([Node::Break]).collect())];
+        let grow = Node::assign(&found, Expr::var(&found) * number(3) + word + here);
+        match self.rng.below(3) {
+            0 => body.push(grow),
+            1 => body.insert(0, grow),
+            _ => {}
+        }
+        let from = self.rng.below(3);
+        let to = from + self.rng.range(2, 7);
+        self.locals.push(Local { name: found.clone(), ty: LocalType::Value(Scalar::U32.into()), mutable: true });
+        let step = if self.rng.chance(1, 4) { 2 } else { 1 };
+        let rounds = Node::For { var: each, from: number(from), to: number(to), step, body };
+        vec![Node::var(&found, DataType::U32, number(1)), rounds]
     }
 
     /// Both halves of the product of two numbers, by products of halves of 16 bits, as one number.

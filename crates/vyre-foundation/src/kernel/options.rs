@@ -37,6 +37,8 @@ pub struct Options {
     /// Rounds of loops with barriers in which invocations work the further apart the later the round is are written out, for devices that move
     /// words whose distance is known at once.
     pub trees_written_out: bool,
+    /// All rounds of short searches are done and the first hit is selected, for devices whose lanes leave loops one by one while others go on.
+    pub searches_written_out: bool,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
@@ -68,6 +70,7 @@ impl Default for Options {
             merged: [1; 3],
             strides_together: false,
             trees_written_out: false,
+            searches_written_out: false,
             own_words: false,
             parts_of_words: false,
             bools_as_words: false,
@@ -180,7 +183,10 @@ impl Passes {
     /// Functions work on the caller's variables instead of copies, where nobody sees the difference.
     pub const IN_PLACE: Passes = Passes(1 << 17);
 
-    const NAMES: [(&'static str, Passes); 18] = [
+    /// Does all rounds of short searches and selects the first hit, where that is asked for.
+    pub const SEARCHES: Passes = Passes(1 << 18);
+
+    const NAMES: [(&'static str, Passes); 19] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -199,6 +205,7 @@ impl Passes {
         ("ahead", Passes::AHEAD),
         ("trees", Passes::TREES),
         ("in place", Passes::IN_PLACE),
+        ("searches", Passes::SEARCHES),
     ];
 
     /// Every pass.

@@ -380,7 +380,10 @@ impl<'k> Lower<'k> {
         let places: Vec<(At, bool)> = (tiles.loads.iter())
             .map(|(_, address)| (self.tile_source(address, c), matches!(address.memory, Memory::Buffer(_)) && !asked))
             .collect();
-        let mut few = (tiles.rounds == FEW).then(|| self.few_of_lanes(scratch, apart, &places)).unwrap_or_default();
+        let mut few = match tiles.rounds {
+            FEW => self.few_of_lanes(scratch, apart, &places),
+            _ => Vec::new(),
+        };
         for (load, (value, _)) in tiles.loads.iter().enumerate() {
             let words = match few.get_mut(load) {
                 Some(words) => std::mem::take(words),

@@ -24,6 +24,7 @@ mod products;
 mod quotients;
 mod ranges;
 mod rewrite;
+mod searches;
 mod simplify;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,10 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if last {
             merge::run(kernel, options.merged)?;
         }
+        let around = match last && passes.contains(Passes::SEARCHES) && options.searches_written_out {
+            true => searches::run(kernel),
+            false => Vec::new(),
+        };
         if last && passes.contains(Passes::UNROLL) && options.unrolling.any_form {
             periods::run(kernel);
             fours::run(kernel, &options.unrolling);
@@ -56,7 +61,11 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
             versions::run(kernel, versions::MOST_STEPS);
         }
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
-        let unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
+        let mut unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
+        for counter in around.into_iter().filter(|_| passes.contains(Passes::UNROLL)) {
+            unrolled.resize(unrolled.len().max(kernel.values.len()), false);
+            unrolled[counter.index()] = true;
+        }
         rewrite::run(kernel, round, unrolled, options, false);
         // While equal places have one name: what leaves loops has one for each way.
         if !last && passes.contains(Passes::BRANCHES) {
