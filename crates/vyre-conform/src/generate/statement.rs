@@ -66,7 +66,7 @@ impl Generator {
             on(self.together && self.options.subgroups != Subgroups::None, 6),         // subgroup
             on(nest && self.options.local_arrays, 2),                                  // array in loops
             on(self.together && nest && self.options.subgroups != Subgroups::None, 3), // if or loop of a subgroup
-            on(nest, 2),                                                               // rounds over a buffer
+            on(nest, if self.options.searches { 16 } else { 2 }),                      // rounds over a buffer
             1,                                                                         // product of halves
         ];
         match self.rng.weighted(&weights) {
