@@ -1,12 +1,13 @@
 //! Moves out of loops what is the same in every round.
 //!
 //! Arithmetic moves from anywhere in a loop. A load moves only from where every round comes by unless it is the last, only where nothing
-//! in the loop may change its memory, and only with its guard, because the loop may have no rounds at all. A known place of a uniform is
-//! loaded before the loop even where few rounds come by: it is small, nobody changes it, and all invocations find it near.
+//! in the loop may change its memory, and only with its guard, because the loop may have no rounds at all; one without a guard only from a known
+//! place of a memory that is long enough, since what proves another to be inside may be asked in the loop. A known place of a uniform is loaded
+//! before the loop even where few rounds come by: it is small, nobody changes it, and all invocations find it near.
 
 use crate::ir::BufferKind;
 use crate::kernel::walk::{Effect, access, continues, each_inst, each_operand, has_loop};
-use crate::kernel::{Address, Block, Inst, Kernel, Loop, Memory, Op};
+use crate::kernel::{Address, Block, Element, Inst, Kernel, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
 /// Steps of a loop of one round whose loads from fixed places may be done before it.
@@ -20,8 +21,12 @@ pub(super) fn run(kernel: &mut Kernel) -> bool {
     let mut everywhere = Written::default();
     each_inst(&kernel.body, &mut |inst| everywhere.note(inst));
     let is_uniform = kernel.buffers.iter().map(|buffer| buffer.kind == BufferKind::Uniform).collect();
+    let bytes =
+        kernel.buffers.iter().map(|buffer| buffer.count.map_or(0, |count| u64::from(count) * u64::from(buffer.stride)));
+    let bytes = bytes.collect();
+    let widths = kernel.values.iter().map(|value| value.ty.width).collect();
     let loop_of = vec![OUTSIDE; kernel.values.len()];
-    let mut mover = Mover { loop_of, next: 1, everywhere, is_uniform, left_uncounted: false };
+    let mut mover = Mover { loop_of, next: 1, everywhere, is_uniform, bytes, widths, left_uncounted: false };
     mover.block(&mut kernel.body, OUTSIDE);
     mover.left_uncounted
 }
@@ -34,6 +39,10 @@ struct Mover {
     everywhere: Written,
     /// Which buffers are uniforms.
     is_uniform: Vec<bool>,
+    /// How long each buffer is at least.
+    bytes: Vec<u64>,
+    /// Of values.
+    widths: Vec<u8>,
     left_uncounted: bool,
 }
 
@@ -100,6 +109,16 @@ impl Mover {
         address.terms.is_empty() && is_uniform(address.memory)
     }
 
+    /// A known place that is inside whatever is asked before.
+    fn is_inside(&self, address: &Address, element: Element, width: u8) -> bool {
+        let end = u64::from(address.offset) + u64::from(width) * u64::from(element.bits()).div_ceil(8);
+        address.terms.is_empty()
+            && match address.memory {
+                Memory::Buffer(index) => end <= self.bytes[index as usize],
+                Memory::Shared(_) | Memory::Local(_) => true,
+            }
+    }
+
     fn pull(
         &mut self,
         block: &mut Block,
@@ -113,9 +132,11 @@ impl Mover {
                 Inst::Let(value, op) => {
                     let movable = match op {
                         Op::Subgroup(..) | Op::Matrix(_) => false,
-                        Op::Load { address, guard, .. } => {
+                        Op::Load { address, element, guard } => {
+                            let is_inside = || self.is_inside(address, *element, self.widths[value.index()]);
                             (always || self.is_at_hand(address))
-                                && (guard.is_some() && !once || address.terms.is_empty())
+                                && (guard.is_some() || is_inside())
+                                && (!once || address.terms.is_empty())
                                 && !written.contains(address.memory, &self.everywhere)
                         }
                         _ => !once,
