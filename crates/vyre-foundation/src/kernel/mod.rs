@@ -416,6 +416,13 @@ pub struct KernelBuffer {
     pub atomic: bool,
 }
 
+impl KernelBuffer {
+    /// How long it is whatever is bound; 0 where that is open.
+    pub(crate) fn fixed_bytes(&self) -> u64 {
+        self.count.map_or(0, |count| u64::from(count) * u64::from(self.stride))
+    }
+}
+
 /// Workgroup memory or an invocation's own array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelMemory {

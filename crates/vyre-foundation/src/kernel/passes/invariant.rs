@@ -7,7 +7,7 @@
 
 use crate::ir::BufferKind;
 use crate::kernel::walk::{Effect, access, continues, each_inst, each_operand, has_loop};
-use crate::kernel::{Address, Block, Element, Inst, Kernel, Loop, Memory, Op};
+use crate::kernel::{Address, Block, Element, Inst, Kernel, KernelBuffer, Loop, Memory, Op};
 
 const OUTSIDE: u32 = 0;
 /// Steps of a loop of one round whose loads from fixed places may be done before it.
@@ -21,9 +21,7 @@ pub(super) fn run(kernel: &mut Kernel) -> bool {
     let mut everywhere = Written::default();
     each_inst(&kernel.body, &mut |inst| everywhere.note(inst));
     let is_uniform = kernel.buffers.iter().map(|buffer| buffer.kind == BufferKind::Uniform).collect();
-    let bytes =
-        kernel.buffers.iter().map(|buffer| buffer.count.map_or(0, |count| u64::from(count) * u64::from(buffer.stride)));
-    let bytes = bytes.collect();
+    let bytes = kernel.buffers.iter().map(KernelBuffer::fixed_bytes).collect();
     let widths = kernel.values.iter().map(|value| value.ty.width).collect();
     let loop_of = vec![OUTSIDE; kernel.values.len()];
     let mut mover = Mover { loop_of, next: 1, everywhere, is_uniform, bytes, widths, left_uncounted: false };
@@ -39,9 +37,9 @@ struct Mover {
     everywhere: Written,
     /// Which buffers are uniforms.
     is_uniform: Vec<bool>,
-    /// How long each buffer is at least.
+    /// How long each buffer is whatever is bound.
     bytes: Vec<u64>,
-    /// Of values.
+    /// How wide each value is.
     widths: Vec<u8>,
     left_uncounted: bool,
 }

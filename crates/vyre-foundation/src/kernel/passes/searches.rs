@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::values::{Values, named};
 use crate::kernel::walk::{each_inst, has_loop, replace_insts};
-use crate::kernel::{Address, Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Value};
+use crate::kernel::{Address, Binary, Block, Element, End, Inst, Kernel, KernelBuffer, Loop, Memory, Op, Value};
 
 /// Most rounds, and most steps and loads of all of them.
 const MOST_ROUNDS: usize = 8;
@@ -32,10 +32,7 @@ pub(super) fn run(kernel: &mut Kernel) -> Vec<Value> {
     if counters.is_empty() {
         return Vec::new();
     }
-    // Of buffers whose length is known.
-    let bytes: Vec<u64> = (kernel.buffers.iter())
-        .map(|buffer| buffer.count.map_or(0, |count| u64::from(count) * u64::from(buffer.stride)))
-        .collect();
+    let bytes: Vec<u64> = kernel.buffers.iter().map(KernelBuffer::fixed_bytes).collect();
     let mut values = Values::with_definitions(kernel);
     let (mut around, mut steps) = (Vec::new(), 0);
     replace_insts(&mut kernel.body, &mut |inst, insts| match inst {
