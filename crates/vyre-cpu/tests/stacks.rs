@@ -119,3 +119,28 @@ fn stacks_run_over() {
          }",
     );
 }
+
+/// The lowest bit of a set, and the set without it, in all the ways that people write them.
+#[test]
+fn bits_of_a_set_are_taken_one_by_one() {
+    for lowest in
+        ["open & (~open + 1u)", "(0u - open) & open", "u32(i32(open) & -i32(open))", "open & (0u - (open ^ 1u))"]
+    {
+        with_stack(
+            lowest,
+            [64, 1],
+            &format!(
+                "let open = stack[top - 1];
+                 let bit = {lowest};
+                 stack[top - 1] = open ^ bit;
+                 result = result * 5u + bit + (bit ^ open);
+                 if (open == 0u) {{
+                     top--;
+                 }} else if (top < 12 && bit > 64u) {{
+                     stack[top] = open % (bit + 1u);
+                     top++;
+                 }}"
+            ),
+        );
+    }
+}

@@ -578,7 +578,7 @@ mod tests {
             "VPEXTR",
             "VMOVHPS",
         ];
-        for &(name, op) in ops::ALL.iter().filter(|(name, _)| !name.starts_with('K') && **name != *"PDEP") {
+        for &(name, op) in ops::ALL.iter().filter(|(name, _)| name.starts_with('V')) {
             let is_vex_only = only_vex.iter().any(|only| name.starts_with(only));
             for evex in [true, false] {
                 if (evex && is_vex_only) || (!evex && op.evex) {
@@ -692,6 +692,8 @@ mod tests {
         assert_eq!(one(|asm| asm.mask(ops::KMOVW_STORE, false, 3, 0, at, None)), "kmovw [rsp+50h],k3");
         assert_eq!(one(|asm| asm.mask(ops::KMOVW, false, 3, 0, at, None)), "kmovw k3,[rsp+50h]");
         assert_eq!(one(|asm| asm.mask(ops::PDEP, false, 11, 3, Rm::Reg(9), None)), "pdep r11,rbx,r9");
+        assert_eq!(one(|asm| asm.mask(ops::BLS, false, 3, 9, Rm::Reg(3), None)), "blsi r9d,ebx");
+        assert_eq!(one(|asm| asm.mask(ops::BLS, false, 1, 3, Rm::Reg(14), None)), "blsr ebx,r14d");
         assert_eq!(one(|asm| asm.mask(ops::KORTESTW, false, 3, 0, Rm::Reg(6), None)), "kortestw k3,k6");
         assert_eq!(one(|asm| asm.mask(ops::KNOTW, false, 3, 0, Rm::Reg(6), None)), "knotw k3,k6");
     }

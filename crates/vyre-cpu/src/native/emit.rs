@@ -430,6 +430,14 @@ impl Emitter<'_> {
                 self.asm.mask(ops::PDEP, false, to, a, Rm::Reg(b), None);
                 self.finish(dst, to);
             }
+            M::LowestBit { others, dst, src } => {
+                let src = self.use_of(src, 0);
+                let to = self.def_of(dst, 0);
+                // Which of its instructions an opcode means stands where others name a register.
+                let which = if others { 1 } else { 3 };
+                self.asm.mask(ops::BLS, false, which, to, Rm::Reg(src), None);
+                self.finish(dst, to);
+            }
             M::MaskTest { a, b } => {
                 let a = self.use_of(a, 0);
                 let b = self.use_of(b, 1);

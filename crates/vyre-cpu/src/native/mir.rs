@@ -196,6 +196,12 @@ pub(super) enum M {
         a: R,
         b: R,
     },
+    /// The lowest bit of 32 that is set, or all that are set but for it.
+    LowestBit {
+        others: bool,
+        dst: R,
+        src: R,
+    },
     /// Sets "equal" when both are empty.
     MaskTest {
         a: R,
@@ -417,6 +423,8 @@ impl M {
             | M::MaskShift { dst, .. }
             | M::Deposit { dst, .. }
             | M::CountOnes { dst, .. }
+            | M::LowestBit { dst, .. }
+            | M::Neg { dst, .. }
             | M::Broadcast { dst, .. } => Some(dst),
             _ => None,
         }
@@ -502,6 +510,7 @@ impl M {
             | M::MaskFrom { dst, src: a }
             | M::MaskTo { dst, src: a }
             | M::CountOnes { dst, src: a }
+            | M::LowestBit { dst, src: a, .. }
             | M::SignBits { dst, src: a, .. }
             | M::Reverse { dst, src: a, .. }
             | M::Mov { dst, src: a }

@@ -199,6 +199,7 @@ ops! {
     KUNPCKBW = part(1, 1, 0x4b, 0);
     KSHIFTRW = part(1, 3, 0x30, 1);
     PDEP = part(3, 2, 0xf5, 1);
+    BLS = part(0, 2, 0xf3, 0);
 }
 
 impl VOp {

@@ -81,11 +81,12 @@ impl Allocation {
 /// Gives them with the weight of all instructions.
 pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<Interval>; 3], f32) {
     let loops = Loops::of(code, labels);
+    let rounds = loops.rounds(code, labels);
     let mut all: [Vec<Interval>; 3] = counts.map(|count| vec![EMPTY; count as usize]);
     let mut total = 0.0;
     for (at, m) in code.iter_mut().enumerate() {
         // Depth is capped: more says nothing more.
-        let weight = [1.0, 10.0, 100.0, 1000.0][loops.depth(at).min(3)];
+        let weight = [1.0, 10.0, 100.0, 1000.0][rounds[at].min(3)];
         total += weight;
         let at = at as u32 * 2;
         m.visit(&mut |r, role| {
@@ -156,6 +157,28 @@ impl Loops {
             OUTSIDE => 0,
             number => usize::from(self.depths[number as usize]),
         }
+    }
+
+    /// How many loops go through each instruction. What ends in a jump out of a loop is done once in it.
+    fn rounds(&self, code: &[M], labels: u32) -> Vec<usize> {
+        let mut bound = vec![0; labels as usize];
+        for (at, m) in code.iter().enumerate() {
+            if let M::Label(Label(label)) = m {
+                bound[*label as usize] = at;
+            }
+        }
+        let mut rounds = vec![0; code.len()];
+        // How many loops go through where the code goes on, come what may.
+        let mut then = usize::MAX;
+        for (at, m) in code.iter().enumerate().rev() {
+            match m {
+                M::Jump(Label(label)) => then = self.depth(bound[*label as usize]),
+                M::JumpIf(..) => then = usize::MAX,
+                _ => {}
+            }
+            rounds[at] = self.depth(at).min(then);
+        }
+        rounds
     }
 
     /// The end of a range of positions: what lives into a loop lives to its end.

@@ -124,8 +124,9 @@ impl<'k> Lower<'k> {
         let zero = self.constant(0);
         // The instructions may be left out, so nothing else can use what they make.
         self.leave_scope(mark);
-        let step = self.len().bytes();
-        let len = self.len();
+        // Code in scalars would run at the lower clock that some processors take for long vectors.
+        let len = if self.facts.tiling.layout == Layout::Single { Len::L128 } else { self.len() };
+        let step = len.bytes();
         if bytes as i32 <= 32 * step {
             for at in (first..first + bytes as i32).step_by(step as usize) {
                 self.push(M::VStore { op: ops::VMOVUPS_STORE, len, src: zero, at: At::new(base, at), mask: R::NONE });

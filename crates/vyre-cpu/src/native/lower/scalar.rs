@@ -5,6 +5,7 @@ use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
 use super::super::asm::{Alu, Cond, Shift};
 use super::super::context;
 use super::super::emit::shift_of;
+use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
 use super::value::{Lin, Rep};
@@ -201,6 +202,12 @@ impl<'k> Lower<'k> {
                 _ => {}
             }
         }
+        if let Some((others, of)) = self.lowest_bit(op, a, b) {
+            let src = self.scalar_reg(of, c);
+            let dst = self.general();
+            self.push(M::LowestBit { others, dst, src });
+            return general(dst);
+        }
         let alu = match op {
             Binary::Add => Some(Alu::Add),
             Binary::Sub => Some(Alu::Sub),
@@ -263,6 +270,31 @@ impl<'k> Lower<'k> {
                 self.push(M::Shift { op: Shift::Right, wide: true, dst, a: product, count: GSrc::Imm(32) });
                 general(dst)
             }
+            _ => None,
+        }
+    }
+
+    /// Of which number this is the lowest bit, `x & -x`, or all others, `x ^ (x & -x)`, and which of the two.
+    fn lowest_bit(&self, op: Binary, a: Value, b: Value) -> Option<(bool, Value)> {
+        if self.facts.isa == Isa::Simd128 || self.scalar_of(a).bits() != 32 {
+            return None;
+        }
+        let op_of = |value: Value| self.facts.makers.ops[value.index()];
+        let is_zero = |value: Value| matches!(op_of(value), Some(Op::Const(literal)) if literal.bits() as u32 == 0);
+        let negates = |minus: Value, of: Value| match op_of(minus) {
+            Some(Op::Unary(Unary::Neg, value)) => *value == of,
+            Some(Op::Binary(Binary::Sub, zero, value)) => *value == of && is_zero(*zero),
+            _ => false,
+        };
+        let is_lowest = |bit: Value, of: Value| match op_of(bit) {
+            Some(Op::Binary(Binary::And, x, y)) => *x == of && negates(*y, of) || *y == of && negates(*x, of),
+            _ => false,
+        };
+        match op {
+            Binary::And if negates(b, a) => Some((false, a)),
+            Binary::And if negates(a, b) => Some((false, b)),
+            Binary::Xor if is_lowest(b, a) => Some((true, a)),
+            Binary::Xor if is_lowest(a, b) => Some((true, b)),
             _ => None,
         }
     }
