@@ -114,3 +114,65 @@ fn every_place_is_written_once() {
         agree(&format!("{size:?}, {grid:?}, known"), &turned(size, grid, &constant));
     }
 }
+
+/// A kernel that adds up a window of neighbours, of which those that lie outside are left out, as `outside` has it, in a grid of known size.
+fn windowed(size: [u32; 3], [nx, ny]: [u32; 2], outside: &str) -> Case {
+    let text = format!(
+        "struct Params {{
+             size: vec2i,
+             far: i32,
+             spare: i32,
+         }}
+         @group(0) @binding(0) var<uniform> params: Params;
+         @group(0) @binding(1) var<storage, read> field: array<u32>;
+         @group(0) @binding(2) var<storage, read_write> result: array<u32, {all}>;
+         const WIDTH = {nx}i;
+         const HEIGHT = {ny}i;
+         @compute @workgroup_size({x}, {y}, {z})
+         fn main(@builtin(global_invocation_id) p: vec3u) {{
+             let here = vec2i(p.xy);
+             if (any(here >= vec2i(WIDTH, HEIGHT))) {{
+                 return;
+             }}
+             var sum = u32(params.far);
+             for (var dy = -2; dy <= 2; dy++) {{
+                 for (var dx = -2; dx <= 2; dx++) {{
+                     let x = here.x + dx;
+                     let y = here.y + dy;
+                     {outside}
+                     sum = sum * 3u + field[y * WIDTH + x];
+                 }}
+             }}
+             result[here.y * WIDTH + here.x] = sum;
+         }}",
+        all = nx * ny,
+        x = size[0],
+        y = size[1],
+        z = size[2],
+    );
+    let params = [nx, ny, 70000, 0].into_iter().flat_map(u32::to_le_bytes).collect();
+    over(&text, size, [nx, ny, 1], params)
+}
+
+#[test]
+fn windows_end_at_the_border() {
+    let ways = [
+        ("a known size", "if (x < 0 || x >= WIDTH || y < 0 || y >= HEIGHT) { continue; }"),
+        ("a size that is given", "if (x < 0 || x >= params.size.x || y < 0 || y >= params.size.y) { continue; }"),
+        ("numbers without a sign", "if (u32(x) >= u32(WIDTH) || u32(y) >= u32(HEIGHT)) { continue; }"),
+        ("one side only", "if (x < 0) { sum ^= 1u; continue; }"),
+        ("not the border", "if (x < 3 || x + 4 >= WIDTH) { continue; } if (y == 7) { sum++; }"),
+        ("the other way", "if (x >= 1 && y - 1 > 0 && x <= WIDTH - 2) { sum += field[x]; }"),
+        (
+            "far away",
+            "if (x + 70000 >= params.far + WIDTH || x - 70000 >= 0) { continue; } if (y - 60000 < -60000) { continue; }",
+        ),
+    ];
+    for (what, outside) in ways {
+        for (size, extent) in
+            [([16, 16, 1], [211, 37]), ([64, 1, 1], [256, 9]), ([8, 8, 1], [40, 40]), ([32, 4, 1], [131, 5])]
+        {
+            agree(&format!("{what}, workgroups of {size:?}, {extent:?}"), &windowed(size, extent, outside));
+        }
+    }
+}

@@ -21,10 +21,13 @@ use super::known::compares;
 use super::value::{Lin, Rep};
 
 /// Most comparisons that are tested before a block.
-const MOST_TESTS: usize = 64;
+const MOST_TESTS: usize = 128;
 
 /// Most steps of a kernel of which code for one vector is made twice: where it is inside all bounds, and where not.
 const SHORT: usize = 256;
+
+/// How far beside an invocation's place its neighbours are at most.
+const NEAR: u32 = 1 << 16;
 
 /// Operations that a comparison of places may be made by.
 const DEEP: u32 = 16;
@@ -135,14 +138,14 @@ struct Test {
     op: Binary,
     a: Value,
     b: Value,
-    /// `b` may be less than nothing.
+    /// One of them may be less than nothing.
     signed: bool,
     /// The bool that says so, or the contrary.
     value: Value,
     holds: bool,
 }
 
-/// How a range of lanes is compared, and whether with a limit that may be less than nothing.
+/// How a range of lanes is compared, and whether it or its limit may be less than nothing.
 type Compared = (Binary, bool);
 
 /// What is found on the way through a kernel.
@@ -161,6 +164,8 @@ struct Search<'k, 'm> {
     unconditional: bool,
     /// A branch with something to do on both ways is taken as settled, too, where one is much more.
     both_ways: bool,
+    /// Blocks lie along rows. Of a workgroup in pieces few invocations may be behind a condition, and a test is for all of them.
+    along_rows: bool,
     /// Stores on the way.
     stores: Vec<&'k Inst>,
 }
@@ -189,6 +194,7 @@ impl<'k> Lower<'k> {
             weight: 2,
             unconditional: true,
             both_ways,
+            along_rows: self.facts.tiling.layout == Layout::Rows,
             stores: Vec::new(),
         };
         search.block(&kernel.body);
@@ -337,26 +343,40 @@ impl<'k> Lower<'k> {
         let (op, a, b) = if self.shape_of(b).is_uniform() { (op, a, b) } else { (swapped(op), b, a) };
         let (left, right) = (self.shape_of(a), self.shape_of(b));
         let small = |max: u32| max < 1 << 31;
+        let near = self.scalar_of(a) == Scalar::I32 && self.is_near(a);
         let fits = match self.scalar_of(a) {
             Scalar::U32 => true,
-            Scalar::I32 => small(left.max),
+            Scalar::I32 => small(left.max) || near,
             _ => false,
         };
-        // Whatever the sign of the limit, lanes that have none don't wrap.
-        let signed = self.scalar_of(a) == Scalar::I32 && !small(right.max);
+        // Whatever the sign of the limit, lanes that have none don't wrap, and neither do those near them.
+        let signed = self.scalar_of(a) == Scalar::I32 && !(small(left.max) && small(right.max));
         let op = match op {
             // More than nothing.
             Binary::Ne if right.max == 0 && small(left.max) => Binary::Gt,
             op => op,
         };
         let goes = match op {
-            Binary::Lt | Binary::Le | Binary::Ne => true,
+            Binary::Lt | Binary::Le => true,
+            Binary::Ne => !near,
             // The greatest lane does not wrap.
-            Binary::Gt | Binary::Ge => small(left.max),
+            Binary::Gt | Binary::Ge => small(left.max) || near,
             _ => false,
         };
         let fits = fits && goes && left.lane != Lane::Vary && right.is_uniform();
         fits.then_some(Test { op, a, b, signed, value, holds })
+    }
+
+    /// It is a little more or less than a number without a sign, and neither wraps.
+    fn is_near(&self, value: Value) -> bool {
+        let constant = |value: Value| self.facts.makers.constant(value).map(u32::cast_signed);
+        match self.facts.makers.ops[value.index()] {
+            Some(Op::Binary(Binary::Add | Binary::Sub, a, b)) => {
+                let by = constant(*b).map(i32::unsigned_abs);
+                by.is_some_and(|by| by <= NEAR && self.shape_of(*a).max <= i32::MAX as u32 - NEAR)
+            }
+            _ => false,
+        }
     }
 
     /// The value can be made at the start of a block.
@@ -452,6 +472,7 @@ impl<'k> Lower<'k> {
                 self.push(M::JumpIf(Cond::BelowEqual, otherwise));
                 continue;
             }
+            let first = if signed { self.extended(first) } else { first };
             let limit = match limit.constant() {
                 Some(constant) if constant >= 0 => GSrc::Imm(constant),
                 _ if signed => {
@@ -636,9 +657,11 @@ impl<'k> Search<'k, '_> {
                 self.wanted.extend(self.is_limit(*cond).then_some((*cond, false, 0)));
             }
             Inst::If { cond, then, otherwise, .. } => {
-                let behind = buffer_accesses(then) as u32;
-                if behind > 0 && accesses(otherwise) == 0 && self.is_limit(*cond) {
-                    self.wanted.push((*cond, true, behind.saturating_mul(self.weight)));
+                for (holds, way, other) in [(true, then, otherwise), (false, otherwise, then)] {
+                    let behind = buffer_accesses(way) as u32;
+                    if behind > 0 && accesses(other) == 0 && self.are_limits(*cond) {
+                        self.wanted.push((*cond, holds, behind.saturating_mul(self.weight)));
+                    }
                 }
                 self.guards(then);
                 self.guards(otherwise);
@@ -648,7 +671,16 @@ impl<'k> Search<'k, '_> {
                 self.guards(&inner.body);
                 self.weight = (self.weight / 8).max(2);
             }
-            inst => self.guard(inst),
+            inst => {
+                // It can be made before the condition that it stands behind: it reads nothing.
+                if let Inst::Let(value, op) = inst
+                    && self.along_rows
+                    && !matches!(op, Op::Load { .. })
+                {
+                    self.ops[value.index()] = Some(op);
+                }
+                self.guard(inst);
+            }
         }
     }
 
@@ -657,6 +689,28 @@ impl<'k> Search<'k, '_> {
         let Some(Op::Binary(op, a, b)) = self.makers.ops[cond.index()] else { return false };
         let constant = |value: &Value| matches!(self.makers.ops[value.index()], Some(Op::Const(_)));
         compares(*op) && !constant(a) && !constant(b)
+    }
+
+    /// Limits, or edges of a grid of a known size.
+    fn are_limits(&self, cond: Value) -> bool {
+        match self.makers.ops[cond.index()] {
+            Some(Op::Binary(Binary::And | Binary::Or, a, b)) => self.are_limits(*a) && self.are_limits(*b),
+            Some(Op::Unary(Unary::Not, a)) => self.are_limits(*a),
+            Some(Op::Binary(op, a, _)) if compares(*op) => self.is_limit(cond) || self.is_of_grid(*a, 0),
+            _ => false,
+        }
+    }
+
+    /// An invocation's place in the grid, or one beside it.
+    fn is_of_grid(&self, value: Value, depth: u32) -> bool {
+        match self.makers.ops[value.index()].filter(|_| depth < DEEP) {
+            Some(Op::Builtin(Builtin::GlobalId(_))) => true,
+            Some(Op::Cast(a) | Op::BitCast(a)) => self.is_of_grid(*a, depth + 1),
+            Some(Op::Binary(Binary::Add | Binary::Sub, a, b)) => {
+                self.is_of_grid(*a, depth + 1) && self.makers.constant(*b).is_some()
+            }
+            _ => false,
+        }
     }
 
     fn guards(&mut self, block: &'k Block) {
@@ -687,7 +741,11 @@ fn collect(block: &Block, needed: &[bool], order: &mut Vec<Value>) {
     for inst in &block.insts {
         match inst {
             Inst::Let(value, _) if needed[value.index()] => order.push(*value),
-            Inst::If { then, .. } => collect(then, needed, order),
+            Inst::If { then, otherwise, .. } => {
+                collect(then, needed, order);
+                collect(otherwise, needed, order);
+            }
+            Inst::Loop(inner) => collect(&inner.body, needed, order),
             _ => {}
         }
     }

@@ -109,7 +109,7 @@ impl<'k> Makers<'k> {
         self.counters.get(&value)
     }
 
-    fn constant(&self, value: Value) -> Option<u32> {
+    pub(super) fn constant(&self, value: Value) -> Option<u32> {
         match self.ops[value.index()] {
             Some(Op::Const(literal)) => Some(literal.bits() as u32),
             _ => None,
@@ -160,7 +160,13 @@ impl<'k> Lower<'k> {
         let found = match makers.ops[value.index()]? {
             Op::Builtin(_) | Op::Length(_) => Some(Upper::Value(value)).filter(|_| known(value)),
             Op::Cast(a) | Op::BitCast(a) => of(*a),
-            Op::Binary(Binary::Add, a, b) => both(*a, *b).map(Upper::Sum),
+            Op::Binary(Binary::Add, a, b) => match (of(*a), makers.constant(*b)) {
+                // The neighbour before a place.
+                (Some(a @ Upper::Value(_)), Some(less @ SIGN..)) => {
+                    Some(Upper::Difference(Box::new([a, Upper::Constant(less.wrapping_neg())])))
+                }
+                (a, _) => Some(Upper::Sum(Box::new([a?, of(*b)?]))),
+            },
             Op::Binary(Binary::Sub, a, b) if self.scalar_of(value) == Scalar::U32 => {
                 both(*a, *b).filter(|parts| parts[0].has_lower()).map(Upper::Difference)
             }
