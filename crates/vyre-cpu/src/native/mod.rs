@@ -607,10 +607,7 @@ fn frame_shape(kernel: &Kernel, isa: Isa, tiling: Tiling, frame_bytes: u32) -> F
         .locals
         .iter()
         .zip(locals_at)
-        .map(|(memory, at)| {
-            let beside = memory.element.is_some_and(|(element, width)| element.bits() == 32 && width == 1);
-            (at, memory.size.next_multiple_of(64), beside)
-        })
+        .map(|(memory, at)| (at, memory.size.next_multiple_of(64), lower::lies_lane_beside_lane(memory)))
         .collect();
     FrameShape {
         shared_at,

@@ -1,6 +1,6 @@
 //! Where a thread's own memory lies, and the registers that say where memories begin.
 
-use vyre_foundation::kernel::Kernel;
+use vyre_foundation::kernel::{Kernel, KernelMemory};
 
 use super::super::mir::R;
 use super::{tables, totals};
@@ -43,6 +43,12 @@ impl Frame {
         let locals = own.map(|size| place(&mut lane_bytes, size)).collect();
         Frame { shared, shared_bytes, totals, copied, tables, locals, lane_bytes }
     }
+}
+
+/// Words of a private array of words, or of vectors of them, lie lane beside lane, so that what all lanes touch at one place is a register
+/// in a row.
+pub(in crate::native) fn lies_lane_beside_lane(array: &KernelMemory) -> bool {
+    array.element.is_some_and(|(element, _)| element.bits() == 32)
 }
 
 /// Where memories begin.

@@ -11,6 +11,7 @@ use super::super::ops;
 use super::super::shape::{Lane, Layout};
 use super::Lower;
 use super::cells::Kept;
+use super::frame::lies_lane_beside_lane;
 use super::rare::{self, Access};
 use super::value::{Lin, Rep};
 
@@ -152,13 +153,6 @@ impl<'k> Lower<'k> {
         if self.facts.tiling.layout == Layout::Single { 1 } else { self.lanes() }
     }
 
-    /// Words of a local array lie lane beside lane when all its elements are words.
-    fn is_interleaved(&self, local: u32) -> bool {
-        self.facts.kernel.locals[local as usize]
-            .element
-            .is_some_and(|(element, width)| element.bits() == 32 && width == 1)
-    }
-
     /// The start of a memory for a component.
     pub(super) fn base(&self, memory: Memory, c: usize) -> At {
         match memory {
@@ -180,7 +174,9 @@ impl<'k> Lower<'k> {
     fn spacing(&self, memory: Memory) -> (i64, i64) {
         match memory {
             Memory::Local(_) if self.table_at(memory).is_some() || self.facts.tiling.layout == Layout::Single => (1, 0),
-            Memory::Local(index) if self.is_interleaved(index) => (i64::from(self.lanes()), 4),
+            Memory::Local(index) if lies_lane_beside_lane(&self.facts.kernel.locals[index as usize]) => {
+                (i64::from(self.lanes()), 4)
+            }
             Memory::Local(index) => (1, i64::from(self.facts.kernel.locals[index as usize].size.next_multiple_of(64))),
             _ => (1, 0),
         }

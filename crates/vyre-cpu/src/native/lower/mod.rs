@@ -52,7 +52,7 @@ use cells::Workgroup;
 use emission::Emission;
 use facts::Facts;
 use frame::Bases;
-pub(super) use frame::Frame;
+pub(super) use frame::{Frame, lies_lane_beside_lane};
 use made::{Made, MadeBefore};
 pub(super) use rare::{Access, OLD_UNUSED, Rare};
 use regions::Regions;
