@@ -70,7 +70,13 @@ fn rows_are_read_and_written() {
         }";
     let few = "for (var j = 1u; j < 12u; j++) { result[row + j] = data[row + j] * 3u + result[row + j]; }";
     let many = "for (var j = 0u; j < 16u; j++) { result[row + j] = data[row + j] * 3u + result[row + j]; }";
+    let signed = "let first = i32(row);
+        for (var j = i32(sizes.start); j < i32(sizes.stop); j++) { result[first + j] = data[first + j] * 3u + u32(j); }";
+    let signed_in_place = "let first = i32(row);
+        for (var j = 0; j < 16; j++) { result[first + j] = data[first + j] * 5u + result[first + j]; }";
     for (what, body) in [
+        ("signed", signed),
+        ("signed, in place", signed_in_place),
         ("few", few),
         ("many", many),
         ("copy", copy),

@@ -12,7 +12,7 @@ use super::super::context;
 use super::super::hash::Map;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
-use super::super::shape::Lane;
+use super::super::shape::{Lane, MAX_INDEX};
 use super::super::{ops, visit};
 use super::Lower;
 use super::bounds::Makers;
@@ -220,7 +220,7 @@ impl<'k> Lower<'k> {
             [(term, 4)] if term == counter => {
                 return (!self.is_scalar(counter)).then_some(Index::Counter(counter));
             }
-            [(term, 4)] => match self.facts.makers.ops[term.index()] {
+            [(term, 4)] => match self.facts.makers.ops[self.same_word(term).index()] {
                 Some(&Op::Binary(Binary::Add, a, b)) => (a, b),
                 _ => return None,
             },
@@ -239,6 +239,14 @@ impl<'k> Lower<'k> {
         let is_word = matches!(self.scalar_of(place), Scalar::U32 | Scalar::I32);
         let behind = (a == counter) != (b == counter) && far && is_word && self.is_scalar(counter);
         behind.then_some(Index::Behind { place, counter })
+    }
+
+    /// What a word was before it was taken for one with a sign, or without.
+    fn same_word(&self, word: Value) -> Value {
+        match self.facts.makers.ops[word.index()] {
+            Some(&Op::BitCast(before)) if matches!(self.scalar_of(before), Scalar::U32 | Scalar::I32) => before,
+            _ => word,
+        }
     }
 
     /// The words of this round.
@@ -310,13 +318,13 @@ impl<'k> Lower<'k> {
         self.bind(filled);
     }
 
-    /// Asks for rows of the next block, where rows lie one behind the other; false where they don't.
+    /// Asks for rows that the next block reads and writes, where rows lie one behind the other; false where they don't.
     fn ask_for_tiles(&mut self, tiles: &LoopTiles<'k>, c: usize) -> bool {
         let Index::Behind { counter, .. } = tiles.index else { return false };
         let counter = self.scalar_reg(counter, c);
         let Some((first, words)) = self.lanes_apart(tiles.index, counter, c) else { return false };
         let mut all = true;
-        for (_, address) in &tiles.loads {
+        for address in tiles.loads.iter().map(|(_, address)| *address).chain(tiles.stores.iter().copied()) {
             let at = At { index: first, scale: 4, ..self.tile_source(address, c) };
             for round in 0..tiles.rounds {
                 let at = At { disp: at.disp + (round * 4 * self.lanes()) as i32, ..at };
@@ -678,7 +686,13 @@ fn at_row(place: At, (index, bytes): (R, i32)) -> At {
 /// A guard says no more than that the word at an address is inside.
 fn is_bound(makers: &Makers<'_>, guard: Value, address: &Address) -> bool {
     let Some(Op::Binary(Binary::Lt, a, b)) = makers.ops[guard.index()] else { return false };
-    let length = matches!(makers.ops[b.index()], Some(Op::Length(buffer)) if Memory::Buffer(*buffer) == address.memory);
+    let is_length = |value: Value| matches!(makers.ops[value.index()], Some(Op::Length(buffer)) if Memory::Buffer(*buffer) == address.memory);
+    // Numbers with a sign are asked whether they have it, too; no buffer is so long.
+    let is_more = |value: Value| makers.constant(value).is_some_and(|limit| limit >= MAX_INDEX);
+    let length = match makers.ops[b.index()] {
+        Some(Op::Binary(Binary::Min, a, b)) => is_length(*a) && is_more(*b) || is_more(*a) && is_length(*b),
+        _ => is_length(*b),
+    };
     matches!(address.terms[..], [(index, 4)] if index == *a) && length && address.offset == 0
 }
 
