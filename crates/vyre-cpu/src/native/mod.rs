@@ -262,7 +262,7 @@ pub(crate) fn refusal(kernel: &Kernel, isa: Isa) -> Option<String> {
     let whole = !layout.is_along_rows()
         && (isa != Isa::Simd128
             || is_small(kernel, isa, &survey)
-            || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, layout, 1)).is_empty());
+            || pieces(kernel, isa, layout, &survey, &shape::analyse(kernel, isa, layout, 1)).is_empty());
     // Cranelift takes long for such blocks, and their code was not seen to hold on every processor.
     if whole && isa == Isa::Simd128 && vectors > 64 {
         return Some(format!("{vectors} vectors of a workgroup are too much code"));
@@ -407,16 +407,16 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
     let survey = Survey::of(kernel, isa);
     let layout = layout(kernel, isa, &survey);
     let mut rows = block_rows(kernel, &survey);
-    let mut shapes = shape::analyse(kernel, layout, rows);
+    let mut shapes = shape::analyse(kernel, isa, layout, rows);
     if rows > 1 && shapes.parting_loops() > 0 {
         // Rows that go through a loop for different times, or to different places, are not worth what they share.
-        let single = shape::analyse(kernel, layout, 1);
+        let single = shape::analyse(kernel, isa, layout, 1);
         if layout == Layout::Rows && single.parting_loops() < shapes.parting_loops() {
             (rows, shapes) = (1, single);
         }
     }
     if layout == Layout::Rows && isa != Isa::Simd128 && single::goes_apart(kernel, &shapes) {
-        let shapes = shape::analyse(kernel, Layout::Single, 1);
+        let shapes = shape::analyse(kernel, isa, Layout::Single, 1);
         let tiling = Tiling { layout: Layout::Single, vectors: 1, rows: 1 };
         return compile_as(kernel, isa, &survey, &shapes, vec![tiling], usize::MAX).map(|(native, _)| native);
     }
@@ -480,7 +480,7 @@ fn compile_divided(kernel: &Kernel, isa: Isa, layout: Layout, shapes: &shape::Sh
         return None;
     }
     let kernel = divide::divided(kernel, isa, shapes)?;
-    let shapes = shape::analyse(&kernel, layout, 1);
+    let shapes = shape::analyse(&kernel, isa, layout, 1);
     let survey = Survey::of(&kernel, isa);
     let pieces = pieces(&kernel, isa, layout, &survey, &shapes);
     compile_as(&kernel, isa, &survey, &shapes, pieces, usize::MAX).map(|(native, _)| native)

@@ -7,6 +7,8 @@
 use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 
+use super::isa::Isa;
+
 /// Over the lanes of one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
@@ -32,11 +34,17 @@ pub(super) struct Shape {
     /// For 32-bit integers: no value is greater (as unsigned). For f32: where it is not the greatest number, all are whole numbers from
     /// nothing up to this.
     pub(super) max: u32,
+    /// For 32-bit integers that don't vary: as many of the lowest bits of the first lane are zero, whichever the vector.
+    zeros: u32,
 }
 
 impl Shape {
     const fn same(max: u32) -> Shape {
-        Shape { lane: Lane::Same, axes: 0, max }
+        Shape { lane: Lane::Same, axes: 0, max, zeros: 0 }
+    }
+
+    const fn vary(axes: u8, max: u32) -> Shape {
+        Shape { lane: Lane::Vary, axes, max, zeros: 0 }
     }
 
     /// One scalar for the whole block.
@@ -46,7 +54,8 @@ impl Shape {
 
     fn join(self, other: Shape) -> Shape {
         let lane = if self.lane == other.lane { self.lane } else { Lane::Vary };
-        Shape { lane, axes: self.axes | other.axes, max: self.max.max(other.max) }
+        let zeros = self.zeros.min(other.zeros);
+        Shape { lane, axes: self.axes | other.axes, max: self.max.max(other.max), zeros }
     }
 }
 
@@ -76,6 +85,8 @@ pub(crate) const MAX_INDEX: u32 = (1 << 31) - (1 << 20);
 pub(super) struct Analysis<'k> {
     kernel: &'k Kernel,
     layout: Layout,
+    /// Lanes of a vector.
+    lanes: u32,
     shapes: Vec<Option<Shape>>,
     constants: Vec<Option<Literal>>,
     /// Loops whose lanes part, by the address of the loop.
@@ -101,7 +112,7 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub(super) fn of(&self, value: Value) -> Shape {
-        self.shapes[value.index()].unwrap_or(Shape { lane: Lane::Vary, axes: X | Y | Z, max: u32::MAX })
+        self.shapes[value.index()].unwrap_or(Shape::vary(X | Y | Z, u32::MAX))
     }
 
     /// The shape holds only in a block that was tested for it.
@@ -126,8 +137,8 @@ impl Shapes {
 }
 
 /// How the values of a kernel change over blocks of so many rows; in layouts of workgroups a block has all of theirs.
-pub(super) fn analyse(kernel: &Kernel, layout: Layout, rows: u32) -> Shapes {
-    analyse_tested(kernel, layout, rows, &Tested::default())
+pub(super) fn analyse(kernel: &Kernel, isa: Isa, layout: Layout, rows: u32) -> Shapes {
+    analyse_tested(kernel, isa, layout, rows, &Tested::default())
 }
 
 /// What was tested before a block.
@@ -140,7 +151,7 @@ pub(super) struct Tested<'t> {
 }
 
 /// The same for blocks that were tested.
-pub(super) fn analyse_tested(kernel: &Kernel, layout: Layout, rows: u32, tested: &Tested<'_>) -> Shapes {
+pub(super) fn analyse_tested(kernel: &Kernel, isa: Isa, layout: Layout, rows: u32, tested: &Tested<'_>) -> Shapes {
     // What a block has only one of is the same in all of it.
     let [_, y, z] = kernel.workgroup_size;
     let several = |count: u32, axis: u8| if count > 1 { axis } else { 0 };
@@ -153,6 +164,7 @@ pub(super) fn analyse_tested(kernel: &Kernel, layout: Layout, rows: u32, tested:
     let mut analysis = Analysis {
         kernel,
         layout,
+        lanes: isa.lanes(),
         shapes: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
         parting: Vec::new(),
@@ -182,9 +194,8 @@ impl<'k> Analysis<'k> {
     }
 
     fn set(&mut self, value: Value, mut shape: Shape) {
-        // A bool that is not one scalar for the block is a mask.
-        if self.scalar(value) == Scalar::Bool && !shape.is_uniform() {
-            shape.lane = Lane::Vary;
+        if shape.lane == Lane::Vary {
+            shape.zeros = 0;
         }
         let old = self.shapes[value.index()];
         let new = match old {
@@ -210,7 +221,7 @@ impl<'k> Analysis<'k> {
     }
 
     fn varying(&self) -> Shape {
-        Shape { lane: Lane::Vary, axes: self.axes, max: u32::MAX }
+        Shape::vary(self.axes, u32::MAX)
     }
 
     fn block(&mut self, block: &'k Block) {
@@ -300,7 +311,10 @@ impl<'k> Analysis<'k> {
             let max = if from.max < 1 << 31 && to.max < 1 << 31 { to.max.saturating_sub(1) } else { u32::MAX };
             // Lanes that are still in a loop have gone as many rounds, whenever others leave.
             let shape = match from.lane {
-                Lane::Same | Lane::Affine(1..) => Shape { max, ..from },
+                Lane::Same | Lane::Affine(1..) => {
+                    let zeros = from.zeros.min(counter.step.trailing_zeros());
+                    Shape { max, zeros, ..from }
+                }
                 _ => self.varying(),
             };
             self.set(counter.value, shape);
@@ -362,7 +376,9 @@ impl<'k> Analysis<'k> {
             for &value in values {
                 let of = self.get(value);
                 shape.axes |= of.axes;
-                if of.lane != Lane::Same {
+                // A bool that is not one scalar for the block is a mask, and nothing but masks is a scalar that is made of one.
+                let is_mask = self.scalar(value) == Scalar::Bool && !of.is_uniform();
+                if of.lane != Lane::Same || (is_mask && scalar != Scalar::Bool) {
                     shape.lane = Lane::Vary;
                 }
             }
@@ -370,11 +386,17 @@ impl<'k> Analysis<'k> {
         };
         match op {
             Op::Const(literal) if scalar == Scalar::F32 => Shape::same(if literal.bits() == 0 { 0 } else { u32::MAX }),
-            Op::Const(literal) => Shape::same(u32::try_from(literal.bits()).unwrap_or(u32::MAX)),
+            Op::Const(literal) => {
+                let zeros = literal.bits().trailing_zeros().min(32);
+                Shape { zeros, ..Shape::same(u32::try_from(literal.bits()).unwrap_or(u32::MAX)) }
+            }
             Op::Builtin(builtin) => self.builtin(*builtin),
             Op::Length(_) => Shape::same(MAX_INDEX),
             Op::Unary(_, a) => all(&[*a]),
-            Op::Binary(op, a, b) if small && self.scalar(*a) == scalar => self.integer(*op, *a, *b, all(&[*a, *b])),
+            Op::Binary(op, a, b) if small && self.scalar(*a) == scalar => {
+                let zeros = self.zeros(*op, *a, *b);
+                Shape { zeros, ..self.integer(*op, *a, *b, all(&[*a, *b])) }
+            }
             Op::Binary(_, a, b) => all(&[*a, *b]),
             Op::Fma(a, b, c) => all(&[*a, *b, *c]),
             Op::Select(cond, yes, no) => {
@@ -401,9 +423,12 @@ impl<'k> Analysis<'k> {
                 if matches!(address.memory, Memory::Local(_)) && self.layout != Layout::Single {
                     return self.varying();
                 }
-                let mut parts: Vec<Value> = address.terms.iter().map(|&(index, _)| index).collect();
-                parts.extend(guard);
-                all(&parts)
+                let mut shape = all(&address.terms.iter().map(|&(index, _)| index).collect::<Vec<Value>>());
+                if let Some(guard) = guard.map(|guard| self.get(guard)) {
+                    shape.axes |= guard.axes;
+                    shape.lane = if guard.lane == Lane::Same { shape.lane } else { Lane::Vary };
+                }
+                shape
             }
             Op::Extract(a, _) => all(&[*a]),
             Op::Construct(parts) => all(parts),
@@ -421,7 +446,9 @@ impl<'k> Analysis<'k> {
         let constant = |value: Value| self.constants[value.index()].map(|literal| literal.bits() as u32);
         let bound = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let (la, lb) = (u64::from(left.max), u64::from(right.max));
+        let of_low_bits = self.of_low_bits(op, a, b);
         let stride = match (op, stride(left), stride(right)) {
+            _ if of_low_bits.is_some() => of_low_bits,
             (Binary::Add, Some(s), Some(t)) => s.checked_add(t),
             (Binary::Sub, Some(s), Some(t)) => s.checked_sub(t),
             (Binary::Mul, Some(s), Some(0)) => constant(b).and_then(|c| s.checked_mul(c as i32)),
@@ -454,13 +481,54 @@ impl<'k> Analysis<'k> {
             _ => u32::MAX,
         };
         match stride {
-            _ if same => plain.lane = Lane::Same,
+            _ if same || of_low_bits == Some(0) => plain.lane = Lane::Same,
             Some(0) if plain.lane == Lane::Same => {}
             // Neighbouring lanes must stay within reach of a displacement.
             Some(stride) if stride != 0 && stride.unsigned_abs() <= 1 << 14 => plain.lane = Lane::Affine(stride),
             _ => {}
         }
         plain
+    }
+
+    /// The stride that is left of one by which all lanes differ in bits that are zero in the first, so that nothing is carried into the bits
+    /// above: these are the same for all lanes.
+    fn of_low_bits(&self, op: Binary, a: Value, b: Value) -> Option<i32> {
+        let differing = |value: Value| {
+            let Shape { lane: Lane::Affine(stride @ 1..), zeros, .. } = self.get(value) else { return None };
+            let bits = u32::BITS - (stride as u32).checked_mul(self.lanes - 1)?.leading_zeros();
+            (bits <= zeros).then_some((stride, bits))
+        };
+        let constant = self.constants[b.index()].map(|literal| literal.bits() as u32);
+        let whole = |value: Value, bits: u32| self.get(value).lane == Lane::Same && self.get(value).zeros >= bits;
+        match (op, differing(a), differing(b)) {
+            (Binary::And, Some((stride, bits)), _) => match constant? & ((1 << bits) - 1) {
+                0 => Some(0),
+                kept if kept == (1 << bits) - 1 => Some(stride),
+                _ => None,
+            },
+            (Binary::Shr, Some((stride, bits)), _) => match constant? & 31 {
+                by if by >= bits => Some(0),
+                by if stride.trailing_zeros() >= by => Some(stride >> by),
+                _ => None,
+            },
+            (Binary::Or | Binary::Xor, Some((stride, bits)), None) if whole(b, bits) => Some(stride),
+            (Binary::Or | Binary::Xor, None, Some((stride, bits))) if whole(a, bits) => Some(stride),
+            _ => None,
+        }
+    }
+
+    /// How many of the lowest bits of the first lane are zero.
+    fn zeros(&self, op: Binary, a: Value, b: Value) -> u32 {
+        let (left, right) = (self.get(a).zeros, self.get(b).zeros);
+        let by = self.constants[b.index()].map(|literal| literal.bits() as u32 & 31);
+        match op {
+            Binary::Add | Binary::Sub | Binary::Or | Binary::Xor => left.min(right),
+            Binary::And => left.max(right),
+            Binary::Mul => (left + right).min(32),
+            Binary::Shl => by.map_or(left, |by| (left + by).min(32)),
+            Binary::Shr => by.map_or(0, |by| left.saturating_sub(by)),
+            _ => 0,
+        }
     }
 
     /// What becomes of lanes that differ evenly, where none of the block is beyond an edge.
@@ -494,34 +562,37 @@ impl<'k> Analysis<'k> {
 
     fn builtin(&self, builtin: Builtin) -> Shape {
         let size = self.kernel.workgroup_size;
-        let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, max };
-        let scalar = |axes: u8, max: u32| Shape { lane: Lane::Same, axes: axes & self.axes, max };
-        let line = |max: u32| Shape { lane: Lane::Vary, axes: X, max };
+        let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, max, zeros: 0 };
+        // In workgroups vectors begin at multiples of their length, whereas along rows that is only so where a kernel asks for such places.
+        let place = |axes: u8, max: u32| Shape { zeros: self.lanes.trailing_zeros(), ..affine(axes, max) };
+        let scalar = |axes: u8, max: u32| Shape { axes: axes & self.axes, ..Shape::same(max) };
+        let line = |max: u32| Shape::vary(X, max);
         let [x, y, z] = size.map(|extent| extent - 1);
         match (builtin, self.layout) {
             (Builtin::GlobalId(_), Layout::Single) => scalar(0, MAX_INDEX),
             (Builtin::LocalId(axis), Layout::Single) => scalar(0, [x, y, z][usize::from(axis.min(2))]),
             (Builtin::LocalIndex, Layout::Single) => scalar(0, size.iter().product::<u32>() - 1),
-            (Builtin::GlobalId(0), Layout::Rows | Layout::Group) => affine(X, MAX_INDEX),
+            (Builtin::GlobalId(0), Layout::Group) => place(X, MAX_INDEX),
+            (Builtin::GlobalId(0), Layout::Rows) => affine(X, MAX_INDEX),
             (Builtin::GlobalId(1), Layout::Rows | Layout::Group) => scalar(Y, MAX_INDEX),
             (Builtin::GlobalId(_), Layout::Rows) => scalar(0, MAX_INDEX),
             (Builtin::GlobalId(_), Layout::Group) => scalar(Z, MAX_INDEX),
             (Builtin::GlobalId(0), Layout::Line) if size[1] == 1 && size[2] == 1 => affine(X, MAX_INDEX),
             (Builtin::GlobalId(axis), Layout::Line) if size[usize::from(axis.min(2))] == 1 => scalar(0, MAX_INDEX),
             (Builtin::GlobalId(_), Layout::Line) => line(MAX_INDEX),
-            (Builtin::LocalId(0), Layout::Rows | Layout::Group) => affine(X, size[0] - 1),
+            (Builtin::LocalId(0), Layout::Rows | Layout::Group) => place(X, size[0] - 1),
             (Builtin::LocalId(1), Layout::Rows | Layout::Group) => scalar(Y, size[1] - 1),
             (Builtin::LocalId(_), Layout::Rows) => scalar(0, size[2] - 1),
             (Builtin::LocalId(_), Layout::Group) => scalar(Z, size[2] - 1),
-            (Builtin::LocalId(0), Layout::Line) if size[1] == 1 && size[2] == 1 => affine(X, size[0] - 1),
+            (Builtin::LocalId(0), Layout::Line) if size[1] == 1 && size[2] == 1 => place(X, size[0] - 1),
             (Builtin::LocalId(axis), Layout::Line) if size[usize::from(axis.min(2))] == 1 => scalar(0, 0),
             (Builtin::LocalId(axis), Layout::Line) => line(size[usize::from(axis.min(2))] - 1),
-            (Builtin::LocalIndex, _) => affine(self.axes, size[0] * size[1] * size[2] - 1),
+            (Builtin::LocalIndex, _) => place(self.axes, size[0] * size[1] * size[2] - 1),
             (Builtin::WorkgroupId(0), Layout::Rows) => scalar(X, MAX_INDEX),
             (Builtin::WorkgroupId(_) | Builtin::NumWorkgroups(_), _) => scalar(0, MAX_INDEX),
             (Builtin::WorkgroupSize(_), _) => scalar(0, 1024),
             (Builtin::SubgroupSize | Builtin::NumSubgroups, _) => scalar(0, 1024),
-            (Builtin::SubgroupLane | Builtin::SubgroupId, _) => Shape { lane: Lane::Vary, axes: self.axes, max: 1024 },
+            (Builtin::SubgroupLane | Builtin::SubgroupId, _) => Shape::vary(self.axes, 1024),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::super::shape::{Lane, Shapes, Tested, analyse_tested};
 use super::super::visit;
 use super::assume::Plan;
 use super::bounds::Makers;
-use super::facts::visit_operands;
+use super::facts::{Facts, visit_operands};
 use super::value::{Lin, Rep};
 use super::{Lower, Made};
 
@@ -87,8 +87,7 @@ impl<'k> Lower<'k> {
         let mut may_be = candidates(kernel, &self.facts.makers)?;
         for _ in 0..ATTEMPTS {
             let tested = Tested { may_be_even: &may_be, ..Tested::default() };
-            let shapes = analyse_tested(kernel, self.facts.tiling.layout, self.facts.tiling.rows.max(1), &tested);
-            self.active.even = Some(Rc::new(shapes));
+            self.active.even = Some(Rc::new(self.shapes_of_tested(&tested)));
             let plan = self.plan();
             let shapes = self.active.even.take()?;
             if plan.untested.is_empty() {
@@ -215,7 +214,12 @@ impl<'k> Lower<'k> {
     pub(super) fn shapes_of_settled(&self) -> Shapes {
         let may_be_even = self.active.even.as_ref().map_or(&[][..], |shapes| shapes.even());
         let tested = Tested { may_be_even, settled: &self.active.settled };
-        analyse_tested(self.facts.kernel, self.facts.tiling.layout, self.facts.tiling.rows.max(1), &tested)
+        self.shapes_of_tested(&tested)
+    }
+
+    fn shapes_of_tested(&self, tested: &Tested<'_>) -> Shapes {
+        let Facts { kernel, isa, tiling, .. } = &self.facts;
+        analyse_tested(kernel, *isa, tiling.layout, tiling.rows.max(1), tested)
     }
 
     /// Tests that a value is even in all rounds of the loops around it.

@@ -480,7 +480,7 @@ impl<'k> Lower<'k> {
                     // Another vector of the block may be the one that is active.
                     let test = self.mask_bits(mask);
                     at = self.checked_address(at, test);
-                    if apart {
+                    if apart && self.shape_of(value).lane != Lane::Same {
                         // The guard differs from lane to lane, so the result does.
                         let v = self.load_same(scalar, element, at);
                         return self.mask_parts(scalar, v, mask);

@@ -1,6 +1,6 @@
 //! Values that are one scalar for all lanes of a vector, and the bases of affine ones.
 
-use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value};
+use vyre_foundation::kernel::{Binary, Op, Scalar, Unary, Value, eval};
 
 use super::super::asm::{Alu, Cond, Shift};
 use super::super::context;
@@ -168,6 +168,13 @@ impl<'k> Lower<'k> {
         let wide = scalar.bits() == 64;
         let signed = scalar.is_signed();
         let general = |r: R| Some(Rep::General(Lin::reg(r)));
+        // Where vectors are in their workgroup is known.
+        if let (false, Rep::General(x), Rep::General(y)) = (wide, self.rep(a, 0, c), self.rep(b, 0, c))
+            && let (Some(x), Some(y)) = (x.constant(), y.constant())
+        {
+            let bits = eval::binary(op, scalar, u64::from(x as u32), u64::from(y as u32));
+            return Some(Rep::General(Lin::imm(bits as u32 as i32)));
+        }
         if let Some(cond) = condition(op, signed) {
             let b = self.operand(b, c);
             let a = self.scalar_reg(a, c);
