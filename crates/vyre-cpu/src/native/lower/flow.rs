@@ -35,6 +35,9 @@ pub(super) struct Stretch {
 /// Registers that a step of a component works with.
 const WORKING: u32 = 3;
 
+/// Vectors whose gathers keep the processor busy.
+const GATHERING: usize = 2;
+
 /// Steps up to which both ways of an `If` are computed and the results selected.
 const FLAT: usize = 12;
 
@@ -153,7 +156,13 @@ impl<'k> Lower<'k> {
                 Inst::Loop(inner) => {
                     self.run(&run, comps);
                     run.clear();
-                    if self.run_loop(inner, comps) {
+                    let returned = if self.ends_by_vector(inner) {
+                        comps.chunks(GATHERING).for_each(|comps| _ = self.run_loop(inner, comps));
+                        false
+                    } else {
+                        self.run_loop(inner, comps)
+                    };
+                    if returned {
                         let masks: Option<Vec<R>> = comps.iter().map(|&c| self.active.exec[c]).collect();
                         if let Some(masks) = masks {
                             self.jump_if_none(&masks, skip);
@@ -1133,6 +1142,19 @@ impl<'k> Lower<'k> {
         }) || (self.active.divergent > 0 && block.end == End::Return)
             || (matches!(block.end, End::Break(_) | End::Continue(_))
                 && self.loops.last().is_some_and(|frame| frame.parts))
+    }
+
+    /// All lanes of a vector have the same end, as where some of them go over one row, and each vector has its own. Gathers of two vectors keep the
+    /// processor busy, and wait for the longest row of few.
+    fn ends_by_vector(&self, inner: &Loop) -> bool {
+        let own = |to: Value| self.shape_of(to).lane == Lane::Same && !self.shape_of(to).is_uniform();
+        let gathers = inner.body.insts.iter().any(|inst| {
+            let Inst::Let(_, Op::Load { address, .. }) = inst else { return false };
+            let by_lanes = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+            by_lanes && matches!(address.memory, Memory::Buffer(_))
+        });
+        let counts = inner.counter.as_ref().is_some_and(|counter| own(counter.to));
+        counts && gathers && self.shapes().parts(inner) && !needs_all(&inner.body) && !returns(&inner.body)
     }
 
     /// Emits a loop; true when lanes may have returned from inside.
