@@ -64,6 +64,7 @@ impl VyreBackend for KernelBackend {
             rounds_together: 4,
             round_ahead: true,
             searches_written_out: true,
+            rows_of_tiles: Some(4),
             own_words: true,
             long_roots: true,
             ..Options::default()

@@ -16,7 +16,7 @@ use crate::foreign::{self, Helpers};
 use crate::interp::Interpreted;
 use crate::launch::{Grid, SMALL_LAUNCH, Stop, Stretch, workgroups};
 use crate::memory::{Scratch, Span};
-use crate::native::{self, Native};
+use crate::native::{self, Isa, Native};
 use crate::pace::Pace;
 use crate::path::CpuPath;
 use crate::pool::Crew;
@@ -100,7 +100,7 @@ impl Pipeline for CpuPipeline {
     }
 }
 
-fn lowering(program: &Program, options: &CompileOptions) -> Options {
+fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Options {
     let passes = Passes::all();
     Options {
         specialization: options.specialization.clone(),
@@ -113,6 +113,7 @@ fn lowering(program: &Program, options: &CompileOptions) -> Options {
         strides_together: true,
         trees_written_out: true,
         searches_written_out: true,
+        rows_of_tiles: path.isa().filter(|isa| *isa != Isa::Simd128).map(Isa::lanes),
         parts_of_words: true,
         bools_as_words: true,
         interruptible: options.interruptible,
@@ -164,7 +165,7 @@ impl CpuPipeline {
         check: impl FnOnce(&Kernel) -> Result<(), BackendError>,
     ) -> Result<CpuPipeline, BackendError> {
         let (interruptible, parts) = (options.interruptible, options.knobs.parts);
-        let options = lowering(program, options);
+        let options = lowering(program, options, path);
         let kernel = kernel::lower(program, &options)?;
         check(&kernel)?;
         let effort = Effort::of(&kernel);
@@ -215,7 +216,7 @@ impl CpuPipeline {
             let message = format!("the processor can't run {variant}");
             return Err(BackendError::with_code(&codes::backend::UNSUPPORTED_FEATURE, message));
         };
-        let lowered = lowering(program, options);
+        let lowered = lowering(program, options, CpuPath::Interpret);
         let kernel = kernel::lower(program, &lowered)?;
         let order = program.binding_order();
         let written = order.iter().map(|&index| program.buffers()[index].kind.is_result()).collect();
@@ -259,7 +260,7 @@ impl CpuPipeline {
         let native = Native::read(&mut input, path.isa()?)?;
         input.is_empty().then_some(CpuPipeline {
             program: program.clone(),
-            options: lowering(program, options),
+            options: lowering(program, options, path),
             workgroup_size,
             shapes,
             native: Some(native),

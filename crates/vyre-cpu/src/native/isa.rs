@@ -25,7 +25,7 @@ impl Isa {
     }
 
     /// Lanes of 32 bits in a vector.
-    pub(super) fn lanes(self) -> u32 {
+    pub(crate) fn lanes(self) -> u32 {
         match self {
             Isa::Avx2 => 8,
             Isa::Avx512 => 16,

@@ -39,6 +39,9 @@ pub struct Options {
     pub trees_written_out: bool,
     /// All rounds of short searches are done and the first hit is selected, for devices whose lanes leave loops one by one while others go on.
     pub searches_written_out: bool,
+    /// Invocations that go over a tile of workgroup memory by one number go over its rows, for devices that take so many neighbours along a row
+    /// of the workgroup as one vector.
+    pub rows_of_tiles: Option<u32>,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
@@ -71,6 +74,7 @@ impl Default for Options {
             strides_together: false,
             trees_written_out: false,
             searches_written_out: false,
+            rows_of_tiles: None,
             own_words: false,
             parts_of_words: false,
             bools_as_words: false,
@@ -186,7 +190,10 @@ impl Passes {
     /// Does all rounds of short searches and selects the first hit, where that is asked for.
     pub const SEARCHES: Passes = Passes(1 << 18);
 
-    const NAMES: [(&'static str, Passes); 19] = [
+    /// Lays loops over tiles in workgroup memory along their rows, where that is asked for.
+    pub const TILES: Passes = Passes(1 << 19);
+
+    const NAMES: [(&'static str, Passes); 20] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -206,6 +213,7 @@ impl Passes {
         ("trees", Passes::TREES),
         ("in place", Passes::IN_PLACE),
         ("searches", Passes::SEARCHES),
+        ("tiles", Passes::TILES),
     ];
 
     /// Every pass.

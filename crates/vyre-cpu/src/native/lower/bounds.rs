@@ -203,12 +203,14 @@ impl<'k> Lower<'k> {
 
     /// The greatest of an even value: its last lane, or the edge that it is clamped to.
     fn upper_of_even(&self, makers: &Makers<'k>, known: &dyn Fn(Value) -> bool, value: Value) -> Option<Upper> {
-        if known(value) {
-            return Some(Upper::Value(value));
+        let own = Some(Upper::Value(value)).filter(|_| known(value));
+        // What is clamped for one row is no sum of what is clamped for another.
+        if own.is_some() && !self.in_pieces() {
+            return own;
         }
-        let Some(Op::Binary(op, a, b)) = makers.ops[value.index()] else { return None };
+        let Some(Op::Binary(op, a, b)) = makers.ops[value.index()] else { return own };
         let (of, edge) = self.followed(*a, *b);
-        match op {
+        let limit = match op {
             // Not less than nothing, and not above the edge, which has no sign then either.
             Binary::Min if known(edge) && self.have_no_sign(makers, [of; 2], 0) => Some(Upper::Value(edge)),
             Binary::Max if self.have_no_sign(makers, [value; 2], 0) && self.is_even(of) => {
@@ -220,7 +222,8 @@ impl<'k> Lower<'k> {
                 }
             }
             _ => None,
-        }
+        };
+        limit.or(own)
     }
 
     fn have_no_sign(&self, makers: &Makers<'k>, values: [Value; 2], depth: u32) -> bool {

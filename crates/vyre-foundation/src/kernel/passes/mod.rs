@@ -28,6 +28,7 @@ mod searches;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod together;
 mod trial;
 mod values;
@@ -48,6 +49,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
         if last {
             merge::run(kernel, options.merged)?;
+        }
+        if let Some(lanes) = options.rows_of_tiles.filter(|_| last && passes.contains(Passes::TILES)) {
+            tiles::run(kernel, lanes);
         }
         let around = match last && passes.contains(Passes::SEARCHES) && options.searches_written_out {
             true => searches::run(kernel),

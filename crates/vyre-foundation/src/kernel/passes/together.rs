@@ -76,20 +76,8 @@ impl Together {
 
     /// It is the same for all invocations of a workgroup, as far as can be seen. Nothing but speed depends on it.
     fn is_shared(&self, value: Value, depth: u32) -> bool {
-        let shared = |value: Value| depth > 0 && self.is_shared(value, depth - 1);
-        match self.values.def(value) {
-            Some(Op::Const(_) | Op::Length(_)) => true,
-            Some(Op::Builtin(builtin)) => {
-                matches!(builtin, Builtin::WorkgroupId(_) | Builtin::NumWorkgroups(_) | Builtin::WorkgroupSize(_))
-            }
-            Some(Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _)) => shared(*a),
-            Some(Op::Binary(_, a, b)) => shared(*a) && shared(*b),
-            Some(Op::Load { address, guard, .. }) => {
-                let stays = matches!(address.memory, Memory::Buffer(index) if !self.written[index as usize]);
-                stays && address.terms.iter().all(|(index, _)| shared(*index)) && guard.is_none_or(shared)
-            }
-            _ => false,
-        }
+        let stays = |memory: Memory| matches!(memory, Memory::Buffer(index) if !self.written[index as usize]);
+        is_shared(&self.values, &stays, &|_| false, value, depth)
     }
 
     /// A number as something shared and a multiple of a place in the workgroup.
@@ -378,6 +366,30 @@ impl Together {
         };
         let which = inner.params.iter().position(|param| *param == number)?;
         Some((head, which, limit))
+    }
+}
+
+/// A value is the same for all invocations of a workgroup, of memories that nobody changes and of what is said to be shared.
+pub(super) fn is_shared(
+    values: &Values,
+    stays: &dyn Fn(Memory) -> bool,
+    said: &dyn Fn(Value) -> bool,
+    value: Value,
+    depth: u32,
+) -> bool {
+    let shared = |value: Value| depth > 0 && is_shared(values, stays, said, value, depth - 1);
+    match values.def(value) {
+        _ if said(value) => true,
+        Some(Op::Const(_) | Op::Length(_)) => true,
+        Some(Op::Builtin(builtin)) => {
+            matches!(builtin, Builtin::WorkgroupId(_) | Builtin::NumWorkgroups(_) | Builtin::WorkgroupSize(_))
+        }
+        Some(Op::Unary(_, a) | Op::Cast(a) | Op::BitCast(a) | Op::Extract(a, _)) => shared(*a),
+        Some(Op::Binary(_, a, b)) => shared(*a) && shared(*b),
+        Some(Op::Load { address, guard, .. }) => {
+            stays(address.memory) && address.terms.iter().all(|(index, _)| shared(*index)) && guard.is_none_or(shared)
+        }
+        _ => false,
     }
 }
 
