@@ -254,7 +254,7 @@ fn when_a_device_is_free_again_so_is_the_launch_that_was_learnt_before() {
 #[test]
 fn what_who_waits_sees_is_routed_by() {
     let (late, prompt) = (Sim::new("late", 1, 1 << 30), Sim::new("prompt", 1, 1 << 30));
-    late.tells_after.store(20_000, Ordering::Relaxed);
+    late.tells_after.store(40_000, Ordering::Relaxed);
     let (late, prompt) = (Arc::new(late), Arc::new(prompt));
     let engine = Engine::builder().without_default_backends().without_disk().tuner(Mode::OffUseDefault);
     let engine = engine.with_backend(late.clone(), 2).with_backend(prompt.clone(), 1).open().unwrap();
@@ -262,10 +262,14 @@ fn what_who_waits_sees_is_routed_by() {
     prepared.set("a", to_bytes(&numbers(128))).unwrap();
     prepared.run().unwrap();
     assert_eq!(prepared.explain().backend.as_deref(), Some("late"), "the preferred one comes first");
-    for _ in 0..200 {
-        prepared.run().unwrap();
+    // A busy machine makes either look late for a while.
+    let begin = Instant::now();
+    while prepared.explain().backend.as_deref() != Some("prompt") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", prepared.explain());
+        for _ in 0..200 {
+            prepared.run().unwrap();
+        }
     }
-    assert_eq!(prepared.explain().backend.as_deref(), Some("prompt"), "{}", prepared.explain());
 }
 
 #[test]
