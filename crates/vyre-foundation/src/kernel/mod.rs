@@ -38,7 +38,7 @@ pub use self::noise::Noise;
 pub(crate) use self::noise::{met_nonfinite, ulp};
 pub use self::options::{Approximations, Narrow, Options, Passes, Unrolling};
 pub use self::verify::verify;
-pub use self::walk::{each_inst, each_use, each_use_mut, end_values};
+pub use self::walk::{defined_in, each_inst, each_use, each_use_mut, end_values};
 use crate::ir::{AtomicOp, BarrierScope, Builtin, Literal, Math, MatrixKind, Name, SubgroupOp};
 pub use crate::ir::{Element, Scalar};
 

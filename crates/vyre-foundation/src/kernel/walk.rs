@@ -86,7 +86,7 @@ pub(crate) fn results(inst: &Inst) -> &[Value] {
 }
 
 /// Everything that is defined in a loop.
-pub(crate) fn defined_in(inner: &Loop) -> HashSet<Value> {
+pub fn defined_in(inner: &Loop) -> HashSet<Value> {
     fn note(inner: &Loop, inside: &mut HashSet<Value>) {
         inside.extend(&inner.params);
         inside.extend(inner.counter.map(|counter| counter.value));

@@ -156,7 +156,8 @@ impl<'k> Lower<'k> {
                 Inst::Loop(inner) => {
                     self.run(&run, comps);
                     run.clear();
-                    let returned = if self.ends_by_vector(inner) {
+                    let returned = if comps.len() > GATHERING && self.ends_by_vector(inner) {
+                        self.repeats(inner);
                         comps.chunks(GATHERING).for_each(|comps| _ = self.run_loop(inner, comps));
                         false
                     } else {

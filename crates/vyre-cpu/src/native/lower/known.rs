@@ -3,10 +3,11 @@
 //! A tree in workgroup memory is a loop over halves: `if local_id < half`. With its rounds one after the other each half is a
 //! constant, so every vector is known to be inside, outside or cut at a lane, and needs no test.
 
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Loop, Op, Scalar, Unary, Value, eval};
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Loop, Op, Scalar, Unary, Value, defined_in, eval};
 
 use super::super::hash::Map;
 use super::super::shape::Lane;
+use super::facts::visit_values;
 use super::flow::{leaves, returns};
 use super::value::{Lin, Rep};
 use super::{LoopFrame, Lower};
@@ -300,8 +301,22 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// Notes that the code of a loop stands more than once in a row: what it names of outside is needed again after the first time, so
+    /// that nothing may be made of that in its own register.
+    pub(super) fn repeats(&mut self, inner: &Loop) {
+        let inside = defined_in(inner);
+        let uses = &mut self.facts.uses;
+        let mut name = |value: Value| uses[value.index()] += u32::from(!inside.contains(&value));
+        inner.init.iter().for_each(|&value| name(value));
+        inner.counter.iter().flat_map(|counter| [counter.from, counter.to]).for_each(&mut name);
+        visit_values(&inner.body, &mut name);
+    }
+
     /// Emits so many rounds of a loop, one after the other.
     pub(super) fn run_rounds(&mut self, inner: &'k Loop, rounds: u32, comps: &[usize]) {
+        if rounds > 1 {
+            self.repeats(inner);
+        }
         for (&param, &init) in inner.params.iter().zip(&inner.init) {
             self.alias(param, init, comps);
         }
