@@ -65,6 +65,7 @@ impl VyreBackend for KernelBackend {
             round_ahead: true,
             searches_written_out: true,
             rows_of_tiles: Some(4),
+            words_dealt: Some(4),
             own_words: true,
             long_roots: true,
             ..Options::default()

@@ -102,6 +102,7 @@ impl Pipeline for CpuPipeline {
 
 fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Options {
     let passes = Passes::all();
+    let lanes = path.isa().filter(|isa| *isa != Isa::Simd128).map(Isa::lanes);
     Options {
         specialization: options.specialization.clone(),
         workgroup_size: options.workgroup_size,
@@ -113,7 +114,8 @@ fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Optio
         strides_together: true,
         trees_written_out: true,
         searches_written_out: true,
-        rows_of_tiles: path.isa().filter(|isa| *isa != Isa::Simd128).map(Isa::lanes),
+        rows_of_tiles: lanes,
+        words_dealt: lanes,
         parts_of_words: true,
         bools_as_words: true,
         interruptible: options.interruptible,

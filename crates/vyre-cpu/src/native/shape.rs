@@ -480,6 +480,11 @@ impl<'k> Analysis<'k> {
             Binary::Max if self.scalar(a) == Scalar::U32 => left.max.max(right.max),
             _ => u32::MAX,
         };
+        // What is zero in the first lane of every vector leaves what the lane alone adds.
+        let of_lane = of_low_bits.is_some() && constant(b).is_some_and(|c| c.leading_zeros() + left.zeros >= u32::BITS);
+        if op == Binary::And && of_lane {
+            plain.axes = 0;
+        }
         match stride {
             _ if same || of_low_bits == Some(0) => plain.lane = Lane::Same,
             Some(0) if plain.lane == Lane::Same => {}

@@ -42,6 +42,9 @@ pub struct Options {
     /// Invocations that go over a tile of workgroup memory by one number go over its rows, for devices that take so many neighbours along a row
     /// of the workgroup as one vector.
     pub rows_of_tiles: Option<u32>,
+    /// Columns of a tile that an invocation has side by side are dealt out to its neighbours one by one while a loop goes on, for devices that take
+    /// so many neighbours as one vector.
+    pub words_dealt: Option<u32>,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
@@ -75,6 +78,7 @@ impl Default for Options {
             trees_written_out: false,
             searches_written_out: false,
             rows_of_tiles: None,
+            words_dealt: None,
             own_words: false,
             parts_of_words: false,
             bools_as_words: false,
@@ -193,7 +197,10 @@ impl Passes {
     /// Lays loops over tiles in workgroup memory along their rows, where that is asked for.
     pub const TILES: Passes = Passes(1 << 19);
 
-    const NAMES: [(&'static str, Passes); 20] = [
+    /// Deals columns of tiles out to neighbours, where that is asked for.
+    pub const DEAL: Passes = Passes(1 << 20);
+
+    const NAMES: [(&'static str, Passes); 21] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -214,6 +221,7 @@ impl Passes {
         ("in place", Passes::IN_PLACE),
         ("searches", Passes::SEARCHES),
         ("tiles", Passes::TILES),
+        ("deal", Passes::DEAL),
     ];
 
     /// Every pass.

@@ -9,6 +9,7 @@ mod bools;
 mod contract;
 mod counted;
 mod dead;
+mod deal;
 mod exits;
 #[cfg(test)]
 mod float_tests;
@@ -110,6 +111,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
             quotients::run(&mut kernel.body, &mut values, &floats);
         }
         values.give_back(kernel);
+    }
+    if let Some(lanes) = options.words_dealt.filter(|_| passes.contains(Passes::DEAL)) {
+        deal::run(kernel, lanes);
     }
     if passes.contains(Passes::ARRAYS) && options.own_words {
         own::run(kernel, array_values);
