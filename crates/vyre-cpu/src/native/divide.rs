@@ -11,9 +11,12 @@ use super::hash::Map;
 use super::isa::Isa;
 use super::shape::{Lane, Shapes};
 
+/// Registers for what a round makes: an operand of a carried value and what is added to it.
+const OTHERS: usize = 2;
+
 /// The kernel with its loops divided; nothing where none is.
 pub(super) fn divided(kernel: &Kernel, isa: Isa, shapes: &Shapes) -> Option<Kernel> {
-    let registers = usize::from(isa.registers());
+    let registers = usize::from(isa.registers()) - OTHERS;
     if !any_loop(&kernel.body, &|inner| parts_of(inner, registers, shapes).is_some()) {
         return None;
     }
@@ -85,7 +88,7 @@ fn parts_of(inner: &Loop, registers: usize, shapes: &Shapes) -> Option<Vec<Part>
         let free = part.steps.iter().filter(|step| is_vector(step) && !body.depends[**step]);
         (free.copied().collect::<Vec<usize>>(), part.carried.first().copied())
     });
-    let count = vectors.len().div_ceil(registers / 2);
+    let count = vectors.len().div_ceil((registers + OTHERS) / 2);
     let each = vectors.len().div_ceil(count);
     let mut parts: Vec<Part> = Vec::new();
     let mut room = 0;
