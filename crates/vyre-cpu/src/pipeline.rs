@@ -168,7 +168,8 @@ impl CpuPipeline {
     ) -> Result<CpuPipeline, BackendError> {
         let (interruptible, parts) = (options.interruptible, options.knobs.parts);
         let options = lowering(program, options, path);
-        let kernel = kernel::lower(program, &options)?;
+        // Grids that are too large for machine code are interpreted (`Native::fits`).
+        let kernel = kernel::lower(program, &Options { small_grids: path.isa().is_some(), ..options.clone() })?;
         check(&kernel)?;
         let effort = Effort::of(&kernel);
         let refusal = path.isa().and_then(|isa| native::refusal(&kernel, isa));
@@ -181,6 +182,7 @@ impl CpuPipeline {
             _ => None,
         };
         let interpreted = OnceLock::new();
+        let kernel = if native.is_none() { kernel::lower(program, &options)? } else { kernel };
         let pipeline = CpuPipeline {
             program: program.clone(),
             options,
@@ -355,6 +357,11 @@ impl CpuPipeline {
     /// Parts of a launch for each thread, where that is asked for.
     pub(crate) fn parts(&self) -> Option<u32> {
         self.parts
+    }
+
+    /// All workgroups take about as long.
+    pub(crate) fn is_even(&self) -> bool {
+        self.effort.is_known
     }
 
     /// Steps of one workgroup, as many as machine code would take in the same time.

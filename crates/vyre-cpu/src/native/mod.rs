@@ -31,6 +31,7 @@ mod regalloc;
 mod shape;
 mod single;
 mod tidy;
+mod tops;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};
 use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Memory, Op, Value};
@@ -416,6 +417,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
         }
     }
     if layout == Layout::Rows && isa != Isa::Simd128 && single::goes_apart(kernel, &shapes) {
+        let carried = tops::carried(kernel);
+        let kernel = carried.as_ref().unwrap_or(kernel);
         let shapes = shape::analyse(kernel, isa, Layout::Single, 1);
         let tiling = Tiling { layout: Layout::Single, vectors: 1, rows: 1 };
         return compile_as(kernel, isa, &survey, &shapes, vec![tiling], usize::MAX).map(|(native, _)| native);

@@ -1,6 +1,6 @@
 //! Which kernels are done one invocation after the other, in scalars.
 
-use vyre_foundation::kernel::{Binary, End, Inst, Kernel, Loop, Memory, Op, Value};
+use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
 
 use super::shape::{Lane, Shapes};
 use super::visit;
@@ -75,9 +75,32 @@ fn has_stack(kernel: &Kernel, inner: &Loop) -> bool {
                         }
                     }
                 }
+                Inst::Loop(within) => {
+                    for (param, init) in within.params.iter().zip(&within.init) {
+                        tops[param.index()] |= tops[init.index()];
+                    }
+                    each_break(&within.body, &mut |given| {
+                        for (result, given) in within.results.iter().zip(given) {
+                            tops[result.index()] |= tops[given.index()];
+                        }
+                    });
+                }
                 _ => {}
             });
         }
         up && down && place
     })
+}
+
+/// What a loop is left with.
+fn each_break(body: &Block, f: &mut dyn FnMut(&[Value])) {
+    for inst in &body.insts {
+        if let Inst::If { then, otherwise, .. } = inst {
+            each_break(then, f);
+            each_break(otherwise, f);
+        }
+    }
+    if let End::Break(given) = &body.end {
+        f(given);
+    }
 }

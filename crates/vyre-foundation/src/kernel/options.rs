@@ -45,6 +45,8 @@ pub struct Options {
     /// Columns of a tile that an invocation has side by side are dealt out to its neighbours one by one while a loop goes on, for devices that take
     /// so many neighbours as one vector.
     pub words_dealt: Option<u32>,
+    /// Places of invocations in the grid, and lengths of arrays, are below 2^31: launches with more run in another way.
+    pub small_grids: bool,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
@@ -79,6 +81,7 @@ impl Default for Options {
             searches_written_out: false,
             rows_of_tiles: None,
             words_dealt: None,
+            small_grids: false,
             own_words: false,
             parts_of_words: false,
             bools_as_words: false,

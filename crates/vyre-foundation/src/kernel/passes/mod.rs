@@ -105,7 +105,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         // Of a tree on an NVIDIA GPU this leaves so little in its branches that the assembler makes predicates of them, which all warps go
         // through: it takes 1.2 times as long.
         let mut values = Values::with_definitions(kernel);
-        let floats = ranges::run(kernel, &mut values, options.trees_written_out);
+        let floats = ranges::run(kernel, &mut values, options.small_grids, options.trees_written_out);
         powers::run(&mut kernel.body, &mut values, &floats);
         if options.fused && kernel.math == Math::Exact {
             quotients::run(&mut kernel.body, &mut values, &floats);

@@ -18,8 +18,8 @@ const MADE_OF: u32 = 5;
 const FACTS: usize = 64;
 
 /// Gives what is known of each f32. `values` say then how they are made, but for what became of the addresses and guards of loads.
-/// `looks_again` says that places which were made before a branch are bounded anew in it.
-pub(super) fn run(kernel: &mut Kernel, values: &mut Values, looks_again: bool) -> Vec<Interval> {
+/// `small_grids` is [`super::super::Options::small_grids`]; `looks_again` says that places which were made before a branch are bounded anew in it.
+pub(super) fn run(kernel: &mut Kernel, values: &mut Values, small_grids: bool, looks_again: bool) -> Vec<Interval> {
     let mut ranges = Ranges {
         bounds: values.all().map(|value| full(values.scalar(value))).collect(),
         floats: vec![Interval::ANY; values.len()],
@@ -29,6 +29,7 @@ pub(super) fn run(kernel: &mut Kernel, values: &mut Values, looks_again: bool) -
         log: Vec::new(),
         indices: Vec::new(),
         workgroup_size: kernel.workgroup_size,
+        small_grids,
         looks_again,
     };
     ranges.block(&mut kernel.body);
@@ -90,6 +91,8 @@ struct Ranges<'a> {
     /// Indices that the access at hand needs, to be put before it.
     indices: Vec<Inst>,
     workgroup_size: [u32; 3],
+    /// [`super::super::Options::small_grids`].
+    small_grids: bool,
     looks_again: bool,
 }
 
@@ -540,10 +543,15 @@ impl Ranges<'_> {
 
     /// What a value can be here, where more may be known of what it is made of than where it was made.
     fn here(&mut self, value: Value, depth: u32) -> Bounds {
+        self.reached(value, depth).unwrap_or(self.of(value))
+    }
+
+    /// The same; nothing where the value can be nothing at all, so that this is never reached.
+    fn reached(&mut self, value: Value, depth: u32) -> Option<Bounds> {
         let known = self.of(value);
         let ty = self.values.scalar(value);
         let (low, high) = match self.values.def(value) {
-            _ if depth == 0 || !self.is_integer(value) => return known,
+            _ if depth == 0 || !self.is_integer(value) => return Some(known),
             Some(&Op::Binary(op, a, b)) if self.is_integer(a) => {
                 let (a, b) = (self.here(a, depth - 1), self.here(b, depth - 1));
                 self.binary(op, a, b, ty)
@@ -551,11 +559,14 @@ impl Ranges<'_> {
             Some(&Op::Select(cond, yes, no)) => self.joined(Join { cond, ways: [Some(yes), Some(no)] }, depth - 1),
             Some(&(Op::Cast(a) | Op::BitCast(a))) if self.is_integer(a) => self.here(a, depth - 1),
             None if let Some(join) = self.joins.get(value.index()).copied().flatten() => self.joined(join, depth - 1),
-            _ => return known,
+            _ => return Some(known),
         };
         let (new, all) = ((low.max(known.0), high.min(known.1)), full(ty));
-        // What may wrap says nothing, and an empty range that this is never reached.
-        if low >= all.0 && high <= all.1 && new.0 <= new.1 { new } else { known }
+        // What may wrap says nothing.
+        match low >= all.0 && high <= all.1 {
+            true => (new.0 <= new.1).then_some(new),
+            false => Some(known),
+        }
     }
 
     /// What a branch can give here.
@@ -587,6 +598,10 @@ impl Ranges<'_> {
                     Builtin::SubgroupSize => (1, 128),
                     Builtin::SubgroupId => (0, x * y * z - 1),
                     Builtin::NumSubgroups => (1, x * y * z),
+                    Builtin::GlobalId(_) if self.small_grids => (0, i128::from(i32::MAX)),
+                    Builtin::WorkgroupId(axis) | Builtin::NumWorkgroups(axis) if self.small_grids => {
+                        (0, i128::from(i32::MAX) / [x, y, z][usize::from((*axis).min(2))].max(1))
+                    }
                     _ => all,
                 }
             }
@@ -607,6 +622,7 @@ impl Ranges<'_> {
                 let (yes, no) = (self.of(*yes), self.of(*no));
                 (yes.0.min(no.0), yes.1.max(no.1))
             }
+            Op::Length(_) if self.small_grids => (0, i128::from(i32::MAX)),
             Op::Cast(a) if self.values.scalar(*a) == Scalar::Bool => (0, 1),
             Op::Cast(a) | Op::BitCast(a) if self.is_integer(*a) => self.of(*a),
             Op::Load { element, .. } => match element {

@@ -1302,7 +1302,17 @@ fn rounds_of_a_loop_over_a_grid_are_taken_together() {
 
 #[test]
 fn what_all_rounds_keep_within_an_array_needs_no_guards() {
+    const AT_FIRST: &str = "if top < 1i32 { break; }";
     for (step, is_guarded) in [
+        // Left where the number went down.
+        (
+            "if v[cast<u32>(top)] % 3 == 0 { top = top - 1i32; if top < 1i32 { break; } } else { if top == 12i32 { z = z + 1; } else { top = top + 1i32; v[cast<u32>(top)] = z; } }",
+            false,
+        ),
+        (
+            "if v[cast<u32>(top)] % 3 == 0 { top = top - 1i32; if top > 1i32 { break; } } else { if top == 12i32 { z = z + 1; } else { top = top + 1i32; v[cast<u32>(top)] = z; } }",
+            true,
+        ),
         // Up to a limit and down to nothing.
         (
             "if v[cast<u32>(top)] % 3 == 0 { top = top - 1i32; } else { if top == 12i32 { z = z + 1; } else { top = top + 1i32; v[cast<u32>(top)] = z; } }",
@@ -1319,13 +1329,14 @@ fn what_all_rounds_keep_within_an_array_needs_no_guards() {
         ("top = top + 1i32; v[cast<u32>(top)] = z;", true),
         ("if z % 2 == 0 { top = top - 1i32; } else { top = top * 2i32; } v[cast<u32>(top)] = z;", true),
     ] {
+        let first = if step.contains("break") { "" } else { AT_FIRST };
         let body = format!(
             "var v: type<0>;
             var top: i32 = 4i32;
             var z: u32 = x;
             var rounds: u32 = 0;
             loop {{
-                if top < 1i32 {{ break; }}
+                {first}
                 if rounds > 90 {{ break; }}
                 rounds = rounds + 1;
                 z = z * 5 + 1 + v[cast<u32>(top)];

@@ -40,7 +40,7 @@ pub(super) fn run(kernel: &mut Kernel, most_steps: usize) {
     // What will be proven without a test.
     let mut proven = kernel.clone();
     let mut values = Values::with_definitions(&mut proven);
-    ranges::run(&mut proven, &mut values, false);
+    ranges::run(&mut proven, &mut values, false, false);
     let mut open = HashSet::new();
     each_inst(&proven.body, &mut |inst| open.extend(guard_of(inst)));
     let mut versions = Versions { open, most_steps, values: Values::with_definitions(kernel) };

@@ -60,9 +60,11 @@ impl Ranges<'_> {
             for &(cond, holds) in &way.conditions {
                 self.assume(cond, holds);
             }
-            for (passed, &place) in passed.iter_mut().zip(carried) {
+            // A way that cannot be gone from these bounds passes on nothing.
+            let all: Option<Vec<Bounds>> =
+                carried.iter().map(|&place| self.reached(way.passes_on[place], MADE_OF)).collect();
+            for ((passed, &place), (low, high)) in passed.iter_mut().zip(carried).zip(all.into_iter().flatten()) {
                 let value = way.passes_on[place];
-                let (low, high) = self.here(value, MADE_OF);
                 let before = passed.map_or((low, high), |(before, _)| before);
                 let ty = self.values.scalar(value);
                 *passed = Some(((before.0.min(low), before.1.max(high)), ty));
