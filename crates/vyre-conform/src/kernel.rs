@@ -66,6 +66,8 @@ impl VyreBackend for KernelBackend {
             searches_written_out: true,
             rows_of_tiles: Some(4),
             words_dealt: Some(4),
+            made_of_counters: true,
+            rejoined: true,
             small_grids: true,
             own_words: true,
             long_roots: true,

@@ -28,8 +28,9 @@ pub(crate) struct Grid<'a> {
     pub(crate) copies: bool,
 }
 
-/// Tells the loops of one launch to end.
+/// Tells the loops of one launch to end. Loops look at it in every round, so nothing that others change is on its cache line.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Stop(AtomicU32);
 
 impl Stop {

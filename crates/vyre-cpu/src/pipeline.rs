@@ -116,6 +116,8 @@ fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Optio
         searches_written_out: true,
         rows_of_tiles: lanes,
         words_dealt: lanes,
+        made_of_counters: true,
+        rejoined: true,
         parts_of_words: true,
         bools_as_words: true,
         interruptible: options.interruptible,

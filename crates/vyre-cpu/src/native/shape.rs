@@ -8,6 +8,7 @@ use vyre_foundation::ir::{Builtin, Literal};
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
 
 use super::isa::Isa;
+use super::visit;
 
 /// Over the lanes of one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,11 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// Bits of the first lane are zero, and nothing is carried into them from below.
+    pub(super) fn is_zero_first(&self, bits: u32) -> bool {
+        u32::BITS - bits.leading_zeros() <= self.zeros
+    }
+
     const fn same(max: u32) -> Shape {
         Shape { lane: Lane::Same, axes: 0, max, zeros: 0 }
     }
@@ -84,6 +90,8 @@ pub(crate) const MAX_INDEX: u32 = (1 << 31) - (1 << 20);
 
 pub(super) struct Analysis<'k> {
     kernel: &'k Kernel,
+    /// Vectors along rows begin at multiples of their length.
+    whole: bool,
     layout: Layout,
     /// Lanes of a vector.
     lanes: u32,
@@ -172,6 +180,7 @@ pub(super) fn analyse_tested(kernel: &Kernel, isa: Isa, layout: Layout, rows: u3
         changed: true,
         rounds: 0,
         axes,
+        whole: takes_places_apart(kernel, isa.lanes()),
         may_be_even: tested.may_be_even,
         settled: tested.settled,
         even: vec![false; kernel.values.len()],
@@ -548,15 +557,23 @@ impl<'k> Analysis<'k> {
         let Lane::Affine(_) = self.get(of).lane else { return None };
         let limit = self.constants[b.index()].map(|literal| literal.bits() as u32);
         let by = limit.map(|bits| if op == Binary::Div { bits } else { 1 << (bits & 31) }).filter(|&by| by != 0);
+        // How far the last lane is from the first.
+        let reach = match self.get(of).lane {
+            Lane::Affine(stride) => stride.unsigned_abs().saturating_mul(self.lanes - 1),
+            _ => 0,
+        };
         let lane = match op {
             Binary::Min | Binary::Max | Binary::Xor => self.get(of).lane,
-            Binary::Rem if edge == b => self.get(of).lane,
-            Binary::And if limit.is_some_and(|bits| bits & bits.wrapping_add(1) == 0) => self.get(of).lane,
+            Binary::Rem if edge == b && limit.is_none_or(|limit| reach < limit) => self.get(of).lane,
+            Binary::And if limit.is_some_and(|bits| bits & bits.wrapping_add(1) == 0 && reach <= bits) => {
+                self.get(of).lane
+            }
             Binary::Div | Binary::Shr if edge == b => match self.get(of).lane {
                 // Whole steps of a divisor apart, they only must not wrap.
                 Lane::Affine(s @ 1..) if by.is_some_and(|by| (s as u32).is_multiple_of(by)) => {
                     Lane::Affine(s / by.unwrap_or(1) as i32)
                 }
+                _ if by.is_some_and(|by| reach >= by) => return None,
                 _ if op == Binary::Div || limit.is_some() => Lane::Same,
                 _ => return None,
             },
@@ -578,6 +595,7 @@ impl<'k> Analysis<'k> {
             (Builtin::LocalId(axis), Layout::Single) => scalar(0, [x, y, z][usize::from(axis.min(2))]),
             (Builtin::LocalIndex, Layout::Single) => scalar(0, size.iter().product::<u32>() - 1),
             (Builtin::GlobalId(0), Layout::Group) => place(X, MAX_INDEX),
+            (Builtin::GlobalId(0), Layout::Rows) if self.whole => place(X, MAX_INDEX),
             (Builtin::GlobalId(0), Layout::Rows) => affine(X, MAX_INDEX),
             (Builtin::GlobalId(1), Layout::Rows | Layout::Group) => scalar(Y, MAX_INDEX),
             (Builtin::GlobalId(_), Layout::Rows) => scalar(0, MAX_INDEX),
@@ -600,6 +618,22 @@ impl<'k> Analysis<'k> {
             (Builtin::SubgroupLane | Builtin::SubgroupId, _) => Shape::vary(self.axes, 1024),
         }
     }
+}
+
+/// A kernel takes places of invocations apart by their lower bits. Its vectors begin at multiples of their length along rows too, so that these bits are
+/// known for each lane.
+pub(super) fn takes_places_apart(kernel: &Kernel, lanes: u32) -> bool {
+    let (mut places, mut apart): (Vec<Value>, bool) = (Vec::new(), false);
+    visit(&kernel.body, &mut |inst| {
+        let Inst::Let(value, op) = inst else { return };
+        match op {
+            Op::Builtin(Builtin::GlobalId(0)) => places.push(*value),
+            Op::BitCast(a) if places.contains(a) => places.push(*value),
+            Op::Binary(Binary::And | Binary::Shr | Binary::Or | Binary::Xor, a, _) => apart |= places.contains(a),
+            _ => {}
+        }
+    });
+    apart && kernel.workgroup_size[0].is_multiple_of(lanes)
 }
 
 /// The ways out of a round of a loop: `true` for those that leave it.

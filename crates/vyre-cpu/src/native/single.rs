@@ -6,7 +6,7 @@ use super::shape::{Lane, Shapes};
 use super::visit;
 
 /// Steps for each word of a private array at a place of the lane's own, up to which one invocation after the other is faster.
-const OTHERS: usize = 4;
+const OTHERS: usize = 6;
 
 /// Lanes spend their time in loops that they leave one by one, each with a stack of its own: some are done long before others, and each word of
 /// their stacks is an access of its own in a vector too. Where there are many of these one invocation after the other is faster.

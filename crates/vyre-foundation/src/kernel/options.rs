@@ -45,6 +45,11 @@ pub struct Options {
     /// Columns of a tile that an invocation has side by side are dealt out to its neighbours one by one while a loop goes on, for devices that take
     /// so many neighbours as one vector.
     pub words_dealt: Option<u32>,
+    /// What a counted loop adds to a number in each round is a product of its counter, for devices that test bounds once for all rounds.
+    pub made_of_counters: bool,
+    /// Numbers that were taken apart by quotients and remainders and are put together again are what they were, for devices that take neighbours as
+    /// one vector.
+    pub rejoined: bool,
     /// Places of invocations in the grid, and lengths of arrays, are below 2^31: launches with more run in another way.
     pub small_grids: bool,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
@@ -81,6 +86,8 @@ impl Default for Options {
             searches_written_out: false,
             rows_of_tiles: None,
             words_dealt: None,
+            made_of_counters: false,
+            rejoined: false,
             small_grids: false,
             own_words: false,
             parts_of_words: false,
@@ -203,7 +210,13 @@ impl Passes {
     /// Deals columns of tiles out to neighbours, where that is asked for.
     pub const DEAL: Passes = Passes(1 << 20);
 
-    const NAMES: [(&'static str, Passes); 21] = [
+    /// Makes numbers that loops change evenly of their counters, where that is asked for.
+    pub const EVENLY: Passes = Passes(1 << 21);
+
+    /// Puts numbers together again that were taken apart, where that is asked for.
+    pub const REJOIN: Passes = Passes(1 << 22);
+
+    const NAMES: [(&'static str, Passes); 23] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -225,6 +238,8 @@ impl Passes {
         ("searches", Passes::SEARCHES),
         ("tiles", Passes::TILES),
         ("deal", Passes::DEAL),
+        ("evenly", Passes::EVENLY),
+        ("rejoin", Passes::REJOIN),
     ];
 
     /// Every pass.

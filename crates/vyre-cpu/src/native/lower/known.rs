@@ -111,6 +111,14 @@ impl<'k> Lower<'k> {
                 let is_word = |value: Value| matches!(self.scalar_of(value), Scalar::U32 | Scalar::I32);
                 let of = |value: &Value| self.known_word(*value, lane, c, deep - 1);
                 return match self.facts.makers.ops[value.index()].filter(|_| deep > 0 && is_word(value))? {
+                    // What is zero in the first lane, whichever the vector, leaves what the lane alone adds.
+                    Op::Binary(Binary::And, a, b)
+                        if let Lane::Affine(stride) = self.shape_of(*a).lane
+                            && let Some(kept) = self.constant_of(*b, c)
+                            && self.shape_of(*a).is_zero_first(kept as u32) =>
+                    {
+                        Some((stride as u32).wrapping_mul(lane) & kept as u32)
+                    }
                     Op::Unary(op, a) if is_word(*a) => Some(eval::unary(*op, self.scalar_of(*a), of(a)?.into()) as u32),
                     Op::Binary(op, a, b) if !compares(*op) => {
                         Some(eval::binary(*op, self.scalar_of(value), of(a)?.into(), of(b)?.into()) as u32)

@@ -22,7 +22,7 @@ const MOST_ROWS: usize = 2;
 /// The largest number that stays apart from the register that it is added to.
 const FAR: u32 = 1 << 20;
 /// Operations that an index may be made by.
-const DEEP: u32 = 8;
+pub(super) const DEEP: u32 = 8;
 
 /// Registers of words in a row that have all of some lanes.
 struct Registers {
@@ -223,7 +223,7 @@ impl<'k> Lower<'k> {
     }
 
     /// How far a lane's word is from that of the lane before, where that is known.
-    fn apart(&self, value: Value, lane: u32, c: usize, deep: u32) -> Option<u32> {
+    pub(super) fn apart(&self, value: Value, lane: u32, c: usize, deep: u32) -> Option<u32> {
         match self.shape_of(value).lane {
             Lane::Same => return Some(0),
             Lane::Affine(stride) => return Some(stride as u32),
@@ -252,7 +252,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A lane's word as a scalar: a register that is the whole sum but for a small number.
-    fn at_lane(&mut self, value: Value, lane: u32, c: usize, deep: u32) -> Option<Lin> {
+    pub(super) fn at_lane(&mut self, value: Value, lane: u32, c: usize, deep: u32) -> Option<Lin> {
         if let Some(word) = self.known_lane(value, lane, c) {
             return Some(Lin::imm(word as i32));
         }

@@ -1,7 +1,7 @@
 //! Vectors of two or four words that lie side by side for neighbouring lanes. Whole registers are moved, and their words sorted in
 //! registers, where a gather or a scatter would move each word alone. AVX-512 sorts any words of two registers, AVX2 those of halves.
 
-use vyre_foundation::kernel::{Address, Element, Memory, Value};
+use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
 use super::super::isa::Isa;
 use super::super::mir::{At, LaneOp, M, R, Src};
@@ -9,6 +9,7 @@ use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
 use super::memory::Place;
+use super::placed::DEEP;
 use super::value::Rep;
 
 /// Lanes of a register.
@@ -81,7 +82,9 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        let Some(at) = self.place_of_records(address, element, width, c) else { return false };
+        let Some(at) = self.place_of_records(address, element, width, c) else {
+            return self.load_rows_of_records(value, address, element, guard, c);
+        };
         let guard = self.guard_of(guard, c);
         let mask = self.lanes_inside(value, guard, c);
         self.note_read(address.memory);
@@ -92,6 +95,72 @@ impl<'k> Lower<'k> {
             self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
         }
         true
+    }
+
+    /// Loads vectors that lie in rows, each of as many as there are in a register; false where they don't.
+    fn load_rows_of_records(
+        &mut self,
+        value: Value,
+        address: &Address,
+        element: Element,
+        guard: Option<Value>,
+        c: usize,
+    ) -> bool {
+        let width = self.width_of(value);
+        let Some(places) = self.places_of_rows(address, element, width, c) else { return false };
+        let guard = self.guard_of(guard, c);
+        let mask = self.lanes_inside(value, guard, c);
+        let masks = self.masks_of_words(mask, width);
+        self.note_read(address.memory);
+        let mut rows: Vec<(At, Option<R>, R)> = Vec::new();
+        for (at, mask) in places.into_iter().zip(masks) {
+            let same = rows.iter().find(|(other, masked, _)| *other == at && *masked == mask);
+            let row = same.map_or_else(|| self.load_contiguous(element.scalar(), at, mask), |(.., row)| *row);
+            rows.push((at, mask, row));
+        }
+        let words = self.words_of(rows.into_iter().map(|(.., row)| row).collect());
+        for (component, word) in words.into_iter().enumerate() {
+            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
+        }
+        true
+    }
+
+    /// Where the rows begin that vectors lie in, each of as many as there are in a register.
+    fn places_of_rows(&mut self, address: &Address, element: Element, width: u8, c: usize) -> Option<Vec<At>> {
+        let words = matches!(element, Element::U32 | Element::I32 | Element::F32);
+        let &[(index, stride)] = &address.terms[..] else { return None };
+        let bytes = 4 * u32::from(width);
+        let here = self.facts.isa != Isa::Simd128 && matches!(address.memory, Memory::Buffer(_));
+        let varies = self.shape_of(index).lane == Lane::Vary && matches!(self.scalar_of(index), Scalar::U32);
+        if !here || !words || !matches!(width, 2 | 4) || stride != bytes || !varies {
+            return None;
+        }
+        let each = self.lanes() / u32::from(width);
+        let is_row = |lane: u32| lane.is_multiple_of(each) || self.apart(index, lane, c, DEEP) == Some(1);
+        if !(1..self.lanes()).all(is_row) {
+            return None;
+        }
+        let Place::Vary(at, _) = self.place(address, c)? else { return None };
+        if !at.index.is_none() {
+            return None;
+        }
+        let mut places = Vec::new();
+        for first in (0..self.lanes()).step_by(each as usize) {
+            let place = self.at_lane(index, first, c, DEEP)?;
+            places.push(match place.constant() {
+                Some(number) => {
+                    let disp = number.checked_mul(bytes as i32)?.checked_add(at.disp)?;
+                    At { scale: 1, disp, ..at }
+                }
+                None => {
+                    let place = self.materialise(place);
+                    let place = self.extended(place);
+                    let index = self.shifted(true, place, bytes.trailing_zeros() as i32);
+                    At { index, scale: 1, ..at }
+                }
+            });
+        }
+        Some(places)
     }
 
     /// The first words of the vectors of all lanes, their second, and so on.

@@ -14,7 +14,7 @@ use super::super::asm::{Alu, Cond, Label, Shift, VOp};
 use super::super::context;
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R};
-use super::super::shape::Lane;
+use super::super::shape::{Lane, takes_places_apart};
 use super::super::{ops, visit};
 use super::Lower;
 use super::active::Component;
@@ -97,7 +97,7 @@ impl<'k> Lower<'k> {
                 Inst::Let(_, Op::Builtin(Builtin::LocalId(0) | Builtin::WorkgroupId(0) | Builtin::LocalIndex))
             );
         });
-        !place
+        !place && !takes_places_apart(self.facts.kernel, self.lanes())
     }
 
     /// Puts into `until` where the first aligned vector begins in the row from `x` to `end`.

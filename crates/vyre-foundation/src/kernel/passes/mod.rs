@@ -10,6 +10,7 @@ mod contract;
 mod counted;
 mod dead;
 mod deal;
+mod evenly;
 mod exits;
 #[cfg(test)]
 mod float_tests;
@@ -24,6 +25,7 @@ mod powers;
 mod products;
 mod quotients;
 mod ranges;
+mod rejoin;
 mod rewrite;
 mod searches;
 mod simplify;
@@ -91,6 +93,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         if passes.contains(Passes::COUNTED) {
             counted::run(kernel);
         }
+        if !last && passes.contains(Passes::EVENLY) && options.made_of_counters {
+            evenly::run(kernel);
+        }
         if passes.contains(Passes::DEAD) {
             dead::run(kernel);
         }
@@ -132,6 +137,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     }
     if options.bools_as_words {
         bools::run(kernel);
+    }
+    if passes.contains(Passes::REJOIN) && options.rejoined {
+        rejoin::run(kernel);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {

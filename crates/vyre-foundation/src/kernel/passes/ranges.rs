@@ -31,6 +31,8 @@ pub(super) fn run(kernel: &mut Kernel, values: &mut Values, small_grids: bool, l
         workgroup_size: kernel.workgroup_size,
         small_grids,
         looks_again,
+        nowhere: false,
+        moves_left: rounds::MOVES_IN_ALL,
     };
     ranges.block(&mut kernel.body);
     ranges.floats
@@ -61,6 +63,8 @@ struct Fact {
 struct Join {
     cond: Value,
     ways: [Option<Value>; 2],
+    /// What else holds where each way ends, because it was left otherwise.
+    also: [Option<(Value, bool)>; 2],
 }
 
 /// The whole numbers that branches give.
@@ -68,12 +72,13 @@ fn joins(body: &Block, values: usize) -> Vec<Option<Join>> {
     let mut joins = vec![None; values];
     each_inst(body, &mut |inst| {
         let Inst::If { cond, then, otherwise, results } = inst else { return };
+        let also = [then, otherwise].map(|way| way.insts.iter().rev().find_map(rounds::stays));
         for (place, result) in results.iter().enumerate() {
             let given = |block: &Block| match &block.end {
                 End::Yield(values) => Some(values[place]),
                 _ => None,
             };
-            joins[result.index()] = Some(Join { cond: *cond, ways: [given(then), given(otherwise)] });
+            joins[result.index()] = Some(Join { cond: *cond, ways: [given(then), given(otherwise)], also });
         }
     });
     joins
@@ -94,6 +99,10 @@ struct Ranges<'a> {
     /// [`super::super::Options::small_grids`].
     small_grids: bool,
     looks_again: bool,
+    /// What was assumed last cannot be: nothing comes here.
+    nowhere: bool,
+    /// How often bounds of what loops carry may still be moved.
+    moves_left: usize,
 }
 
 impl Ranges<'_> {
@@ -110,6 +119,7 @@ impl Ranges<'_> {
         let old = self.of(value);
         let new = (old.0.max(low), old.1.min(high));
         // An empty range means that this is never reached; the old one does no harm.
+        self.nowhere |= new.0 > new.1;
         if new != old && new.0 <= new.1 {
             self.log.push((value, old));
             self.bounds[value.index()] = new;
@@ -174,6 +184,15 @@ impl Ranges<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Assumes conditions; false where they cannot hold together.
+    fn can_be(&mut self, conditions: impl IntoIterator<Item = (Value, bool)>) -> bool {
+        let before = std::mem::replace(&mut self.nowhere, false);
+        for (cond, holds) in conditions {
+            self.assume(cond, holds);
+        }
+        !std::mem::replace(&mut self.nowhere, before)
     }
 
     /// `a < b`, or `a <= b`, whenever control is here.
@@ -410,16 +429,9 @@ impl Ranges<'_> {
 
     fn repeat(&mut self, inner: &mut Loop) {
         let mark = self.mark();
-        if let Some(counter) = inner.counter {
-            let (from, to) = (self.of(counter.from), self.of(counter.to));
-            if from.0 < to.1 {
-                self.bounds[counter.value.index()] = (from.0, to.1 - 1);
-            }
-            self.less(counter.value, counter.to, true);
-            self.less(counter.from, counter.value, false);
-        }
-        self.bound_carried(inner);
+        self.bound_loop(inner);
         self.block(&mut inner.body);
+        self.bound_results(inner);
         self.forget_since(mark);
     }
 
@@ -556,7 +568,9 @@ impl Ranges<'_> {
                 let (a, b) = (self.here(a, depth - 1), self.here(b, depth - 1));
                 self.binary(op, a, b, ty)
             }
-            Some(&Op::Select(cond, yes, no)) => self.joined(Join { cond, ways: [Some(yes), Some(no)] }, depth - 1),
+            Some(&Op::Select(cond, yes, no)) => {
+                self.joined(Join { cond, ways: [Some(yes), Some(no)], also: [None; 2] }, depth - 1)
+            }
             Some(&(Op::Cast(a) | Op::BitCast(a))) if self.is_integer(a) => self.here(a, depth - 1),
             None if let Some(join) = self.joins.get(value.index()).copied().flatten() => self.joined(join, depth - 1),
             _ => return Some(known),
@@ -572,13 +586,14 @@ impl Ranges<'_> {
     /// What a branch can give here.
     fn joined(&mut self, join: Join, depth: u32) -> Bounds {
         let mut all: Option<Bounds> = None;
-        for (given, holds) in join.ways.into_iter().zip([true, false]) {
+        for ((given, also), holds) in join.ways.into_iter().zip(join.also).zip([true, false]) {
             let Some(given) = given else { continue };
             let mark = self.mark();
-            self.assume(join.cond, holds);
-            let (low, high) = self.here(given, depth);
+            if self.can_be([(join.cond, holds)].into_iter().chain(also)) {
+                let (low, high) = self.here(given, depth);
+                all = Some(all.map_or((low, high), |all| (all.0.min(low), all.1.max(high))));
+            }
             self.forget_since(mark);
-            all = Some(all.map_or((low, high), |all| (all.0.min(low), all.1.max(high))));
         }
         all.unwrap_or((i128::MIN, i128::MAX))
     }

@@ -1313,6 +1313,15 @@ fn what_all_rounds_keep_within_an_array_needs_no_guards() {
             "if v[cast<u32>(top)] % 3 == 0 { top = top - 1i32; if top > 1i32 { break; } } else { if top == 12i32 { z = z + 1; } else { top = top + 1i32; v[cast<u32>(top)] = z; } }",
             true,
         ),
+        // Down in a loop of its own.
+        (
+            "if top == 12i32 { loop { if top < 3i32 { break; } if v[cast<u32>(top)] % 2 == 0 { break; } top = top - 1i32; } } else { top = top + 1i32; v[cast<u32>(top)] = z; }",
+            false,
+        ),
+        (
+            "if top == 12i32 { loop { if top == 3i32 { break; } if v[cast<u32>(top)] % 2 == 0 { break; } top = top - 2i32; } } else { top = top + 1i32; v[cast<u32>(top)] = z; }",
+            true,
+        ),
         // Up to a limit and down to nothing.
         (
             "if v[cast<u32>(top)] % 3 == 0 { top = top - 1i32; } else { if top == 12i32 { z = z + 1; } else { top = top + 1i32; v[cast<u32>(top)] = z; } }",

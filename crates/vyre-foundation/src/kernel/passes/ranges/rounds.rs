@@ -1,41 +1,90 @@
 //! Bounds of what loops carry. They hold in every round because they hold in the first one, and whatever a round within them passes on to the
-//! next is within them too.
+//! next is within them too. What the loops within a round leave is bounded anew each time.
 
 use super::{Bounds, MADE_OF, Ranges, full};
 use crate::kernel::walk::each_inst;
-use crate::kernel::{Binary, Block, End, Inst, Loop, Op, Scalar, Unary, Value, fold};
+use crate::kernel::{Binary, Block, End, Inst, Loop, Op, Unary, Value, fold};
 
-/// Ways from the beginning of a round to the next one that are looked at.
+/// Ways through a round that are looked at.
 const WAYS: usize = 16;
 /// How often bounds are moved to the next number that a condition names; then to those of their type.
 const MOVES: usize = 8;
+/// How often bounds are moved in a whole kernel, loops within loops included.
+pub(super) const MOVES_IN_ALL: usize = 1 << 10;
 
-/// A way from the beginning of a round to the next one.
+/// A way from the beginning of a round to the next one, or out of the loop.
 struct Way<'b> {
     conditions: Vec<(Value, bool)>,
     passes_on: &'b [Value],
 }
 
 impl Ranges<'_> {
-    /// Bounds the whole numbers that a loop carries from round to round.
-    pub(super) fn bound_carried(&mut self, inner: &Loop) {
-        let carried: Vec<usize> =
-            (0..inner.params.len()).filter(|&place| self.is_integer(inner.params[place])).collect();
+    /// Bounds the whole numbers that a loop counts by and carries from round to round.
+    pub(super) fn bound_loop(&mut self, inner: &Loop) {
+        if let Some(counter) = inner.counter {
+            let (from, to) = (self.here(counter.from, MADE_OF), self.here(counter.to, MADE_OF));
+            let all = full(self.values.scalar(counter.value));
+            self.bounds[counter.value.index()] = if from.0 < to.1 { (from.0, to.1 - 1) } else { all };
+            self.less(counter.value, counter.to, true);
+            self.less(counter.from, counter.value, false);
+        }
+        self.bound_carried(inner);
+    }
+
+    /// Bounds the whole numbers that a loop leaves.
+    pub(super) fn bound_results(&mut self, inner: &Loop) {
+        let left: Vec<usize> = (0..inner.results.len()).filter(|&at| self.is_integer(inner.results[at])).collect();
         let mut ways = Vec::new();
-        ways_round(&inner.body, &mut Vec::new(), &mut ways);
-        if carried.is_empty() || ways.len() > WAYS {
+        if !left.is_empty() {
+            ways_out(&inner.body, &mut Vec::new(), &mut ways, &|end| match end {
+                End::Break(values) => Some(values),
+                _ => None,
+            });
+        }
+        if ways.len() > WAYS {
+            ways.clear();
+        } else if !left.is_empty() {
+            for (&at, passed) in left.iter().zip(self.passed_on(&ways, &left)) {
+                let mut ends = inner.counter.map(|_| self.of(inner.params[at])).into_iter().chain(passed);
+                let Some(first) = ends.next() else { continue };
+                let bounds = ends.fold(first, |all, end| (all.0.min(end.0), all.1.max(end.1)));
+                self.bounds[inner.results[at].index()] = bounds;
+            }
             return;
         }
+        for at in left {
+            self.bounds[inner.results[at].index()] = full(self.values.scalar(inner.results[at]));
+        }
+    }
+
+    fn bound_carried(&mut self, inner: &Loop) {
+        let carried: Vec<usize> =
+            (0..inner.params.len()).filter(|&place| self.is_integer(inner.params[place])).collect();
+        if carried.is_empty() {
+            return;
+        }
+        let mut ways = Vec::new();
+        ways_out(&inner.body, &mut Vec::new(), &mut ways, &|end| match end {
+            End::Continue(values) => Some(values),
+            _ => None,
+        });
+        let mut bounds: Vec<Bounds> = carried.iter().map(|&place| self.here(inner.init[place], MADE_OF)).collect();
         let named = self.named_in(&inner.body);
-        let mut bounds: Vec<Bounds> = carried.iter().map(|&place| self.of(inner.init[place])).collect();
         for moves in 0.. {
+            let gives_up = ways.len() > WAYS || self.moves_left == 0;
             for (&place, &known) in carried.iter().zip(&bounds) {
-                self.bounds[inner.params[place].index()] = known;
+                let param = inner.params[place];
+                self.bounds[param.index()] = if gives_up { full(self.values.scalar(param)) } else { known };
             }
+            if gives_up {
+                return;
+            }
+            self.moves_left -= 1;
+            self.bound_within(&inner.body);
             let mut is_steady = true;
-            for (known, passed) in bounds.iter_mut().zip(self.passed_on(&ways, &carried)) {
-                let Some((passed, ty)) = passed else { continue };
-                let all = full(ty);
+            for ((known, passed), &place) in bounds.iter_mut().zip(self.passed_on(&ways, &carried)).zip(&carried) {
+                let Some(passed) = passed else { continue };
+                let all = full(self.values.scalar(inner.params[place]));
                 let steps = named.iter().copied().filter(|_| moves < MOVES);
                 if passed.0 < known.0 {
                     known.0 = steps.clone().filter(|&step| step <= passed.0).max().unwrap_or(all.0).max(all.0);
@@ -52,22 +101,51 @@ impl Ranges<'_> {
         }
     }
 
-    /// What rounds pass on, if what they begin with is within its present bounds.
-    fn passed_on(&mut self, ways: &[Way<'_>], carried: &[usize]) -> Vec<Option<(Bounds, Scalar)>> {
-        let mut passed: Vec<Option<(Bounds, Scalar)>> = vec![None; carried.len()];
+    /// Bounds what the loops in a round leave, if what the round begins with is within its present bounds.
+    fn bound_within(&mut self, block: &Block) {
+        if !block.insts.iter().any(|inst| matches!(inst, Inst::If { .. } | Inst::Loop(_))) {
+            return;
+        }
+        let mark = self.mark();
+        for inst in &block.insts {
+            match inst {
+                Inst::If { cond, then, otherwise, .. } => {
+                    for (way, holds) in [(then, true), (otherwise, false)] {
+                        let mark = self.mark();
+                        if self.can_be([(*cond, holds)]) {
+                            self.bound_within(way);
+                        }
+                        self.forget_since(mark);
+                    }
+                    if let Some((cond, holds)) = stays(inst) {
+                        self.assume(cond, holds);
+                    }
+                }
+                Inst::Loop(inner) => {
+                    let mark = self.mark();
+                    self.bound_loop(inner);
+                    self.bound_results(inner);
+                    self.forget_since(mark);
+                }
+                _ => {}
+            }
+        }
+        self.forget_since(mark);
+    }
+
+    /// What ways pass on, if what the round begins with is within its present bounds; nothing where none is gone.
+    fn passed_on(&mut self, ways: &[Way<'_>], places: &[usize]) -> Vec<Option<Bounds>> {
+        let mut passed: Vec<Option<Bounds>> = vec![None; places.len()];
         for way in ways {
             let mark = self.mark();
-            for &(cond, holds) in &way.conditions {
-                self.assume(cond, holds);
-            }
             // A way that cannot be gone from these bounds passes on nothing.
-            let all: Option<Vec<Bounds>> =
-                carried.iter().map(|&place| self.reached(way.passes_on[place], MADE_OF)).collect();
-            for ((passed, &place), (low, high)) in passed.iter_mut().zip(carried).zip(all.into_iter().flatten()) {
-                let value = way.passes_on[place];
-                let before = passed.map_or((low, high), |(before, _)| before);
-                let ty = self.values.scalar(value);
-                *passed = Some(((before.0.min(low), before.1.max(high)), ty));
+            let all: Option<Vec<Bounds>> = match self.can_be(way.conditions.iter().copied()) {
+                true => places.iter().map(|&place| self.reached(way.passes_on[place], MADE_OF)).collect(),
+                false => None,
+            };
+            for (passed, (low, high)) in passed.iter_mut().zip(all.into_iter().flatten()) {
+                let before = passed.unwrap_or((low, high));
+                *passed = Some((before.0.min(low), before.1.max(high)));
             }
             self.forget_since(mark);
         }
@@ -104,22 +182,34 @@ impl Ranges<'_> {
     }
 }
 
-fn ways_round<'b>(block: &'b Block, conditions: &mut Vec<(Value, bool)>, ways: &mut Vec<Way<'b>>) {
+/// What holds behind a branch of which one way leaves.
+pub(super) fn stays(inst: &Inst) -> Option<(Value, bool)> {
+    let Inst::If { cond, then, otherwise, .. } = inst else { return None };
+    match (&then.end, &otherwise.end) {
+        (End::Yield(_), End::Yield(_)) => None,
+        (End::Yield(_), _) => Some((*cond, true)),
+        _ => Some((*cond, false)),
+    }
+}
+
+/// The ways through a round that end as asked for.
+fn ways_out<'b>(
+    block: &'b Block,
+    conditions: &mut Vec<(Value, bool)>,
+    ways: &mut Vec<Way<'b>>,
+    ends: &dyn Fn(&'b End) -> Option<&'b Vec<Value>>,
+) {
     let before = conditions.len();
     for inst in &block.insts {
         let Inst::If { cond, then, otherwise, .. } = inst else { continue };
         for (way, holds) in [(then, true), (otherwise, false)] {
             conditions.push((*cond, holds));
-            ways_round(way, conditions, ways);
+            ways_out(way, conditions, ways, ends);
             conditions.pop();
         }
-        match (&then.end, &otherwise.end) {
-            (End::Yield(_), End::Yield(_)) => {}
-            (End::Yield(_), _) => conditions.push((*cond, true)),
-            _ => conditions.push((*cond, false)),
-        }
+        conditions.extend(stays(inst));
     }
-    if let End::Continue(passes_on) = &block.end {
+    if let Some(passes_on) = ends(&block.end) {
         ways.push(Way { conditions: conditions.clone(), passes_on });
     }
     conditions.truncate(before);
