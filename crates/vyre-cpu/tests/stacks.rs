@@ -144,3 +144,56 @@ fn bits_of_a_set_are_taken_one_by_one() {
         );
     }
 }
+
+#[test]
+fn tops_that_were_stored_before() {
+    for size in [[64, 1], [16, 4]] {
+        for (what, step) in [
+            (
+                "the top goes on in every way",
+                "let open = stack[top];
+                 if (open == 0u) { top--; continue; }
+                 let bit = open & (0u - open);
+                 stack[top] = open ^ bit;
+                 if (top == 9) { result++; continue; }
+                 result = result * 3u + bit;
+                 top++;
+                 stack[top] = (item >> u32(top)) & ~bit & 31u;",
+            ),
+            (
+                "two are put on it",
+                "let node = stack[top - 1];
+                 top--;
+                 result = result * 31u + node;
+                 if (node > 40u && top < 13) {
+                     stack[top] = node >> 3u;
+                     stack[top + 1] = node >> 5u;
+                     top += 2;
+                 }",
+            ),
+            (
+                "another place is stored last",
+                "let node = stack[top];
+                 stack[top + 1] = node >> 1u;
+                 stack[top] = node + 3u;
+                 if ((node & 7u) < 5u && top < 12) { top++; } else { top -= 2; if (top > 2) { stack[item % 4u] = result; } }
+                 result = result * 7u + node;",
+            ),
+            (
+                "with what a loop within found",
+                "if (top == 12 || (stack[top] & 3u) == 1u) {
+                     top--;
+                     while (top >= 1 && stack[top] % 3u == 2u) { top--; }
+                     if (top < 1) { break; }
+                     stack[top] = stack[top] * 3u + 2u;
+                     result += 1u;
+                     continue;
+                 }
+                 stack[top + 1] = stack[top] / 2u + item % 97u;
+                 top++;",
+            ),
+        ] {
+            with_stack(what, size, step);
+        }
+    }
+}
