@@ -71,6 +71,7 @@ impl Sums {
                 && self.is_word(*value)
                 && let [standing, apart] = [false, true].map(|apart| self.sum(*value, apart))
                 && apart.terms.len() < standing.terms.len()
+                && apart.terms.iter().all(|(quotient, _)| quotient.of != *value)
             {
                 *op = self.joined(*value, &apart, &mut out);
                 self.values.set(*value, op);

@@ -1372,3 +1372,24 @@ fn choices_of_known_floats_are_choices_of_integers() {
         }
     }
 }
+
+#[test]
+fn numbers_that_were_taken_apart_come_together() {
+    // How many remainders and quotients are left.
+    for (sum, left) in [
+        ("(x / 512 * 64 + x / 8 % 64) * 8 + x % 8", 0),
+        ("(x >> 4) * 16 + ((x >> 2) & 3) * 4 + (x & 3)", 0),
+        ("x / 12 * 12 + x / 3 % 4 * 3 + x % 3 + y", 0),
+        ("x / 16 * 17 + x % 16", 2),
+        ("x % 8 * 8 + x / 8 % 8", 3),
+        // Longer sums than are looked at.
+        ("(x & 7) + (y & 15) + (x >> 9) % 3 + (y >> 7) % 5 + (x + y) % 11 + (x ^ y) % 13", 8),
+    ] {
+        let source = with_samples("", &format!("out[global_id.x] = {sum};"));
+        let options = Options { passes: Passes::all().without(Passes::STRENGTH), rejoined: true, ..Options::default() };
+        let (expected, actual, kernel) = both(&source, options);
+        assert_eq!(expected, actual, "{sum}\n{kernel}");
+        let apart = [" div ", " rem ", " and ", " shr "].iter().map(|op| kernel.matches(op).count()).sum::<usize>();
+        assert_eq!(apart, left, "{sum}\n{kernel}");
+    }
+}
