@@ -159,7 +159,7 @@ impl Stacks<'_> {
             _ => None,
         };
         let word = |value: &Value| matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32);
-        let Some(deep) = deep.checked_sub(1) else { return None };
+        let deep = deep.checked_sub(1)?;
         match self.makers.get(&value) {
             Some(Op::BitCast(a)) if word(a) => self.place(*a, deep),
             Some(Op::Binary(op, a, b)) if word(a) && number(b).is_some() => {
