@@ -75,6 +75,14 @@ impl<'k> Lower<'k> {
         if let Some(rep) = self.evened_rep(value, c) {
             return self.set_rep(value, 0, c, rep);
         }
+        // What all vectors have in common though they begin at different places is what the lane alone adds. It may be wanted before any place is known.
+        if let Op::Binary(Binary::And, a, _) = op
+            && self.is_scalar(value)
+            && self.shape_of(value).axes == 0
+            && self.shape_of(*a).axes != 0
+        {
+            return self.set_rep(value, 0, c, Rep::General(Lin::imm(0)));
+        }
         if let Op::Load { address, element, guard } = op {
             return self.load(value, address, *element, *guard, c);
         }
