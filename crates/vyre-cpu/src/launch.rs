@@ -12,8 +12,6 @@ pub(crate) const SMALL_LAUNCH: u64 = 1 << 18;
 
 /// Parts of a launch for each thread, so that those who finish early can take over.
 const PARTS_EACH: u64 = 16;
-/// The same where workgroups may take different times, and launches before have shown that parts are not too short.
-const PARTS_EACH_UNEVEN: u64 = 64;
 
 /// Sizes of one launch.
 #[derive(Clone, Copy, Debug)]
@@ -81,15 +79,13 @@ pub(crate) struct Split {
 
 impl Split {
     /// Parts for so many threads of a grid whose workgroups take so many steps; so many for each thread, or as many as is good mostly,
-    /// and no more than is worth it where its time is `expected`: one for each thread in any case, as it may take longer. `even` says that
-    /// all workgroups take about as long.
+    /// and no more than is worth it where its time is `expected`: one for each thread in any case, as it may take longer.
     pub(crate) fn new(
         grid: [u32; 3],
         steps: u64,
         threads: usize,
         each: Option<u32>,
         expected: Option<Expected>,
-        even: bool,
     ) -> Split {
         let [x, y, z] = grid;
         let rows = u64::from(y) * u64::from(z);
@@ -98,8 +94,8 @@ impl Split {
             return Split { grid, rows, rows_each: rows.max(1), pieces: 1 };
         }
         let threads = threads as u64;
-        let most = if even { PARTS_EACH } else { PARTS_EACH_UNEVEN };
-        let usual = expected.map_or(threads * PARTS_EACH, |expected| expected.parts().clamp(threads, threads * most));
+        let usual =
+            expected.map_or(threads * PARTS_EACH, |expected| expected.parts().clamp(threads, threads * PARTS_EACH));
         let wanted = each.map_or(usual, |each| threads * u64::from(each.max(1))).min(total);
         let pieces = wanted.div_ceil(rows).clamp(1, u64::from(x));
         Split { grid, rows, rows_each: (rows / wanted).max(1), pieces }
@@ -138,7 +134,7 @@ mod tests {
         for grid in [[1, 1, 1], [7, 1, 1], [1, 9, 3], [1000, 3, 1], [3, 200, 2], [0, 5, 5], [200_000, 1, 2]] {
             for (steps, threads, each) in [(1, 4, None), (1 << 30, 1, None), (1 << 30, 16, None), (1 << 30, 4, Some(3))]
             {
-                let split = Split::new(grid, steps, threads, each, None, true);
+                let split = Split::new(grid, steps, threads, each, None);
                 let mut seen = Vec::new();
                 for part in 0..split.parts() {
                     for Stretch { first, end, y, z } in split.stretches(part) {

@@ -361,11 +361,6 @@ impl CpuPipeline {
         self.parts
     }
 
-    /// All workgroups take about as long.
-    pub(crate) fn is_even(&self) -> bool {
-        self.effort.is_known
-    }
-
     /// Steps of one workgroup, as many as machine code would take in the same time.
     pub(crate) fn steps(&self, way: Way) -> u64 {
         match way {

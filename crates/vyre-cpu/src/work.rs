@@ -64,7 +64,7 @@ impl Places {
             )
         })?;
         let expected = pipeline.pace.expected(workgroups(grid));
-        let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected, pipeline.is_even());
+        let split = Split::new(grid, pipeline.steps(way), threads, pipeline.parts(), expected);
         let small = pipeline.small_effort(way, &self.spans, grid);
         let (streams, brief) = (self.streams(pipeline, way, grid), pipeline.is_brief(way, grid, split.parts()));
         let alone = small.is_some() || split.parts() == 1;
@@ -134,7 +134,7 @@ impl Plan {
     fn with_grid(&self, pipeline: &CpuPipeline, places: &Places, grid: [u32; 3], threads: usize) -> Plan {
         Plan {
             grid,
-            split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts(), None, pipeline.is_even()),
+            split: Split::new(grid, pipeline.steps(self.way), threads, pipeline.parts(), None),
             small: None,
             expected: None,
             streams: places.streams(pipeline, self.way, grid),
