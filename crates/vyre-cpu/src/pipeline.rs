@@ -184,7 +184,7 @@ impl CpuPipeline {
             _ => None,
         };
         let interpreted = OnceLock::new();
-        let kernel = if native.is_none() { kernel::lower(program, &options)? } else { kernel };
+        let kernel = if native.is_none() && path.isa().is_some() { kernel::lower(program, &options)? } else { kernel };
         let pipeline = CpuPipeline {
             program: program.clone(),
             options,

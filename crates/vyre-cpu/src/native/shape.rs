@@ -400,7 +400,11 @@ impl<'k> Analysis<'k> {
                 Shape { zeros, ..Shape::same(u32::try_from(literal.bits()).unwrap_or(u32::MAX)) }
             }
             Op::Builtin(builtin) => self.builtin(*builtin),
-            Op::Length(_) => Shape::same(MAX_INDEX),
+            // There may be two elements in a byte.
+            Op::Length(buffer) => match self.kernel.buffers[*buffer as usize].element {
+                Some((element, _)) if element.bits() == 4 => Shape::same(u32::MAX),
+                _ => Shape::same(MAX_INDEX),
+            },
             Op::Unary(_, a) => all(&[*a]),
             Op::Binary(op, a, b) if small && self.scalar(*a) == scalar => {
                 let zeros = self.zeros(*op, *a, *b);

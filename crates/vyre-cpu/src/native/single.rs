@@ -1,8 +1,8 @@
 //! Which kernels are done one invocation after the other, in scalars.
 
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
+use vyre_foundation::kernel::{Binary, End, Inst, Kernel, Loop, Memory, Op, Value};
 
-use super::shape::{Lane, Shapes};
+use super::shape::{Lane, Shapes, collect_ends};
 use super::visit;
 
 /// Steps for each word of a private array at a place of the lane's own, up to which one invocation after the other is faster.
@@ -79,28 +79,17 @@ fn has_stack(kernel: &Kernel, inner: &Loop) -> bool {
                     for (param, init) in within.params.iter().zip(&within.init) {
                         tops[param.index()] |= tops[init.index()];
                     }
-                    each_break(&within.body, &mut |given| {
+                    let mut ends = Vec::new();
+                    collect_ends(&within.body, &mut ends);
+                    for (_, given) in ends.into_iter().filter(|(leaves, _)| *leaves) {
                         for (result, given) in within.results.iter().zip(given) {
                             tops[result.index()] |= tops[given.index()];
                         }
-                    });
+                    }
                 }
                 _ => {}
             });
         }
         up && down && place
     })
-}
-
-/// What a loop is left with.
-fn each_break(body: &Block, f: &mut dyn FnMut(&[Value])) {
-    for inst in &body.insts {
-        if let Inst::If { then, otherwise, .. } = inst {
-            each_break(then, f);
-            each_break(otherwise, f);
-        }
-    }
-    if let End::Break(given) = &body.end {
-        f(given);
-    }
 }

@@ -50,7 +50,7 @@ pub struct Options {
     /// Numbers that were taken apart by quotients and remainders and are put together again are what they were, for devices that take neighbours as
     /// one vector.
     pub rejoined: bool,
-    /// Places of invocations in the grid, and lengths of arrays, are below 2^31: launches with more run in another way.
+    /// Places of invocations in the grid, and bytes of buffers, are below 2^31: launches with more run in another way.
     pub small_grids: bool,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,

@@ -82,44 +82,13 @@ impl<'k> Lower<'k> {
         c: usize,
     ) -> bool {
         let width = self.width_of(value);
-        let Some(at) = self.place_of_records(address, element, width, c) else {
-            return self.load_rows_of_records(value, address, element, guard, c);
-        };
+        let beside = self.place_of_records(address, element, width, c).map(|at| self.places_beside(at, width));
+        let Some(places) = beside.or_else(|| self.places_of_rows(address, element, width, c)) else { return false };
         let guard = self.guard_of(guard, c);
         let mask = self.lanes_inside(value, guard, c);
         self.note_read(address.memory);
-        for part in 0..i32::from(width) {
-            self.ask_for_next_round(address.memory, At { disp: at.disp + part * self.len().bytes(), ..at });
-        }
-        for (component, word) in self.load_words_of(element, width, at, mask).into_iter().enumerate() {
-            self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
-        }
-        true
-    }
-
-    /// Loads vectors that lie in rows, each of as many as there are in a register; false where they don't.
-    fn load_rows_of_records(
-        &mut self,
-        value: Value,
-        address: &Address,
-        element: Element,
-        guard: Option<Value>,
-        c: usize,
-    ) -> bool {
-        let width = self.width_of(value);
-        let Some(places) = self.places_of_rows(address, element, width, c) else { return false };
-        let guard = self.guard_of(guard, c);
-        let mask = self.lanes_inside(value, guard, c);
-        let masks = self.masks_of_words(mask, width);
-        self.note_read(address.memory);
-        let mut rows: Vec<(At, Option<R>, R)> = Vec::new();
-        for (at, mask) in places.into_iter().zip(masks) {
-            let same = rows.iter().find(|(other, masked, _)| *other == at && *masked == mask);
-            let row = same.map_or_else(|| self.load_contiguous(element.scalar(), at, mask), |(.., row)| *row);
-            rows.push((at, mask, row));
-        }
-        let words = self.words_of(rows.into_iter().map(|(.., row)| row).collect());
-        for (component, word) in words.into_iter().enumerate() {
+        places.iter().for_each(|&at| self.ask_for_next_round(address.memory, at));
+        for (component, word) in self.load_words_at(element, &places, mask).into_iter().enumerate() {
             self.set_rep(value, component as u8, c, Rep::Vector(word, R::NONE));
         }
         true
@@ -163,15 +132,28 @@ impl<'k> Lower<'k> {
         Some(places)
     }
 
+    /// The places of registers in a row.
+    fn places_beside(&self, at: At, width: u8) -> Vec<At> {
+        (0..i32::from(width)).map(|part| At { disp: at.disp + part * self.len().bytes(), ..at }).collect()
+    }
+
     /// The first words of the vectors of all lanes, their second, and so on.
     pub(super) fn load_words_of(&mut self, element: Element, width: u8, at: At, mask: Option<R>) -> Vec<R> {
-        let masks = self.masks_of_words(mask, width);
-        let loaded: Vec<R> = (0..width)
-            .map(|part| {
-                let at = At { disp: at.disp + i32::from(part) * self.len().bytes(), ..at };
-                self.load_contiguous(element.scalar(), at, masks[usize::from(part)])
-            })
-            .collect();
+        self.load_words_at(element, &self.places_beside(at, width), mask)
+    }
+
+    /// The same of vectors that fill registers at some places.
+    fn load_words_at(&mut self, element: Element, places: &[At], mask: Option<R>) -> Vec<R> {
+        let masks = self.masks_of_words(mask, places.len() as u8);
+        let mut loaded: Vec<R> = Vec::with_capacity(places.len());
+        for (part, (&at, &mask)) in places.iter().zip(&masks).enumerate() {
+            let same = (0..part).find(|&other| places[other] == at && masks[other] == mask);
+            let register = match same {
+                Some(other) => loaded[other],
+                None => self.load_contiguous(element.scalar(), at, mask),
+            };
+            loaded.push(register);
+        }
         self.words_of(loaded)
     }
 

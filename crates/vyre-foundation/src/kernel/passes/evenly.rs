@@ -29,7 +29,9 @@ fn in_insts(insts: &mut [Inst], values: &mut Values, changed: &HashSet<Memory>) 
 }
 
 fn in_loop(inner: &mut Loop, values: &mut Values, changed: &HashSet<Memory>) {
-    let Some(counter) = inner.counter.filter(|counter| counter.step == 1) else { return };
+    let Some(counter) = inner.counter.filter(|counter| counter.step == 1 && is_word(values, counter.value)) else {
+        return;
+    };
     let steps = steps_of(inner, values, changed);
     let mut insts = Vec::new();
     for (position, op, by) in steps {
@@ -59,8 +61,6 @@ fn steps_of(inner: &Loop, values: &Values, changed: &HashSet<Memory>) -> Vec<(us
     let (mut again, mut out) = (Vec::new(), Vec::new());
     exits(&inner.body, &mut again, &mut out);
     let inside = defined_in(inner);
-    let is_word =
-        |value: Value| values.ty(value).width == 1 && matches!(values.scalar(value), Scalar::U32 | Scalar::I32);
     let mut steps = Vec::new();
     for (position, &param) in inner.params.iter().enumerate() {
         let Some(next) = again.first().map(|all| all[position]) else { break };
@@ -71,11 +71,15 @@ fn steps_of(inner: &Loop, values: &Values, changed: &HashSet<Memory>) -> Vec<(us
             _ => continue,
         };
         let shared = || is_shared(values, &|memory| !changed.contains(&memory), &|_| false, by, DEEP);
-        if alike && is_word(param) && !inside.contains(&by) && is_place(inner, param) && shared() {
+        if alike && is_word(values, param) && !inside.contains(&by) && is_place(inner, param) && shared() {
             steps.push((position, op, by));
         }
     }
     steps
+}
+
+fn is_word(values: &Values, value: Value) -> bool {
+    values.ty(value).width == 1 && matches!(values.scalar(value), Scalar::U32 | Scalar::I32)
 }
 
 /// What a loop reads or writes lies where a number says.

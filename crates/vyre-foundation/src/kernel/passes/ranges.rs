@@ -8,7 +8,9 @@ use super::floats::Interval;
 use super::values::Values;
 use crate::ir::{Builtin, Literal};
 use crate::kernel::walk::each_inst;
-use crate::kernel::{Address, Binary, Block, Element, End, Inst, Kernel, Loop, Op, Scalar, Unary, Value, fold};
+use crate::kernel::{
+    Address, Binary, Block, Element, End, Inst, Kernel, KernelBuffer, Loop, Op, Scalar, Unary, Value, fold,
+};
 
 /// How many steps a proof may have.
 const DEPTH: u32 = 5;
@@ -30,12 +32,17 @@ pub(super) fn run(kernel: &mut Kernel, values: &mut Values, small_grids: bool, l
         indices: Vec::new(),
         workgroup_size: kernel.workgroup_size,
         small_grids,
+        small_lengths: small_grids && !kernel.buffers.iter().any(has_half_bytes),
         looks_again,
         nowhere: false,
         moves_left: rounds::MOVES_IN_ALL,
     };
     ranges.block(&mut kernel.body);
     ranges.floats
+}
+
+fn has_half_bytes(buffer: &KernelBuffer) -> bool {
+    buffer.element.is_some_and(|(element, _)| element.bits() == 4)
 }
 
 /// Least and most.
@@ -98,6 +105,8 @@ struct Ranges<'a> {
     workgroup_size: [u32; 3],
     /// [`super::super::Options::small_grids`].
     small_grids: bool,
+    /// Lengths are below 2^31 too: a buffer has no more elements than bytes.
+    small_lengths: bool,
     looks_again: bool,
     /// What was assumed last cannot be: nothing comes here.
     nowhere: bool,
@@ -637,7 +646,7 @@ impl Ranges<'_> {
                 let (yes, no) = (self.of(*yes), self.of(*no));
                 (yes.0.min(no.0), yes.1.max(no.1))
             }
-            Op::Length(_) if self.small_grids => (0, i128::from(i32::MAX)),
+            Op::Length(_) if self.small_lengths => (0, i128::from(i32::MAX)),
             Op::Cast(a) if self.values.scalar(*a) == Scalar::Bool => (0, 1),
             Op::Cast(a) | Op::BitCast(a) if self.is_integer(*a) => self.of(*a),
             Op::Load { element, .. } => match element {

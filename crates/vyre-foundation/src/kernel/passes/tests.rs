@@ -1393,3 +1393,25 @@ fn numbers_that_were_taken_apart_come_together() {
         assert_eq!(apart, left, "{sum}\n{kernel}");
     }
 }
+
+#[test]
+fn what_a_loop_moves_on_by_is_a_product_of_its_counter() {
+    for (loops, carried) in [
+        ("for k in 0..9 { z = z * 3 + a[at]; at = at + 83; }", false),
+        ("for k in 2..9 { z = z * 3 + a[at]; at = at - 7; }", false),
+        // Of numbers of 64 bits no place is made.
+        ("for k in 0u64..9u64 { z = z * 3 + a[at]; at = at + 83; }", true),
+        ("for k in 0..9 { z = z * 3 + a[at]; at = at + z; }", true),
+    ] {
+        let source = with_samples("", &format!("var at: u32 = x; var z: u32 = y; {loops} out[global_id.x] = z + at;"));
+        let passes = Passes::all().without(Passes::UNROLL);
+        let (expected, actual, kernel) =
+            both(&source, Options { passes, made_of_counters: true, ..Options::default() });
+        assert_eq!(expected, actual, "{loops}\n{kernel}");
+        let line = kernel.lines().find(|line| line.contains("= for ")).unwrap_or_default();
+        let place =
+            kernel.lines().find(|line| line.contains("load u32 a[") && line.starts_with("    ")).unwrap_or_default();
+        let index = place.split("a[").nth(1).and_then(|rest| rest.split('*').next()).unwrap_or("none");
+        assert_eq!(line.contains(&format!("{index}: u32 =")), carried, "{loops}\n{kernel}");
+    }
+}
