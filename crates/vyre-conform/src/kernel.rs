@@ -69,6 +69,7 @@ impl VyreBackend for KernelBackend {
             made_of_counters: true,
             rejoined: true,
             small_grids: true,
+            places_compared: true,
             own_words: true,
             long_roots: true,
             ..Options::default()

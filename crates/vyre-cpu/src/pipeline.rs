@@ -118,6 +118,7 @@ fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Optio
         words_dealt: lanes,
         made_of_counters: true,
         rejoined: true,
+        places_compared: lanes.is_some(),
         parts_of_words: true,
         bools_as_words: true,
         interruptible: options.interruptible,

@@ -52,6 +52,9 @@ pub struct Options {
     pub rejoined: bool,
     /// Places of invocations in the grid, and bytes of buffers, are below 2^31: launches with more run in another way.
     pub small_grids: bool,
+    /// Words that an invocation filled and changed at few places since are not loaded, but selected by comparing places, for devices that load words
+    /// at places of each lane's own one by one.
+    pub places_compared: bool,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
@@ -89,6 +92,7 @@ impl Default for Options {
             made_of_counters: false,
             rejoined: false,
             small_grids: false,
+            places_compared: false,
             own_words: false,
             parts_of_words: false,
             bools_as_words: false,
@@ -216,7 +220,10 @@ impl Passes {
     /// Puts numbers together again that were taken apart, where that is asked for.
     pub const REJOIN: Passes = Passes(1 << 22);
 
-    const NAMES: [(&'static str, Passes); 23] = [
+    /// Selects what words hold that were filled shortly before, where that is asked for.
+    pub const FILLED: Passes = Passes(1 << 23);
+
+    const NAMES: [(&'static str, Passes); 24] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -240,6 +247,7 @@ impl Passes {
         ("deal", Passes::DEAL),
         ("evenly", Passes::EVENLY),
         ("rejoin", Passes::REJOIN),
+        ("filled", Passes::FILLED),
     ];
 
     /// Every pass.

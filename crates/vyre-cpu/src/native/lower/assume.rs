@@ -123,9 +123,9 @@ impl Plan<'_> {
 
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
     pub(super) fn is_worth_two(&self, vectors: usize) -> bool {
-        let settles = |weight: u32| 2 * weight >= self.weight.1;
-        let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
-        let in_rounds = settles(self.weight.0) && self.masks_are_much_of_loops();
+        let once = [self.weight.0, self.weight.1].map(|weight| weight.saturating_sub(self.in_rounds));
+        let alone = !self.tests.is_empty() && 2 * once[0] >= once[1];
+        let in_rounds = 2 * self.weight.0 >= self.weight.1 && self.masks_are_much_of_loops();
         // Where nothing is left to compare, the code for the edge is most of all.
         let most = if alone && self.weight.0 >= self.weight.1 { 4 * MOST_GROUP_STEPS } else { MOST_GROUP_STEPS / 2 };
         !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= most
@@ -296,10 +296,12 @@ impl<'k> Lower<'k> {
             }
     }
 
-    /// It is a place and what all invocations have in common, added up: one number and constants, however many vectors there are.
-    fn is_sum(&self, makers: &Makers<'_>, value: Value, deep: u32) -> bool {
+    /// It is made of places in the workgroup, and what all invocations have in common is added: one number and constants, however many vectors
+    /// there are.
+    fn is_sum(&self, makers: &Makers<'k>, value: Value, deep: u32) -> bool {
         let of = |operand: &Value| deep > 0 && self.is_sum(makers, *operand, deep - 1);
         self.shape_of(value).is_uniform()
+            || self.is_of_place(makers, value, 0)
             || match makers.ops[value.index()] {
                 Some(Op::Builtin(_)) => true,
                 Some(Op::Binary(Binary::Add | Binary::Sub, a, b)) => of(a) && of(b),

@@ -1161,6 +1161,9 @@ impl<'k> Lower<'k> {
     /// Emits a loop; true when lanes may have returned from inside.
     fn run_loop(&mut self, inner: &'k Loop, comps: &[usize]) -> bool {
         let parts = self.shapes().parts(inner);
+        if !parts && self.run_by_rows(inner, comps) {
+            return false;
+        }
         if !parts
             && self.active.divergent == 0
             && let Some(rounds) = self.known_rounds(inner, comps)

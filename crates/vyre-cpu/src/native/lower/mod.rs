@@ -27,6 +27,7 @@ mod placed;
 mod rare;
 mod records;
 mod regions;
+mod rows;
 mod scalar;
 mod stream;
 mod strides;

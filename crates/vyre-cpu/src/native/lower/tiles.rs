@@ -33,7 +33,7 @@ const APART_IN_GROUP: std::ops::RangeInclusive<u32> = 7..=1 << 14;
 
 /// The index of every lane: it goes up by one each round.
 #[derive(Clone, Copy, PartialEq)]
-enum Index {
+pub(super) enum Index {
     /// A counter of its own.
     Counter(Value),
     /// As far behind a place of its own as the counter of all lanes is.
@@ -215,7 +215,7 @@ impl<'k> Lower<'k> {
     }
 
     /// What an address goes by, where that is one word on in each round.
-    fn index_of(&self, address: &Address, counter: Value) -> Option<Index> {
+    pub(super) fn index_of(&self, address: &Address, counter: Value) -> Option<Index> {
         let (a, b) = match address.terms[..] {
             [(term, 4)] if term == counter => {
                 return (!self.is_scalar(counter)).then_some(Index::Counter(counter));
@@ -261,7 +261,7 @@ impl<'k> Lower<'k> {
     }
 
     /// A word of a buffer or of workgroup memory.
-    fn goes_on_by_words(&self, value: Value, address: &Address, element: Element) -> bool {
+    pub(super) fn goes_on_by_words(&self, value: Value, address: &Address, element: Element) -> bool {
         let plain = match address.memory {
             Memory::Buffer(buffer) => {
                 let buffer = &self.facts.kernel.buffers[buffer as usize];
@@ -507,7 +507,7 @@ impl<'k> Lower<'k> {
         self.push(M::JumpIf(Cond::Below, again));
     }
 
-    fn tile_source(&self, address: &Address, c: usize) -> At {
+    pub(super) fn tile_source(&self, address: &Address, c: usize) -> At {
         let at = self.base(address.memory, c);
         At { disp: at.disp + address.offset as i32, ..at }
     }
@@ -679,7 +679,7 @@ impl<'k> Lower<'k> {
 }
 
 /// Where the words of a lane are.
-fn at_row(place: At, (index, bytes): (R, i32)) -> At {
+pub(super) fn at_row(place: At, (index, bytes): (R, i32)) -> At {
     At { index, scale: 4, disp: place.disp + bytes, ..place }
 }
 
@@ -710,7 +710,7 @@ fn changes(inner: &Loop, memory: Memory) -> bool {
 }
 
 /// A value is made in a block or in those inside it.
-fn makes(block: &Block, value: Value) -> bool {
+pub(super) fn makes(block: &Block, value: Value) -> bool {
     let mut found = false;
     visit(block, &mut |inst| {
         found |= match inst {

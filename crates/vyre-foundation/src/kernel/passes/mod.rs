@@ -12,6 +12,7 @@ mod dead;
 mod deal;
 mod evenly;
 mod exits;
+mod filled;
 #[cfg(test)]
 mod float_tests;
 mod floats;
@@ -140,6 +141,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     }
     if passes.contains(Passes::REJOIN) && options.rejoined {
         rejoin::run(kernel);
+    }
+    if passes.contains(Passes::FILLED) && options.places_compared {
+        filled::run(kernel);
     }
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {

@@ -76,6 +76,11 @@ impl Values {
         self.ty(value).scalar
     }
 
+    /// All invocations of a workgroup have the same.
+    pub(super) fn is_uniform(&self, value: Value) -> bool {
+        self.infos[value.index()].uniform
+    }
+
     /// How a value is made.
     pub(super) fn def(&self, value: Value) -> Option<&Op> {
         self.defs.as_ref()?.get(value.index())?.as_ref()
