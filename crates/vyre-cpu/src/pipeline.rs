@@ -111,6 +111,7 @@ fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Optio
         passes: if gains_by_unrolling(program) { passes } else { passes.without(Passes::UNROLL) },
         expand_math: true,
         array_values: ARRAY_VALUES,
+        straight_array_values: STRAIGHT_ARRAY_VALUES,
         strides_together: true,
         trees_written_out: true,
         searches_written_out: true,
@@ -128,6 +129,9 @@ fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Optio
 
 /// Scalars of private arrays that become values: more would only be stored and loaded again, and carried ones twice.
 const ARRAY_VALUES: u32 = 32;
+
+/// The same in code without loops, where the constant places of arrays are worth more than that.
+const STRAIGHT_ARRAY_VALUES: u32 = 48;
 
 /// Steps of all invocations of a part that takes some milliseconds.
 const BRIEF_PART: u64 = 1 << 24;

@@ -20,6 +20,8 @@ pub struct Options {
     pub narrow: Narrow,
     /// How many scalars of private arrays become values: about as many as there are registers.
     pub array_values: u32,
+    /// The same where no loop that stays has to carry them.
+    pub straight_array_values: u32,
     /// Accesses of a loop are tested once before it, and the loop is there with and without guards.
     pub one_test: bool,
     /// How far loops with a known number of rounds are unrolled.
@@ -79,6 +81,7 @@ impl Default for Options {
             approximations: Approximations::default(),
             narrow: Narrow::default(),
             array_values: GPU_REGISTERS,
+            straight_array_values: GPU_REGISTERS,
             one_test: false,
             unrolling: Unrolling::default(),
             rounds_together: 1,

@@ -111,6 +111,12 @@ impl Plan<'_> {
         self.in_rounds.saturating_mul(12) >= self.work
     }
 
+    /// The same where those outside of loops that can be settled are most there, too.
+    fn masks_are_much_of_all(&self) -> bool {
+        let once = [self.weight.0, self.weight.1].map(|weight| weight.saturating_sub(self.in_rounds));
+        !self.tests.is_empty() && 2 * once[0] >= once[1] && self.weight.0.saturating_mul(24) >= self.work
+    }
+
     /// Some comparisons are settled that another does not settle.
     pub(super) fn settles_more(&self, other: &Plan<'_>) -> bool {
         self.tests.len() > other.tests.len()
@@ -123,9 +129,9 @@ impl Plan<'_> {
 
     /// Little is left to compare lane by lane, and a second version for the edge is not much code.
     pub(super) fn is_worth_two(&self, vectors: usize) -> bool {
-        let once = [self.weight.0, self.weight.1].map(|weight| weight.saturating_sub(self.in_rounds));
-        let alone = !self.tests.is_empty() && 2 * once[0] >= once[1];
-        let in_rounds = 2 * self.weight.0 >= self.weight.1 && self.masks_are_much_of_loops();
+        let settles = |weight: u32| 2 * weight >= self.weight.1;
+        let alone = !self.tests.is_empty() && settles(self.weight.0 - self.in_rounds);
+        let in_rounds = settles(self.weight.0) && (self.masks_are_much_of_loops() || self.masks_are_much_of_all());
         // Where nothing is left to compare, the code for the edge is most of all.
         let most = if alone && self.weight.0 >= self.weight.1 { 4 * MOST_GROUP_STEPS } else { MOST_GROUP_STEPS / 2 };
         !self.is_empty() && (alone || in_rounds) && self.steps * vectors <= most

@@ -62,11 +62,22 @@ impl<'k> Lower<'k> {
     /// What a block takes as settled that writes past the caches; nothing where no store can.
     pub(super) fn plan_streams(&self) -> Plan<'k> {
         let buffers = only_written(self.facts.kernel, self.facts.isa);
-        if !buffers.contains(&true) {
+        if !buffers.contains(&true) || self.gathers_from_buffers() {
             return Plan::default();
         }
         let plan = self.plan_of(&|memory| matches!(memory, Memory::Buffer(index) if buffers[index as usize]));
         if plan.streams.is_empty() { Plan::default() } else { plan }
+    }
+
+    /// Lanes load from places of their own. The lines that this takes push out those of results before they are whole.
+    fn gathers_from_buffers(&self) -> bool {
+        let mut gathers = false;
+        visit(&self.facts.kernel.body, &mut |inst| {
+            let Inst::Let(_, Op::Load { address, .. }) = inst else { return };
+            let apart = address.terms.iter().any(|&(index, _)| !self.is_scalar(index));
+            gathers |= apart && matches!(address.memory, Memory::Buffer(_));
+        });
+        gathers
     }
 
     /// How many bytes each lane is behind the one before; `None` where that is not the same for all.

@@ -47,7 +47,7 @@ use crate::ir::Math;
 /// simplified and counted in the first then grows once, and few walks see the large kernel. The error says why invocations that are
 /// to be merged can't be.
 pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'static str> {
-    let (passes, array_values) = (options.passes, options.array_values);
+    let (passes, mut array_values) = (options.passes, options.array_values);
     kernel.has_barrier = false;
     each_inst(&kernel.body, &mut |inst| kernel.has_barrier |= matches!(inst, Inst::Barrier(_)));
     for (last, round) in [(false, passes.without(Passes::UNROLL)), (true, passes)] {
@@ -69,7 +69,12 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
             versions::run(kernel, versions::MOST_STEPS);
         }
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
-        let mut unrolled = if arrays { arrays::plan(kernel, array_values) } else { Vec::new() };
+        let mut unrolled = Vec::new();
+        if arrays {
+            let straight = arrays::plan_straight(kernel, array_values, options.straight_array_values);
+            array_values = if straight.is_some() { options.straight_array_values } else { array_values };
+            unrolled = straight.unwrap_or_else(|| arrays::plan(kernel, array_values));
+        }
         for counter in around.into_iter().filter(|_| passes.contains(Passes::UNROLL)) {
             unrolled.resize(unrolled.len().max(kernel.values.len()), false);
             unrolled[counter.index()] = true;

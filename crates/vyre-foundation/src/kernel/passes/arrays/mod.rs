@@ -11,7 +11,8 @@ mod early;
 mod plan;
 mod promote;
 
-use crate::kernel::{Element, Kernel, KernelMemory, Value};
+use crate::kernel::walk::{access, each_inst};
+use crate::kernel::{Element, Inst, Kernel, KernelMemory, Loop, Memory, Value};
 
 pub(super) use self::bits::bits;
 pub(super) use self::promote::promote;
@@ -19,7 +20,8 @@ pub(super) use self::promote::promote;
 /// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none. Loops that only get a counter
 /// for this are changed where it is of use.
 pub(super) fn plan(kernel: &mut Kernel, most: u32) -> Vec<bool> {
-    if !candidates(kernel, most, |_| true).contains(&true) {
+    let tables = plan::tables(kernel);
+    if !tables.contains(&true) && !candidates(kernel, most, |_| true).contains(&true) {
         return Vec::new();
     }
     let before = kernel.clone();
@@ -39,6 +41,35 @@ pub(super) fn plan(kernel: &mut Kernel, most: u32) -> Vec<bool> {
         *kernel = before;
     }
     wanted
+}
+
+/// The same for more scalars, where it makes a difference and no loop that stays has to carry them.
+pub(super) fn plan_straight(kernel: &mut Kernel, most: u32, straight: u32) -> Option<Vec<bool>> {
+    if candidates(kernel, most, |_| true) == candidates(kernel, straight, |_| true) {
+        return None;
+    }
+    let mut trial = kernel.clone();
+    let wanted = plan(&mut trial, straight);
+    let chosen = candidates(&trial, straight, |_| true);
+    let (mut loops, mut carries) = (Vec::new(), false);
+    each_inst(&trial.body, &mut |inst| {
+        if let Inst::Loop(inner) = inst {
+            loops.push(inner);
+        }
+    });
+    let is_wanted =
+        |inner: &Loop| inner.counter.is_some_and(|counter| wanted.get(counter.value.index()) == Some(&true));
+    for inner in loops.into_iter().filter(|inner| !is_wanted(inner)) {
+        each_inst(&inner.body, &mut |inst| {
+            let local = access(inst).map(|(address, _)| address.memory);
+            carries |= matches!(local, Some(Memory::Local(local)) if chosen[local as usize]);
+        });
+    }
+    if carries {
+        return None;
+    }
+    *kernel = trial;
+    Some(wanted)
 }
 
 /// All of some loops are to be unrolled.

@@ -6,13 +6,16 @@ use crate::kernel::passes::straight;
 use crate::kernel::walk::{access, each_inst, each_operand};
 use crate::kernel::{Address, Block, End, Inst, Kernel, Loop, Memory, Op, Value};
 
+/// Words of a table that are looked at.
+const MOST_OF_A_TABLE: u32 = 256;
+
 /// How often the plan is made smaller before it is given up.
 const ATTEMPTS: usize = 8;
 
 /// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none.
 pub(super) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
     let sources = sources(kernel);
-    let tables = tables(kernel, &sources, most);
+    let tables = tables_of(kernel, &sources);
     let mut candidates = candidates(kernel, most, |local| !tables[local]);
     candidates.iter_mut().zip(&tables).for_each(|(candidate, table)| *candidate |= table);
     if !candidates.contains(&true) {
@@ -81,9 +84,13 @@ fn each_local<'a>(kernel: &'a Kernel, visit: &mut impl FnMut(usize, &'a Address)
 
 /// The arrays to whose places only constants are stored, once: what is loaded from them at a constant place is constant, too, and they
 /// take no room as values.
-fn tables(kernel: &Kernel, sources: &[Source<'_>], most: u32) -> Vec<bool> {
-    let mut tables: Vec<bool> =
-        kernel.locals.iter().map(|memory| scalars(memory).is_some_and(|(count, _)| count <= most)).collect();
+pub(super) fn tables(kernel: &Kernel) -> Vec<bool> {
+    tables_of(kernel, &sources(kernel))
+}
+
+fn tables_of(kernel: &Kernel, sources: &[Source<'_>]) -> Vec<bool> {
+    let is_small = |memory| scalars(memory).is_some_and(|(count, _)| count <= MOST_OF_A_TABLE);
+    let mut tables: Vec<bool> = kernel.locals.iter().map(is_small).collect();
     let is_constant = |value: Value| matches!(sources[value.index()], Source::Op(Op::Const(_)));
     let mut places: Vec<&Address> = Vec::new();
     each_inst(&kernel.body, &mut |inst| match inst {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use super::plan::tables;
 use super::{candidates, scalars};
 use crate::ir::Literal;
 use crate::kernel::passes::values::Values;
@@ -73,8 +74,10 @@ impl Layout {
             }
             _ => {}
         });
-        let chosen = candidates(kernel, most, |local| constant[local]);
-        for (local, memory) in kernel.locals.iter().enumerate().filter(|(local, _)| chosen[*local]) {
+        let tables = tables(kernel);
+        let chosen = candidates(kernel, most, |local| constant[local] && !tables[local]);
+        let becomes = |local: usize| chosen[local] || tables[local] && constant[local];
+        for (local, memory) in kernel.locals.iter().enumerate().filter(|(local, _)| becomes(*local)) {
             let (Some((count, stride)), Some((element, _))) = (scalars(memory), memory.element) else { continue };
             layout.arrays[local] = Some((layout.slots.len() as u32, stride));
             layout.slots.extend(std::iter::repeat_n(element.scalar(), count as usize));
