@@ -154,11 +154,13 @@ impl Together {
         Some(Start { ty, first, behind, apart: apart as u32 })
     }
 
-    /// `limit` less `apart`, and zero where that is less.
+    /// `limit` less `apart`, and the least number where that would be less.
     fn less(&mut self, limit: Value, apart: u32, insts: &mut Vec<Inst>) -> Value {
         let ty = self.values.scalar(limit);
+        let least = if ty == Scalar::I32 { i128::from(i32::MIN) } else { 0 };
+        let lowest = self.values.constant(ty, least + i128::from(apart), insts);
         let apart = self.values.constant(ty, apart, insts);
-        let raised = self.values.binary(Binary::Max, limit, apart, insts);
+        let raised = self.values.binary(Binary::Max, limit, lowest, insts);
         self.values.binary(Binary::Sub, raised, apart, insts)
     }
 
@@ -291,7 +293,8 @@ impl Together {
             return;
         }
         let inside = defined_in(inner);
-        if [limit, step].iter().any(|value| inside.contains(value)) || self.values.scalar(init) != Scalar::U32 {
+        let is_word = matches!(self.values.scalar(init), Scalar::U32 | Scalar::I32);
+        if [limit, step].iter().any(|value| inside.contains(value)) || !is_word {
             return;
         }
         let mut before = Vec::new();
@@ -428,6 +431,11 @@ mod tests {
 
     /// Every invocation sums what it meets on its way from `from` to `to`; the order shows.
     fn program(from: Expr, to: Expr, step: Option<u32>) -> Program {
+        program_of(DataType::U32, from, to, step)
+    }
+
+    /// The same, with a number of some type where the loop does not count.
+    fn program_of(ty: DataType, from: Expr, to: Expr, step: Option<u32>) -> Program {
         let i = || Expr::var("i").cast(DataType::U32);
         let place = (i() + Expr::u32(7)) & Expr::u32(63);
         let sum = Expr::var("sum") * Expr::u32(3) + Expr::load("data", place) + i();
@@ -435,10 +443,11 @@ mod tests {
         let rounds = match step {
             Some(step) => vec![Node::For { var: "i".into(), from, to, step, body }],
             None => {
-                let all = builtin(Builtin::NumWorkgroups(0)) * Expr::u32(SIZE[0]);
+                let all = (builtin(Builtin::NumWorkgroups(0)) * Expr::u32(SIZE[0])).cast(ty.clone());
+                let (from, to) = (from.cast(ty.clone()), to.cast(ty.clone()));
                 body.insert(0, Node::If { cond: Expr::var("i").lt(to), then: vec![], otherwise: vec![Node::Break] });
                 let next = Node::assign("i", Expr::var("i") + all);
-                vec![Node::var("i", DataType::U32, from), Node::Loop { body, continuing: vec![next], break_if: None }]
+                vec![Node::var("i", ty, from), Node::Loop { body, continuing: vec![next], break_if: None }]
             }
         };
         let row = builtin(Builtin::GlobalId(1)) * Expr::u32(SIZE[0] * GROUPS) + builtin(Builtin::GlobalId(0));
@@ -514,12 +523,29 @@ mod tests {
     #[test]
     fn tested_loops_give_what_they_gave() {
         let to = || Expr::load("bounds", Expr::u32(1));
-        for start in starts() {
-            let program = program(start.clone(), to(), None);
+        for (start, ty) in
+            starts().into_iter().flat_map(|start| [(start.clone(), DataType::U32), (start, DataType::I32)])
+        {
+            let program = program_of(ty.clone(), start.clone(), to(), None);
             let (apart, together) = (kernel(&program, false), kernel(&program, true));
             assert_eq!((loops(&apart), loops(&together)), (1, 2), "{start:?}");
             for bounds in [[0, 0], [0, 3], [1, 12], [0, 13], [5, 64], [7, 100], [u32::MAX - 9, 30]] {
                 assert_eq!(run(&apart, bounds), run(&together, bounds), "{start:?} {bounds:?}");
+            }
+            // From below nothing to there and beyond, near the ends of all numbers too.
+            for (from, to) in [
+                (-60, -3),
+                (-30, 1),
+                (-30, 25),
+                (-9, -8),
+                (-2, i32::MIN + 2),
+                (i32::MIN, i32::MIN + 40),
+                (i32::MIN, i32::MIN + 1),
+            ] {
+                let bounds = [from, to].map(i32::cast_unsigned);
+                if ty == DataType::I32 {
+                    assert_eq!(run(&apart, bounds), run(&together, bounds), "{start:?} {bounds:?}");
+                }
             }
         }
     }
