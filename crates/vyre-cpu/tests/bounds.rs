@@ -221,3 +221,62 @@ fn neighbours_before_and_limits_between_barriers() {
         agree(&format!("{length} words"), &case);
     }
 }
+
+/// A workgroup goes over a row between two places that are loaded: of no word, of less than each has one, of a few rounds, from and to
+/// behind the end of the buffers, and from where places wrap.
+#[test]
+fn rows_that_a_workgroup_goes_over() {
+    let rows = [
+        [0, 0],
+        [5, 4],
+        [0, 1],
+        [3, 66],
+        [3, 67],
+        [3, 68],
+        [100, 431],
+        [440, 500],
+        [499, 700],
+        [900, 1100],
+        [u32::MAX - 3, 100],
+        [u32::MAX - 100, 7],
+        [0x7fff_ff00, 0x8000_0010],
+        [0x8000_0000, 0x8000_0081],
+        [0, 500],
+    ];
+    let bounds: Vec<u8> = rows.iter().flatten().flat_map(|bound| bound.to_le_bytes()).collect();
+    for size in [8u32, 16, 64, 128] {
+        for (what, head) in [
+            ("counted", format!("for (var j = start + t; j < end; j += {size}u)")),
+            ("places to the left", format!("for (var j = t + start; end > j; j = j + {size}u)")),
+            ("steps that are no power of two", format!("for (var j = start + t; j < end; j += {}u)", size + 3)),
+            ("one after the other", "for (var j = start + t * 2u; j < end; j += 5u)".to_owned()),
+        ] {
+            let text = format!(
+                "@group(0) @binding(0) var<storage, read> bounds: array<u32>;
+                @group(0) @binding(1) var<storage, read> places: array<u32>;
+                @group(0) @binding(2) var<storage, read> values: array<u32>;
+                @group(0) @binding(3) var<storage, read> x: array<u32>;
+                @group(0) @binding(4) var<storage, read_write> y: array<u32, {words}>;
+                var<workgroup> sums: array<u32, {size}>;
+                @compute @workgroup_size({size})
+                fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) lid: vec3u) {{
+                    let t = lid.x;
+                    let start = bounds[2u * group.x];
+                    let end = bounds[2u * group.x + 1u];
+                    var sum = 1u;
+                    {head} {{
+                        sum = sum * 3u + values[j] * x[places[j] & 127u] + j;
+                    }}
+                    sums[t] = sum;
+                    workgroupBarrier();
+                    y[group.x * {size}u + t] = sum + 5u * sums[{size}u - 1u - t];
+                }}",
+                words = size * rows.len() as u32,
+            );
+            let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+            let inputs = vec![bounds.clone(), words(500), words(480), words(100)];
+            let case = Case { grid: Some([rows.len() as u32, 1, 1]), ..Case::new(program, inputs) };
+            agree(&format!("{what} by {size}"), &case);
+        }
+    }
+}

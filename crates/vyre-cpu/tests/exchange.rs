@@ -190,18 +190,18 @@ fn words_that_an_invocation_changed_before() {
 /// Structures of which each word is scanned with two buffers that take turns.
 #[test]
 fn structures_that_are_scanned() {
-    let text = |look: &str| {
+    let text = |size: u32, look: &str| {
         format!(
             "struct Item {{ value: u32, flag: u32, rest: u32 }}
              @group(0) @binding(0) var<storage, read> values: array<u32>;
-             @group(0) @binding(1) var<storage, read_write> result: array<u32, 288>;
-             var<workgroup> items: array<array<Item, 96>, 2>;
-             @compute @workgroup_size(96)
+             @group(0) @binding(1) var<storage, read_write> result: array<u32, {result}>;
+             var<workgroup> items: array<array<Item, {size}>, 2>;
+             @compute @workgroup_size({size})
              fn main(@builtin(global_invocation_id) all: vec3u, @builtin(local_invocation_index) t: u32) {{
                  var side = 0u;
                  items[0][t] = Item(values[all.x], u32(values[all.x] % 5u == 0u), t);
                  workgroupBarrier();
-                 for (var d = 1u; d < 96u; d <<= 1u) {{
+                 for (var d = 1u; d < {size}u; d <<= 1u) {{
                      var item = items[side][t];
                      if (t >= d) {{
                          let left = items[side][t - d];
@@ -216,16 +216,20 @@ fn structures_that_are_scanned() {
                      workgroupBarrier();
                  }}
                  {look}
-             }}"
+             }}",
+            result = 3 * size,
         )
     };
     for look in [
         "result[all.x] = items[side][t].value ^ items[side][t].rest;",
         "let item = items[side][values[all.x] % 96u]; result[all.x] = item.value + item.flag + items[1u - side][t].rest;",
     ] {
-        let program = import(&text(look), &ImportOptions::default()).expect("a kernel");
-        let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(283)]) };
-        agree(look, &case);
+        // Those of 256 are far more vectors than registers.
+        for size in [96, 256] {
+            let program = import(&text(size, look), &ImportOptions::default()).expect("a kernel");
+            let case = Case { grid: Some([3, 1, 1]), ..Case::new(program, vec![words(3 * size - 5)]) };
+            agree(&format!("{look} by {size}"), &case);
+        }
     }
 }
 

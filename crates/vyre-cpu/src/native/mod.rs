@@ -538,7 +538,7 @@ fn compile_as(
         }
         let mut allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
         if whole && isa != Isa::Simd128 && allocation.vector_cost > MUCH_SPILLED * allocation.total_cost {
-            let mut code = order::by_results(&lowered.code, &lowered.buffers);
+            let mut code = order::by_results(&lowered.code, lowered.memories());
             let other = emit::assign(&mut code, lowered.counts, lowered.labels, isa);
             if other.vector_cost < allocation.vector_cost {
                 (lowered.code, allocation) = (code, other);

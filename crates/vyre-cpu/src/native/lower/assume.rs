@@ -8,6 +8,7 @@ use vyre_foundation::ir::Builtin;
 use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory, Op, Scalar, Unary, Value};
 
 use super::super::asm::{Alu, Cond, Label};
+use super::super::hash::Map;
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::{Lane, Layout};
 use super::super::{MOST_GROUP_STEPS, visit};
@@ -174,6 +175,10 @@ struct Search<'k, 'm> {
     along_rows: bool,
     /// Stores on the way.
     stores: Vec<&'k Inst>,
+    /// Numbers that are less than others in the branches around.
+    less: Vec<(Value, Value)>,
+    /// Bools that are only made where the number that they compare is less than another, and that one.
+    below: Map<Value, Value>,
 }
 
 impl<'k> Lower<'k> {
@@ -202,6 +207,8 @@ impl<'k> Lower<'k> {
             both_ways,
             along_rows: self.facts.tiling.layout == Layout::Rows,
             stores: Vec::new(),
+            less: Vec::new(),
+            below: Map::default(),
         };
         search.block(&kernel.body);
         let mut loops = false;
@@ -235,7 +242,11 @@ impl<'k> Lower<'k> {
                             && (*op, self.scalar_of(*a)) == (Binary::Lt, Scalar::U32)
                             && self.shape_of(*b).is_uniform()
                             && known(*b)
-                            && let Some(upper) = self.upper(&makers, &known, *a, 0)
+                            && let Some(upper) = self.upper(&makers, &known, *a, 0).or_else(|| {
+                                let end = *search.below.get(&value)?;
+                                let ends = self.shape_of(end).is_uniform() && known(end);
+                                ends.then_some(Upper::Round { from: None, first: None, end, unit: 1 })
+                            })
                         {
                             plan.weight.0 += weight;
                             plan.in_rounds += weight;
@@ -348,7 +359,15 @@ impl<'k> Lower<'k> {
     /// A comparison as one that can be tested for a whole block.
     fn test(&self, value: Value, holds: bool, op: Binary, a: Value, b: Value) -> Option<Test> {
         let op = if holds { op } else { negated(op)? };
-        let (op, a, b) = if self.shape_of(b).is_uniform() { (op, a, b) } else { (swapped(op), b, a) };
+        let of = |op, a, b| self.test_of(value, holds, op, a, b);
+        match [a, b].map(|operand| self.shape_of(operand).is_uniform()) {
+            [_, true] => of(op, a, b).or_else(|| of(swapped(op), b, a)),
+            _ => of(swapped(op), b, a),
+        }
+    }
+
+    /// The same for one whose second operand is the same for all lanes.
+    fn test_of(&self, value: Value, holds: bool, op: Binary, a: Value, b: Value) -> Option<Test> {
         let (left, right) = (self.shape_of(a), self.shape_of(b));
         let small = |max: u32| max < 1 << 31;
         let near = self.scalar_of(a) == Scalar::I32 && self.is_near(a);
@@ -671,9 +690,19 @@ impl<'k> Search<'k, '_> {
                         self.wanted.push((*cond, holds, behind.saturating_mul(self.weight)));
                     }
                 }
+                for (holds, other) in [(true, otherwise), (false, then)] {
+                    if self.kernel.values[cond.index()].uniform && is_rare(other) {
+                        self.wanted.push((*cond, holds, 1));
+                    }
+                }
+                let less = self.less_in(*cond);
+                self.less.extend(less);
                 self.guards(then);
+                self.less.truncate(self.less.len() - usize::from(less.is_some()));
                 self.guards(otherwise);
             }
+            // Whatever is done there is seldom done.
+            Inst::Loop(inner) if inner.rare => {}
             Inst::Loop(inner) => {
                 self.weight = in_loop(self.weight);
                 self.guards(&inner.body);
@@ -687,9 +716,44 @@ impl<'k> Search<'k, '_> {
                 {
                     self.ops[value.index()] = Some(op);
                 }
+                if let Inst::Let(value, Op::Binary(Binary::Lt, number, _)) = inst
+                    && let Some(end) = self.end_of(*number)
+                {
+                    self.below.insert(*value, end);
+                }
                 self.guard(inst);
             }
         }
+    }
+
+    /// What is less than what where a condition holds.
+    fn less_in(&self, cond: Value) -> Option<(Value, Value)> {
+        match self.makers.ops[cond.index()] {
+            Some(Op::Binary(Binary::Lt, a, b)) => {
+                (self.kernel.values[a.index()].ty.scalar == Scalar::U32).then_some((*a, *b))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a number is less than in the branches around: the same number is, or what has to be added to another one is less than
+    /// what that one lacks, if anything.
+    fn end_of(&self, number: Value) -> Option<Value> {
+        let op = |value: Value| self.makers.ops[value.index()];
+        self.less.iter().find_map(|&(less, end)| {
+            if less == number {
+                return Some(end);
+            }
+            let end = match op(end) {
+                Some(Op::Binary(Binary::Min, end, most)) if self.makers.constant(*most).is_some() => *end,
+                _ => end,
+            };
+            let Some(Op::Binary(Binary::Sub, most, reached)) = op(end) else { return None };
+            let Some(Op::Binary(Binary::Max, a, b)) = op(*most) else { return None };
+            let Some(Op::Binary(Binary::Add, c, d)) = op(number) else { return None };
+            let end = [(a, b), (b, a)].into_iter().find(|(_, other)| *other == reached).map(|(end, _)| *end)?;
+            [[*c, *d], [*d, *c]].contains(&[*reached, less]).then_some(end)
+        })
     }
 
     /// A comparison with something that is only known at run time: most lanes are inside of that.
@@ -736,6 +800,13 @@ impl<'k> Search<'k, '_> {
 
 fn only_returns(block: &Block) -> bool {
     block.insts.is_empty() && block.end == End::Return
+}
+
+/// All that it does for memory is in loops that are seldom gone through, and there are some.
+fn is_rare(block: &Block) -> bool {
+    let rare = |inst: &Inst| matches!(inst, Inst::Loop(inner) if inner.rare);
+    let plain = |inst: &Inst| matches!(inst, Inst::Let(_, op) if !matches!(op, Op::Load { .. }));
+    block.insts.iter().any(rare) && block.insts.iter().all(|inst| rare(inst) || plain(inst))
 }
 
 fn has_loop(block: &Block) -> bool {
@@ -809,6 +880,7 @@ fn work(block: &Block, weight: u32) -> u32 {
         sum.saturating_add(match inst {
             Inst::If { then, otherwise, .. } => work(then, weight).saturating_add(work(otherwise, weight)),
             // The rounds of a tree are for fewer and fewer lanes.
+            Inst::Loop(inner) if inner.rare => 0,
             Inst::Loop(inner) if is_tree(&inner.body) => work(&inner.body, weight),
             Inst::Loop(inner) => work(&inner.body, in_loop(weight)),
             Inst::Atomic { .. } => 32 * weight,

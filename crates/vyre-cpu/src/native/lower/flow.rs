@@ -296,7 +296,8 @@ impl<'k> Lower<'k> {
             && left.max < 1 << 31
             && right.is_uniform()
             && self.constant_of(*b, comps[0]).is_none()
-            && falls_through(otherwise)
+            && otherwise.insts.is_empty()
+            && !leaves(otherwise)
             && !leaves(then)
             && !needs_all(then)
             && is_flat(then) > FLAT;
@@ -318,7 +319,17 @@ impl<'k> Lower<'k> {
         let before = self.active.exec.clone();
         self.active.divergent += 1;
         let limit = self.scalar_reg(b, comps[0]);
+        // What the other way gives is overwritten in the lanes of this one.
+        let given: &[Value] = match &otherwise.end {
+            End::Yield(values) => values,
+            _ => &[],
+        };
+        let moves: Vec<(Value, Value)> = results.iter().copied().zip(given.iter().copied()).collect();
+        let yields = Yields { results, masked: true, out: Vec::new() };
         for &c in comps {
+            // Other vectors may take it from the same register.
+            given.iter().for_each(|value| self.facts.uses[value.index()] += 1);
+            self.assign(&moves, &[c], false);
             let next = self.label();
             let mark = self.enter_scope();
             match self.lin(a, c).constant() {
@@ -332,7 +343,9 @@ impl<'k> Lower<'k> {
             let inner = self.enter_scope();
             self.active.current = vec![c];
             self.define(cond, op, c);
-            self.divergent_ways(cond, then, otherwise, results, &[], &[c]);
+            let holds = self.mask_of(cond, c);
+            self.active.exec[c] = Some(before[c].map_or(holds, |exec| self.mask_and(exec, holds)));
+            self.block(then, &[c], Some(&yields));
             self.leave_scope(inner);
             self.bind(next);
             self.leave_scope(mark);

@@ -46,6 +46,7 @@ use super::asm::{Asm, Label};
 use super::hash::Map;
 use super::isa::Isa;
 use super::mir::{M, R};
+use super::order::Memories;
 use super::shape::{Layout, Shapes};
 use active::Active;
 pub(super) use atomic::SPILL;
@@ -81,11 +82,20 @@ pub(super) struct Lowered {
     /// Bytes of what waits while other parts of a kernel run.
     pub(super) frame_bytes: u32,
     /// Where buffers begin.
-    pub(super) buffers: Vec<R>,
+    buffers: Vec<R>,
+    /// Where workgroup memory begins.
+    shared: R,
     /// Buffers that are written past the caches where the launch says so, and bytes of each invocation.
     pub(super) streamed: Vec<(u32, u32)>,
     /// Lanes go over rows of their own, which may have different lengths.
     pub(super) tiled: bool,
+}
+
+impl Lowered {
+    /// The memories that its vectors move between.
+    pub(super) fn memories(&self) -> Memories<'_> {
+        Memories { buffers: &self.buffers, shared: self.shared }
+    }
 }
 
 /// An enclosing loop.
@@ -199,6 +209,7 @@ pub(super) fn lower(kernel: &Kernel, isa: Isa, shapes: &Shapes, tiling: Tiling) 
     let Lower { emission, frame_bytes, bases, streams, tiles, failed, .. } = lower;
     let Emission { code, counts, labels, asm } = emission;
     let buffers = bases.buffers.into_iter().flatten().collect();
-    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers, streamed: streams.written, tiled: tiles.any };
+    let (shared, streamed, tiled) = (bases.shared, streams.written, tiles.any);
+    let done = Lowered { code, counts, labels, asm, frame_bytes, buffers, shared, streamed, tiled };
     (!failed).then_some(done)
 }

@@ -3,7 +3,8 @@
 //! Invocations leave such a loop one by one, at its end. Until the one that is furthest comes to the limit they can go round together,
 //! so the loop becomes two: one that counts where the first invocation of the workgroup is, which is the same for all of them, and the
 //! loop as it was for the rest. Where all invocations make equally many rounds there is no rest. Where a step takes the first invocation
-//! past the last one, each has one round left at most, which comes before the loop as an `if`: its places are side by side too.
+//! past the last one, each has one round left at most, which comes before the loop as an `if`: its places are side by side too. The loop
+//! is then only gone through where numbers are so large that they might wrap.
 //!
 //! For each invocation by itself nothing changes, whatever the others do: `i` is the count plus the invocation's place, in both loops.
 
@@ -232,7 +233,7 @@ impl Together {
         carried.push(self.values.binary(Binary::Add, count, step, &mut body));
         insts.append(&mut before);
         let with = |values: &[Value], last: Value| [values, &[last]].concat();
-        insts.push(Inst::Loop(Box::new(Loop {
+        let together = Inst::Loop(Box::new(Loop {
             counter: Some(Counter { value: count, from: first, to, step: counter.step }),
             params: with(&params, at),
             init: with(&inner.init, first),
@@ -241,32 +242,45 @@ impl Together {
             finite: true,
             look: inner.look,
             rare: inner.rare,
-        })));
-        let mut from = self.values.binary(Binary::Add, reached, behind, insts);
+        }));
+        let original = inner.clone();
         inner.init = results;
-        if apart < counter.step && is_short(&inner.body) {
-            let holds = self.values.binary(Binary::Lt, from, counter.to, insts);
-            let mut names = named(inner);
-            names.insert(counter.value, from);
-            let round = self.values.copy_block(&inner.body, &mut names);
-            self.last_round(inner, holds, round, insts);
-            if bounded && self.values.number(first) == Some(0) {
-                // Nothing wraps, so nobody has another round.
-                let from = self.values.constant(ty, 0, insts);
-                inner.counter = Some(Counter { from, to: from, ..counter });
-                return;
-            }
-            // To the limit at most, so that it does not wrap.
-            let left = self.values.binary(Binary::Sub, counter.to, from, insts);
-            let step = self.values.constant(ty, counter.step, insts);
-            let step = self.values.binary(Binary::Min, left, step, insts);
-            let next = self.values.binary(Binary::Add, from, step, insts);
-            from = self.values.define(ty, Op::Select(holds, next, from), insts);
+        if apart >= counter.step || !is_short(&inner.body) {
+            insts.push(together);
+            let from = self.values.binary(Binary::Add, reached, behind, insts);
+            inner.counter = Some(Counter { from, ..counter });
+            return;
         }
-        inner.counter = Some(Counter { from, ..counter });
+        let mut parted = vec![together];
+        let from = self.values.binary(Binary::Add, reached, behind, &mut parted);
+        let mut names = named(inner);
+        names.insert(counter.value, from);
+        let round = self.values.copy_block(&inner.body, &mut names);
+        if bounded && self.values.number(first) == Some(0) {
+            // Nothing wraps.
+            let holds = self.values.binary(Binary::Lt, from, counter.to, &mut parted);
+            self.last_round(inner, holds, round, &mut parted);
+            insts.append(&mut parted);
+        } else {
+            let holds = self.is_before([reached, behind, counter.to], apart, &mut parted);
+            self.last_round(inner, holds, round, &mut parted);
+            let whole = self.are_small(first, Some(counter.to).filter(|_| !bounded), insts);
+            self.only_where(whole, parted, &original, inner, insts);
+        }
+        self.no_rounds(inner, insts);
     }
 
-    /// Puts a round that some invocations make before a loop, which is then seldom entered.
+    /// Whoever is so far `behind` the place that was reached, `apart` at most, comes before a limit.
+    fn is_before(&mut self, [reached, behind, limit]: [Value; 3], apart: u32, insts: &mut Vec<Inst>) -> Value {
+        let end = self.values.binary(Binary::Max, limit, reached, insts);
+        let left = self.values.binary(Binary::Sub, end, reached, insts);
+        // It is known to be a small number then, which is compared by fewer instructions.
+        let most = self.values.constant(self.values.scalar(left), apart + 1, insts);
+        let left = self.values.binary(Binary::Min, left, most, insts);
+        self.values.binary(Binary::Lt, behind, left, insts)
+    }
+
+    /// Puts a round that some invocations make before a loop.
     fn last_round(&mut self, inner: &mut Loop, holds: Value, mut round: Block, insts: &mut Vec<Inst>) {
         if let End::Continue(values) = &mut round.end {
             round.end = End::Yield(std::mem::take(values));
@@ -274,8 +288,40 @@ impl Together {
         let otherwise = Block { insts: Vec::new(), end: End::Yield(inner.init.clone()) };
         let results = self.values.all_like(&inner.params);
         inner.init.clone_from(&results);
-        inner.rare = true;
         insts.push(Inst::If { cond: holds, then: Box::new(round), otherwise: Box::new(otherwise), results });
+    }
+
+    /// A number without a sign is so small that no step from it wraps, and so is another.
+    fn are_small(&mut self, number: Value, other: Option<Value>, insts: &mut Vec<Inst>) -> Value {
+        let most = self.values.constant(Scalar::U32, 1u32 << 31, insts);
+        let small = self.values.binary(Binary::Lt, number, most, insts);
+        let Some(other) = other else { return small };
+        let also = self.values.binary(Binary::Lt, other, most, insts);
+        self.values.binary(Binary::And, small, also, insts)
+    }
+
+    /// Does what comes instead of a loop where a condition holds, which it nearly always does, and else the loop as it was.
+    fn only_where(&mut self, cond: Value, parted: Vec<Inst>, original: &Loop, inner: &mut Loop, insts: &mut Vec<Inst>) {
+        let copy = Loop { rare: true, ..self.values.copy_loop(original, &mut HashMap::new()) };
+        let otherwise = End::Yield(copy.results.clone());
+        let results = self.values.all_like(&inner.params);
+        let given = std::mem::replace(&mut inner.init, results.clone());
+        insts.push(Inst::If {
+            cond,
+            then: Box::new(Block { insts: parted, end: End::Yield(given) }),
+            otherwise: Box::new(Block { insts: vec![Inst::Loop(Box::new(copy))], end: otherwise }),
+            results,
+        });
+    }
+
+    /// All rounds of a loop are made before it.
+    fn no_rounds(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
+        let (value, ty) = match inner.counter {
+            Some(counter) => (counter.value, self.values.scalar(counter.value)),
+            None => (self.values.fresh(Scalar::U32), Scalar::U32),
+        };
+        let none = self.values.constant(ty, 0, insts);
+        inner.counter = Some(Counter { value, from: none, to: none, step: 1 });
     }
 
     /// Puts the loop of all invocations before one that tests a carried number against a limit at its head.
@@ -323,7 +369,7 @@ impl Together {
         let End::Continue(mut carried) = copy.end else { return };
         carried[which] = self.values.binary(Binary::Add, count, step, &mut body);
         insts.append(&mut before);
-        insts.push(Inst::Loop(Box::new(Loop {
+        let together = Inst::Loop(Box::new(Loop {
             counter: None,
             params,
             init: inner.init.iter().enumerate().map(|(at, &init)| if at == which { first } else { init }).collect(),
@@ -332,15 +378,24 @@ impl Together {
             finite: inner.finite,
             look: inner.look,
             rare: inner.rare,
-        })));
+        }));
+        let original = inner.clone();
+        let reached = results[which];
         inner.init = results;
-        inner.init[which] = self.values.binary(Binary::Add, inner.init[which], behind, insts);
-        if self.values.number(step).is_some_and(|step| i128::from(apart) < step) && is_short(&inner.body) {
-            let mut names = named(inner);
-            let holds = self.values.binary(Binary::Lt, inner.init[which], whole, insts);
-            let round = self.values.copy_block(&rest, &mut names);
-            self.last_round(inner, holds, round, insts);
+        let ends = self.values.number(step).is_some_and(|step| i128::from(apart) < step && step <= 1 << 24);
+        if !ends || !is_short(&inner.body) {
+            insts.push(together);
+            inner.init[which] = self.values.binary(Binary::Add, reached, behind, insts);
+            return;
         }
+        let mut parted = vec![together];
+        inner.init[which] = self.values.binary(Binary::Add, reached, behind, &mut parted);
+        let round = self.values.copy_block(&rest, &mut named(inner));
+        let holds = self.is_before([reached, behind, whole], apart, &mut parted);
+        self.last_round(inner, holds, round, &mut parted);
+        let small = self.are_small(first, Some(whole), insts);
+        self.only_where(small, parted, &original, inner, insts);
+        self.no_rounds(inner, insts);
     }
 
     /// The step at the head of a loop that leaves it unless a carried number is less than a limit, with both.
