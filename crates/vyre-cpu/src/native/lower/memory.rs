@@ -551,7 +551,10 @@ impl<'k> Lower<'k> {
             Place::Vary(at, index) => match self.word_of_table(address.memory, &place, scalar, mask) {
                 Some(rep) => rep,
                 None => {
-                    let placed = self.load_placed(address, element, mask, c);
+                    let mut placed = self.load_placed(address, element, mask, c);
+                    if placed.is_none() && mask.is_none() {
+                        placed = self.load_around(address, element, c);
+                    }
                     match placed.or_else(|| self.load_rows(address, element, At { scale: 1, ..at }, mask, c)) {
                         Some(words) => Rep::Vector(words, R::NONE),
                         None => self.gather(scalar, at, index, mask),

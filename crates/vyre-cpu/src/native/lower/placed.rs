@@ -17,6 +17,9 @@ use super::value::{Lin, Rep};
 /// Most registers whose words are put in order; more take as long as a gather or a scatter.
 const MOST_REGISTERS: usize = 2;
 
+/// Most words that are spread over the lanes that have them.
+const MOST_SPREAD: usize = 4;
+
 /// Most rows that a vector is loaded of.
 const MOST_ROWS: usize = 2;
 /// The largest number that stays apart from the register that it is added to.
@@ -171,6 +174,77 @@ impl<'k> Lower<'k> {
         let at = |&(lane, word): &(u32, u32)| (self.word_at(memory, word, R::NONE).disp, Kept { r: src, lane });
         let words: Vec<(i32, Kept)> = places.iter().map(at).collect();
         self.keep_words(Memory::Shared(memory), self.word_at(memory, 0, R::NONE), &words);
+    }
+
+    /// Loads words of workgroup memory around a place that is only known when the kernel runs, from which each lane is a known distance, as in
+    /// `tile[k][(t % 4u) * 4u]`: neighbours are one register, put in order, and a few words that lanes share are spread.
+    pub(super) fn load_around(&mut self, address: &Address, element: Element, c: usize) -> Option<R> {
+        let Memory::Shared(memory) = address.memory else { return None };
+        let is_word = matches!(element, Element::U32 | Element::I32 | Element::F32);
+        if !is_word || self.facts.isa == Isa::Simd128 || !address.offset.is_multiple_of(4) {
+            return None;
+        }
+        let mut distances = vec![0i64];
+        for lane in 1..self.lanes() {
+            let further = |&(index, stride): &(Value, u32)| {
+                let words = self.apart(index, lane, c, DEEP)?;
+                Some(i64::from(words.cast_signed()) * i64::from(stride))
+            };
+            let further: i64 = address.terms.iter().map(further).sum::<Option<i64>>()?;
+            distances.push(distances[lane as usize - 1] + further);
+        }
+        let (first, least) = distances.iter().copied().enumerate().min_by_key(|&(_, distance)| distance)?;
+        let words: Vec<u32> = distances
+            .iter()
+            .map(|distance| u32::try_from(distance - least).ok().filter(|bytes| bytes % 4 == 0).map(|bytes| bytes / 4))
+            .collect::<Option<_>>()?;
+        let mut distinct = words.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let beside = distinct.iter().all(|&word| word < self.lanes());
+        if !beside && distinct.len() > MOST_SPREAD {
+            return None;
+        }
+        let at = self.word_of_lane(memory, address, first as u32, c)?;
+        if beside {
+            let bits = distinct.iter().fold(0, |bits, word| bits | 1 << word);
+            let mask = (bits != self.all_lanes()).then(|| self.mask_known(bits));
+            let loaded = self.load_contiguous(Element::U32.scalar(), at, mask);
+            let lanes: Vec<u32> = (0..self.lanes()).collect();
+            return Some(self.brought(loaded, &lanes, &words));
+        }
+        let mut all = R::NONE;
+        for word in distinct {
+            let at = At { disp: at.disp + 4 * word as i32, ..at };
+            let one = self.vec(ops::VBROADCASTSS, R::NONE, Src::At(at));
+            let bits =
+                (0..self.lanes()).filter(|&lane| words[lane as usize] == word).fold(0, |bits, lane| bits | 1 << lane);
+            all = if all.is_none() { one } else { self.with_lanes(all, one, bits) };
+        }
+        Some(all)
+    }
+
+    /// Where a lane's word of workgroup memory lies. Places there are small numbers, whatever they were made of.
+    fn word_of_lane(&mut self, memory: u32, address: &Address, lane: u32, c: usize) -> Option<At> {
+        let (mut at, mut sum) = (self.word_at(memory, 0, R::NONE), R::NONE);
+        let mut disp = i64::from(at.disp) + i64::from(address.offset);
+        for &(index, stride) in &address.terms {
+            let mut place = self.at_lane(index, lane, c, DEEP)?;
+            if place.add.unsigned_abs() > FAR {
+                place = Lin::reg(self.materialise(place));
+            }
+            let (place, stride) = (if place.reg.is_none() { Lin::imm(place.add) } else { place }, stride.cast_signed());
+            disp += i64::from(place.add) * i64::from(stride);
+            if !place.reg.is_none() {
+                let bytes = self.product(false, place.reg, GSrc::Imm(stride));
+                sum = if sum.is_none() { bytes } else { self.alu(Alu::Add, false, sum, GSrc::R(bytes)) };
+            }
+        }
+        at.disp = i32::try_from(disp).ok()?;
+        if !sum.is_none() {
+            (at.index, at.scale) = (self.extended(sum), 1);
+        }
+        Some(at)
     }
 
     /// Loads words of a buffer, of the lanes of a mask and else zero, where lanes are known to lie in few rows: neighbours with neighbouring words.
