@@ -33,6 +33,7 @@ mod shape;
 mod single;
 mod tidy;
 mod tops;
+mod ways;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};
 use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Memory, Op, Value};
