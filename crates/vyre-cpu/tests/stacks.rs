@@ -208,13 +208,15 @@ fn tops_that_were_stored_before() {
 #[test]
 fn rounds_that_begin_with_a_test() {
     let search = "let open = stack[top];
-        if (open == 0u) { top DOWN ONE; bound++; if (bound > 200u) { break; } continue; }
+        if (open == 0u) { top DOWN ONE; bound++; if (bound > 24u) { break; } continue; }
         let bit = open & (0u - open);
+        let before = other[top];
         stack[top] = open ^ bit;
-        if (bit > 0x10000u) { result = result * 5u + bit; continue; }
-        if (bit == 0x4000u) { top DOWN TWO; bound++; if (bound > 200u) { break; } continue; }
+        if (top == LAST) { result = result * 5u + bit; continue; }
+        if (bit == 0x4000u) { top DOWN TWO; bound++; if (bound > 24u) { break; } continue; }
         top UP ONE;
-        stack[top] = (item >> u32(top)) & ~bit & 31u;";
+        other[top] = before ^ bit;
+        stack[top] = item ^ bit;";
     let rising = [("+=", "UP"), ("-=", "DOWN")];
     let falling = [("-=", "UP"), ("+=", "DOWN")];
     for (what, kind, first, head, ways) in [
@@ -226,12 +228,13 @@ fn rounds_that_begin_with_a_test() {
         ("downwards", "i32", "12", "top < 13", falling),
         ("downwards without a sign", "u32", "12", "top <= 12u", falling),
         ("not a number", "i32", "4", "top != 3", rising),
-        ("what another number decides", "i32", "4", "bound < 40u", rising),
+        ("what another number decides", "i32", "4", "bound < 15u", rising),
         ("a limit that changes", "i32", "4", "top > i32(result & 3u)", rising),
     ] {
         let (one, two) = if kind == "u32" { ("1u", "2u") } else { ("1", "2") };
+        let last = if ways == rising { "13" } else { "2" };
         let step = ways.iter().fold(search.to_owned(), |step, (op, way)| step.replace(way, op));
-        let step = step.replace("ONE", one).replace("TWO", two);
+        let step = step.replace("ONE", one).replace("TWO", two).replace("LAST", &format!("{kind}({last})"));
         for step in [step.clone(), format!("if (!({head})) {{ break; }} {step}")] {
             let text = format!(
                 "@group(0) @binding(0) var<storage, read> data: array<u32>;
@@ -241,6 +244,7 @@ fn rounds_that_begin_with_a_test() {
                      if (id.x >= 200u) {{ return; }}
                      let item = data[id.x];
                      var stack: array<u32, 16>;
+                     var other: array<u32, 16>;
                      var top = {kind}({first});
                      var result = 1u;
                      var bound = 0u;
@@ -248,7 +252,7 @@ fn rounds_that_begin_with_a_test() {
                      while ({head}) {{
                          {step}
                      }}
-                     results[id.x] = result + bound * 3u + u32(top) * 7u + stack[5];
+                     results[id.x] = result + bound * 3u + u32(top) * 7u + stack[5] + other[6];
                  }}"
             );
             let program = import(&text, &ImportOptions::default()).expect("a kernel");
@@ -264,10 +268,26 @@ fn endless_searches_end_when_their_time_is_up() {
     for (what, step) in [
         (
             "up and down",
-            "if ((open & 1u) == 0u && top < 9) { stack[top] = open | 1u; top++; } else { stack[top] = 0u; top--; }",
+            "if ((open & 1u) == 0u && top < 9) {
+                 stack[top] = open | 1u;
+                 top++;
+                 stack[top] = open + 2u;
+             } else {
+                 stack[top] = 0u;
+                 top--;
+                 if (top < 4 && open != 77u) { top = 4; stack[top] = open * 4u; }
+             }",
         ),
-        ("up and all the way down", "stack[top] = open + 1u; if (top < 9) { top++; } else { top = 4; }"),
-        ("at one place", "stack[top] = open * 5u + 1u; if (open == 77u) { top--; }"),
+        (
+            "up and all the way down",
+            "stack[top] = open + 1u;
+             if (open == 0xfffffff3u) { top--; stack[top] = 1u; } else if (top < 9) { top++; stack[top] = open | 8u; } else { top = 4; }",
+        ),
+        (
+            "at one place",
+            "stack[top] = open * 5u + 1u;
+             if (open == 77u) { top--; stack[top] = 1u; } else if (open == 78u && top < 9) { top++; stack[top] = 1u; }",
+        ),
     ] {
         let text = format!(
             "@group(0) @binding(0) var<storage, read> data: array<u32>;
@@ -276,11 +296,10 @@ fn endless_searches_end_when_their_time_is_up() {
              fn main(@builtin(global_invocation_id) id: vec3u) {{
                  var stack: array<u32, 16>;
                  var top = 4;
-                 stack[4] = data[id.x] * 2u;
-                 while (top >= 3) {{
+                 stack[4] = data[id.x] * 4u;
+                 while (top >= 4) {{
                      let open = stack[top];
                      {step}
-                     if (top < 4) {{ top = 4; }}
                  }}
                  results[id.x] = stack[5];
              }}"

@@ -145,8 +145,11 @@ pub(super) fn short_ways<'k>(numbers: &dyn Numbers, inner: &'k Loop) -> Vec<&'k 
     best
 }
 
+/// What is done with a way.
+type Shown<'f, 'k> = dyn FnMut(&'k Block, &[&'k Inst], &'k [Value]) + 'f;
+
 /// Shows each way to the next round: the block that it ends, all that was done before in the round and not in some branch alone, and what is passed on.
-fn walk<'k>(block: &'k Block, before: &mut Vec<&'k Inst>, f: &mut dyn FnMut(&'k Block, &[&'k Inst], &'k [Value])) {
+fn walk<'k>(block: &'k Block, before: &mut Vec<&'k Inst>, f: &mut Shown<'_, 'k>) {
     let length = before.len();
     for inst in &block.insts {
         if let Inst::If { then, otherwise, .. } = inst {
