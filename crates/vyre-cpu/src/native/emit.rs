@@ -1,6 +1,6 @@
 //! From machine instructions with their registers to bytes: spilled operands, helper calls, prologue and epilogue.
 
-use super::asm::{Alu, Asm, Cond, Extra, Len, Mem, RAX, RBP, RCX, RDX, RSP, Rm, Shift, VOp};
+use super::asm::{Alu, Asm, Cond, Extra, Label, Len, Mem, RAX, RBP, RCX, RDX, RSP, Rm, Shift, VOp};
 use super::context;
 use super::isa::Isa;
 use super::joins;
@@ -123,7 +123,17 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
         asm.store(4, Mem::At { base: RSP, index: None, disp }, reg);
     }
     let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at, copies: [None; 3] };
+    let heads = Head::all(code, &mut emitter.asm);
     for (at, m) in code.iter().enumerate() {
+        if let Some(head) = heads.iter().find(|head| head.at + 2 == at) {
+            emitter.asm.bind(head.behind);
+        }
+        if let M::Jump(label) = m
+            && let Some(head) = heads.iter().find(|head| head.label == *label && head.at < at)
+        {
+            emitter.go_round(code, head, at);
+            continue;
+        }
         if !emitter.begins_in_scratch(m, code.get(at + 1)) {
             emitter.instruction(m, at);
         }
@@ -139,6 +149,37 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     }
     asm.ret();
     Some(Emitted { code: asm.finish()?, vector_spills: allocation.slots[1] })
+}
+
+/// What a loop asks at the beginning of each round. A round that goes to the next asks that itself, instead of jumping to where it is asked.
+struct Head {
+    label: Label,
+    /// Where it compares; a branch follows, and then the place `behind`.
+    at: usize,
+    behind: Label,
+    /// What the branch asks, where it goes, and where in the code that is.
+    cond: Cond,
+    to: Label,
+    to_at: usize,
+}
+
+impl Head {
+    /// Those of all loops.
+    fn all(code: &[M], asm: &mut Asm) -> Vec<Head> {
+        let is_back = |label: Label, at: usize| code[at..].iter().any(|m| matches!(m, M::Jump(to) if *to == label));
+        let mut heads = Vec::new();
+        for (at, steps) in code.windows(3).enumerate() {
+            let [M::Label(label), M::Cmp { .. } | M::CmpWord { .. } | M::Test { .. }, M::JumpIf(cond, to)] = *steps
+            else {
+                continue;
+            };
+            let place = code.iter().position(|m| matches!(m, M::Label(other) if *other == to));
+            if let Some(to_at) = place.filter(|_| is_back(label, at)) {
+                heads.push(Head { label, at: at + 1, behind: asm.label(), cond, to, to_at });
+            }
+        }
+        heads
+    }
 }
 
 /// The instruction says by `def_of` and `finish` which vector registers it writes, all of them.
@@ -722,6 +763,21 @@ impl Emitter<'_> {
             M::JumpIf(cond, label) => self.asm.jump_if(cond, label),
             M::Call { code } => self.call(code, number),
         }
+    }
+
+    /// Goes to the next round of a loop from the end of one at `at`.
+    fn go_round(&mut self, code: &[M], head: &Head, at: usize) {
+        self.instruction(&code[head.at], at);
+        // A loop that is left from its head goes on with one jump.
+        let (cond, to, last, last_at) = match head.to_at > at {
+            true => (head.cond.inverse(), head.behind, head.to, head.to_at),
+            false => (head.cond, head.to, head.behind, 0),
+        };
+        self.asm.jump_if(cond, to);
+        if last_at != at + 1 {
+            self.asm.jump(last);
+        }
+        self.copies = [None; 3];
     }
 
     fn move_general(&mut self, wide: bool, to: u8, from: u8) {
