@@ -2,8 +2,13 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use support::{agree, words};
 use vyre_conform::Case;
+use vyre_cpu::{CpuBackend, CpuPath};
+use vyre_driver::{DispatchConfig, VyreBackend};
+use vyre_spec::codes;
 use vyre_wgsl::{ImportOptions, import};
 
 /// Each invocation has `item`, a word of its own, and `result`, and a stack of 16 words of which it uses `top`. `step` is done until the stack
@@ -194,6 +199,120 @@ fn tops_that_were_stored_before() {
             ),
         ] {
             with_stack(what, size, step);
+        }
+    }
+}
+
+/// Rounds that are left at once by a test of the top, of either sign and in either direction, which some ways to the next round need not make again
+/// and others must.
+#[test]
+fn rounds_that_begin_with_a_test() {
+    let search = "let open = stack[top];
+        if (open == 0u) { top DOWN ONE; bound++; if (bound > 24u) { break; } continue; }
+        let bit = open & (0u - open);
+        let before = other[top];
+        stack[top] = open ^ bit;
+        if (top == LAST) { result = result * 5u + bit; continue; }
+        if (bit == 0x4000u) { top DOWN TWO; bound++; if (bound > 24u) { break; } continue; }
+        top UP ONE;
+        other[top] = before ^ bit;
+        stack[top] = item ^ bit;";
+    let rising = [("+=", "UP"), ("-=", "DOWN")];
+    let falling = [("-=", "UP"), ("+=", "DOWN")];
+    for (what, kind, first, head, ways) in [
+        ("above a number", "i32", "4", "top > 3", rising),
+        ("not below a number", "i32", "4", "4 <= top", rising),
+        ("not nothing", "u32", "1", "top != 0u", rising),
+        ("above nothing", "u32", "2", "top > 1u", rising),
+        ("not below one, without a sign", "u32", "2", "top >= 2u", rising),
+        ("downwards", "i32", "12", "top < 13", falling),
+        ("downwards without a sign", "u32", "12", "top <= 12u", falling),
+        ("not a number", "i32", "4", "top != 3", rising),
+        ("what another number decides", "i32", "4", "bound < 15u", rising),
+        ("a limit that changes", "i32", "4", "top > i32(result & 3u)", rising),
+    ] {
+        let (one, two) = if kind == "u32" { ("1u", "2u") } else { ("1", "2") };
+        let last = if ways == rising { "13" } else { "2" };
+        let step = ways.iter().fold(search.to_owned(), |step, (op, way)| step.replace(way, op));
+        let step = step.replace("ONE", one).replace("TWO", two).replace("LAST", &format!("{kind}({last})"));
+        for step in [step.clone(), format!("if (!({head})) {{ break; }} {step}")] {
+            let text = format!(
+                "@group(0) @binding(0) var<storage, read> data: array<u32>;
+                 @group(0) @binding(1) var<storage, read_write> results: array<u32, 200>;
+                 @compute @workgroup_size(64)
+                 fn main(@builtin(global_invocation_id) id: vec3u) {{
+                     if (id.x >= 200u) {{ return; }}
+                     let item = data[id.x];
+                     var stack: array<u32, 16>;
+                     var other: array<u32, 16>;
+                     var top = {kind}({first});
+                     var result = 1u;
+                     var bound = 0u;
+                     stack[top] = item & 0x3f0ffu;
+                     while ({head}) {{
+                         {step}
+                     }}
+                     results[id.x] = result + bound * 3u + u32(top) * 7u + stack[5] + other[6];
+                 }}"
+            );
+            let program = import(&text, &ImportOptions::default()).expect("a kernel");
+            let case = Case { grid: Some([4, 1, 1]), ..Case::new(program, vec![words(200)]) };
+            agree(what, &case);
+        }
+    }
+}
+
+/// A search that never ends is left soon after its time is up, whichever ways it goes.
+#[test]
+fn endless_searches_end_when_their_time_is_up() {
+    for (what, step) in [
+        (
+            "up and down",
+            "if ((open & 1u) == 0u && top < 9) {
+                 stack[top] = open | 1u;
+                 top++;
+                 stack[top] = open + 2u;
+             } else {
+                 stack[top] = 0u;
+                 top--;
+                 if (top < 4 && open != 77u) { top = 4; stack[top] = open * 4u; }
+             }",
+        ),
+        (
+            "up and all the way down",
+            "stack[top] = open + 1u;
+             if (open == 0xfffffff3u) { top--; stack[top] = 1u; } else if (top < 9) { top++; stack[top] = open | 8u; } else { top = 4; }",
+        ),
+        (
+            "at one place",
+            "stack[top] = open * 5u + 1u;
+             if (open == 77u) { top--; stack[top] = 1u; } else if (open == 78u && top < 9) { top++; stack[top] = 1u; }",
+        ),
+    ] {
+        let text = format!(
+            "@group(0) @binding(0) var<storage, read> data: array<u32>;
+             @group(0) @binding(1) var<storage, read_write> results: array<u32, 64>;
+             @compute @workgroup_size(64)
+             fn main(@builtin(global_invocation_id) id: vec3u) {{
+                 var stack: array<u32, 16>;
+                 var top = 4;
+                 stack[4] = data[id.x] * 4u;
+                 while (top >= 4) {{
+                     let open = stack[top];
+                     {step}
+                 }}
+                 results[id.x] = stack[5];
+             }}"
+        );
+        let program = import(&text, &ImportOptions::default()).expect("a kernel");
+        let mut config = DispatchConfig::default();
+        config.timeout = Some(Duration::from_millis(50));
+        for path in CpuPath::ALL.into_iter().filter(|path| path.is_here()) {
+            let started = Instant::now();
+            let backend = CpuBackend::with_path(path).expect("it is here");
+            let error = backend.dispatch(&program, &[words(64)], &config).unwrap_err();
+            assert_eq!(error.code(), codes::backend::TIMEOUT.id, "{what} on {path}: {error}");
+            assert!(started.elapsed() < Duration::from_secs(20), "{what} on {path} took {:?}", started.elapsed());
         }
     }
 }

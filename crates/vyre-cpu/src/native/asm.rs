@@ -443,11 +443,6 @@ impl Asm {
         self.byte(count);
     }
 
-    /// By the count in `cl`, modulo the width.
-    pub(super) fn shift_cl(&mut self, shift: Shift, wide: bool, dst: u8) {
-        self.simple(wide, &[0xd3], shift as u8, Rm::Reg(dst), 0);
-    }
-
     pub(super) fn neg(&mut self, wide: bool, dst: u8) {
         self.simple(wide, &[0xf7], 3, Rm::Reg(dst), 0);
     }
@@ -694,6 +689,10 @@ mod tests {
         assert_eq!(one(|asm| asm.mask(ops::PDEP, false, 11, 3, Rm::Reg(9), None)), "pdep r11,rbx,r9");
         assert_eq!(one(|asm| asm.mask(ops::BLS, false, 3, 9, Rm::Reg(3), None)), "blsi r9d,ebx");
         assert_eq!(one(|asm| asm.mask(ops::BLS, false, 1, 3, Rm::Reg(14), None)), "blsr ebx,r14d");
+        let wide = VOp { w: 1, ..ops::SARX };
+        assert_eq!(one(|asm| asm.mask(ops::SHLX, false, 9, 3, Rm::Reg(14), None)), "shlx r9d,r14d,ebx");
+        assert_eq!(one(|asm| asm.mask(ops::SHRX, false, 3, 10, Rm::Reg(1), None)), "shrx ebx,ecx,r10d");
+        assert_eq!(one(|asm| asm.mask(wide, false, 9, 3, Rm::Reg(14), None)), "sarx r9,r14,rbx");
         assert_eq!(one(|asm| asm.mask(ops::KORTESTW, false, 3, 0, Rm::Reg(6), None)), "kortestw k3,k6");
         assert_eq!(one(|asm| asm.mask(ops::KNOTW, false, 3, 0, Rm::Reg(6), None)), "knotw k3,k6");
     }
@@ -729,7 +728,6 @@ mod tests {
         assert_eq!(one(|asm| asm.imul(true, 3, Rm::Reg(9))), "imul rbx,r9");
         assert_eq!(one(|asm| asm.imul_imm(false, 3, Rm::Reg(9), 12)), "imul ebx,r9d,0Ch");
         assert_eq!(one(|asm| asm.shift_imm(Shift::Arithmetic, false, 9, 3)), "sar r9d,3");
-        assert_eq!(one(|asm| asm.shift_cl(Shift::Left, true, 9)), "shl r9,cl");
         assert_eq!(one(|asm| asm.neg(true, 9)), "neg r9");
         assert_eq!(one(|asm| asm.not(false, 9)), "not r9d");
         assert_eq!(one(|asm| asm.div(true, true, 1)), "idiv rcx");

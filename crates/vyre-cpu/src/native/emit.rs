@@ -1,8 +1,10 @@
 //! From machine instructions with their registers to bytes: spilled operands, helper calls, prologue and epilogue.
 
-use super::asm::{Alu, Asm, Cond, Extra, Len, Mem, RAX, RBP, RCX, RDX, RSP, Rm, Shift, VOp};
+use super::asm::{Alu, Asm, Cond, Extra, Label, Len, Mem, RAX, RBP, RCX, RDX, RSP, Rm, Shift, VOp};
 use super::context;
 use super::isa::Isa;
+use super::joins;
+use super::jumps;
 use super::mir::{At, Class, GSrc, LaneOp, M, R, Src};
 use super::ops;
 use super::regalloc::{self, Allocation, Available, Place};
@@ -49,6 +51,18 @@ pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, isa: Isa) ->
     regalloc::allocate(intervals, total, &whole, &available(isa, 3))
 }
 
+/// Lets scalars share registers where that saves copies.
+pub(super) fn join_scalars(code: &mut Vec<M>, counts: [u32; 3], labels: u32, isa: Isa, allocation: &mut Allocation) {
+    if joins::join(code, labels, allocation) {
+        // Jumps may have nothing left between them.
+        jumps::straighten(code, labels);
+        let (intervals, _) = regalloc::intervals(code, counts, labels);
+        let regs = &available(isa, 0).regs[Class::General as usize];
+        let bases: Vec<R> = code.iter().filter_map(base_of_lanes).collect();
+        regalloc::allocate_again(allocation, Class::General, intervals, regs, (RBP, &bases));
+    }
+}
+
 /// An instruction of AVX2 needs three vector registers beside those that are given out.
 fn needs_third(m: &M, allocation: &Allocation) -> bool {
     let waits = |r: R| !r.is_none() && !matches!(allocation.place(r), Place::Reg(_));
@@ -59,6 +73,16 @@ fn needs_third(m: &M, allocation: &Allocation) -> bool {
         }
         M::Gather { dst, index, mask, .. } => waits(dst) && waits(index) && waits(mask),
         _ => false,
+    }
+}
+
+/// The base of a gather or scatter, which is better not in rbp.
+fn base_of_lanes(m: &M) -> Option<R> {
+    match m {
+        M::Gather { at, .. } | M::Scatter { at, .. } => {
+            Some(at.base).filter(|base| !base.is_none() && base.fixed().is_none())
+        }
+        _ => None,
     }
 }
 
@@ -99,7 +123,17 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
         asm.store(4, Mem::At { base: RSP, index: None, disp }, reg);
     }
     let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at, copies: [None; 3] };
+    let heads = Head::all(code, &mut emitter.asm);
     for (at, m) in code.iter().enumerate() {
+        if let Some(head) = heads.iter().find(|head| head.at + 2 == at) {
+            emitter.asm.bind(head.behind);
+        }
+        if let M::Jump(label) = m
+            && let Some(head) = heads.iter().find(|head| head.label == *label && head.at < at)
+        {
+            emitter.go_round(code, head, at);
+            continue;
+        }
         if !emitter.begins_in_scratch(m, code.get(at + 1)) {
             emitter.instruction(m, at);
         }
@@ -115,6 +149,37 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     }
     asm.ret();
     Some(Emitted { code: asm.finish()?, vector_spills: allocation.slots[1] })
+}
+
+/// What a loop asks at the beginning of each round. A round that goes to the next asks that itself, instead of jumping to where it is asked.
+struct Head {
+    label: Label,
+    /// Where it compares; a branch follows, and then the place `behind`.
+    at: usize,
+    behind: Label,
+    /// What the branch asks, where it goes, and where in the code that is.
+    cond: Cond,
+    to: Label,
+    to_at: usize,
+}
+
+impl Head {
+    /// Those of all loops.
+    fn all(code: &[M], asm: &mut Asm) -> Vec<Head> {
+        let is_back = |label: Label, at: usize| code[at..].iter().any(|m| matches!(m, M::Jump(to) if *to == label));
+        let mut heads = Vec::new();
+        for (at, steps) in code.windows(3).enumerate() {
+            let [M::Label(label), M::Cmp { .. } | M::CmpWord { .. } | M::Test { .. }, M::JumpIf(cond, to)] = *steps
+            else {
+                continue;
+            };
+            let place = code.iter().position(|m| matches!(m, M::Label(other) if *other == to));
+            if let Some(to_at) = place.filter(|_| is_back(label, at)) {
+                heads.push(Head { label, at: at + 1, behind: asm.label(), cond, to, to_at });
+            }
+        }
+        heads
+    }
 }
 
 /// The instruction says by `def_of` and `finish` which vector registers it writes, all of them.
@@ -523,6 +588,17 @@ impl Emitter<'_> {
                 };
                 let to = self.def_of(dst, 0);
                 match b {
+                    Err(imm) if to != a && op == Alu::Add => {
+                        self.asm.lea(wide, to, Mem::At { base: a, index: None, disp: imm });
+                    }
+                    Err(imm) if to != a && op == Alu::Sub && imm != i32::MIN => {
+                        self.asm.lea(wide, to, Mem::At { base: a, index: None, disp: -imm });
+                    }
+                    Ok(b) if to != a && to != b && op == Alu::Add => {
+                        // As a base rbp and r13 need a displacement.
+                        let (base, index) = if a & 7 == RBP { (b, a) } else { (a, b) };
+                        self.asm.lea(wide, to, Mem::At { base, index: Some((index, 1)), disp: 0 });
+                    }
                     Err(imm) => {
                         self.move_general(wide, to, a);
                         self.asm.alu_imm(op, wide, to, imm);
@@ -550,6 +626,7 @@ impl Emitter<'_> {
                         let b = self.use_of(b, 1);
                         self.asm.alu(Alu::Cmp, wide, a, Rm::Reg(b));
                     }
+                    GSrc::Imm(0) => self.asm.test(wide, a, a),
                     GSrc::Imm(imm) => self.asm.alu_imm(Alu::Cmp, wide, a, imm),
                 }
             }
@@ -592,6 +669,15 @@ impl Emitter<'_> {
             M::Shift { op, wide, dst, a, count } => {
                 let a = self.use_of(a, 0);
                 match count {
+                    GSrc::Imm(1) if op == Shift::Left => {
+                        let to = self.def_of(dst, 0);
+                        if to == a {
+                            self.asm.alu(Alu::Add, wide, to, Rm::Reg(a));
+                        } else {
+                            self.asm.lea(wide, to, Mem::At { base: a, index: Some((a, 1)), disp: 0 });
+                        }
+                        self.finish(dst, to);
+                    }
                     GSrc::Imm(count) => {
                         let to = self.def_of(dst, 0);
                         self.move_general(wide, to, a);
@@ -600,11 +686,13 @@ impl Emitter<'_> {
                     }
                     GSrc::R(count) => {
                         let count = self.use_of(count, 1);
-                        self.asm.mov(true, RAX, Rm::Reg(a));
-                        self.asm.mov(false, RCX, Rm::Reg(count));
-                        self.asm.shift_cl(op, wide, RAX);
                         let to = self.def_of(dst, 0);
-                        self.move_general(wide, to, RAX);
+                        let by = match op {
+                            Shift::Left => ops::SHLX,
+                            Shift::Right => ops::SHRX,
+                            Shift::Arithmetic => ops::SARX,
+                        };
+                        self.asm.mask(VOp { w: u8::from(wide), ..by }, false, to, count, Rm::Reg(a), None);
                         self.finish(dst, to);
                     }
                 }
@@ -675,6 +763,21 @@ impl Emitter<'_> {
             M::JumpIf(cond, label) => self.asm.jump_if(cond, label),
             M::Call { code } => self.call(code, number),
         }
+    }
+
+    /// Goes to the next round of a loop from the end of one at `at`.
+    fn go_round(&mut self, code: &[M], head: &Head, at: usize) {
+        self.instruction(&code[head.at], at);
+        // A loop that is left from its head goes on with one jump.
+        let (cond, to, last, last_at) = match head.to_at > at {
+            true => (head.cond.inverse(), head.behind, head.to, head.to_at),
+            false => (head.cond, head.to, head.behind, 0),
+        };
+        self.asm.jump_if(cond, to);
+        if last_at != at + 1 {
+            self.asm.jump(last);
+        }
+        self.copies = [None; 3];
     }
 
     fn move_general(&mut self, wide: bool, to: u8, from: u8) {

@@ -22,6 +22,7 @@ mod flags;
 mod hash;
 mod helper;
 mod isa;
+mod joins;
 mod jumps;
 mod lower;
 mod mir;
@@ -32,6 +33,7 @@ mod shape;
 mod single;
 mod tidy;
 mod tops;
+mod ways;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};
 use vyre_foundation::kernel::{Binary, Block, Inst, Kernel, Memory, Op, Value};
@@ -573,7 +575,10 @@ fn compile_as(
         } else if let Some(best) = best.take_if(|best| survey.loops && best.cost < cheaper * cost) {
             made = best;
         }
-        let Made { tiling, lowered, allocation, .. } = made;
+        let Made { tiling, mut lowered, mut allocation, .. } = made;
+        if isa != Isa::Simd128 {
+            emit::join_scalars(&mut lowered.code, lowered.counts, lowered.labels, isa, &mut allocation);
+        }
         let emitted = match isa {
             Isa::Simd128 => clif::compile(&lowered, clif::Target::host()?).map(|code| (code, allocation.slots[1])),
             Isa::Avx2 | Isa::Avx512 => emit::emit(&lowered.code, lowered.asm, &allocation, isa)

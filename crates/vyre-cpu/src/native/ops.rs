@@ -200,6 +200,9 @@ ops! {
     KSHIFTRW = part(1, 3, 0x30, 1);
     PDEP = part(3, 2, 0xf5, 1);
     BLS = part(0, 2, 0xf3, 0);
+    SHLX = part(1, 2, 0xf7, 0);
+    SARX = part(2, 2, 0xf7, 0);
+    SHRX = part(3, 2, 0xf7, 0);
 }
 
 impl VOp {

@@ -107,6 +107,11 @@ pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<
     (all, total)
 }
 
+/// How many loops go through each instruction.
+pub(super) fn rounds(code: &[M], labels: u32) -> Vec<usize> {
+    Loops::of(code, labels).rounds(code, labels)
+}
+
 /// The loops of some code, each in the one around it.
 struct Loops {
     /// First and last instruction, and number of the loop around it.
@@ -208,9 +213,9 @@ pub(super) fn allocate(
     let mut slots = [0; 3];
     let (mut vector_cost, mut mask_cost) = (0.0, 0.0);
     for (class, ranges) in intervals.iter().enumerate() {
-        let mut given = Given::to(ranges, &whole.regs[class]);
+        let mut given = Given::to(ranges, &whole.regs[class], |_, _| false);
         if !given.spilled.is_empty() && spare.regs[class] != whole.regs[class] {
-            given = Given::to(ranges, &spare.regs[class]);
+            given = Given::to(ranges, &spare.regs[class], |_, _| false);
         }
         let cost = || given.spilled.iter().map(|&i| ranges[i as usize].weight).sum();
         if class == Class::Vector as usize {
@@ -224,6 +229,23 @@ pub(super) fn allocate(
     Allocation { places, intervals, slots, vector_cost, mask_cost, total_cost }
 }
 
+/// Gives registers to the intervals of one class anew. Those of `others` get the register `dear` only where there is no other.
+pub(super) fn allocate_again(
+    allocation: &mut Allocation,
+    class: Class,
+    intervals: [Vec<Interval>; 3],
+    regs: &[u8],
+    (dear, others): (u8, &[R]),
+) {
+    let class = class as usize;
+    let mut minds = vec![false; intervals[class].len()];
+    others.iter().for_each(|r| minds[r.index()] = true);
+    let mut given = Given::to(&intervals[class], regs, |i, reg| reg == dear && minds[i as usize]);
+    allocation.slots[class] = given.share_slots(&intervals[class]);
+    allocation.places[class] = given.places;
+    allocation.intervals = intervals;
+}
+
 /// Registers given to the intervals of one class.
 struct Given {
     places: Vec<Place>,
@@ -234,8 +256,9 @@ struct Given {
 const LAST: u32 = u32::MAX;
 
 impl Given {
-    /// Walks over all positions; where registers run out, the interval with the least use for its length goes to the stack.
-    fn to(ranges: &[Interval], regs: &[u8]) -> Given {
+    /// Walks over all positions; where registers run out, the interval with the least use for its length goes to the stack. One that `minds` a register
+    /// gets another one where that is free.
+    fn to(ranges: &[Interval], regs: &[u8], minds: impl Fn(u32, u8) -> bool) -> Given {
         let positions = ranges.iter().map(|range| range.end + 2).max().unwrap_or(0) as usize;
         // The intervals that start at a position, and those that end before it, as lists.
         let (mut starting, mut ending) = (vec![LAST; positions], vec![LAST; positions]);
@@ -263,6 +286,11 @@ impl Given {
                 let cheapest = || {
                     regs.iter().copied().min_by(|&a, &b| owners[usize::from(a)].1.total_cmp(&owners[usize::from(b)].1))
                 };
+                if let [.., other, last] = &mut free[..]
+                    && minds(i, *last)
+                {
+                    std::mem::swap(other, last);
+                }
                 let reg = match free.pop() {
                     Some(reg) => Some(reg),
                     None => cheapest().filter(|&reg| owners[usize::from(reg)].1 < cost).inspect(|&reg| {

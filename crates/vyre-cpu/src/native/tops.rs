@@ -2,14 +2,12 @@
 //! before: it comes from there in a register, where memory would keep the branch that asks for it waiting.
 
 use vyre_foundation::kernel::{
-    Address, Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value, ValueInfo, each_use_mut,
+    Address, Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value, ValueInfo, each_use_mut,
 };
 
 use super::hash::Map;
 use super::visit;
-
-/// Steps that a place is made by.
-const DEEP: u32 = 8;
+use super::ways::{Bounds, Numbers};
 
 /// Stacks beside the first whose tops are carried too: all of them need registers.
 const MOST_OTHERS: usize = 3;
@@ -24,9 +22,9 @@ pub(super) fn carried(kernel: &Kernel) -> Option<Kernel> {
             makers.insert(*value, op.clone());
         }
     });
-    let mut stacks = Stacks { makers, values: &mut carried.values, any: false };
-    let sizes: Vec<u32> = kernel.locals.iter().map(|memory| memory.size).collect();
-    stacks.block(&mut carried.body, &sizes);
+    let sizes = kernel.locals.iter().map(|memory| memory.size).collect();
+    let mut stacks = Stacks { makers, sizes, values: &mut carried.values, any: false };
+    stacks.block(&mut carried.body);
     let any = stacks.any;
     any.then_some(carried)
 }
@@ -34,8 +32,24 @@ pub(super) fn carried(kernel: &Kernel) -> Option<Kernel> {
 struct Stacks<'k> {
     /// Constants, and what places are made by.
     makers: Map<Value, Op>,
+    /// Bytes of private arrays.
+    sizes: Vec<u32>,
     values: &'k mut Vec<ValueInfo>,
     any: bool,
+}
+
+impl Numbers for Stacks<'_> {
+    fn maker(&self, value: Value) -> Option<&Op> {
+        self.makers.get(&value)
+    }
+
+    fn scalar(&self, value: Value) -> Scalar {
+        self.values[value.index()].ty.scalar
+    }
+
+    fn size(&self, local: u32) -> u32 {
+        self.sizes[local as usize]
+    }
 }
 
 /// A word of a stack that a round loads before it may have changed it.
@@ -58,67 +72,102 @@ struct Head {
 
 /// A round is left at once where this holds, or does not hold.
 struct Leaves {
+    /// Where in the body it is.
+    at: usize,
     test: Value,
     holds: bool,
     results: Vec<Value>,
 }
 
+/// A way to the next round.
+struct Way {
+    /// What was stored where that one loads, where that is known.
+    known: Vec<Option<Value>>,
+    /// The next round is not left at once.
+    stays: bool,
+}
+
 impl Stacks<'_> {
-    fn block(&mut self, block: &mut Block, sizes: &[u32]) {
+    fn block(&mut self, block: &mut Block) {
         for mut inst in std::mem::take(&mut block.insts) {
+            let mut entry = None;
             match &mut inst {
                 Inst::If { then, otherwise, .. } => {
-                    self.block(then, sizes);
-                    self.block(otherwise, sizes);
+                    self.block(then);
+                    self.block(otherwise);
                 }
                 Inst::Loop(inner) => {
-                    self.block(&mut inner.body, sizes);
+                    self.block(&mut inner.body);
                     if let Some(mut head) = head_of(inner) {
-                        head.tops.extend(others_of(inner, &head.tops[0], sizes));
+                        head.tops.extend(others_of(inner, &head.tops[0], &self.sizes));
                         let mut ways = Vec::new();
-                        self.ways(inner, &inner.body, &mut Vec::new(), &head.tops, &mut ways);
-                        let is_known = |at: usize| ways.iter().any(|way: &Vec<Option<Value>>| way[at].is_some());
+                        self.ways(inner, &inner.body, &mut Vec::new(), &head, &mut ways);
+                        let is_known = |at: usize| ways.iter().any(|way: &Way| way.known[at].is_some());
                         if (0..head.tops.len()).all(is_known) {
-                            self.carry(inner, &head, &ways, &mut block.insts);
+                            entry = self.carry(inner, &head, &ways, &mut block.insts);
                             self.any = true;
                         }
                     }
                 }
                 _ => {}
             }
-            block.insts.push(inst);
+            block.insts.push(match entry {
+                Some(entry) => entry.to(inst),
+                None => inst,
+            });
         }
     }
 
-    /// For each way to the next round what was stored there, where that is known.
-    fn ways<'b>(
-        &self,
-        inner: &Loop,
-        block: &'b Block,
-        before: &mut Vec<&'b Inst>,
-        tops: &[Top],
-        ways: &mut Vec<Vec<Option<Value>>>,
-    ) {
+    /// The ways to the next round.
+    fn ways<'b>(&self, inner: &Loop, block: &'b Block, before: &mut Vec<&'b Inst>, head: &Head, ways: &mut Vec<Way>) {
         let length = before.len();
         for inst in &block.insts {
             if let Inst::If { then, otherwise, .. } = inst {
-                self.ways(inner, then, before, tops, ways);
-                self.ways(inner, otherwise, before, tops, ways);
+                self.ways(inner, then, before, head, ways);
+                self.ways(inner, otherwise, before, head, ways);
             }
             before.push(inst);
         }
         if let End::Continue(next) = &block.end {
-            ways.push(tops.iter().map(|top| self.stored(inner, before, top, next)).collect());
+            let known = head.tops.iter().map(|top| self.stored(inner, before, top, next)).collect();
+            ways.push(Way { known, stays: self.stays(inner, before, head, next) });
         }
         before.truncate(length);
+    }
+
+    /// The next round is known not to be left at once, because this one was not and the number that decides is the same, or goes away from where
+    /// it would be.
+    fn stays(&self, inner: &Loop, before: &[&Inst], head: &Head, next: &[Value]) -> bool {
+        let Some(Leaves { test, holds, .. }) = head.leaves else { return true };
+        let made = head.before.iter().find(|(value, _)| *value == test);
+        let Some(&(_, Op::Binary(op, a, b))) = made else { return false };
+        let (op, param, limit) = match (self.number(a), self.number(b)) {
+            (None, Some(limit)) => (Some(op), a, limit),
+            (Some(limit), None) => (mirrored(op), b, limit),
+            _ => return false,
+        };
+        let op = if holds { op } else { op.and_then(opposite) };
+        let (Some(op), Some(position)) = (op, inner.params.iter().position(|&other| other == param)) else {
+            return false;
+        };
+        let (from, moved) = self.place(next[position]);
+        let is_word = matches!(self.scalar(param), Scalar::U32 | Scalar::I32);
+        if from != param || !is_word || moved == 0 {
+            return from == param && is_word;
+        }
+        let Some(bounds) = self.bounds(before, param) else { return false };
+        let Bounds { least, most } = bounds.without(op, limit);
+        let next = Bounds { least: least + moved, most: most + moved };
+        let has_sign = self.scalar(param) == Scalar::I32;
+        (has_sign || (limit >= 0 && next.least >= 0)) && next.excludes(op, limit)
     }
 
     /// What was stored last where the next round loads.
     fn stored(&self, inner: &Loop, before: &[&Inst], top: &Top, next: &[Value]) -> Option<Value> {
         let &[(index, stride)] = &top.address.terms[..] else { return None };
-        let (param, plus) = self.place(index, DEEP)?;
+        let (param, plus) = self.place(index);
         let position = inner.params.iter().position(|&other| other == param)?;
-        let (from, moved) = self.place(next[position], DEEP)?;
+        let (from, moved) = self.place(next[position]);
         let wanted = (plus + moved) * i64::from(stride) + i64::from(top.address.offset);
         for inst in before.iter().rev() {
             let Inst::Store { address, element, value, guard } = inst else {
@@ -131,7 +180,7 @@ impl Stacks<'_> {
                 continue;
             }
             let &[(index, other)] = &address.terms[..] else { return None };
-            let place = self.place(index, DEEP).filter(|(stored, _)| *stored == from && param == from)?;
+            let place = Some(self.place(index)).filter(|(stored, _)| *stored == from && param == from)?;
             let own = self.values[value.index()].ty;
             if guard.is_some() || other != stride || own.width != 1 || *element != top.element {
                 return None;
@@ -149,67 +198,51 @@ impl Stacks<'_> {
         (from == param && moved == 0).then_some(top.value)
     }
 
-    /// A value as another one and a small number more.
-    fn place(&self, value: Value, deep: u32) -> Option<(Value, i64)> {
-        let number = |value: &Value| match self.makers.get(value) {
-            Some(Op::Const(literal)) => u32::try_from(literal.bits())
-                .ok()
-                .map(|bits| i64::from(bits.cast_signed()))
-                .filter(|n| n.abs() < 1 << 16),
-            _ => None,
-        };
-        let word = |value: &Value| matches!(self.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32);
-        let deep = deep.checked_sub(1)?;
-        match self.makers.get(&value) {
-            Some(Op::BitCast(a)) if word(a) => self.place(*a, deep),
-            Some(Op::Binary(op, a, b)) if word(a) && number(b).is_some() => {
-                let by = number(b)? * if *op == Binary::Add { 1 } else { -1 };
-                self.place(*a, deep).map(|(from, plus)| (from, plus + by))
-            }
-            _ => Some((value, 0)),
-        }
-    }
-
     fn fresh(&mut self, like: Value) -> Value {
         self.values.push(self.values[like.index()]);
         Value(self.values.len() as u32 - 1)
     }
 
-    fn carry(&mut self, inner: &mut Loop, head: &Head, ways: &[Vec<Option<Value>>], before: &mut Vec<Inst>) {
+    /// Carries the tops. A loop whose rounds may be left at once is entered only where the first is not, and each way to the next round asks for it
+    /// where that is not known.
+    fn carry(&mut self, inner: &mut Loop, head: &Head, ways: &[Way], before: &mut Vec<Inst>) -> Option<Entry> {
         for top in head.tops.iter().rev() {
             inner.body.insts.remove(top.at);
         }
         let (params, init) = (inner.params.clone(), inner.init.clone());
         let mut names = self.names(&params, &init, head, before);
-        let guard = head.leaves.as_ref().map(|leaves| {
-            let test = names[&leaves.test];
-            match leaves.holds {
-                true => {
-                    self.made_again(Inst::Let(leaves.test, Op::Unary(Unary::Not, test)), &mut Map::default(), before)
-                }
-                false => test,
+        let entry = head.leaves.as_ref().map(|Leaves { at, test, holds, results }| {
+            inner.body.insts.remove(*at);
+            let name = |value: &Value| names.get(value).copied().unwrap_or(*value);
+            let (left, given) = (results.iter().map(name).collect(), inner.results.clone());
+            for result in &mut inner.results {
+                *result = self.fresh(*result);
             }
+            Entry { test: name(test), holds: *holds, left, given, stays: inner.results.clone(), loads: Vec::new() }
         });
+        let mut loads = Vec::new();
         for top in &head.tops {
-            let load = Op::Load { address: top.address.clone(), element: top.element, guard };
-            inner.init.push(self.made_again(Inst::Let(top.value, load), &mut names, before));
+            let load = Op::Load { address: top.address.clone(), element: top.element, guard: None };
+            inner.init.push(self.made_again(Inst::Let(top.value, load), &mut names, &mut loads));
         }
+        let entry = match entry {
+            Some(entry) => Some(Entry { loads, ..entry }),
+            None => {
+                before.append(&mut loads);
+                None
+            }
+        };
         self.pass_on(&mut inner.body, &params, head, &mut ways.iter());
         for top in &head.tops {
             inner.params.push(top.value);
             let result = self.fresh(top.value);
             inner.results.push(result);
         }
+        entry
     }
 
     /// Ends the rounds of a loop with the next tops.
-    fn pass_on(
-        &mut self,
-        block: &mut Block,
-        params: &[Value],
-        head: &Head,
-        ways: &mut std::slice::Iter<'_, Vec<Option<Value>>>,
-    ) {
+    fn pass_on(&mut self, block: &mut Block, params: &[Value], head: &Head, ways: &mut std::slice::Iter<'_, Way>) {
         for inst in &mut block.insts {
             if let Inst::If { then, otherwise, .. } = inst {
                 self.pass_on(then, params, head, ways);
@@ -219,13 +252,13 @@ impl Stacks<'_> {
         let tops = || head.tops.iter().map(|top| top.value);
         match &mut block.end {
             End::Continue(next) => {
-                let Some(known) = ways.next() else { return };
-                if known.iter().all(Option::is_some) {
+                let Some(Way { known, stays }) = ways.next() else { return };
+                if *stays && known.iter().all(Option::is_some) {
                     next.extend(known.iter().flatten());
                     return;
                 }
                 let mut names = self.names(params, next, head, &mut block.insts);
-                if let Some(Leaves { test, holds, results }) = &head.leaves {
+                if let Some(Leaves { test, holds, results, .. }) = head.leaves.as_ref().filter(|_| !*stays) {
                     // The loop is left here, so that what comes behind may load.
                     let name = |value: &Value| names.get(value).copied().unwrap_or(*value);
                     let out = End::Break(results.iter().map(name).chain(tops()).collect());
@@ -266,6 +299,56 @@ impl Stacks<'_> {
     }
 }
 
+/// How a loop is entered whose first round may be left at once.
+struct Entry {
+    /// It is not entered where this holds, or does not hold.
+    test: Value,
+    holds: bool,
+    /// What there is then, and where the loop was gone through.
+    left: Vec<Value>,
+    stays: Vec<Value>,
+    /// What it is called afterwards.
+    given: Vec<Value>,
+    /// What the first round begins with.
+    loads: Vec<Inst>,
+}
+
+impl Entry {
+    fn to(self, inner: Inst) -> Inst {
+        let Entry { test: cond, holds, left, stays, given: results, loads: mut insts } = self;
+        insts.push(inner);
+        let out = Box::new(Block { insts: Vec::new(), end: End::Yield(left) });
+        let on = Box::new(Block { insts, end: End::Yield(stays) });
+        let (then, otherwise) = if holds { (out, on) } else { (on, out) };
+        Inst::If { cond, then, otherwise, results }
+    }
+}
+
+/// The comparison with its operands the other way round.
+fn mirrored(op: Binary) -> Option<Binary> {
+    Some(match op {
+        Binary::Lt => Binary::Gt,
+        Binary::Le => Binary::Ge,
+        Binary::Gt => Binary::Lt,
+        Binary::Ge => Binary::Le,
+        Binary::Eq | Binary::Ne => op,
+        _ => return None,
+    })
+}
+
+/// The comparison that holds where this does not.
+fn opposite(op: Binary) -> Option<Binary> {
+    Some(match op {
+        Binary::Lt => Binary::Ge,
+        Binary::Le => Binary::Gt,
+        Binary::Gt => Binary::Le,
+        Binary::Ge => Binary::Lt,
+        Binary::Eq => Binary::Ne,
+        Binary::Ne => Binary::Eq,
+        _ => return None,
+    })
+}
+
 /// What a loop loads first in each round, after it asked whether there is one.
 fn head_of(inner: &Loop) -> Option<Head> {
     if inner.counter.is_some() {
@@ -293,7 +376,7 @@ fn head_of(inner: &Loop) -> Option<Head> {
                     (End::Yield(_), End::Break(results)) => (false, results),
                     _ => return None,
                 };
-                leaves = Some(Leaves { test: *cond, holds, results: results.clone() });
+                leaves = Some(Leaves { at, test: *cond, holds, results: results.clone() });
             }
             _ => return None,
         }

@@ -7,7 +7,8 @@ use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
 use super::super::mir::{At, Class, GSrc, LaneOp, M, R, Role, Src};
 use super::super::ops;
-use super::super::shape::{Lane, collect_ends};
+use super::super::shape::{Lane, Layout, collect_ends};
+use super::super::ways::{Numbers, short_ways};
 use super::facts::{visit_inst_values, visit_operands, visit_values};
 use super::value::{Lin, Rep};
 use super::{Ahead, LoopFrame, Lower};
@@ -51,6 +52,20 @@ struct Round<'a, 'k> {
     /// An index and its step.
     stride: Option<(R, R)>,
     tiles: Option<&'a super::tiles::LoopTiles<'k>>,
+}
+
+impl Numbers for Lower<'_> {
+    fn maker(&self, value: Value) -> Option<&Op> {
+        self.facts.makers.ops[value.index()]
+    }
+
+    fn scalar(&self, value: Value) -> Scalar {
+        self.scalar_of(value)
+    }
+
+    fn size(&self, local: u32) -> u32 {
+        self.facts.kernel.locals[local as usize].size
+    }
 }
 
 impl<'k> Lower<'k> {
@@ -585,6 +600,10 @@ impl<'k> Lower<'k> {
                 self.end_of_round(values, matches!(block.end, End::Break(_)), comps);
             }
             End::Continue(values) => {
+                let is_short = |short: &Vec<&Block>| short.iter().any(|&other| std::ptr::eq(other, block));
+                if self.loops.last().is_some_and(|frame| frame.short.as_ref().is_some_and(|short| !is_short(short))) {
+                    self.look();
+                }
                 let Some(frame) = self.loops.last() else { return };
                 let (parts, next, params, own) =
                     (frame.parts, frame.next, frame.params, std::ptr::eq(frame.body, block));
@@ -1195,8 +1214,11 @@ impl<'k> Lower<'k> {
         let (live, left) = if parts { self.loop_masks(may_return, comps) } else { (Vec::new(), Vec::new()) };
         self.hoist(inner, comps);
         let plain = parts && !may_return && inner.counter.is_none() && is_plain_loop(&inner.body);
+        let short = self.short_ways(inner);
+        let looks_late = short.is_some();
         let frame = LoopFrame {
             plain,
+            short,
             live: live.clone(),
             left: left.clone(),
             parts,
@@ -1219,7 +1241,8 @@ impl<'k> Lower<'k> {
         let stride = if parts { None } else { self.stride(inner, &ends, comps[0]) };
         self.bind(start);
         let mark = self.enter_scope();
-        let round = Round { live: &live, plain, looks: stretch.is_none(), stride, tiles: tiles.as_ref() };
+        let round =
+            Round { live: &live, plain, looks: stretch.is_none() && !looks_late, stride, tiles: tiles.as_ref() };
         self.round(inner, &round, comps);
         self.bind(next);
         if let Some(tiles) = &tiles {
@@ -1454,6 +1477,13 @@ impl<'k> Lower<'k> {
         if let Some(frame) = self.loops.last_mut() {
             frame.counted = Some((value, to));
         }
+    }
+
+    /// The ways to the next round of a loop that need not look whether the launch has to end; nothing where each round looks. One invocation alone
+    /// has numbers that its accesses bound; of many nobody may be where the code is.
+    fn short_ways(&self, inner: &'k Loop) -> Option<Vec<&'k Block>> {
+        let is_alone = self.facts.tiling.layout == Layout::Single && inner.counter.is_none() && inner.look.is_some();
+        is_alone.then(|| short_ways(self, inner)).filter(|short| !short.is_empty())
     }
 
     /// Leaves the code when the launch has to end.

@@ -9,11 +9,11 @@ use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::{Lane, Layout};
-use super::Lower;
 use super::cells::Kept;
 use super::frame::lies_lane_beside_lane;
 use super::rare::{self, Access};
 use super::value::{Lin, Rep};
+use super::{Lower, Made};
 
 /// Where the lanes of a vector find their elements.
 #[derive(Clone, Copy)]
@@ -184,8 +184,16 @@ impl<'k> Lower<'k> {
 
     /// Resolves an address for a component; `None` when it needs the helper.
     pub(super) fn place(&mut self, address: &Address, c: usize) -> Option<Place> {
+        self.place_where(address, false, c)
+    }
+
+    /// As `place`; where the code comes only to a place `inside` of its memory, more is known of the index.
+    fn place_where(&mut self, address: &Address, inside: bool, c: usize) -> Option<Place> {
         let mut at = self.base(address.memory, c);
-        let sum = self.terms(address, at.disp, c)?;
+        let is_small = !matches!(address.memory, Memory::Buffer(_)) && address.terms.len() == 1;
+        // Elsewhere nobody may be there.
+        let inside = inside && is_small && self.facts.tiling.layout == Layout::Single;
+        let sum = self.terms(address, at.disp, inside, c)?;
         if sum.disp.abs() > REACH || sum.step.abs() > 1 << 20 {
             return None;
         }
@@ -197,8 +205,9 @@ impl<'k> Lower<'k> {
         self.varying(at, sum.step, &sum.vectors, c)
     }
 
-    /// Adds up what is constant in an address, and what a lane is behind the one before.
-    fn terms(&mut self, address: &Address, first: i32, c: usize) -> Option<Sum> {
+    /// Adds up what is constant in an address, and what a lane is behind the one before. One that is `inside` of a small memory has an index that
+    /// is less than it.
+    fn terms(&mut self, address: &Address, first: i32, inside: bool, c: usize) -> Option<Sum> {
         let (spacing, lane_step) = self.spacing(address.memory);
         let disp = i64::from(first) + i64::from(address.offset) * spacing;
         let mut sum = Sum { disp, step: lane_step, scalars: Vec::new(), vectors: Vec::new() };
@@ -217,7 +226,10 @@ impl<'k> Lower<'k> {
             }
             let wide = self.scalar_of(index).bits() == 64;
             match self.rep(index, 0, c) {
-                Rep::General(lin) if !wide => {
+                Rep::General(mut lin) if !wide => {
+                    if let (true, Some(r)) = (inside && lin.add != 0, self.made.get(Made::Sum(lin.reg, lin.add))) {
+                        lin = Lin::reg(r);
+                    }
                     if lin.add.unsigned_abs() > 1 << 20 && !lin.reg.is_none() {
                         let r = self.materialise(lin);
                         let r = self.extended(r);
@@ -227,7 +239,7 @@ impl<'k> Lower<'k> {
                     sum.disp += i64::from(lin.add) * stride;
                     if !lin.reg.is_none() {
                         // A sum that may wrap is taken as signed, so that its parts can be added one by one.
-                        let small = shape.max < 1 << 31 && lin.add == 0;
+                        let small = (shape.max < 1 << 31 && lin.add == 0) || (inside && lin.add <= 0);
                         let r = if small { lin.reg } else { self.extended(lin.reg) };
                         sum.scalars.push((r, stride));
                     }
@@ -448,7 +460,7 @@ impl<'k> Lower<'k> {
         if !is_plain(element) && narrow.is_none() {
             return self.load_by_helper(value, address, element, guard, c);
         }
-        let Some(place) = self.place(address, c) else {
+        let Some(place) = self.place_where(address, guard.is_none(), c) else {
             return self.load_by_helper(value, address, element, guard, c);
         };
         if let Some(rep) = self.load_shifted_cell(value, address.memory, &place, element, guard, c) {
@@ -940,7 +952,8 @@ impl<'k> Lower<'k> {
         if !is_plain(element) && !narrow {
             return self.store_by_helper(address, element, (value, component), mask, c);
         }
-        let Some(place) = self.place(address, c) else {
+        // What a guard keeps out does not come here.
+        let Some(place) = self.place_where(address, mask.is_none(), c) else {
             return self.store_by_helper(address, element, (value, component), mask, c);
         };
         let bytes = element.bits() as i32 / 8;

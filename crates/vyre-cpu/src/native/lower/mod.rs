@@ -120,6 +120,8 @@ struct LoopFrame<'k> {
     ahead: Option<Ahead>,
     /// The counter of one that counts by one to a known number, and that number.
     counted: Option<(R, u32)>,
+    /// Each way to the next round looks whether the launch has to end, but for those that end these blocks.
+    short: Option<Vec<&'k Block>>,
 }
 
 /// An index that each round of a loop goes on by the same step, and what it will be in the next.
@@ -147,6 +149,7 @@ impl<'k> LoopFrame<'k> {
             rounds: None,
             ahead: None,
             counted: None,
+            short: None,
         }
     }
 }
