@@ -39,6 +39,11 @@ impl<'k> Lower<'k> {
     /// Tests whether lanes find vectors of so many words side by side.
     fn line(&mut self, address: &Address, width: u8, c: usize) -> Option<Line> {
         let Place::Vary(at, index) = self.place(address, c)? else { return None };
+        let is_line = |(lane, &distance): (i64, &i64)| distance == 4 * i64::from(width) * lane;
+        let known = |distances: Vec<i64>| !(0..).zip(&distances).all(is_line);
+        if matches!(address.memory, Memory::Shared(_)) && self.distances(address, c).is_some_and(known) {
+            return None;
+        }
         let step = 4 * i32::from(width) / i32::from(at.scale);
         if step * i32::from(at.scale) != 4 * i32::from(width) {
             return None;

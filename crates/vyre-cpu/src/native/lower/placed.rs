@@ -184,15 +184,7 @@ impl<'k> Lower<'k> {
         if !is_word || self.facts.isa == Isa::Simd128 || !address.offset.is_multiple_of(4) {
             return None;
         }
-        let mut distances = vec![0i64];
-        for lane in 1..self.lanes() {
-            let further = |&(index, stride): &(Value, u32)| {
-                let words = self.apart(index, lane, c, DEEP)?;
-                Some(i64::from(words.cast_signed()) * i64::from(stride))
-            };
-            let further: i64 = address.terms.iter().map(further).sum::<Option<i64>>()?;
-            distances.push(distances[lane as usize - 1] + further);
-        }
+        let distances = self.distances(address, c)?;
         let (first, least) = distances.iter().copied().enumerate().min_by_key(|&(_, distance)| distance)?;
         let words: Vec<u32> = distances
             .iter()
@@ -222,6 +214,20 @@ impl<'k> Lower<'k> {
             all = if all.is_none() { one } else { self.with_lanes(all, one, bits) };
         }
         Some(all)
+    }
+
+    /// How many bytes each lane's place is behind that of the first, where that is known.
+    pub(super) fn distances(&self, address: &Address, c: usize) -> Option<Vec<i64>> {
+        let mut distances = vec![0i64];
+        for lane in 1..self.lanes() {
+            let further = |&(index, stride): &(Value, u32)| {
+                let words = self.apart(index, lane, c, DEEP)?;
+                Some(i64::from(words.cast_signed()) * i64::from(stride))
+            };
+            let further: i64 = address.terms.iter().map(further).sum::<Option<i64>>()?;
+            distances.push(distances[lane as usize - 1] + further);
+        }
+        Some(distances)
     }
 
     /// Where a lane's word of workgroup memory lies. Places there are small numbers, whatever they were made of.
