@@ -118,3 +118,74 @@ fn places_that_move_on_in_every_round() {
         }
     }
 }
+
+/// Words of a tile at places that differ from a counter's by what is known of each invocation.
+fn around(what: &str, size: u32, words: u32, place: &str, body: &str) {
+    let text = format!(
+        "var<workgroup> tile: array<f32, {words}>;
+         var<workgroup> beside: array<u32, 16>;
+         @group(0) @binding(0) var<storage, read> data: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> result: array<f32>;
+         @compute @workgroup_size({size})
+         fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) group: vec3u) {{
+             for (var i = t; i < {words}u; i += {size}u) {{ tile[i] = f32(data[(i * 5u + group.x) % 900u] & 1023u); }}
+             if (t < 16u) {{ beside[t] = data[t]; }}
+             workgroupBarrier();
+             // So that what was there before counts.
+             if (arrayLength(&data) == 0u) {{ result[t] += f32(beside[t % 16u]); }}
+             var sum = 0.5;
+             {body}
+             result[group.x * {size}u + t] = sum;
+         }}"
+    )
+    .replace("PLACE", place);
+    let program = import(&text, &ImportOptions::default()).unwrap_or_else(|error| panic!("{what}: {error:?}\\n{text}"));
+    let case =
+        Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![support::words(900), support::words(2 * size)]) };
+    agree(&format!("{what}, {size} invocations, {words} words"), &case);
+}
+
+#[test]
+fn words_at_known_distances_from_a_counter_are_found() {
+    let bodies = [
+        ("in rounds", "for (var k = 0u; k < 16u; k++) { sum = sum * 1.5 + tile[PLACE]; }"),
+        ("to a limit that is loaded", "for (var k = data[3] % 5u; k < data[4] % 13u; k++) { sum += tile[PLACE]; }"),
+        ("in a branch", "if (data[t] % 3u == 0u) { for (var k = 0u; k < 9u; k++) { sum += tile[PLACE]; } }"),
+        ("left early", "for (var k = 0u; k < 16u; k++) { if (data[t + k] % 7u == 0u) { break; } sum += tile[PLACE]; }"),
+        (
+            "of four columns",
+            "for (var k = 0u; k < 13u; k++) { sum += tile[PLACE] * 2.0 + tile[PLACE + 1u] - tile[PLACE + 2u] * tile[PLACE + 3u]; }",
+        ),
+        (
+            "with stores between",
+            "for (var k = 0u; k < 6u; k++) { sum += tile[PLACE]; workgroupBarrier(); tile[t] = sum; workgroupBarrier(); }",
+        ),
+    ];
+    for (size, words) in [(64, 256), (128, 500), (256, 256), (48, 300)] {
+        for place in [
+            "k * 16u + (t % 4u) * 4u",
+            "(t / 4u % 12u) * 16u + k",
+            "k * 12u + t % 3u",
+            "k + (t % 8u) * 9u",
+            "k * 8u + (15u - t % 16u)",
+            "(t / 16u % 8u) * 16u + k",
+            "k * 3u + (t & 1u) * 7u + (t / 8u & 1u) * 20u",
+            "u32(i32(k) * 4 + 40 - i32(t % 5u) * 8)",
+            "(k * 31u + t % 4u) % 200u",
+            "(t % 7u) * (t % 5u) + k * 2u",
+        ] {
+            for (what, body) in bodies {
+                around(&format!("{place}, {what}"), size, words, place, body);
+            }
+        }
+        // To the last word, behind which there is nothing.
+        around("the last row", size, 64, "k * 4u + t % 4u", "for (var k = 0u; k < 16u; k++) { sum += tile[PLACE]; }");
+        around(
+            "the last words",
+            size,
+            67,
+            "k * 4u + (t % 2u) * 6u",
+            "for (var k = 0u; k < 16u; k++) { sum += tile[PLACE]; }",
+        );
+    }
+}

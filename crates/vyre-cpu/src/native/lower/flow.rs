@@ -10,6 +10,7 @@ use super::super::ops;
 use super::super::shape::{Lane, Layout, collect_ends};
 use super::super::ways::{Numbers, short_ways};
 use super::facts::{visit_inst_values, visit_operands, visit_values};
+use super::tiles::makes;
 use super::value::{Lin, Rep};
 use super::{Ahead, LoopFrame, Lower};
 
@@ -922,6 +923,12 @@ impl<'k> Lower<'k> {
         if needs_all(then) || needs_all(otherwise) {
             self.divergent_ways(cond, then, otherwise, results, &out, comps);
         } else {
+            // What a way gives that was made before is given to other vectors from the same register.
+            for block in [then, otherwise].into_iter().filter(|_| comps.len() > 1) {
+                let End::Yield(values) = &block.end else { continue };
+                let before = values.iter().filter(|value| !makes(block, **value));
+                before.for_each(|value| self.facts.uses[value.index()] += 1);
+            }
             // None of them changes what another one's lanes are.
             for &c in comps {
                 self.divergent_ways(cond, then, otherwise, results, &out, &[c]);
