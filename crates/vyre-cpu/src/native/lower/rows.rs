@@ -27,12 +27,23 @@ struct Rows<'k> {
     steps: &'k [Inst],
     /// Where the rows of an access begin.
     places: Map<*const Address, Value>,
+    /// All such places.
+    begin: Vec<Value>,
     /// Sums of the counter and a place, which only addresses need.
     indices: Set<Value>,
     /// What a lane has for its row.
     numbers: Vec<Value>,
     first: u32,
     rounds: u32,
+}
+
+impl Rows<'_> {
+    fn goes_from(&mut self, address: &Address, place: Value) {
+        self.places.insert(address, place);
+        if !self.begin.contains(&place) {
+            self.begin.push(place);
+        }
+    }
 }
 
 impl<'k> Lower<'k> {
@@ -57,20 +68,27 @@ impl<'k> Lower<'k> {
             return None;
         }
         let steps = &inner.body.insts[..];
-        let mut rows =
-            Rows { steps, places: Map::default(), indices: Set::default(), numbers: Vec::new(), first, rounds };
+        let mut rows = Rows {
+            steps,
+            places: Map::default(),
+            begin: Vec::new(),
+            indices: Set::default(),
+            numbers: Vec::new(),
+            first,
+            rounds,
+        };
         let mut words: Set<Value> = Set::default();
         let mut stores: Vec<&Address> = Vec::new();
         for inst in steps {
             match inst {
                 Inst::Let(value, Op::Load { address, element, guard: None }) => {
                     let place = self.row_begins(inner, *value, address, *element, rounds, comps)?;
-                    rows.places.insert(address, place);
+                    rows.goes_from(address, place);
                     words.insert(*value);
                 }
                 Inst::Store { address, element, value, guard: None } => {
                     let place = self.row_begins(inner, *value, address, *element, rounds, comps)?;
-                    rows.places.insert(address, place);
+                    rows.goes_from(address, place);
                     if !words.contains(value) {
                         self.number_of_row(*value, &mut rows.numbers)?;
                     }
@@ -165,12 +183,10 @@ impl<'k> Lower<'k> {
             self.put_scratch(scratch, column(number), lanes);
         }
         let mut begins: Map<Value, R> = Map::default();
-        for &place in rows.places.values() {
-            if !begins.contains_key(&place) {
-                let (lane, first) = (self.scalar_reg(place, c), self.general());
-                self.push(M::Alu { op: Alu::Add, wide: false, dst: first, a: lane, b: GSrc::Imm(rows.first as i32) });
-                begins.insert(place, first);
-            }
+        for &place in &rows.begin {
+            let (lane, first) = (self.scalar_reg(place, c), self.general());
+            self.push(M::Alu { op: Alu::Add, wide: false, dst: first, a: lane, b: GSrc::Imm(rows.first as i32) });
+            begins.insert(place, first);
         }
         let bytes = self.len().bytes();
         for lane in 0..self.lanes() as i32 {
