@@ -243,6 +243,7 @@ fn counters_that_were_cleared_before_are_counted_in() {
         ("in rounds", format!("for (var k = 0u; k < 4u; k++) {{ {} }}", count("data[t * 4u + k]"))),
         ("in more rounds", format!("for (var k = 0u; k < data[t] % 9u; k++) {{ {} }}", count("data[t * 3u + k]"))),
         ("by remainders", "let c = (data[t] % DIGITS) * THREADS + t; counts[c] = counts[c] * 7u; seen = counts[c];".to_owned()),
+        ("signed and unsigned", format!("{} let d = i32(data[t + 5u]) & i32(DIGITS - 1u); let c = u32(d) * THREADS + t; seen = seen * 3u + counts[c]; counts[c] += 1u; {}", count(keys[0]), count(keys[1]))),
         ("further than was cleared", "let c = min((data[t] & 63u) * THREADS + t, DIGITS * THREADS - 1u); seen = counts[c] * u32(c % THREADS == t);".to_owned()),
     ];
     for (threads, digits) in [(256, 16), (64, 16), (64, 4), (32, 32), (48, 8)] {

@@ -177,27 +177,22 @@ impl Pass {
         }
         match place.terms[..] {
             [(number, step)] if step == filled.step && place.constant == filled.first.constant => {
-                (self.most(number)? < filled.count).then_some(number)
+                // Numbers of words are compared with each other, and so are of one type.
+                let fits = self.values.scalar(number) == Scalar::U32 && self.most(number)? < filled.count;
+                fits.then_some(number)
             }
             _ => None,
         }
     }
 
-    /// The greatest that a number can be that is zero or more.
+    /// The greatest that a number without a sign can be.
     fn most(&self, number: Value) -> Option<u32> {
         let constant = |value: &Value| self.values.number(*value).and_then(|number| u32::try_from(number).ok());
-        let (Op::Binary(op, a, b), signed) = (self.values.def(number)?, self.values.scalar(number) == Scalar::I32)
-        else {
-            return None;
-        };
+        let Op::Binary(op, a, b) = self.values.def(number)? else { return None };
         match op {
-            Binary::And => [constant(a), constant(b)]
-                .into_iter()
-                .flatten()
-                .min()
-                .filter(|most| !signed || *most <= i32::MAX as u32),
-            Binary::Shr if !signed => constant(b).filter(|by| *by < 32).map(|by| u32::MAX >> by),
-            Binary::Rem if !signed => constant(b)?.checked_sub(1),
+            Binary::And => [constant(a), constant(b)].into_iter().flatten().min(),
+            Binary::Shr => constant(b).filter(|by| *by < 32).map(|by| u32::MAX >> by),
+            Binary::Rem => constant(b)?.checked_sub(1),
             _ => None,
         }
     }
