@@ -167,12 +167,56 @@ fn words_of_rows_in_workgroup_memory_are_changed() {
             "signed",
             "for (var j = 0; j < i32(LENGTH); j++) { first[i32(row) + j] = u32(abs(i32(first[i32(row) + j]) - i32(mine))); }",
         ),
-        // Of these some words need others, or the number of their round.
-        ("counted", "for (var j = 0u; j < LENGTH; j++) { first[row + j] += mine * j; }"),
+        // Sums of the words so far.
         (
             "carried",
             "var sum = 0u; for (var j = 0u; j < LENGTH; j++) { let now = first[row + j]; first[row + j] = sum; sum += now; }",
         ),
+        (
+            "sums so far",
+            "var sum = mine; for (var j = 0u; j < LENGTH; j++) { sum += first[row + j]; first[row + j] = sum; } first[row] ^= sum;",
+        ),
+        (
+            "sums from a place",
+            "var sum = own; for (var j = 0u; j < LENGTH; j++) { let now = first[row + j]; first[row + j] = sum * 3u; sum = (now ^ mine) + sum; }
+             first[row + 1u] -= sum;",
+        ),
+        (
+            "two sums",
+            "var sum = 7; var other = 0u;
+             for (var j = 0u; j < LENGTH; j++) {
+                 let now = first[row + j];
+                 first[row + j] = u32(sum) ^ other;
+                 second[row + j] = f32(other & 255u) + part;
+                 sum += i32(now) >> 3u;
+                 other += now & 15u;
+             }
+             first[row] += u32(sum) * other;",
+        ),
+        (
+            "a sum of other words",
+            "var sum = 0u; for (var j = 0u; j < LENGTH; j++) { sum += first[row + j] >> 2u; second[row + j] = f32(sum & 1023u); }
+             first[row] = sum;",
+        ),
+        (
+            "a sum again",
+            "for (var k = 0u; k < 3u; k++) { var sum = k; for (var j = 0u; j < LENGTH; j++) { sum += first[row + j]; first[row + j] = sum; } }",
+        ),
+        // Of these some words need others in another way, or the number of their round.
+        (
+            "a sum of sums",
+            "var sum = 0u; var all = 1u; for (var j = 0u; j < LENGTH; j++) { sum += first[row + j]; all += sum; first[row + j] = all; }",
+        ),
+        (
+            "a sum of what was stored",
+            "var sum = 0u; for (var j = 0u; j < LENGTH; j++) { first[row + j] = sum; sum += first[row + j] + 1u; } first[row] ^= sum;",
+        ),
+        ("a sum taken twice", "var sum = 3u; for (var j = 0u; j < LENGTH; j++) { sum += sum; first[row + j] += sum; }"),
+        (
+            "floats",
+            "var sum = 0.0; for (var j = 0u; j < LENGTH; j++) { sum += second[row + j]; second[row + j] = sum; } second[row] += sum;",
+        ),
+        ("counted", "for (var j = 0u; j < LENGTH; j++) { first[row + j] += mine * j; }"),
         ("moved", "for (var j = 0u; j + 1u < LENGTH; j++) { first[row + j] = first[row + j + 1u] + mine; }"),
         ("later ones", "for (var j = LENGTH / 2u; j < LENGTH; j++) { first[row + j] += mine; }"),
         ("twice", "for (var j = 0u; j < LENGTH; j++) { first[row + j] = mine; first[row + j] += first[row + j]; }"),

@@ -76,6 +76,12 @@ impl Lower<'_> {
         }
     }
 
+    /// The last word of a register in all lanes.
+    pub(super) fn last_in_all(&mut self, r: R) -> R {
+        let last = vec![Some(self.lanes() - 1); self.lanes() as usize];
+        self.ordered_or_same(r, &last)
+    }
+
     fn ordered_in_halves(&mut self, r: R, order: &[Option<u32>]) -> R {
         if let Some(places) = in_halves(order, [0; 2]) {
             return self.vec_imm(ops::VSHUFPS, r, Src::R(r), places);

@@ -686,25 +686,13 @@ impl<'k> Lower<'k> {
     fn sums_before(&mut self, scratch: R, by: R) -> (R, R) {
         let sum = self.general();
         if self.facts.isa == Isa::Avx512 {
-            let (zero, mut all) = (self.constant(0), by);
-            for lanes in [1, 2, 4, 8] {
-                let further = self.vec_imm(ops::VALIGND, all, Src::R(zero), 16 - lanes);
-                all = self.vec(ops::VPADDD, all, Src::R(further));
-            }
+            let all = self.sums_so_far(by);
             let last = self.vec_imm(ops::VALIGND, all, Src::R(all), 15);
             self.push(M::First { wide: false, dst: sum, src: last });
             return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
         }
         if self.facts.isa == Isa::Avx2 {
-            // In each half, and then the sum of the first half in all of the second.
-            let (zero, mut all) = (self.constant(0), by);
-            for bytes in [4, 8] {
-                let further = self.vec_imm(ops::VPALIGNR, all, Src::R(zero), 16 - bytes);
-                all = self.vec(ops::VPADDD, all, Src::R(further));
-            }
-            let moved = self.vec_imm(ops::VPERM2F128, all, Src::R(all), 0x08);
-            let first = self.vec_imm(ops::VSHUFPS, moved, Src::R(moved), 0xff);
-            all = self.vec(ops::VPADDD, all, Src::R(first));
+            let all = self.sums_so_far(by);
             let src = self.upper_half(all);
             self.push(M::Reverse { op: ops::VPEXTRD, len: Len::L128, dst: sum, src, imm: Some(3) });
             return (self.vec(ops::VPSUBD, all, Src::R(by)), sum);
@@ -722,6 +710,26 @@ impl<'k> Lower<'k> {
         self.push(M::Mov { dst: sum, src: all });
         let before = self.vec(ops::VMOVUPS, R::NONE, Src::At(At::new(scratch, 2 * COLUMN)));
         (before, sum)
+    }
+
+    /// For each lane the sum of it and all lanes before it, in registers of more than four lanes.
+    pub(super) fn sums_so_far(&mut self, by: R) -> R {
+        let (zero, mut all) = (self.constant(0), by);
+        if self.facts.isa == Isa::Avx512 {
+            for lanes in [1, 2, 4, 8] {
+                let further = self.vec_imm(ops::VALIGND, all, Src::R(zero), 16 - lanes);
+                all = self.vec(ops::VPADDD, all, Src::R(further));
+            }
+            return all;
+        }
+        // In each half, and then the sum of the first half in all of the second.
+        for bytes in [4, 8] {
+            let further = self.vec_imm(ops::VPALIGNR, all, Src::R(zero), 16 - bytes);
+            all = self.vec(ops::VPADDD, all, Src::R(further));
+        }
+        let moved = self.vec_imm(ops::VPERM2F128, all, Src::R(all), 0x08);
+        let first = self.vec_imm(ops::VSHUFPS, moved, Src::R(moved), 0xff);
+        self.vec(ops::VPADDD, all, Src::R(first))
     }
 
     /// One step for each lane of a mask.

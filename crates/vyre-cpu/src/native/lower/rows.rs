@@ -1,14 +1,15 @@
 //! Rows in workgroup memory of which each lane has its own, and in which it does the same with every word:
 //! `for (var j = 0u; j < 16u; j++) { sums[t * 16u + j] += before; }`. A register holds neighbouring words of one row, and in all of another one is
-//! what the row's lane adds. Rounds whose words need each other are taken lane beside lane, which turns the rows and turns them back (`tiles.rs`).
+//! what the row's lane adds. Sums of the words so far (`before = sum; sum += row[j]; row[j] = before;`) are made in each register, and go on from
+//! one to the next. Rounds whose words need each other otherwise are taken lane beside lane, which turns the rows and turns them back (`tiles.rs`).
 
-use vyre_foundation::kernel::{Address, Element, End, Inst, Loop, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{Address, Binary, Element, End, Inst, Loop, Memory, Op, Scalar, Value};
 
 use super::super::asm::Alu;
 use super::super::context;
 use super::super::hash::{Map, Set};
 use super::super::isa::Isa;
-use super::super::mir::{At, GSrc, M, R};
+use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
@@ -22,9 +23,22 @@ const MOST_REGISTERS: u32 = 64;
 /// Numbers of each lane that wait for its row.
 const MOST_NUMBERS: usize = 4;
 
+/// Sums that a loop carries.
+const MOST_SUMS: usize = 2;
+
+/// A sum of the words of a row, of which each round adds one.
+struct Sum {
+    /// Before the round and after it.
+    before: Value,
+    after: Value,
+    adds: Value,
+    /// What it begins and ends with.
+    first: Value,
+    last: Value,
+}
+
 /// A loop over such rows.
 struct Rows<'k> {
-    steps: &'k [Inst],
     /// Where the rows of an access begin.
     places: Map<*const Address, Value>,
     /// All such places.
@@ -33,6 +47,10 @@ struct Rows<'k> {
     indices: Set<Value>,
     /// What a lane has for its row.
     numbers: Vec<Value>,
+    sums: Vec<Sum>,
+    /// What is made before any sum is, and what is made of it.
+    early: Vec<&'k Inst>,
+    late: Vec<&'k Inst>,
     first: u32,
     rounds: u32,
 }
@@ -55,12 +73,12 @@ impl<'k> Lower<'k> {
     }
 
     fn rows_of(&self, inner: &'k Loop, comps: &[usize]) -> Option<Rows<'k>> {
-        let counter = inner.counter.filter(|counter| counter.step == 1 && inner.params.is_empty())?;
+        let counter = inner.counter.filter(|counter| counter.step == 1 && inner.params.len() <= MOST_SUMS)?;
         let together = self.active.divergent == 0 && comps.iter().all(|&c| self.active.exec[c].is_none());
-        let goes_on = matches!(&inner.body.end, End::Continue(next) if next.is_empty());
-        if self.facts.isa == Isa::Simd128 || !together || !goes_on || inner.rare {
+        if self.facts.isa == Isa::Simd128 || !together || inner.rare {
             return None;
         }
+        let sums = self.sums_of_words(inner)?;
         let [first, end] = [counter.from, counter.to].map(|end| self.constant_of(end, comps[0]));
         let (first, end) = (u32::try_from(first?).ok()?, u32::try_from(end?).ok()?);
         let rounds = end.checked_sub(first)?;
@@ -69,22 +87,31 @@ impl<'k> Lower<'k> {
         }
         let steps = &inner.body.insts[..];
         let mut rows = Rows {
-            steps,
             places: Map::default(),
             begin: Vec::new(),
             indices: Set::default(),
             numbers: Vec::new(),
+            sums,
+            early: Vec::new(),
+            late: Vec::new(),
             first,
             rounds,
         };
-        let mut words: Set<Value> = Set::default();
+        for sum in &rows.sums {
+            self.number_of_row(sum.first, &mut rows.numbers)?;
+        }
+        let mut words: Set<Value> = rows.sums.iter().map(|sum| sum.before).collect();
+        // What needs a sum.
+        let mut behind = words.clone();
         let mut stores: Vec<&Address> = Vec::new();
         for inst in steps {
+            let mut waits = false;
             match inst {
                 Inst::Let(value, Op::Load { address, element, guard: None }) => {
                     let place = self.row_begins(inner, *value, address, *element, rounds, comps)?;
                     rows.goes_from(address, place);
                     words.insert(*value);
+                    waits = stores.iter().any(|stored| stored.memory == address.memory);
                 }
                 Inst::Store { address, element, value, guard: None } => {
                     let place = self.row_begins(inner, *value, address, *element, rounds, comps)?;
@@ -93,6 +120,7 @@ impl<'k> Lower<'k> {
                         self.number_of_row(*value, &mut rows.numbers)?;
                     }
                     stores.push(address);
+                    waits = true;
                 }
                 Inst::Let(index, Op::Binary(..)) if self.is_row_index(inner, *index) => {
                     rows.indices.insert(*index);
@@ -116,11 +144,23 @@ impl<'k> Lower<'k> {
                         if !words.contains(&operand) {
                             self.number_of_row(operand, &mut rows.numbers)?;
                         }
+                        waits |= behind.contains(&operand);
                     }
                     words.insert(*value);
                 }
                 _ => return None,
             }
+            match inst {
+                Inst::Let(value, _) if rows.sums.iter().any(|sum| sum.after == *value) => {}
+                _ if waits => rows.late.push(inst),
+                _ => rows.early.push(inst),
+            }
+            if let (Inst::Let(value, _), true) = (inst, waits) {
+                behind.insert(*value);
+            }
+        }
+        if !rows.sums.iter().all(|sum| words.contains(&sum.adds) && !behind.contains(&sum.adds)) {
+            return None;
         }
         // A word that is stored twice, or loaded from elsewhere in what is stored, needs the order of the rounds.
         let alone = |stored: &Address| {
@@ -134,6 +174,28 @@ impl<'k> Lower<'k> {
                 && same.iter().map(|(_, stores)| stores).sum::<usize>() == 1
         };
         (!stores.is_empty() && stores.iter().all(|stored| alone(stored))).then_some(rows)
+    }
+
+    /// All that a loop carries, where that is sums of whole numbers.
+    fn sums_of_words(&self, inner: &Loop) -> Option<Vec<Sum>> {
+        let End::Continue(next) = &inner.body.end else { return None };
+        let carried = inner.params.iter().zip(next).zip(inner.init.iter().zip(&inner.results));
+        let sum_of = |((&before, &after), (&first, &last)): ((&Value, &Value), (&Value, &Value))| {
+            let Some(&Op::Binary(Binary::Add, a, b)) = self.facts.makers.ops[after.index()] else { return None };
+            let whole = matches!(self.scalar_of(before), Scalar::U32 | Scalar::I32) && self.width_of(before) == 1;
+            let adds = if a == before { b } else { a };
+            let is_sum = whole && (a == before) != (b == before) && makes(&inner.body, after);
+            let own = [before, last].iter().all(|&value| self.shape_of(value).lane == Lane::Vary);
+            (is_sum && own).then_some(Sum { before, after, adds, first, last })
+        };
+        let sums: Vec<Sum> = carried.map(sum_of).collect::<Option<_>>()?;
+        let ends = |sum: &Sum| sums.iter().filter(|other| other.after == sum.after).count() == 1;
+        sums.iter().all(ends).then_some(sums)
+    }
+
+    /// All lanes have the same of a number.
+    fn is_alike(&self, value: Value) -> bool {
+        self.shape_of(value).lane == Lane::Same
     }
 
     /// Where rows of an access to workgroup memory begin that are a known distance apart and don't overlap.
@@ -164,7 +226,7 @@ impl<'k> Lower<'k> {
 
     /// Takes what a lane has for its row among `numbers`; nothing where it can't be.
     fn number_of_row(&self, value: Value, numbers: &mut Vec<Value>) -> Option<()> {
-        if self.shape_of(value).lane == Lane::Same || numbers.contains(&value) {
+        if self.is_alike(value) || numbers.contains(&value) {
             return Some(());
         }
         let scalar = self.scalar_of(value);
@@ -189,16 +251,34 @@ impl<'k> Lower<'k> {
             begins.insert(place, first);
         }
         let bytes = self.len().bytes();
-        for lane in 0..self.lanes() as i32 {
-            for part in 0..rows.rounds as i32 * 4 / bytes {
+        let registers = rows.rounds as i32 * 4 / bytes;
+        // Sums end in the last word of a register: from the last row to the first, stores leave those of all rows side by side.
+        let ends = |number: usize| column(MOST_NUMBERS + number) + context::COLUMN / 2;
+        for lane in (0..self.lanes() as i32).rev() {
+            let mut so_far: Vec<R> = Vec::new();
+            for part in 0..registers {
                 let mark = self.enter_scope();
                 for (number, &value) in rows.numbers.iter().enumerate() {
                     let at = At::new(scratch, column(number) + 4 * lane);
                     let all = self.load_later(self.scalar_of(value), at);
                     self.set_rep(value, 0, c, Rep::Vector(all, R::NONE));
                 }
-                for inst in rows.steps {
+                for inst in &rows.early {
                     self.step_of_row(rows, inst, &begins, (lane, part * bytes), c);
+                }
+                so_far = rows
+                    .sums
+                    .iter()
+                    .zip(0..)
+                    .map(|(sum, number)| self.sum_of_row(sum, so_far.get(number), c))
+                    .collect();
+                for inst in &rows.late {
+                    self.step_of_row(rows, inst, &begins, (lane, part * bytes), c);
+                }
+                if part + 1 == registers {
+                    for (number, &sums) in so_far.iter().enumerate() {
+                        self.put_scratch(scratch, ends(number) + 4 * lane + 4 - bytes, sums);
+                    }
                 }
                 self.leave_scope(mark);
             }
@@ -207,6 +287,28 @@ impl<'k> Lower<'k> {
             self.set_rep(value, 0, c, kept);
         }
         self.leave_scope(outer);
+        for (number, sum) in rows.sums.iter().enumerate() {
+            let last = self.load_contiguous(self.scalar_of(sum.last), At::new(scratch, ends(number)), None);
+            self.set_rep(sum.last, 0, c, Rep::Vector(last, R::NONE));
+        }
+    }
+
+    /// Makes the sums before and after each word of a register, from what the register before ended with; gives those after.
+    fn sum_of_row(&mut self, sum: &Sum, so_far: Option<&R>, c: usize) -> R {
+        let words = self.vector_of(sum.adds, c);
+        let begins = match so_far {
+            Some(&so_far) => Some(self.last_in_all(so_far)),
+            None if self.constant_of(sum.first, c) == Some(0) => None,
+            None => Some(self.vector_of(sum.first, c)),
+        };
+        let mut after = self.sums_so_far(words);
+        if let Some(begins) = begins {
+            after = self.vec(ops::VPADDD, after, Src::R(begins));
+        }
+        let before = self.vec(ops::VPSUBD, after, Src::R(words));
+        self.set_rep(sum.before, 0, c, Rep::Vector(before, R::NONE));
+        self.set_rep(sum.after, 0, c, Rep::Vector(after, R::NONE));
+        after
     }
 
     /// A step for neighbouring words of a lane's row.

@@ -160,7 +160,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The stores of a loop that nobody leaves before its end: nothing else in it touches what they write, but for loads of the word
-    /// that is then stored.
+    /// that is then stored. A load after the store would find what was there rounds before.
     fn stores_of(&self, inner: &'k Loop, index: Index, counter: Value) -> Vec<&'k Address> {
         let leaves = |inst: &Inst| match inst {
             Inst::If { then, otherwise, .. } => leaves(then) || leaves(otherwise),
@@ -178,7 +178,7 @@ impl<'k> Lower<'k> {
             let (mut alone, mut stores) = (true, 0);
             visit(&inner.body, &mut |inst| match inst {
                 Inst::Let(_, Op::Load { address, .. }) if address.memory == stored.memory => {
-                    alone &= address == stored;
+                    alone &= address == stored && stores == 0;
                 }
                 Inst::Store { address, .. } if address.memory == stored.memory => stores += 1,
                 Inst::Atomic { address, .. } => alone &= address.memory != stored.memory,
