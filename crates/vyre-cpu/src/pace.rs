@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A thread that is woken comes after some tens of microseconds and finds cold caches: it is called for at least so much work.
 const WORTH_A_THREAD_NS: u64 = 20_000;
+/// One that still looks for work since the launch before comes at once, and finds there what it had then.
+const WORTH_A_THREAD_AWAKE_NS: u64 = 2_500;
 /// Work that is taken by itself should be some microseconds, or taking it shows.
 const WORTH_A_PART_NS: u64 = 4_000;
 /// Fractions of a nanosecond that are told apart: workgroups of a few invocations take less than one.
@@ -40,6 +42,11 @@ impl Expected {
         usize::try_from(self.0 / WORTH_A_THREAD_NS).unwrap_or(usize::MAX).max(1)
     }
 
+    /// Threads that it is worth to call where they are awake.
+    pub(crate) fn threads_awake(self) -> usize {
+        usize::try_from(self.0 / WORTH_A_THREAD_AWAKE_NS).unwrap_or(usize::MAX).max(1)
+    }
+
     /// Parts that it is worth to be cut into.
     pub(crate) fn parts(self) -> u64 {
         self.0 / WORTH_A_PART_NS
@@ -56,7 +63,9 @@ mod tests {
         assert!(pace.expected(1000).is_none());
         pace.note(1000, 10_000);
         let short = pace.expected(100).unwrap();
-        assert_eq!((short.threads(), short.parts()), (1, 0));
+        assert_eq!((short.threads(), short.threads_awake(), short.parts()), (1, 1, 0));
+        let middling = pace.expected(2_500).unwrap();
+        assert_eq!((middling.threads(), middling.threads_awake()), (1, 10));
         let long = pace.expected(100_000).unwrap();
         assert_eq!((long.threads(), long.parts()), (50, 250));
         pace.note(10, 1_000_000);

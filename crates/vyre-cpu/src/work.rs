@@ -11,7 +11,7 @@ use crate::launch::{Grid, Split, Stop, workgroups};
 use crate::memory::{Scratch, Span};
 use crate::pace::Expected;
 use crate::pipeline::{CpuPipeline, Way};
-use crate::pool::Work;
+use crate::pool::{Threads, Work};
 use crate::record::Steps;
 use crate::sums::Sums;
 
@@ -412,10 +412,10 @@ impl Work for CpuWork {
         }
     }
 
-    fn threads_at_first(&self) -> usize {
+    fn threads_at_first(&self) -> Threads {
         match (&self.kind, self.launch.plan.expected) {
-            (Kind::Launch, Some(expected)) => expected.threads(),
-            _ => usize::MAX,
+            (Kind::Launch, Some(expected)) => Threads { any: expected.threads(), awake: expected.threads_awake() },
+            _ => Threads::ALL,
         }
     }
 

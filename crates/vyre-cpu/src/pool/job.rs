@@ -27,10 +27,23 @@ pub(crate) trait Work: Default + Send + Sync + 'static {
     fn is_brief(&self) -> bool;
 
     /// Threads that should be called for it before it has shown that it takes long.
-    fn threads_at_first(&self) -> usize;
+    fn threads_at_first(&self) -> Threads;
 
     /// Lets go of everything that it uses.
     fn clear(&mut self);
+}
+
+/// Threads that some work is worth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    /// Though they sleep.
+    pub(crate) any: usize,
+    /// All in all, where the others are awake.
+    pub(crate) awake: usize,
+}
+
+impl Threads {
+    pub(crate) const ALL: Threads = Threads { any: usize::MAX, awake: usize::MAX };
 }
 
 /// Bits of a cursor that count parts; those above count phases.
@@ -128,6 +141,8 @@ pub(super) struct Job<W> {
     brief: AtomicBool,
     /// Threads that may be called for it.
     most: AtomicUsize,
+    /// The same where those that are more than these are awake, as long as nobody was called.
+    most_awake: AtomicUsize,
     /// Nanoseconds since the pool began: when the first part began, when the last one ended.
     began: AtomicU64,
     ended: AtomicU64,
@@ -149,6 +164,7 @@ impl<W: Work> Job<W> {
             timed: AtomicBool::new(false),
             brief: AtomicBool::new(false),
             most: AtomicUsize::new(usize::MAX),
+            most_awake: AtomicUsize::new(usize::MAX),
             began: AtomicU64::new(0),
             ended: AtomicU64::new(0),
         }
@@ -170,7 +186,8 @@ impl<W: Work> Job<W> {
         self.brief.store(work.is_brief(), Relaxed);
         let few = work.threads_at_first();
         // Whoever waits for it works on it, too: with as many others as there are cores, one of them would push another from his.
-        self.most.store(few.min(self.threads - 1).max(1), Relaxed);
+        self.most.store(few.any.min(self.threads - 1).max(1), Relaxed);
+        self.most_awake.store(few.awake.min(self.threads - 1).max(1), Relaxed);
         self.gate.open(serial);
         self.enter(&work, 0);
     }
@@ -268,6 +285,14 @@ impl<W: Work> Job<W> {
         let crew = self.gate.crew();
         let parts = usize::try_from(self.left.0.load(Acquire).saturating_sub(crew)).unwrap_or(usize::MAX);
         parts.min(self.most.load(Relaxed).saturating_sub(crew as usize))
+    }
+
+    /// Threads that are worth to be called at first, where those that are more than [`Job::wanted`] are awake.
+    pub(super) fn wanted_awake(&self) -> usize {
+        if !self.is_alone() {
+            return 0;
+        }
+        usize::try_from(self.left.0.load(Acquire)).unwrap_or(usize::MAX).min(self.most_awake.load(Relaxed))
     }
 
     /// Takes parts and runs them until there are none or the time is over, those of one place first. Calls `more` when there are parts for others who were not

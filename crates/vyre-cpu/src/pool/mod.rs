@@ -28,7 +28,7 @@ use vyre_driver::BackendError;
 use vyre_driver::backend::{Completion, Ledger, Order, Ticket};
 use vyre_spec::codes;
 
-pub(crate) use job::{Failure, PANICKED, Work};
+pub(crate) use job::{Failure, PANICKED, Threads, Work};
 use job::{Job, panicked};
 use state::{Lane, State};
 use worker::{Call, Worker};
@@ -171,8 +171,8 @@ impl<W: Work> Shared<W> {
                 }
                 let [wanted, callable] = state.wanted(lane, &self.ledger);
                 let called = state.call(lane, callable, &mut asleep);
-                all &= called == wanted;
-                let missing = callable - called;
+                all &= called >= wanted;
+                let missing = callable.saturating_sub(called);
                 let most = if alone && called == 0 { kept } else { kept.min(self.width) };
                 if missing > state.starting && state.threads() < most && state.are_all_busy() {
                     // Where the system gives no more threads, those that are there do it.

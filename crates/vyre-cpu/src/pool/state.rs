@@ -136,20 +136,23 @@ impl<W: Work> State<W> {
         self.workers[worker.place - 1] = None;
     }
 
-    /// Calls threads that rest to the head of a lane, at most so many, and always those with the first places, so that the same ones do
-    /// the same work each time. Those that sleep are added to `asleep`, to be woken without the lock. Gives how many it called.
+    /// Calls threads that rest to the head of a lane, at most so many and more that are awake, and always those with the first places, so that
+    /// the same ones do the same work each time. Those that sleep are added to `asleep`, to be woken without the lock. Gives how many it called.
     pub(super) fn call(&mut self, lane: usize, most: usize, asleep: &mut VecDeque<Arc<Worker<W>>>) -> usize {
+        let room = self.room();
         let Some(entry) = self.lanes[lane].entries.front_mut() else { return 0 };
+        let most_awake = if most > 0 { entry.job.wanted_awake().min(room).max(most) } else { 0 };
         let mut claimed = std::mem::take(&mut self.claimed);
         for (at, worker) in self.workers.iter().enumerate().filter_map(|(at, worker)| Some((at, worker.as_ref()?))) {
-            if claimed.len() == most {
+            if claimed.len() == most_awake {
                 break;
             }
             let too_small = worker.scratch_bytes() < self.scratch_bytes.max(1);
             if too_small && self.scratch.is_empty() {
                 continue;
             }
-            let Some(claim) = worker.claim() else { continue };
+            let claim = if claimed.len() < most { worker.claim() } else { worker.claim_awake() };
+            let Some(claim) = claim else { continue };
             claimed.push((at, claim, if too_small { self.scratch.pop() } else { None }));
         }
         let called = claimed.len();
@@ -285,8 +288,12 @@ impl<W: Work> State<W> {
             return [0; 2];
         };
         let wanted = entry.job.wanted();
-        let room = self.width.saturating_sub(self.active.load(SeqCst));
-        [wanted, wanted.min(room.max(usize::from(entry.job.is_alone())))]
+        [wanted, wanted.min(self.room().max(usize::from(entry.job.is_alone())))]
+    }
+
+    /// How many more threads may work.
+    fn room(&self) -> usize {
+        self.width.saturating_sub(self.active.load(SeqCst))
     }
 
     /// Every part of the work at the head of a lane ends soon.

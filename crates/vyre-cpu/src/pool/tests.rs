@@ -31,8 +31,8 @@ impl Work for Closure {
         self.brief
     }
 
-    fn threads_at_first(&self) -> usize {
-        self.few.unwrap_or(usize::MAX)
+    fn threads_at_first(&self) -> Threads {
+        self.few.map_or(Threads::ALL, |few| Threads { any: few, awake: few })
     }
 
     fn clear(&mut self) {
@@ -576,4 +576,13 @@ fn launches_after_any_pause_are_done() {
             std::hint::spin_loop();
         }
     }
+}
+
+#[test]
+fn only_threads_that_look_out_are_claimed_awake() {
+    let worker = Worker::<Closure>::new(1);
+    assert!(worker.claim_awake().is_none(), "it is at work");
+    worker.rest();
+    assert!(worker.claim_awake().is_some());
+    assert!(worker.claim_awake().is_none(), "somebody else is about to call it");
 }

@@ -80,6 +80,12 @@ impl<W> Worker<W> {
         (manner == LOOKS_OUT && self.change(ASLEEP, CLAIMED)).then_some(Claim { asleep: true })
     }
 
+    /// The same if it is awake.
+    pub(super) fn claim_awake(&self) -> Option<Claim> {
+        let awake = self.manner.load(SeqCst) == LOOKS_OUT && self.change(LOOKS_OUT, CLAIMED);
+        awake.then_some(Claim { asleep: false })
+    }
+
     /// Calls it, who was claimed, for something, or to look for itself. True when it has to be woken then.
     pub(super) fn call(&self, claim: Claim, call: Option<Call<W>>) -> bool {
         if let Some(scratch) = call.as_ref().and_then(|call| call.scratch.as_ref()) {

@@ -2,7 +2,7 @@
 //! butterfly, partners in a sorting network. That is tested where they are needed, and then whole registers are moved; a gather or a
 //! scatter takes many times as long as the test.
 
-use vyre_foundation::kernel::{Address, Element, Memory, Value};
+use vyre_foundation::kernel::{Address, Binary, Element, Memory, Op, Value};
 
 use super::super::asm::{Cond, Label};
 use super::super::isa::Isa;
@@ -11,6 +11,12 @@ use super::super::ops;
 use super::memory::Place;
 use super::value::Rep;
 use super::{Lower, Made};
+
+/// Digits and bins are numbers below this.
+const MOST_BINS: u32 = 256;
+
+/// How far back it is looked for one in what a place is made of.
+const FAR_BACK: u32 = 8;
 
 /// Where lanes find their words.
 struct Line {
@@ -33,7 +39,36 @@ impl<'k> Lower<'k> {
             && self.workgroup.cells.is_empty();
         // What is known needs no test.
         let known = |&(index, _): &(Value, u32)| self.known_lane(index, 0, c).is_some();
-        words && by_lanes && here && !address.terms.iter().all(known)
+        let in_bins = |&(index, _): &(Value, u32)| self.is_in_bins(index, FAR_BACK);
+        words && by_lanes && here && !address.terms.iter().all(known) && !address.terms.iter().any(in_bins)
+    }
+
+    /// A place is in one of a few bins that loaded words choose, or was found there: what neighbours load there hardly ever lies side by side.
+    fn is_in_bins(&self, place: Value, far_back: u32) -> bool {
+        let Some(rest) = far_back.checked_sub(1) else { return false };
+        let again = |value: Value| self.is_in_bins(value, rest);
+        match self.facts.makers.ops[place.index()] {
+            Some(&Op::Binary(Binary::And, word, bins)) => {
+                let few = self.facts.makers.constant(bins).is_some_and(|bins| bins < MOST_BINS);
+                few && self.is_of_loaded(word, rest)
+            }
+            Some(&Op::Binary(Binary::Shl | Binary::Mul, word, _)) => again(word),
+            Some(&Op::Binary(Binary::Add | Binary::Sub | Binary::Or, a, b)) => again(a) || again(b),
+            Some(Op::Load { address, .. }) => address.terms.iter().any(|&(index, _)| again(index)),
+            _ => false,
+        }
+    }
+
+    /// A word, or some bits of one, that is loaded.
+    fn is_of_loaded(&self, word: Value, far_back: u32) -> bool {
+        let Some(rest) = far_back.checked_sub(1) else { return false };
+        match self.facts.makers.ops[word.index()] {
+            Some(Op::Load { .. }) => true,
+            Some(&(Op::Binary(Binary::Shr, word, _) | Op::BitCast(word) | Op::Cast(word))) => {
+                self.is_of_loaded(word, rest)
+            }
+            _ => false,
+        }
     }
 
     /// Tests whether lanes find vectors of so many words side by side.
