@@ -189,3 +189,32 @@ fn words_at_known_distances_from_a_counter_are_found() {
         );
     }
 }
+
+/// What is far from the number that it is added to comes back to a place in the array.
+#[test]
+fn rows_of_workgroup_memory_far_from_the_number_that_says_them() {
+    for (far, columns) in [(487u32, 1024u32), (524_287, 1024), (1 << 19, 2048), ((1 << 20) - 1, 512), (1 << 20, 4096)] {
+        let text = format!(
+            "@group(0) @binding(0) var<storage, read> sizes: array<u32>;
+             @group(0) @binding(1) var<storage, read_write> result: array<u32>;
+             var<workgroup> rows: array<array<u32, {columns}>, 3>;
+             @compute @workgroup_size(64)
+             fn main(@builtin(local_invocation_id) own: vec3u, @builtin(workgroup_id) group: vec3u) {{
+                 let t = own.x;
+                 if (arrayLength(&sizes) == 0u) {{ result[t] += 1u; }}
+                 for (var k = t; k < 3u * {columns}u; k += 64u) {{ rows[k / {columns}u][k % {columns}u] = k * 7u; }}
+                 workgroupBarrier();
+                 let row = clamp(sizes[0], {far}u, {far}u + 1u);
+                 var all = 0u;
+                 for (var k = 0u; k < min(sizes[1], 12u); k++) {{ all = all * 31u + rows[(row - {far}u) + (t & 1u)][k]; }}
+                 result[group.x * 64u + t] = all;
+             }}"
+        );
+        let program = import(&text, &ImportOptions::default()).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+        for row in [0, far, far + 1, far + 9] {
+            let sizes = [row, 9].into_iter().flat_map(u32::to_le_bytes).collect();
+            let case = Case { grid: Some([1, 1, 1]), ..Case::new(program.clone(), vec![sizes, words(64)]) };
+            agree(&format!("{far} from row {row}, {columns} columns"), &case);
+        }
+    }
+}

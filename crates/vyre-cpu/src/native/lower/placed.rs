@@ -235,11 +235,11 @@ impl<'k> Lower<'k> {
         let (mut at, mut sum) = (self.word_at(memory, 0, R::NONE), R::NONE);
         let mut disp = i64::from(at.disp) + i64::from(address.offset);
         for &(index, stride) in &address.terms {
-            let mut place = self.at_lane(index, lane, c, DEEP)?;
-            if place.add.unsigned_abs() > FAR {
+            let (mut place, stride) = (self.at_lane(index, lane, c, DEEP)?, stride.cast_signed());
+            // The register alone is as small only where what is added to it is.
+            if (i64::from(place.add) * i64::from(stride)).unsigned_abs() > u64::from(FAR) {
                 place = Lin::reg(self.materialise(place));
             }
-            let (place, stride) = (if place.reg.is_none() { Lin::imm(place.add) } else { place }, stride.cast_signed());
             disp += i64::from(place.add) * i64::from(stride);
             if !place.reg.is_none() {
                 let bytes = self.product(false, place.reg, GSrc::Imm(stride));

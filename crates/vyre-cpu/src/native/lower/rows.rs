@@ -20,6 +20,9 @@ use super::value::Rep;
 /// Registers of words that a vector's rows have, up to which they are written out.
 const MOST_REGISTERS: u32 = 64;
 
+/// Steps that are emitted for all rows together.
+const MOST_STEPS: usize = 4096;
+
 /// Numbers of each lane that wait for its row.
 const MOST_NUMBERS: usize = 4;
 
@@ -68,6 +71,7 @@ impl<'k> Lower<'k> {
     /// Emits all rounds of a loop over rows; false where it is another one.
     pub(super) fn run_by_rows(&mut self, inner: &'k Loop, comps: &[usize]) -> bool {
         let Some(rows) = self.rows_of(inner, comps) else { return false };
+        self.repeats(inner);
         comps.iter().for_each(|&c| self.row_by_row(&rows, c));
         true
     }
@@ -86,6 +90,9 @@ impl<'k> Lower<'k> {
             return None;
         }
         let steps = &inner.body.insts[..];
+        if steps.len() * rounds as usize * comps.len() > MOST_STEPS {
+            return None;
+        }
         let mut rows = Rows {
             places: Map::default(),
             begin: Vec::new(),
@@ -116,6 +123,9 @@ impl<'k> Lower<'k> {
                 Inst::Store { address, element, value, guard: None } => {
                     let place = self.row_begins(inner, *value, address, *element, rounds, comps)?;
                     rows.goes_from(address, place);
+                    if *value == counter.value || rows.indices.contains(value) {
+                        return None;
+                    }
                     if !words.contains(value) {
                         self.number_of_row(*value, &mut rows.numbers)?;
                     }
@@ -217,10 +227,10 @@ impl<'k> Lower<'k> {
         (is_word && own && apart.unsigned_abs() >= rounds && !makes(&inner.body, place)).then_some(place)
     }
 
-    /// A place of a row: the counter and where the row begins. Nothing but addresses may need it.
+    /// A place of a row: the counter and where the row begins. It is not made, so nothing but addresses may need it.
     fn is_row_index(&self, inner: &Loop, index: Value) -> bool {
         let Some(counter) = &inner.counter else { return false };
-        let Some(Op::Binary(_, a, b)) = self.facts.makers.ops[index.index()] else { return false };
+        let Some(Op::Binary(Binary::Add, a, b)) = self.facts.makers.ops[index.index()] else { return false };
         [*a, *b].contains(&counter.value)
     }
 

@@ -54,6 +54,17 @@ struct Placed {
     rest: Option<Value>,
 }
 
+/// The test at the head of a loop.
+struct Head {
+    /// Its place among the steps.
+    at: usize,
+    /// Which of the carried numbers has to be less than the limit.
+    which: usize,
+    limit: Value,
+    /// Where it does not hold, the loop gives what it carries, and nothing that was made before the test.
+    leaves_as_carried: bool,
+}
+
 /// What the loop of all invocations needs.
 struct Start {
     ty: Scalar,
@@ -291,13 +302,24 @@ impl Together {
         insts.push(Inst::If { cond: holds, then: Box::new(round), otherwise: Box::new(otherwise), results });
     }
 
-    /// A number without a sign is so small that no step from it wraps, and so is another.
+    /// A number is so small that no step from it wraps, and so is another.
     fn are_small(&mut self, number: Value, other: Option<Value>, insts: &mut Vec<Inst>) -> Value {
-        let most = self.values.constant(Scalar::U32, 1u32 << 31, insts);
-        let small = self.values.binary(Binary::Lt, number, most, insts);
+        let small = self.is_small(number, insts);
         let Some(other) = other else { return small };
-        let also = self.values.binary(Binary::Lt, other, most, insts);
+        let also = self.is_small(other, insts);
         self.values.binary(Binary::And, small, also, insts)
+    }
+
+    fn is_small(&mut self, number: Value, insts: &mut Vec<Inst>) -> Value {
+        let ty = self.values.scalar(number);
+        if ty == Scalar::U32 {
+            let most = self.values.constant(ty, 1u32 << 31, insts);
+            return self.values.binary(Binary::Lt, number, most, insts);
+        }
+        let [least, most] = [-(1 << 30), 1 << 30].map(|end: i128| self.values.constant(ty, end, insts));
+        let above = self.values.binary(Binary::Ge, number, least, insts);
+        let below = self.values.binary(Binary::Lt, number, most, insts);
+        self.values.binary(Binary::And, above, below, insts)
     }
 
     /// Does what comes instead of a loop where a condition holds, which it nearly always does, and else the loop as it was.
@@ -314,7 +336,7 @@ impl Together {
         });
     }
 
-    /// All rounds of a loop are made before it.
+    /// All rounds of a loop are made before it, which then gives what it begins with.
     fn no_rounds(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
         let (value, ty) = match inner.counter {
             Some(counter) => (counter.value, self.values.scalar(counter.value)),
@@ -326,7 +348,7 @@ impl Together {
 
     /// Puts the loop of all invocations before one that tests a carried number against a limit at its head.
     fn tested(&mut self, inner: &mut Loop, insts: &mut Vec<Inst>) {
-        let Some((head, which, limit)) = self.head(inner) else { return };
+        let Some(Head { at: head, which, limit, leaves_as_carried }) = self.head(inner) else { return };
         let End::Continue(next) = &inner.body.end else { return };
         let Some(&Op::Binary(Binary::Add, a, b)) = self.values.def(next[which]) else { return };
         let step = match (a == inner.params[which], b == inner.params[which]) {
@@ -383,7 +405,8 @@ impl Together {
         let reached = results[which];
         inner.init = results;
         let ends = self.values.number(step).is_some_and(|step| i128::from(apart) < step && step <= 1 << 24);
-        if !ends || !is_short(&inner.body) {
+        // A loop of no rounds gives what it carries.
+        if !ends || !leaves_as_carried || !is_short(&inner.body) {
             insts.push(together);
             inner.init[which] = self.values.binary(Binary::Add, reached, behind, insts);
             return;
@@ -398,8 +421,8 @@ impl Together {
         self.no_rounds(inner, insts);
     }
 
-    /// The step at the head of a loop that leaves it unless a carried number is less than a limit, with both.
-    fn head(&self, inner: &Loop) -> Option<(usize, usize, Value)> {
+    /// The step at the head of a loop that leaves it unless a carried number is less than a limit.
+    fn head(&self, inner: &Loop) -> Option<Head> {
         let (mut continues, mut breaks) = (Vec::new(), Vec::new());
         exits(&inner.body, &mut continues, &mut breaks);
         if continues.len() != 1 || breaks.len() != 1 {
@@ -423,7 +446,7 @@ impl Together {
             _ => return None,
         };
         let which = inner.params.iter().position(|param| *param == number)?;
-        Some((head, which, limit))
+        Some(Head { at: head, which, limit, leaves_as_carried: breaks[0] == inner.params })
     }
 }
 
@@ -601,6 +624,48 @@ mod tests {
                 if ty == DataType::I32 {
                     assert_eq!(run(&apart, bounds), run(&together, bounds), "{start:?} {bounds:?}");
                 }
+            }
+        }
+    }
+
+    /// What is made in a round before the test is made once more than the rest, and the loop may give that.
+    #[test]
+    fn what_a_round_makes_before_its_test_is_not_lost() {
+        let start = builtin(Builtin::LocalId(0));
+        for (ty, step, before) in [DataType::U32, DataType::I32]
+            .into_iter()
+            .flat_map(|ty| [4, 7, 32].map(|step| (ty.clone(), step)))
+            .flat_map(|(ty, step)| [false, true].map(|before| (ty.clone(), step, before)))
+        {
+            let (from, to) = (start.clone() + Expr::load("bounds", Expr::u32(0)), Expr::load("bounds", Expr::u32(1)));
+            let test =
+                Node::If { cond: Expr::var("i").lt(to.cast(ty.clone())), then: vec![], otherwise: vec![Node::Break] };
+            let changes = Node::assign("sum", Expr::var("sum") * Expr::u32(3) + Expr::u32(1));
+            let place = Expr::var("i").cast(DataType::U32) & Expr::u32(63);
+            let rest = Node::assign("sum", Expr::var("sum") ^ Expr::load("data", place));
+            let next = Node::assign("i", Expr::var("i") + Expr::u32(step).cast(ty.clone()));
+            let body = if before { vec![changes, test, rest] } else { vec![test, changes, rest] };
+            let row = builtin(Builtin::GlobalId(1)) * Expr::u32(SIZE[0] * GROUPS) + builtin(Builtin::GlobalId(0));
+            let nodes = vec![
+                Node::var("sum", DataType::U32, Expr::u32(1)),
+                Node::var("i", ty.clone(), from.cast(ty.clone())),
+                Node::Loop { body, continuing: vec![next], break_if: None },
+                Node::store("out", row, Expr::var("sum")),
+            ];
+            let buffers = program(start.clone(), Expr::u32(0), Some(1)).buffers().to_vec();
+            let program = Program::wrapped(buffers, SIZE, nodes);
+            let (apart, together) = (kernel(&program, false), kernel(&program, true));
+            // Signed numbers that only count are left alone.
+            assert_eq!(loops(&together) > loops(&apart), before || ty == DataType::U32, "{ty} by {step}, {before}");
+            for (from, to) in [(0, 0), (0, 1), (0, 3), (0, 4), (1, 30), (2, 64), (5, 100), (-40, 3), (-9, -9), (3, -5)]
+            {
+                let bounds = [from, to].map(i32::cast_unsigned);
+                if ty == DataType::I32 || from >= 0 && to >= 0 {
+                    assert_eq!(run(&apart, bounds), run(&together, bounds), "{ty} by {step}, {before}: {from} to {to}");
+                }
+            }
+            for bounds in [[u32::MAX - 60, u32::MAX - 40], [i32::MAX as u32 - 60, i32::MAX as u32 - 33]] {
+                assert_eq!(run(&apart, bounds), run(&together, bounds), "{ty} by {step}, {before}: {bounds:?}");
             }
         }
     }
