@@ -105,6 +105,10 @@ impl Gate {
         self.0.0.fetch_add(threads * Self::CALLED, AcqRel);
     }
 
+    fn call_off(&self, threads: u64) {
+        self.0.0.fetch_sub(threads * Self::CALLED, AcqRel);
+    }
+
     fn come(&self, serial: u64, was_called: bool) -> bool {
         let more = Self::INSIDE + if was_called { 0 } else { Self::CALLED };
         let may = |gate: u64| gate / Self::SERIAL == serial % (u64::MAX / Self::SERIAL + 1) && gate & Self::OVER == 0;
@@ -227,6 +231,11 @@ impl<W: Work> Job<W> {
     /// So many threads are called, which then come by themselves; under the lock, while the job is that of an entry.
     pub(super) fn call(&self, threads: usize) {
         self.gate.call(threads as u64);
+    }
+
+    /// So many of them could not be called; under the same lock.
+    pub(super) fn call_off(&self, threads: usize) {
+        self.gate.call_off(threads as u64);
     }
 
     /// A thread that was called for the entry with this number begins to take parts. False when that is over.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use vyre_driver::backend::{Ledger, Ticket};
 
 use super::job::{Failure, Job, Work};
-use super::worker::{Call, Claim, Worker};
+use super::worker::{Call, Rest, Worker};
 use crate::memory::Scratch;
 
 /// A job in a lane.
@@ -68,8 +68,8 @@ pub(super) struct State<W> {
     scratch_count: usize,
     /// Threads of the pool, by their places: the one with place 1 comes first. None where there is room for one.
     workers: Vec<Option<Arc<Worker<W>>>>,
-    /// Kept, so that to call some needs no memory: their index, and private memory for those that have too little.
-    claimed: Vec<(usize, Claim, Option<Scratch>)>,
+    /// Indices of those that are to be called; kept, so that to call some needs no memory.
+    chosen: Vec<usize>,
     /// Those of them that were started and have not looked for work yet.
     pub(super) starting: usize,
     /// Threads that work on something or were called to. They say so themselves, without the lock, when they no longer do.
@@ -102,7 +102,7 @@ impl<W: Work> State<W> {
             scratch_bytes: 0,
             scratch_count: 0,
             workers: Vec::new(),
-            claimed: Vec::new(),
+            chosen: Vec::new(),
             starting: 0,
             active: Arc::default(),
             guests: 0,
@@ -142,43 +142,60 @@ impl<W: Work> State<W> {
         let room = self.room();
         let Some(entry) = self.lanes[lane].entries.front_mut() else { return 0 };
         let most_awake = if most > 0 { entry.job.wanted_awake().min(room).max(most) } else { 0 };
-        let mut claimed = std::mem::take(&mut self.claimed);
+        let mut chosen = std::mem::take(&mut self.chosen);
+        let bytes = self.scratch_bytes.max(1);
+        let mut scratch_left = self.scratch.len();
         for (at, worker) in self.workers.iter().enumerate().filter_map(|(at, worker)| Some((at, worker.as_ref()?))) {
-            if claimed.len() == most_awake {
+            if chosen.len() == most_awake {
                 break;
             }
-            let too_small = worker.scratch_bytes() < self.scratch_bytes.max(1);
-            if too_small && self.scratch.is_empty() {
-                continue;
+            match worker.rests() {
+                Some(Rest::Awake) => {}
+                Some(Rest::Asleep) if chosen.len() < most => {}
+                _ => continue,
             }
-            let claim = if claimed.len() < most { worker.claim() } else { worker.claim_awake() };
-            let Some(claim) = claim else { continue };
-            claimed.push((at, claim, if too_small { self.scratch.pop() } else { None }));
+            if worker.scratch_bytes() < bytes {
+                let Some(left) = scratch_left.checked_sub(1) else { continue };
+                scratch_left = left;
+            }
+            chosen.push(at);
         }
-        let called = claimed.len();
-        if called > 0 {
-            // All at once and before the first of them comes: each who comes changes the same words.
-            entry.begun = true;
-            entry.job.call(called);
-            self.active.fetch_add(called, Relaxed);
+        // All at once and before the first of them comes: each who comes changes the same words.
+        let wanted = chosen.len();
+        if wanted > 0 {
+            entry.job.call(wanted);
+            self.active.fetch_add(wanted, Relaxed);
         }
-        for (at, claim, scratch) in claimed.drain(..) {
+        let mut called = 0;
+        for at in chosen.drain(..) {
             let Some(worker) = &self.workers[at] else { continue };
+            let scratch = if worker.scratch_bytes() < bytes { self.scratch.pop() } else { None };
             let call = Call { job: Arc::clone(&entry.job), serial: entry.serial, lane, scratch };
-            if worker.call(claim, Some(call)) {
-                asleep.push_back(Arc::clone(worker));
+            match worker.call(Some(call)) {
+                Ok(sleeps) => {
+                    called += 1;
+                    if sleeps {
+                        asleep.push_back(Arc::clone(worker));
+                    }
+                }
+                // It looks for work itself.
+                Err(call) => self.scratch.extend(call.and_then(|call| call.scratch)),
             }
         }
-        self.claimed = claimed;
+        if called < wanted {
+            entry.job.call_off(wanted - called);
+            self.active.fetch_sub(wanted - called, SeqCst);
+        }
+        entry.begun |= called > 0;
+        self.chosen = chosen;
         called
     }
 
     /// Calls threads that rest, at most so many, to look for themselves whether they are needed.
     pub(super) fn call_to_look(&mut self, most: usize, asleep: &mut VecDeque<Arc<Worker<W>>>) {
-        let resting = self.workers.iter().flatten().filter_map(|worker| Some((worker, worker.claim()?)));
-        asleep.extend(
-            resting.take(most).filter_map(|(worker, claim)| worker.call(claim, None).then(|| Arc::clone(worker))),
-        );
+        let resting = self.workers.iter().flatten().filter(|worker| worker.rests().is_some());
+        let sleeps = |worker: &&Arc<Worker<W>>| matches!(worker.call(None), Ok(true));
+        asleep.extend(resting.take(most).filter(sleeps).map(Arc::clone));
     }
 
     /// An entry whose work can be filled in.

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use super::worker::Rest;
 use super::*;
 
 type Body = Arc<dyn Fn(usize, u64, &Stop) -> bool + Send + Sync>;
@@ -579,10 +580,14 @@ fn launches_after_any_pause_are_done() {
 }
 
 #[test]
-fn only_threads_that_look_out_are_claimed_awake() {
+fn only_threads_that_rest_are_called() {
     let worker = Worker::<Closure>::new(1);
-    assert!(worker.claim_awake().is_none(), "it is at work");
+    assert!(worker.rests().is_none() && worker.call(None).is_err(), "it is at work");
     worker.rest();
-    assert!(worker.claim_awake().is_some());
-    assert!(worker.claim_awake().is_none(), "somebody else is about to call it");
+    assert!(worker.rests() == Some(Rest::Awake));
+    assert!(matches!(worker.call(None), Ok(false)));
+    assert!(worker.rests().is_none() && worker.call(None).is_err(), "it was called");
+    assert!(worker.wait().is_none());
+    worker.rest();
+    assert!(worker.rise() && worker.call(None).is_err(), "it looks for itself");
 }

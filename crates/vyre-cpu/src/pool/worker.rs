@@ -1,9 +1,7 @@
 //! A thread of the pool and how it is called.
 
-use std::sync::atomic::{
-    AtomicU8, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
-};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -32,16 +30,25 @@ const BUSY: u8 = 0;
 const LOOKS_OUT: u8 = 1;
 /// Waits to be called, and sleeps.
 const ASLEEP: u8 = 2;
-/// Somebody is about to call it.
-const CLAIMED: u8 = 3;
-const CALLED: u8 = 4;
+const CALLED: u8 = 3;
+
+/// How a thread rests.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Rest {
+    Awake,
+    Asleep,
+}
+
+/// What a thread looks at while it waits is alone on its cache line: whoever writes its call is not held up by its looks.
+#[repr(align(64))]
+struct Manner(AtomicU8);
 
 /// A thread of the pool, on cache lines of its own.
 #[repr(align(128))]
 pub(super) struct Worker<W> {
     /// Which of them it is, from 1 on; callers who help are 0.
     pub(super) place: usize,
-    manner: AtomicU8,
+    manner: Manner,
     call: Mutex<Option<Call<W>>>,
     /// Of its private memory.
     scratch_bytes: AtomicUsize,
@@ -52,7 +59,7 @@ impl<W> Worker<W> {
     pub(super) fn new(place: usize) -> Worker<W> {
         Worker {
             place,
-            manner: AtomicU8::new(BUSY),
+            manner: Manner(AtomicU8::new(BUSY)),
             call: Mutex::new(None),
             scratch_bytes: AtomicUsize::new(0),
             thread: OnceLock::new(),
@@ -69,35 +76,37 @@ impl<W> Worker<W> {
         self.scratch_bytes.store(bytes, Relaxed);
     }
 
-    /// Keeps it from sleeping and from others, if it rests.
-    pub(super) fn claim(&self) -> Option<Claim> {
-        let manner = self.manner.load(SeqCst);
-        let rests = matches!(manner, LOOKS_OUT | ASLEEP);
-        if rests && self.change(manner, CLAIMED) {
-            return Some(Claim { asleep: manner == ASLEEP });
+    /// How it rests, if it does.
+    pub(super) fn rests(&self) -> Option<Rest> {
+        match self.manner.0.load(SeqCst) {
+            LOOKS_OUT => Some(Rest::Awake),
+            ASLEEP => Some(Rest::Asleep),
+            _ => None,
         }
-        // It may have fallen asleep in between.
-        (manner == LOOKS_OUT && self.change(ASLEEP, CLAIMED)).then_some(Claim { asleep: true })
     }
 
-    /// The same if it is awake.
-    pub(super) fn claim_awake(&self) -> Option<Claim> {
-        let awake = self.manner.load(SeqCst) == LOOKS_OUT && self.change(LOOKS_OUT, CLAIMED);
-        awake.then_some(Claim { asleep: false })
+    /// Calls it for something, or to look for itself, and says whether it has to be woken then. Gives the call back where it does not rest any
+    /// more. Only under the lock, so that nobody else calls it; it looks at the call only once it is called.
+    pub(super) fn call(&self, call: Option<Call<W>>) -> Result<bool, Option<Call<W>>> {
+        let scratch_bytes = call.as_ref().and_then(|call| call.scratch.as_ref()).map(Scratch::bytes);
+        *self.slot() = call;
+        // It may fall asleep in between, but does not rise from its sleep by itself.
+        let asleep = !self.change(LOOKS_OUT, CALLED);
+        if asleep && !self.change(ASLEEP, CALLED) {
+            return Err(self.slot().take());
+        }
+        if let Some(bytes) = scratch_bytes {
+            self.has_scratch(bytes);
+        }
+        Ok(asleep)
     }
 
-    /// Calls it, who was claimed, for something, or to look for itself. True when it has to be woken then.
-    pub(super) fn call(&self, claim: Claim, call: Option<Call<W>>) -> bool {
-        if let Some(scratch) = call.as_ref().and_then(|call| call.scratch.as_ref()) {
-            self.has_scratch(scratch.bytes());
-        }
-        *self.call.lock().unwrap_or_else(PoisonError::into_inner) = call;
-        self.manner.store(CALLED, Release);
-        claim.asleep
+    fn slot(&self) -> MutexGuard<'_, Option<Call<W>>> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
-        self.manner.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
+        self.manner.0.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
     }
 
     /// Wakes it. It takes some microseconds, so never under the lock.
@@ -110,7 +119,7 @@ impl<W> Worker<W> {
     /// From now on it can be called. It has to look for work once more after this, since it was not called for what came before.
     pub(super) fn rest(&self) {
         self.thread.get_or_init(std::thread::current);
-        self.manner.store(LOOKS_OUT, SeqCst);
+        self.manner.0.store(LOOKS_OUT, SeqCst);
     }
 
     /// Takes itself back. False when somebody is calling it.
@@ -123,21 +132,15 @@ impl<W> Worker<W> {
         let until = Instant::now() + LOOK;
         loop {
             for _ in 0..LOOKS {
-                if self.manner.load(Acquire) == CALLED {
-                    self.manner.store(BUSY, Relaxed);
-                    return self.call.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if self.manner.0.load(Acquire) == CALLED {
+                    self.manner.0.store(BUSY, Relaxed);
+                    return self.slot().take();
                 }
                 std::hint::spin_loop();
             }
-            if Instant::now() > until && (self.change(LOOKS_OUT, ASLEEP) || self.manner.load(Relaxed) == ASLEEP) {
+            if Instant::now() > until && (self.change(LOOKS_OUT, ASLEEP) || self.manner.0.load(Relaxed) == ASLEEP) {
                 std::thread::park();
             }
         }
     }
-}
-
-/// A thread that rests, and waits until it is called with this.
-#[must_use]
-pub(super) struct Claim {
-    asleep: bool,
 }
