@@ -83,11 +83,14 @@ impl Upper {
 pub(super) struct Makers<'k> {
     pub(super) ops: Vec<Option<&'k Op>>,
     counters: Map<Value, Counter>,
+    /// What loops carry, and what they begin with.
+    begins: Map<Value, Value>,
 }
 
 impl<'k> Makers<'k> {
     pub(super) fn of(kernel: &'k Kernel) -> Makers<'k> {
-        let mut makers = Makers { ops: vec![None; kernel.values.len()], counters: Map::default() };
+        let ops = vec![None; kernel.values.len()];
+        let mut makers = Makers { ops, counters: Map::default(), begins: Map::default() };
         let mut open = vec![&kernel.body];
         while let Some(block) = open.pop() {
             for inst in &block.insts {
@@ -96,6 +99,7 @@ impl<'k> Makers<'k> {
                     Inst::If { then, otherwise, .. } => open.extend([&**then, &**otherwise]),
                     Inst::Loop(inner) => {
                         makers.counters.extend(inner.counter.iter().map(|counter| (counter.value, *counter)));
+                        makers.begins.extend(inner.params.iter().copied().zip(inner.init.iter().copied()));
                         open.push(&inner.body);
                     }
                     _ => {}
@@ -103,6 +107,11 @@ impl<'k> Makers<'k> {
             }
         }
         makers
+    }
+
+    /// What a loop begins with that carries this value.
+    pub(super) fn begin(&self, value: Value) -> Option<Value> {
+        self.begins.get(&value).copied()
     }
 
     pub(super) fn counter(&self, value: Value) -> Option<&Counter> {

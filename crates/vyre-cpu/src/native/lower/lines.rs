@@ -52,6 +52,9 @@ impl<'k> Lower<'k> {
                 let few = self.facts.makers.constant(bins).is_some_and(|bins| bins < MOST_BINS);
                 few && self.is_of_loaded(word, rest)
             }
+            Some(&Op::Binary(Binary::Shr, word, _)) if self.shape_of(place).max < MOST_BINS => {
+                self.is_of_loaded(word, rest)
+            }
             Some(&Op::Binary(Binary::Shl | Binary::Mul, word, _)) => again(word),
             Some(&Op::Binary(Binary::Add | Binary::Sub | Binary::Or, a, b)) => again(a) || again(b),
             Some(Op::Load { address, .. }) => address.terms.iter().any(|&(index, _)| again(index)),
@@ -59,12 +62,14 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// A word, or some bits of one, that is loaded.
+    /// A word that is loaded and differs by lane, some bits of it, or what it is mixed with.
     fn is_of_loaded(&self, word: Value, far_back: u32) -> bool {
         let Some(rest) = far_back.checked_sub(1) else { return false };
         match self.facts.makers.ops[word.index()] {
-            Some(Op::Load { .. }) => true,
-            Some(&(Op::Binary(Binary::Shr, word, _) | Op::BitCast(word) | Op::Cast(word))) => {
+            Some(Op::Load { .. }) => !self.shape_of(word).is_uniform(),
+            Some(&Op::Binary(Binary::Xor, a, b)) => self.is_of_loaded(a, rest) || self.is_of_loaded(b, rest),
+            None => self.facts.makers.begin(word).is_some_and(|begin| self.is_of_loaded(begin, rest)),
+            Some(&(Op::Binary(Binary::Shr, word, _) | Op::BitCast(word) | Op::Cast(word) | Op::Extract(word, _))) => {
                 self.is_of_loaded(word, rest)
             }
             _ => false,

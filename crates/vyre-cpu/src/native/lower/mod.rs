@@ -27,6 +27,7 @@ mod placed;
 mod rare;
 mod records;
 mod regions;
+mod results;
 mod rows;
 mod scalar;
 mod stream;

@@ -17,6 +17,7 @@ use super::super::ops;
 use super::super::shape::{Lane, Layout, Shapes, X, Y, Z, collect_ends};
 use super::facts::{visit_inst_values, visit_operands};
 use super::flow::returns;
+use super::results::Written;
 use super::value::{Lin, Rep};
 use super::{Label, LoopFrame, Lower};
 
@@ -35,6 +36,8 @@ pub(super) struct Regions<'k> {
     /// The frame's address.
     base: R,
     frame_bytes: u32,
+    /// Places of results whose lines the first part asks for.
+    results: Vec<Written<'k>>,
 }
 
 /// Where the values go that a block of regions ends with.
@@ -94,7 +97,7 @@ fn is_structure(inst: &Inst, in_loop: bool) -> bool {
     leaves || has_barrier(inst)
 }
 
-fn has_barrier(inst: &Inst) -> bool {
+pub(super) fn has_barrier(inst: &Inst) -> bool {
     match inst {
         Inst::Barrier(_) => true,
         Inst::If { then, otherwise, .. } => {
@@ -106,7 +109,7 @@ fn has_barrier(inst: &Inst) -> bool {
 }
 
 /// Shows every value that a step makes, the blocks in it included.
-fn visit_made(inst: &Inst, f: &mut dyn FnMut(Value)) {
+pub(super) fn visit_made(inst: &Inst, f: &mut dyn FnMut(Value)) {
     match inst {
         Inst::Let(value, _) => f(*value),
         Inst::Atomic { result, .. } => result.iter().for_each(|&value| f(value)),
@@ -157,6 +160,7 @@ impl<'k> Lower<'k> {
             again: Map::default(),
             base,
             frame_bytes: 0,
+            results: self.results_to_ask_for(),
         });
         let end = self.label();
         self.block_end = end;
@@ -579,6 +583,8 @@ impl<'k> Lower<'k> {
             true => self.narrowed(insts),
             false => (Pieces::All, insts.to_vec()),
         };
+        let results = self.regions.as_mut().map(|regions| std::mem::take(&mut regions.results)).unwrap_or_default();
+        let whole = matches!(pieces, Pieces::All);
         self.pieces(pieces, |this| {
             let mut ready: Set<Value> = Set::default();
             for &value in &order {
@@ -599,6 +605,9 @@ impl<'k> Lower<'k> {
                 this.failed |= skips.is_some();
             }
             this.block_end = outer;
+            if whole {
+                this.ask_for_results(&results, &insts);
+            }
             let from: Vec<Value> = moves.iter().map(|&(_, from)| from).collect();
             // A place may be read by another move, but everything was read before.
             for (&(to, _), from) in moves.iter().zip(from) {

@@ -262,8 +262,8 @@ impl<'k> Lower<'k> {
         }
         let bytes = self.len().bytes();
         let registers = rows.rounds as i32 * 4 / bytes;
-        // Sums end in the last word of a register: from the last row to the first, stores leave those of all rows side by side.
-        let ends = |number: usize| column(MOST_NUMBERS + number) + context::COLUMN / 2;
+        // What the sums of the rows end in, from the last row to the first, which so comes to lie in the first lane.
+        let mut ends: Vec<R> = Vec::new();
         for lane in (0..self.lanes() as i32).rev() {
             let mut so_far: Vec<R> = Vec::new();
             for part in 0..registers {
@@ -285,20 +285,19 @@ impl<'k> Lower<'k> {
                 for inst in &rows.late {
                     self.step_of_row(rows, inst, &begins, (lane, part * bytes), c);
                 }
-                if part + 1 == registers {
-                    for (number, &sums) in so_far.iter().enumerate() {
-                        self.put_scratch(scratch, ends(number) + 4 * lane + 4 - bytes, sums);
-                    }
-                }
                 self.leave_scope(mark);
             }
+            ends = so_far
+                .into_iter()
+                .zip(0..)
+                .map(|(sums, number)| self.last_and_first(sums, ends.get(number).copied().unwrap_or(sums), 1))
+                .collect();
         }
         for (&value, kept) in rows.numbers.iter().zip(kept) {
             self.set_rep(value, 0, c, kept);
         }
         self.leave_scope(outer);
-        for (number, sum) in rows.sums.iter().enumerate() {
-            let last = self.load_contiguous(self.scalar_of(sum.last), At::new(scratch, ends(number)), None);
+        for (sum, last) in rows.sums.iter().zip(ends) {
             self.set_rep(sum.last, 0, c, Rep::Vector(last, R::NONE));
         }
     }
