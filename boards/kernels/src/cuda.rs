@@ -8,7 +8,7 @@ use libloading::Library;
 use vyre::ir::Math;
 use vyre::kernel;
 
-use crate::report::{Row, Times};
+use crate::report::{Row, Times, order};
 use crate::works::{Buffer, Work, near};
 use crate::{Asked, Outcome};
 
@@ -303,8 +303,7 @@ fn row(driver: &Driver, work: &Work, asked: &Asked) -> Outcome<Row> {
     let once = driver.time(&mut launches[4].1, 1)?;
     let repeats = (5e-3 / once).clamp(1.0, 50.0) as u32;
     for round in 0..asked.rounds {
-        for turn in 0..launches.len() {
-            let which = (turn * 3 + round) % launches.len();
+        for which in order(round, launches.len()) {
             driver.time(&mut launches[which].1, 1)?;
             let seconds = driver.time(&mut launches[which].1, repeats)?;
             times[which].seconds.push(seconds);

@@ -15,7 +15,7 @@ use libloading::Library;
 use vyre::ir::{Count, Math, layout_of};
 use vyre::{Engine, Prepared, kernel};
 
-use crate::report::{Row, Times};
+use crate::report::{Row, Times, order};
 use crate::works::{Buffer, Work, near};
 use crate::{Asked, Outcome};
 
@@ -150,9 +150,7 @@ fn row(work: &Work, asked: &Asked, machine: &str) -> Outcome<Row> {
         .all(|found| kinds.iter().zip(found).zip(&results[2]).all(|((&kind, ours), theirs)| near(kind, ours, theirs)));
     let mut times: Vec<Times> = players.iter().map(|(name, _)| Times::new(name)).collect();
     for round in 0..asked.rounds {
-        // Another order each round, so that nobody always comes after the same.
-        for turn in 0..times.len() {
-            let which = (turn * 3 + round) % times.len();
+        for which in order(round, times.len()) {
             times[which].seconds.extend(players[which].1.turn()?);
         }
     }

@@ -28,6 +28,18 @@ impl Times {
     }
 }
 
+/// The order in which variants take their turns in a round: over as many rounds as there are of them, twice as many where that is odd, each
+/// comes after each other one equally often. What one leaves behind, threads that still look for work or what is in the caches, is so borne by all.
+pub(crate) fn order(round: usize, variants: usize) -> Vec<usize> {
+    // 0, 1, the last, 2, the last but one, …: no two steps are alike.
+    let place = |turn: usize| if turn % 2 == 1 { turn.div_ceil(2) } else { variants - turn / 2 };
+    let mut order: Vec<usize> = (0..variants).map(|turn| (place(turn) + round) % variants).collect();
+    if variants % 2 == 1 && round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
 /// One kernel on one machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -128,4 +140,27 @@ pub(crate) fn json(rows: &[Row]) -> Value {
         })
     };
     json!({ "rows": rows.iter().map(row).collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+
+    #[test]
+    fn each_variant_comes_after_each_other_one_equally_often() {
+        for (variants, rounds, often) in [(4, 4, 1), (5, 10, 2), (2, 2, 1), (3, 6, 2), (6, 6, 1)] {
+            let mut after = vec![vec![0; variants]; variants];
+            for round in 0..rounds {
+                let order = order(round, variants);
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..variants).collect::<Vec<_>>());
+                order.windows(2).for_each(|pair| after[pair[0]][pair[1]] += 1);
+            }
+            for (before, counts) in after.iter().enumerate() {
+                let expected: Vec<_> = (0..variants).map(|variant| if variant == before { 0 } else { often }).collect();
+                assert_eq!(*counts, expected, "{variants} variants");
+            }
+        }
+    }
 }
