@@ -72,6 +72,16 @@ fn results_copied_out_of_workgroup_memory() {
     }
 }
 
+/// What a place is made of is looked for no further than is worth it.
+#[test]
+fn results_whose_place_is_made_in_many_steps() {
+    for steps in [3, 40, 4000] {
+        // Each workgroup has other places.
+        let chain = "b = b * 3u + base;".repeat(steps);
+        turned(&format!("{steps} steps"), "256", 256, "", &format!("var b = 0u; {chain} result[b + t] = tile[t];"));
+    }
+}
+
 /// Tables that loaded words choose from, and partners that lie side by side though a loaded number says who they are.
 #[test]
 fn words_chosen_by_mixed_words_and_by_partners() {

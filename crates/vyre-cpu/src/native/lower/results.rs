@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 8 << 10;
 /// Bytes of a cache line.
 const LINE: i32 = 64;
 
-/// Steps that the place of a result is made of.
+/// Steps that the place of a result is made of, and how far back it is looked for them.
 const MOST_STEPS: usize = 32;
 
 /// Most rounds of a loop that writes results.
@@ -96,7 +96,8 @@ impl<'k> Lower<'k> {
     /// with barriers.
     pub(super) fn ask_for_results(&mut self, written: &[Written<'k>], steps: &[&'k Inst]) {
         let Some(&last) = steps.last() else { return };
-        let mut made = Set::default();
+        // Counters are there in each of their rounds.
+        let mut made: Set<Value> = written.iter().filter_map(|written| Some(written.rounds?.0)).collect();
         for inst in &self.facts.kernel.body.insts {
             if has_barrier(inst) {
                 return;
@@ -112,9 +113,8 @@ impl<'k> Lower<'k> {
         }
         for written in written {
             let mut slice = Vec::new();
-            let counter = written.rounds.map(|(counter, _)| counter);
             let mut terms = written.address.terms.iter();
-            if terms.all(|&(index, _)| self.slice_of_place(index, counter, &made, &mut slice)) {
+            if terms.all(|&(index, _)| self.slice_of_place(index, &made, MOST_STEPS, &mut slice)) {
                 (0..self.active.components.len()).for_each(|c| self.ask_for_result(written, &slice, c));
             }
         }
@@ -124,11 +124,11 @@ impl<'k> Lower<'k> {
     fn slice_of_place(
         &self,
         value: Value,
-        counter: Option<Value>,
         made: &Set<Value>,
+        far_back: usize,
         slice: &mut Vec<(Value, &'k Op)>,
     ) -> bool {
-        if counter == Some(value) || slice.iter().any(|&(other, _)| other == value) {
+        if slice.iter().any(|&(other, _)| other == value) {
             return true;
         }
         let is_there = made.contains(&value);
@@ -141,8 +141,8 @@ impl<'k> Lower<'k> {
         let Some(op) = simple.filter(|_| !(is_there && self.shape_of(value).is_uniform())) else {
             return is_there && is_number && self.shape_of(value).is_uniform();
         };
-        let mut all = is_number && slice.len() < MOST_STEPS;
-        visit_operands(op, &mut |operand| all = all && self.slice_of_place(operand, counter, made, slice));
+        let mut all = is_number && far_back > 0 && slice.len() < MOST_STEPS;
+        visit_operands(op, &mut |operand| all = all && self.slice_of_place(operand, made, far_back - 1, slice));
         slice.push((value, op));
         all
     }
