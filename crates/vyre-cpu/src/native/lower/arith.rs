@@ -760,7 +760,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The lanes in which words are equal.
-    fn mask_of_equal(&mut self, a: R, b: R) -> R {
+    pub(super) fn mask_of_equal(&mut self, a: R, b: R) -> R {
         if self.facts.isa == Isa::Avx2 {
             return self.vec(ops::VPCMPEQD, a, Src::R(b));
         }

@@ -11,6 +11,7 @@ use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
 use super::Lower;
+use super::few_words::has_same_places;
 use super::memory::Place;
 use super::value::Rep;
 
@@ -117,6 +118,9 @@ impl<'k> Lower<'k> {
             self.forget_cells(address.memory);
             return true;
         }
+        if self.is_free(inst).is_some() && self.atomics_by_word(&[inst], comps) {
+            return true;
+        }
         let apart: Vec<usize> = comps.iter().copied().filter(|&c| !self.line_atomic(inst, c)).collect();
         for together in apart.chunks(context::PLACED_VECTORS) {
             let place = |this: &mut Self, number, c| this.place_atomic(address, *value, *guard, number, c);
@@ -145,13 +149,18 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// An atomic may be done together with all that a run does to its memory.
+    /// An atomic may be done together with another one, lane by lane or all of one first.
+    fn may_mix(&self, inst: &Inst, other: &Inst) -> bool {
+        match (self.is_free(inst), self.is_free(other)) {
+            (Some((memory, op)), Some((other, others_op))) => memory != other || op == others_op,
+            _ => false,
+        }
+    }
+
+    /// An atomic may be done together with all that a run does to memory.
     pub(super) fn joins_atomics(&self, run: &[&'k Inst], inst: &Inst) -> bool {
-        let Some(free) = self.is_free(inst) else { return false };
-        run.iter().all(|other| match other {
-            Inst::Let(..) => true,
-            other => self.is_free(other) == Some(free),
-        })
+        let free = self.is_free(inst).is_some();
+        free && run.iter().all(|other| matches!(other, Inst::Let(..)) || self.may_mix(inst, other))
     }
 
     /// Puts an atomic behind those of a run that it may be done together with, with nothing between them.
@@ -163,17 +172,27 @@ impl<'k> Lower<'k> {
         run.push(inst);
     }
 
-    /// How many steps of a run, from one on, are done together lane by lane.
+    /// How many steps of a run, from one on, are done together.
     pub(super) fn atomics_in_a_row(&self, run: &[&'k Inst]) -> usize {
-        match run.first().and_then(|first| self.is_free(first)) {
-            Some(free) => run.iter().take_while(|inst| self.is_free(inst) == Some(free)).count(),
-            None => 0,
+        let mixes =
+            |at: usize| self.is_free(run[at]).is_some() && (0..at).all(|before| self.may_mix(run[at], run[before]));
+        (0..run.len()).take_while(|&at| mixes(at)).count()
+    }
+
+    /// Several atomics that may be done in any order.
+    pub(super) fn atomics_in_any_order(&mut self, atomics: &[&'k Inst], comps: &[usize]) {
+        let mut by_lane = Vec::new();
+        for alike in atomics.chunk_by(|a, b| has_same_places(a, b)) {
+            if !self.atomics_by_word(alike, comps) {
+                by_lane.extend(alike);
+            }
         }
+        self.atomics_by_lane(&by_lane, comps);
     }
 
     /// Several atomics, all of one lane before those of the next. One after the other for all lanes, each would often wait for a
     /// lane just before it that changed the same word.
-    pub(super) fn atomics_by_lane(&mut self, atomics: &[&'k Inst], comps: &[usize]) {
+    fn atomics_by_lane(&mut self, atomics: &[&'k Inst], comps: &[usize]) {
         let few = atomics.iter().any(|inst| match inst {
             Inst::Atomic { address: Address { memory: Memory::Shared(index), .. }, .. } => {
                 self.facts.kernel.shared[*index as usize].size <= FEW_BYTES

@@ -405,7 +405,7 @@ impl<'k> Lower<'k> {
                 continue;
             }
             if self.atomics_in_a_row(&run[stretch.clone()]) > 1 {
-                self.atomics_by_lane(&run[stretch], comps);
+                self.atomics_in_any_order(&run[stretch], comps);
                 continue;
             }
             for &c in comps {

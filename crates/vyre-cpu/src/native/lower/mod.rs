@@ -15,6 +15,7 @@ mod cells;
 mod emission;
 mod even;
 mod facts;
+mod few_words;
 mod flow;
 mod frame;
 mod known;
