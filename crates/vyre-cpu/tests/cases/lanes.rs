@@ -1,9 +1,7 @@
 //! What lanes do with words that don't lie side by side, with the bits of words, and in loops that they go through side by side: every
 //! path gives what the reference gives.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_foundation::ir::{BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
 use vyre_wgsl::{ImportOptions, import};

@@ -1,8 +1,6 @@
 //! Results that are copied out of workgroup memory, whose lines are asked for before.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

@@ -1,8 +1,6 @@
 //! Loops over tiles in workgroup memory by one number of all invocations, which are laid along rows of the tile where nobody can tell.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

@@ -1,9 +1,7 @@
 //! A row of its own for each invocation, which a loop reads and writes word by word: some rounds are moved at once, whatever the lengths of rows,
 //! buffers and loops.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

@@ -1,9 +1,7 @@
 //! Tiles with borders that invocations fill by their numbers: row and column of a place are a quotient and a remainder by a constant, so they are
 //! known for each lane, and a vector's words lie in few rows of the image.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

@@ -1,9 +1,7 @@
 //! Invocations that find a partner by turning bits of their own place around, as in a sorting network, or in the rounds of a tree in
 //! workgroup memory, where places are known for each of them and words stay in registers.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

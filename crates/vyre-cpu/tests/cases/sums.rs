@@ -1,8 +1,6 @@
 //! Workgroups whose invocations carry many values through loops, more than there are registers, and across barriers.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

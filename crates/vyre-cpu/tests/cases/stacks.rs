@@ -1,10 +1,8 @@
 //! Invocations with a stack of their own in a private array, in loops that some leave long before others: these are done one after the other.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_cpu::{CpuBackend, CpuPath};
 use vyre_driver::{DispatchConfig, VyreBackend};

@@ -1,8 +1,6 @@
 //! Additions to few words of workgroup memory at places that data says, several at the same places: sums and counts of clusters.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

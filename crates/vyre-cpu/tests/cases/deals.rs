@@ -1,8 +1,6 @@
 //! Products in tiles whose columns are dealt out to neighbours while a loop goes on, where all columns are treated alike; and those that look like them.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_foundation::kernel::{Options, lower};
 use vyre_wgsl::{ImportOptions, import};

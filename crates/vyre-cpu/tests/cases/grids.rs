@@ -2,9 +2,7 @@
 //! others neighbours along x write far from each other, and those of the next row beside them, as when something is transposed: all rows of a
 //! workgroup are done for a few neighbours before the next ones.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

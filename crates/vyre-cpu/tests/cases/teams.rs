@@ -1,9 +1,7 @@
 //! Some invocations of a workgroup that work on one thing: what the number of a team says is the same for all lanes of a vector where teams are
 //! no smaller, and the places in a team lie side by side.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

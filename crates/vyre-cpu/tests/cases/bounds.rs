@@ -1,9 +1,7 @@
 //! Accesses in loops whose bounds are tested once for a block, and workgroup memory that is written again before it is read: every path
 //! gives what the reference gives, inside the buffers, at their ends and beyond.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 

@@ -1,9 +1,7 @@
 //! Indices that differ evenly unless a block reaches an edge: clamped, wrapped around, taken apart into row and column. A block is tested for
 //! it as a whole; whatever the edges are, every lane gets what the reference gives it.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_foundation::ir::{BufferDecl, Builtin, DataType, Expr, MathOp, Node, Program};
 

@@ -1,9 +1,7 @@
 //! Private arrays of vectors: every word of an element is found where it was stored, at places that all invocations share or that differ, as a
 //! whole or one component alone.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 

@@ -1,9 +1,7 @@
 //! Places that are taken apart into rows, columns and channels and put together again, places that a loop moves on by as much in every round, and
 //! vectors of channels that lie in rows.
 
-mod support;
-
-use support::{agree, words};
+use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_wgsl::{ImportOptions, import};
 
