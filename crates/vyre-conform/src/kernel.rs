@@ -70,6 +70,7 @@ impl VyreBackend for KernelBackend {
             rejoined: true,
             small_grids: true,
             places_compared: true,
+            places_tabled: true,
             own_words: true,
             long_roots: true,
             ..Options::default()

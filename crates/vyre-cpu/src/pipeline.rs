@@ -175,8 +175,9 @@ impl CpuPipeline {
     ) -> Result<CpuPipeline, BackendError> {
         let (interruptible, parts) = (options.interruptible, options.knobs.parts);
         let options = lowering(program, options, path);
-        // Grids that are too large for machine code are interpreted (`Native::fits`).
-        let kernel = kernel::lower(program, &Options { small_grids: path.isa().is_some(), ..options.clone() })?;
+        // Grids that are too large for machine code are interpreted (`Native::fits`), without tables.
+        let here = path.isa().is_some();
+        let kernel = kernel::lower(program, &Options { small_grids: here, places_tabled: here, ..options.clone() })?;
         check(&kernel)?;
         let effort = Effort::of(&kernel);
         let refusal = path.isa().and_then(|isa| native::refusal(&kernel, isa));

@@ -90,7 +90,12 @@ fn element(f: &mut Formatter<'_>, element: Option<(Element, u8)>) -> fmt::Result
 fn memory_line(f: &mut Formatter<'_>, what: &str, i: usize, memory: &KernelMemory) -> fmt::Result {
     write!(f, "  {what} {i} {}: {} bytes", memory.name, memory.size)?;
     element(f, memory.element)?;
-    writeln!(f, "{}", if memory.atomic { ", atomic" } else { "" })
+    writeln!(
+        f,
+        "{}{}",
+        if memory.atomic { ", atomic" } else { "" },
+        if memory.words.is_some() { ", known" } else { "" }
+    )
 }
 
 fn name(element: Element) -> String {

@@ -42,7 +42,11 @@ pub fn interpret(kernel: &Kernel, buffers: &mut [Vec<u8>], how: &Interpret) -> R
                 // What need not be clear is not, so that reading it shows.
                 let start = |memory: &KernelMemory| vec![if memory.cleared { 0 } else { 0xa5 }; memory.size as usize];
                 machine.shared = kernel.shared.iter().map(start).collect();
-                machine.locals = kernel.locals.iter().map(|memory| vec![0; memory.size as usize * lanes]).collect();
+                let own = |memory: &KernelMemory| match &memory.words {
+                    Some(words) => words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>().repeat(lanes),
+                    None => vec![0; memory.size as usize * lanes],
+                };
+                machine.locals = kernel.locals.iter().map(own).collect();
                 machine.block(&kernel.body, vec![true; lanes], &mut Vec::new())?;
             }
         }

@@ -28,6 +28,8 @@ mod shape;
 mod verify;
 pub(crate) mod walk;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 pub use self::bytes::{ByteDot, byte_dots};
@@ -438,6 +440,8 @@ pub struct KernelMemory {
     pub atomic: bool,
     /// Something may be read before it is written, so it must be zero at the start.
     pub cleared: bool,
+    /// A table: its words, which nothing changes. Only private arrays of words are.
+    pub words: Option<Arc<[u32]>>,
 }
 
 /// What a device must have to run a kernel, as bits.

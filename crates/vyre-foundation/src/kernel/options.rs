@@ -57,6 +57,9 @@ pub struct Options {
     /// Words that an invocation filled and changed at few places since are not loaded, but selected by comparing places, for devices that load words
     /// at places of each lane's own one by one.
     pub places_compared: bool,
+    /// Numbers that depend on nothing but an invocation's place in its workgroup are looked up where they take many steps, for devices that go over
+    /// many workgroups one after the other.
+    pub places_tabled: bool,
     /// What an invocation writes to its own words of workgroup memory it keeps, for devices whose registers don't wait in memory at barriers.
     pub own_words: bool,
     /// Bytes and half words that are taken out of words are loaded alone, for devices that load them.
@@ -96,6 +99,7 @@ impl Default for Options {
             rejoined: false,
             small_grids: false,
             places_compared: false,
+            places_tabled: false,
             own_words: false,
             parts_of_words: false,
             bools_as_words: false,
@@ -226,7 +230,10 @@ impl Passes {
     /// Selects what words hold that were filled shortly before, where that is asked for.
     pub const FILLED: Passes = Passes(1 << 23);
 
-    const NAMES: [(&'static str, Passes); 24] = [
+    /// Looks up what depends on an invocation's place alone, where that is asked for.
+    pub const TABLES: Passes = Passes(1 << 24);
+
+    const NAMES: [(&'static str, Passes); 25] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -251,6 +258,7 @@ impl Passes {
         ("evenly", Passes::EVENLY),
         ("rejoin", Passes::REJOIN),
         ("filled", Passes::FILLED),
+        ("tables", Passes::TABLES),
     ];
 
     /// Every pass.

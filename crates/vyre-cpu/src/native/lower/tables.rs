@@ -1,6 +1,6 @@
 //! Arrays of constants. What a program declares as one (a matrix of thresholds, directions, a permutation) is a private array that is
-//! filled with constants before anything is read of it: the same for all lanes, blocks and workgroups. It is written once for all of
-//! a call, and lanes find their words there, or in registers where there are few.
+//! filled with constants before anything is read of it: the same for all lanes, blocks and workgroups. So are the tables that the optimiser
+//! makes. Each is written once for all of a call, and lanes find their words there, or in registers where there are few.
 
 use vyre_foundation::kernel::{Block, Element, Inst, Kernel, Memory, Op, Scalar, Value};
 
@@ -20,7 +20,7 @@ pub(super) fn words(kernel: &Kernel) -> Vec<Option<Vec<u32>>> {
     let mut arrays: Vec<Option<Vec<u32>>> = (kernel.locals.iter())
         .map(|memory| {
             let words = memory.element.is_some_and(|(element, _)| is_word(element));
-            (words && memory.size <= 4 * MOST_WORDS).then(|| empty(memory.size))
+            (words && memory.words.is_none() && memory.size <= 4 * MOST_WORDS).then(|| empty(memory.size))
         })
         .collect();
     if arrays.iter().any(Option::is_some) {
@@ -29,6 +29,11 @@ pub(super) fn words(kernel: &Kernel) -> Vec<Option<Vec<u32>>> {
         // Where nothing is read, there is nothing to gain.
         for (array, read) in arrays.iter_mut().zip(search.read) {
             array.take_if(|_| !read);
+        }
+    }
+    for (array, memory) in arrays.iter_mut().zip(&kernel.locals) {
+        if let Some(words) = &memory.words {
+            *array = Some(words.to_vec());
         }
     }
     arrays

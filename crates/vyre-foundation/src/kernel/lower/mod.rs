@@ -294,6 +294,7 @@ impl<'a> Lower<'a> {
                     align,
                     atomic: false,
                     cleared: true,
+                    words: None,
                 });
             }
             Shape::Struct(members) => {

@@ -740,6 +740,7 @@ fn exchange(
             align: 16,
             atomic: false,
             cleared: false,
+            words: None,
         });
         for (turn, result) in (0..).zip(class) {
             let dealt = values.like(*result);

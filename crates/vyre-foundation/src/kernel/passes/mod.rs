@@ -30,6 +30,7 @@ mod rejoin;
 mod rewrite;
 mod searches;
 mod simplify;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -153,6 +154,9 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
     rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, true);
     if passes.contains(Passes::CONTRACT) && (kernel.math == Math::Fast || options.fused) {
         contract::run(kernel);
+    }
+    if passes.contains(Passes::TABLES) && options.places_tabled {
+        tables::run(kernel);
     }
     if passes.contains(Passes::DEAD) {
         dead::run(kernel);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use hashbrown::HashTable;
+use hashbrown::{HashSet, HashTable};
 use smallvec::SmallVec;
 
 use super::arrays::is_plain;
@@ -12,7 +12,7 @@ use super::trial::{self, Trial};
 use crate::ir::{Builtin, Literal};
 use crate::kernel::build::is_comparison;
 use crate::kernel::walk::{
-    self, Effect, access, each_inst, each_operand_mut, each_use_mut, end_values_mut, exits, results,
+    self, Effect, access, each_inst, each_operand, each_operand_mut, each_use_mut, end_values_mut, exits, results,
 };
 use crate::kernel::{
     Address, Binary, Block, Counter, End, Inst, Kernel, Loop, Memory, Op, Options, Passes, Scalar, Type, Unary,
@@ -34,6 +34,10 @@ const CONSTANTS: usize = 48;
 const KEPT_WORDS: u32 = 32;
 /// Rounds of a loop with branches around square roots and quotients that are written out.
 const ROUNDS_WITH_ROOTS: u32 = 4;
+/// Steps of a round from which on what places make is looked up instead, with the rounds written out.
+const STEPS_OF_PLACES: usize = 20;
+/// Steps of all those rounds, of which most are not there in the end.
+const MOST_WITH_TABLES: usize = 1 << 12;
 
 /// Rewrites a kernel. Loops whose counters are marked in `unrolled` are unrolled whatever their length. In the last walk,
 /// comparisons take the form that costs least.
@@ -94,6 +98,7 @@ pub(super) fn run(kernel: &mut Kernel, passes: Passes, unrolled: Vec<bool>, opti
         unrolled,
         unrolling: options.unrolling,
         trees: options.trees_written_out && passes.contains(Passes::TREES),
+        tables: options.places_tabled && passes.contains(Passes::TABLES),
         once: false,
         parts_of_words: options.parts_of_words,
         long_roots: options.long_roots,
@@ -304,6 +309,8 @@ pub(super) struct Rewriter {
     unrolling: Unrolling,
     /// Loops with barriers whose rounds spread are unrolled.
     trees: bool,
+    /// What depends on an invocation's place alone is looked up in the end.
+    tables: bool,
     /// Inside of a loop of one round: rounds that were written out and may be left early.
     pub(super) once: bool,
     /// Parts of words are loaded alone.
@@ -830,7 +837,9 @@ impl Rewriter {
             && (self.on(Passes::UNROLL) && self.unrolling.any_form || self.trees && self.spreads(inner))
             && let Some(trial) = self.trial(inner, rounds, &init)
         {
-            let total = steps.saturating_mul(trial.rounds as usize);
+            let all = steps.saturating_mul(trial.rounds as usize);
+            let known = if self.tables && all <= MOST_WITH_TABLES { self.steps_of_places(inner) } else { 0 };
+            let total = all - known * trial.rounds as usize;
             // What doubles or halves has few rounds, and its constants make shifts, masks and divisions of others constant.
             let worth = if counter.is_none() { 2 } else { 1 };
             if self.unrolls(&inner.body, trial.rounds.into(), total, worth) {
@@ -863,6 +872,66 @@ impl Rewriter {
             _ => {}
         });
         barrier && spreads
+    }
+
+    /// Steps of a round that depend on nothing but what the round is, and on places of invocations: with the rounds written out they are looked up.
+    fn steps_of_places(&self, inner: &Loop) -> usize {
+        let starts = inner.params.iter().zip(&inner.init);
+        let constant = |value: &Value| self.literal(self.slots[value.index()].subst).is_some();
+        let mut turning: Vec<Value> = starts.filter(|(_, init)| constant(init)).map(|(param, _)| *param).collect();
+        let counter = inner.counter.map(|counter| counter.value);
+        loop {
+            let mut known: HashSet<Value> = turning.iter().copied().chain(counter).collect();
+            let steps = self.count_of_places(&inner.body, &mut known);
+            let before = turning.len();
+            if let End::Continue(next) = &inner.body.end {
+                let goes_on = |param: &Value| {
+                    inner.params.iter().zip(next).any(|(other, next)| other == param && known.contains(next))
+                };
+                turning.retain(goes_on);
+            }
+            if turning.len() == before {
+                return if steps >= STEPS_OF_PLACES { steps } else { 0 };
+            }
+        }
+    }
+
+    fn count_of_places(&self, block: &Block, known: &mut HashSet<Value>) -> usize {
+        let mut steps = 0;
+        for inst in &block.insts {
+            match inst {
+                Inst::Let(value, op) => {
+                    let mut depends = match op {
+                        Op::Load { .. } | Op::Length(_) => false,
+                        Op::Builtin(builtin) => matches!(builtin, Builtin::LocalId(_) | Builtin::LocalIndex),
+                        op => op.is_plain(),
+                    };
+                    each_operand(op, &mut |value| depends &= known.contains(&value) || self.is_place(value));
+                    if depends {
+                        steps += 1;
+                        known.insert(*value);
+                    }
+                }
+                Inst::If { cond, then, otherwise, results } if known.contains(cond) => {
+                    steps += self.count_of_places(then, known) + self.count_of_places(otherwise, known);
+                    let given = |block: &Block, at: usize| match &block.end {
+                        End::Yield(values) => known.contains(&values[at]) || self.is_place(values[at]),
+                        _ => false,
+                    };
+                    let known_results = (0..results.len()).filter(|&at| given(then, at) && given(otherwise, at));
+                    let known_results: Vec<Value> = known_results.map(|at| results[at]).collect();
+                    known.extend(known_results);
+                }
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    /// A constant, or where an invocation is, made before the loop.
+    fn is_place(&self, value: Value) -> bool {
+        let op = self.slots.get(value.index()).and_then(|slot| self.defs[slot.subst.index()].as_ref());
+        matches!(op, Some(Op::Const(_) | Op::Builtin(Builtin::LocalId(_) | Builtin::LocalIndex)))
     }
 
     /// Unrolling a loop is within the bounds.
