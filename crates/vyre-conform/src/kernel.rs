@@ -72,6 +72,7 @@ impl VyreBackend for KernelBackend {
             places_compared: true,
             own_words: true,
             long_roots: true,
+            shared_exponentials: true,
             ..Options::default()
         };
         if self.merges {
