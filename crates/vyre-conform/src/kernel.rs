@@ -73,6 +73,7 @@ impl VyreBackend for KernelBackend {
             places_tabled: true,
             own_words: true,
             long_roots: true,
+            shared_exponentials: true,
             ..Options::default()
         };
         if self.merges {

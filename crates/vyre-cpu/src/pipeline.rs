@@ -122,6 +122,7 @@ fn lowering(program: &Program, options: &CompileOptions, path: CpuPath) -> Optio
         places_compared: lanes.is_some(),
         parts_of_words: true,
         bools_as_words: true,
+        shared_exponentials: true,
         interruptible: options.interruptible,
         ..Options::default()
     }

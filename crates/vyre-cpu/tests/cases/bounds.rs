@@ -278,3 +278,48 @@ fn rows_that_a_workgroup_goes_over() {
         }
     }
 }
+
+/// A grid goes over a buffer that may end before the number that it counts to, which may be in a buffer, too.
+#[test]
+fn strides_of_the_grid_that_go_beyond_a_buffer() {
+    for (words_of_each, ty, add) in [
+        (1, "u32", "sum = sum * 3u + v;"),
+        (2, "vec2u", "sum = sum * 3u + (v.x ^ v.y * 5u);"),
+        (4, "vec4u", "sum = sum * 3u + (v.x ^ v.y * 5u) + (v.z ^ v.w * 7u);"),
+    ] {
+        for (count, size) in [(700u32, 256u32), (1000, 256), (1000, 64), (1024, 256), (1030, 128), (0, 64)] {
+            for limit in ["1000u", "limits[0]"] {
+                for first in ["i < $limit", "$limit > i", "!(i >= $limit)"] {
+                    let text = format!(
+                        "@group(0) @binding(0) var<storage, read> input: array<{ty}>;
+                         @group(0) @binding(1) var<storage, read> limits: array<u32>;
+                         @group(0) @binding(2) var<storage, read_write> result: array<u32, {all}>;
+                         var<workgroup> sums: array<u32, {size}>;
+                         @compute @workgroup_size({size})
+                         fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) at: u32) {{
+                             let stride = groups.x * {size}u;
+                             var sum = 1u;
+                             for (var i = group.x * {size}u + at; {first}; i += stride) {{
+                                 let v = input[i];
+                                 {add}
+                             }}
+                             sums[at] = sum;
+                             workgroupBarrier();
+                             for (var half = {size}u / 2u; half > 0u; half >>= 1u) {{
+                                 if (at < half) {{ sums[at] += sums[at + half] * 3u; }}
+                                 workgroupBarrier();
+                             }}
+                             result[group.x * {size}u + at] = sum + sums[0] + limits[0];
+                         }}",
+                        all = 2 * size,
+                        first = first.replace("$limit", limit),
+                    );
+                    let program = vyre_wgsl::import(&text, &vyre_wgsl::ImportOptions::default()).expect("a kernel");
+                    let inputs = vec![words(words_of_each * count.max(1)), 1000u32.to_le_bytes().to_vec()];
+                    let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, inputs) };
+                    agree(&format!("{ty}, {count} to {limit}, {first}, {size}"), &case);
+                }
+            }
+        }
+    }
+}

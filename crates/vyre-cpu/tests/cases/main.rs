@@ -5,6 +5,7 @@ mod bounds;
 mod deals;
 mod even;
 mod exchange;
+mod exponentials;
 mod few_words;
 mod grids;
 mod halos;

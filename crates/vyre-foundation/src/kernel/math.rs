@@ -8,12 +8,14 @@
 #![allow(clippy::excessive_precision)] // constants with the digits that were computed or published
 
 mod fast;
+mod shared;
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E, PI};
 
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
+pub(super) use self::shared::share_exponentials;
 use super::walk::{each_use_mut, end_values_mut};
 use super::{
     Approximations, Binary, Block, End, Inst, Kernel, Op, Options, Scalar, Type, Unary, Value, ValueInfo, fold,

@@ -68,6 +68,8 @@ pub struct Options {
     pub bools_as_words: bool,
     /// Square roots and quotients take many instructions, so that branches around them stay.
     pub long_roots: bool,
+    /// Of two exponentials of what numbers are less than the greater of them one is computed, for devices without an instruction for it.
+    pub shared_exponentials: bool,
     /// A fused multiply-add is an instruction like a product, so that exact arithmetic uses it too where that changes no bit.
     pub fused: bool,
     /// Loops look whether the launch has to end, counted ones too.
@@ -104,6 +106,7 @@ impl Default for Options {
             parts_of_words: false,
             bools_as_words: false,
             long_roots: false,
+            shared_exponentials: false,
             fused: false,
             interruptible: false,
         }

@@ -786,15 +786,32 @@ impl<'k> Search<'k, '_> {
     }
 
     fn guards(&mut self, block: &'k Block) {
-        block.insts.iter().for_each(|inst| self.inner(inst));
+        let around = self.less.len();
+        for inst in &block.insts {
+            self.inner(inst);
+            // Who goes on with this round is inside its limit.
+            if let Inst::If { cond, then, otherwise, .. } = inst
+                && falls_through(then)
+                && breaks_only(otherwise)
+            {
+                self.less.extend(self.less_in(*cond));
+            }
+        }
+        self.less.truncate(around);
     }
 
     fn guard(&mut self, inst: &Inst) {
-        let guard = match inst {
-            Inst::Let(_, Op::Load { guard, .. }) | Inst::Store { guard, .. } | Inst::Atomic { guard, .. } => *guard,
-            _ => None,
+        let (guard, moved) = match inst {
+            Inst::Let(value, Op::Load { guard, .. }) | Inst::Store { guard, value, .. } => (*guard, Some(*value)),
+            Inst::Atomic { guard, .. } => (*guard, None),
+            _ => (None, None),
         };
-        self.wanted.extend(guard.map(|guard| (guard, true, self.weight)));
+        // Each register of vectors that lie side by side has a mask of its own.
+        let registers = moved.map_or(1, |value| match self.kernel.values[value.index()].ty.width {
+            3 => 1,
+            width => u32::from(width),
+        });
+        self.wanted.extend(guard.map(|guard| (guard, true, self.weight.saturating_mul(registers))));
     }
 }
 

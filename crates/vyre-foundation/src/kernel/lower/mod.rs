@@ -168,6 +168,9 @@ pub fn lower(valid: &ValidProgram, options: &Options) -> std::result::Result<Ker
         sized: false,
     };
     let mut kernel = lower.run().map_err(|problem| *problem)?;
+    if options.shared_exponentials {
+        math::share_exponentials(&mut kernel);
+    }
     if options.expand_math || options.narrow != Narrow::Native {
         math::expand(&mut kernel, options);
     }
