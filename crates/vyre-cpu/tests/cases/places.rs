@@ -138,8 +138,10 @@ fn around(what: &str, size: u32, words: u32, place: &str, body: &str) {
     )
     .replace("PLACE", place);
     let program = import(&text, &ImportOptions::default()).unwrap_or_else(|error| panic!("{what}: {error:?}\\n{text}"));
-    let case =
-        Case { grid: Some([2, 1, 1]), ..Case::new(program, vec![support::words(900), support::words(2 * size)]) };
+    let case = Case {
+        grid: Some([2, 1, 1]),
+        ..Case::new(program, vec![crate::support::words(900), crate::support::words(2 * size)])
+    };
     agree(&format!("{what}, {size} invocations, {words} words"), &case);
 }
 

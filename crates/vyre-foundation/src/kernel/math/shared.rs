@@ -87,7 +87,7 @@ impl Shares<'_> {
     /// Makes the first exponential, and says how the second is made.
     fn both(&mut self, first: Exponential, other: Value, insts: &mut Vec<Inst>) -> Op {
         let x = first.of;
-        let uniform = self.values[first.most.index()].uniform;
+        let uniform = [first.of, first.most, other].iter().all(|value| self.values[value.index()].uniform);
         let mut define = |ty: Scalar, op: Op| {
             let value = Value(self.values.len() as u32);
             self.values.push(ValueInfo { ty: ty.into(), uniform });
