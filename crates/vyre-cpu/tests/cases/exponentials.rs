@@ -22,7 +22,7 @@ const NUMBERS: [f32; 16] = [
     f32::INFINITY,
     f32::NEG_INFINITY,
     f32::NAN,
-    0.693_147_2,
+    std::f32::consts::LN_2,
 ];
 
 fn case(body: &str) -> Case {
