@@ -72,9 +72,10 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         let arrays = last && passes.contains(Passes::ARRAYS) && !kernel.locals.is_empty();
         let mut unrolled = Vec::new();
         if arrays {
-            let straight = arrays::plan_straight(kernel, array_values, options.straight_array_values);
+            let unrolling = &options.unrolling;
+            let straight = arrays::plan_straight(kernel, array_values, options.straight_array_values, unrolling);
             array_values = if straight.is_some() { options.straight_array_values } else { array_values };
-            unrolled = straight.unwrap_or_else(|| arrays::plan(kernel, array_values));
+            unrolled = straight.unwrap_or_else(|| arrays::plan(kernel, array_values, unrolling));
         }
         for counter in around.into_iter().filter(|_| passes.contains(Passes::UNROLL)) {
             unrolled.resize(unrolled.len().max(kernel.values.len()), false);

@@ -1,8 +1,9 @@
 //! Products of 64 bits that a kernel makes of halves of 16 bits, since WGSL has none: what is behind `mulhi` in random numbers and hashes.
 //!
 //! With `a = a₁·2¹⁶ + a₀` and b likewise, p = a₀b₀, q = a₁b₀, r = a₀b₁ and s = a₁b₁, the product's high half is s and the high halves of q, r and of
-//! what is in the middle, the high half of p and the low ones of q and r. Or it is s and the high halves of `t = q + (p >> 16)` and of `r` and the low
-//! half of t. Its low half is the low half of p below that of the middle. Of a constant of 16 bits there are no r and s.
+//! what is in the middle, the high half of p and the low ones of q and r. There one of q and r may be whole, and is not added again: the middle still
+//! fits into a word. Or it is s and the high halves of `t = q + (p >> 16)` and of `r` and the low half of t. Its low half is the low half of p below
+//! that of the middle. Of a constant of 16 bits there are no r and s.
 
 use smallvec::SmallVec;
 
@@ -97,11 +98,19 @@ impl Rewriter {
         }
         let at = sum.iter().position(|value| self.high(*value).is_some())?;
         let p = self.high(sum.remove(at))?;
-        let crosses = sum.iter().map(|value| self.low(*value)).collect::<Option<Values>>()?;
+        let crosses: Values = sum.iter().map(|value| self.low(*value).unwrap_or(*value)).collect();
         let (a, b) = self.factors(p, &crosses)?;
         let mut rest = others.clone();
-        for cross in &crosses {
-            rest.remove(rest.iter().position(|value| self.high(*value) == Some(*cross))?);
+        let mut whole = 0;
+        for (cross, added) in crosses.iter().zip(&sum) {
+            if cross == added {
+                whole += 1;
+            } else {
+                rest.remove(rest.iter().position(|value| self.high(*value) == Some(*cross))?);
+            }
+        }
+        if whole > 1 {
+            return None;
         }
         self.without_top(a, b, rest)
     }

@@ -1031,16 +1031,18 @@ fn products_of_halves_are_products() {
         "let m = (p >> 16) + (r & 65535) + (q & 65535);",
     );
     let last = "let t = q + (p >> 16); let w = r + (t & 65535);";
+    let whole = "let m = q + (p >> 16) + (r & 65535);";
     for b in ["y", "x", "435", "2654435769", "131072", "65537", "256"] {
         for (middle, high, low) in [
             (parts, "s + (r >> 16) + (q >> 16) + (m >> 16)", "(m << 16) | (p & 65535)"),
             (parts, "(m >> 16) + (q >> 16) + s + (r >> 16) + y", "(p & 65535) + (m << 16)"),
             (last, "s + (t >> 16) + (w >> 16)", "(w << 16) + (p & 65535)"),
+            (whole, "s + (m >> 16) + (r >> 16)", "(m << 16) | (p & 65535)"),
         ] {
             let body = format!("let b = {b}; {halves} {middle} out[global_id.x] = ({high}) * 31 + ({low});");
             let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
             assert_eq!(expected, actual, "{b} {high}\n{kernel}");
-            let is_plain = matches!(b, "y" | "x" | "2654435769") || b == "435" && middle == parts;
+            let is_plain = matches!(b, "y" | "x" | "2654435769") || b == "435" && middle != last;
             assert!(!is_plain || kernel.contains("mulhigh") && !kernel.contains("65535"), "{b} {high}\n{kernel}");
         }
     }
@@ -1053,6 +1055,11 @@ fn products_of_halves_are_products() {
         assert_eq!(expected, actual, "{high}\n{kernel}");
         assert!(!kernel.contains("mulhigh"), "{high}\n{kernel}");
     }
+    // A middle that does not fit into a word.
+    let body = format!("let b = y; {halves} let m = q + (p >> 16) + r; out[global_id.x] = s + (m >> 16);");
+    let (expected, actual, kernel) = both(&with_samples("", &body), Options::default());
+    assert_eq!(expected, actual, "{kernel}");
+    assert!(!kernel.contains("mulhigh"), "{kernel}");
 }
 
 #[test]

@@ -3,25 +3,25 @@
 use crate::ir::Literal;
 use crate::kernel::{Block, End, Inst, Kernel, Loop, Op, Scalar, Value, ValueInfo, fold};
 
-/// Steps that the unrolled loops of a kernel may have in all.
-const STEPS: usize = 4096;
-/// Steps that may be looked at for it: constants are folded away, but not for nothing.
-const LOOKS: usize = 16 * STEPS;
+/// Steps that may be looked at for each that the unrolled loops of a kernel may have in all: constants are folded away, but not for nothing.
+const LOOKS: usize = 16;
 
 pub(super) struct Cost<'a> {
     values: &'a [ValueInfo],
     wanted: &'a [bool],
     known: Vec<Option<Literal>>,
+    most: usize,
     steps: usize,
     looks: usize,
 }
 
-/// More than [`STEPS`] or [`LOOKS`].
+/// More steps than there may be, or more to look at.
 struct TooLarge;
 
 impl<'a> Cost<'a> {
-    pub(super) fn new(kernel: &'a Kernel, wanted: &'a [bool]) -> Cost<'a> {
-        Cost { values: &kernel.values, wanted, known: vec![None; kernel.values.len()], steps: 0, looks: 0 }
+    /// Of the loops whose counters are `wanted`, which may have so many steps in all.
+    pub(super) fn new(kernel: &'a Kernel, wanted: &'a [bool], most: usize) -> Cost<'a> {
+        Cost { values: &kernel.values, wanted, known: vec![None; kernel.values.len()], most, steps: 0, looks: 0 }
     }
 
     /// The counter of an outermost loop that can't be unrolled any more, if there is one.
@@ -51,7 +51,7 @@ impl<'a> Cost<'a> {
     fn look(&mut self, remains: bool) -> Result<(), TooLarge> {
         self.looks += 1;
         self.steps += usize::from(remains);
-        if self.looks > LOOKS || self.steps > STEPS { Err(TooLarge) } else { Ok(()) }
+        if self.looks > LOOKS * self.most || self.steps > self.most { Err(TooLarge) } else { Ok(()) }
     }
 
     fn block(&mut self, block: &Block) -> Result<(), TooLarge> {

@@ -12,29 +12,33 @@ mod plan;
 mod promote;
 
 use crate::kernel::walk::{access, each_inst};
-use crate::kernel::{Element, Inst, Kernel, KernelMemory, Loop, Memory, Value};
+use crate::kernel::{Element, Inst, Kernel, KernelMemory, Loop, Memory, Unrolling, Value};
 
 pub(super) use self::bits::bits;
 pub(super) use self::promote::promote;
 
+/// Steps that loops may have in all that are unrolled for arrays, where more is not wanted anyway.
+const LEAST_STEPS: u32 = 4096;
+
 /// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none. Loops that only get a counter
 /// for this are changed where it is of use.
-pub(super) fn plan(kernel: &mut Kernel, most: u32) -> Vec<bool> {
+pub(super) fn plan(kernel: &mut Kernel, most: u32, unrolling: &Unrolling) -> Vec<bool> {
+    let steps = unrolling.growth.max(LEAST_STEPS) as usize;
     let tables = plan::tables(kernel);
     if !tables.contains(&true) && !candidates(kernel, most, |_| true).contains(&true) {
         return Vec::new();
     }
     let before = kernel.clone();
     let counters = early::run(kernel);
-    let mut wanted = plan::plan(kernel, most);
+    let mut wanted = plan::plan(kernel, most, steps);
     if !are_all(&counters, &wanted) {
         *kernel = before;
-        wanted = plan::plan(kernel, most);
+        wanted = plan::plan(kernel, most, steps);
     }
     let before = kernel.clone();
     let counters = bounded::run(kernel, &wanted);
     if !counters.is_empty() {
-        let more = plan::plan(kernel, most);
+        let more = plan::plan(kernel, most, steps);
         if are_all(&counters, &more) {
             return more;
         }
@@ -44,12 +48,12 @@ pub(super) fn plan(kernel: &mut Kernel, most: u32) -> Vec<bool> {
 }
 
 /// The same for more scalars, where it makes a difference and no loop that stays has to carry them.
-pub(super) fn plan_straight(kernel: &mut Kernel, most: u32, straight: u32) -> Option<Vec<bool>> {
+pub(super) fn plan_straight(kernel: &mut Kernel, most: u32, straight: u32, unrolling: &Unrolling) -> Option<Vec<bool>> {
     if candidates(kernel, most, |_| true) == candidates(kernel, straight, |_| true) {
         return None;
     }
     let mut trial = kernel.clone();
-    let wanted = plan(&mut trial, straight);
+    let wanted = plan(&mut trial, straight, unrolling);
     let chosen = candidates(&trial, straight, |_| true);
     let (mut loops, mut carries) = (Vec::new(), false);
     each_inst(&trial.body, &mut |inst| {

@@ -12,8 +12,8 @@ const MOST_OF_A_TABLE: u32 = 256;
 /// How often the plan is made smaller before it is given up.
 const ATTEMPTS: usize = 8;
 
-/// Marks the counters of the loops to unroll for arrays of `most` scalars in all; empty when there are none.
-pub(super) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
+/// Marks the counters of the loops to unroll, to so many steps in all, for arrays of `most` scalars in all; empty when there are none.
+pub(super) fn plan(kernel: &Kernel, most: u32, steps: usize) -> Vec<bool> {
     let sources = sources(kernel);
     let tables = tables_of(kernel, &sources);
     let mut candidates = candidates(kernel, most, |local| !tables[local]);
@@ -64,7 +64,7 @@ pub(super) fn plan(kernel: &Kernel, most: u32) -> Vec<bool> {
         if !any {
             return Vec::new();
         }
-        match Cost::new(kernel, &wanted).too_large(&kernel.body) {
+        match Cost::new(kernel, &wanted, steps).too_large(&kernel.body) {
             None => return wanted,
             Some(counter) => excluded.push(counter),
         }
