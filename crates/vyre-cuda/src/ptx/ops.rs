@@ -57,6 +57,15 @@ impl Emitter<'_> {
                     self.negate(&into, &b);
                 } else if matches!(of, Scalar::F32 | Scalar::F64) && self.pitfalls.adds_known(*op, *left, *right) {
                     self.add_on_device(*op, of, &into, &a, &b);
+                } else if let (Binary::Shr, true, Some(&(bits, sign))) =
+                    (*op, of.is_signed(), self.pitfalls.signed_by.get(left))
+                {
+                    let parts = [bits, sign].map(|part| {
+                        let (from, shifted) = (self.reg(part), self.temp_of(of));
+                        self.binary(Binary::Shr, of, &shifted, &from, &b).map(|()| shifted)
+                    });
+                    let [bits, sign] = parts;
+                    line!(self, "or.{} {into}, {}, {}", untyped(of), bits?, sign?);
                 } else {
                     self.binary(*op, of, &into, &a, &b)?;
                 }

@@ -4,9 +4,11 @@
 //! - `min(i32(max(x, 0u)), 0)` gives 0 with the driver's own assembler (580): the greater of `x` and nothing is `x`, which the simplifier knows.
 //! - Differences of two floats that it knows are rounded up or down wrongly where they lie in the middle: `0.19557583 - 2.75` has an odd last bit.
 //!   It knows what is made of counters, too, in loops that it writes out. A product with one and what is added is computed on the device.
+//! - Of `(x | -5) >> 1` it takes the sign for none, and leaves out what depends on it: `((x | -5) >> 1) % 7` was 7 too much. Of `x >> 1 | -5 >> 1` it
+//!   knows the sign.
 //! - A choice between `-0.0` and another whole number is made with integers and converted, and gives `0.0`. A choice of bits is not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use vyre_foundation::ir::Literal;
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Op, Scalar, Value, each_use};
@@ -16,6 +18,9 @@ pub(super) struct Pitfalls {
     /// Numbers that something is decided by.
     pub(super) compared: HashSet<Value>,
     pub(super) minus_zeros: HashSet<Value>,
+    /// What has the bits of a negative constant, with what else it is made of and the constant.
+    pub(super) signed_by: HashMap<Value, (Value, Value)>,
+    negative: HashSet<Value>,
     /// What is made of nothing but constants and counters of loops.
     known: Vec<bool>,
 }
@@ -74,8 +79,28 @@ impl Pitfalls {
             Literal::F64(number) => number.to_bits() == (-0.0f64).to_bits(),
             _ => false,
         };
+        let is_negative = |literal: &Literal| match literal {
+            Literal::I32(number) => *number < 0,
+            Literal::U32(number) => number >> 31 == 1,
+            Literal::I64(number) => *number < 0,
+            Literal::U64(number) => number >> 63 == 1,
+            _ => false,
+        };
         match op {
             Op::Const(literal) if is_minus_zero(literal) => _ = self.minus_zeros.insert(value),
+            Op::Const(literal) if is_negative(literal) => _ = self.negative.insert(value),
+            Op::Binary(Binary::Or, a, b) => {
+                let pairs = [(*a, *b), (*b, *a)];
+                let pair = pairs.into_iter().find(|(_, sign)| self.negative.contains(sign));
+                pair.into_iter().for_each(|pair| _ = self.signed_by.insert(value, pair));
+            }
+            Op::BitCast(of) if is_whole(kernel, value) && is_whole(kernel, *of) => {
+                let pair = self.signed_by.get(of).copied();
+                pair.into_iter().for_each(|pair| _ = self.signed_by.insert(value, pair));
+                if self.negative.contains(of) {
+                    self.negative.insert(value);
+                }
+            }
             Op::Binary(Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge, a, b) => {
                 self.compared.extend([*a, *b]);
             }
@@ -83,6 +108,10 @@ impl Pitfalls {
             _ => {}
         }
     }
+}
+
+fn is_whole(kernel: &Kernel, value: Value) -> bool {
+    matches!(kernel.values[value.index()].ty.scalar, Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64)
 }
 
 #[cfg(test)]
@@ -136,5 +165,18 @@ mod tests {
         assert!(minus.contains("selp.b32") && !minus.contains("selp.f32"), "{minus}");
         let plain = text("numbers[id.x] = select(-1.0, 0.0, words[id.x] == 3u);");
         assert!(plain.contains("selp.f32"), "{plain}");
+    }
+
+    #[test]
+    fn signs_of_constants_are_shifted_by_themselves() {
+        let shifts = |what: &str| {
+            let text = text(&format!("words[id.x] = u32((({what}) >> 1u) % 7);"));
+            let (before, _) = text.split_once("mul.hi").expect("a remainder of a constant is made by a product");
+            before.matches("shr.s32").count()
+        };
+        for negative in ["i32(words[id.x]) | -5", "-5 | i32(words[id.x])", "i32(words[id.x] | 0xfffffffbu)"] {
+            assert_eq!(shifts(negative), 2, "{negative}");
+        }
+        assert_eq!(shifts("i32(words[id.x]) | 5"), 1);
     }
 }
