@@ -8,13 +8,15 @@ use vyre_wgsl::{ImportOptions, import};
 struct Sums<'a> {
     size: u32,
     arrays: &'a str,
+    /// What is done before the first round.
+    start: &'a str,
     round: &'a str,
     /// What comes out at `i`.
     result: &'a str,
 }
 
 fn case(sums: &Sums, grid: u32, rounds: u32) -> Case {
-    let Sums { size, arrays, round, result } = sums;
+    let Sums { size, arrays, start, round, result } = sums;
     let text = format!(
         "@group(0) @binding(0) var<storage, read> input: array<u32>;
          @group(0) @binding(1) var<storage, read> limits: array<u32>;
@@ -22,6 +24,7 @@ fn case(sums: &Sums, grid: u32, rounds: u32) -> Case {
          {arrays}
          @compute @workgroup_size({size})
          fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) own: vec3u) {{
+             {start}
              for (var at = own.x; at < limits[0]; at += {size}u) {{
                  let v = input[group.x * 37u + at];
                  {round}
@@ -42,8 +45,12 @@ fn case(sums: &Sums, grid: u32, rounds: u32) -> Case {
 const SHAPES: [(u32, u32); 6] = [(8, 5), (16, 2), (40, 3), (64, 4), (128, 1), (256, 4)];
 
 fn agree_on(what: &str, arrays: &str, round: &str, result: &str) {
+    agree_after(what, arrays, "", round, result);
+}
+
+fn agree_after(what: &str, arrays: &str, start: &str, round: &str, result: &str) {
     for (size, rounds) in SHAPES {
-        let sums = Sums { size, arrays, round, result };
+        let sums = Sums { size, arrays, start, round, result };
         agree(&format!("{what}, {rounds} rounds of {size}"), &case(&sums, 3, rounds));
     }
 }
@@ -114,5 +121,20 @@ fn some_lanes_add_to_arrays_of_different_lengths() {
     ];
     for (number, round) in rounds.into_iter().enumerate() {
         agree_on(&format!("round {number}"), arrays, round, result);
+    }
+}
+
+#[test]
+fn words_that_were_just_stored_are_added_to_more_than_once() {
+    for clusters in [1, 4, 8, 13, 16] {
+        let arrays = format!("var<workgroup> sums: array<atomic<u32>, {clusters}>;");
+        let start =
+            format!("if (own.x < {clusters}u) {{ atomicStore(&sums[own.x], own.x * 77u + 5u); }} workgroupBarrier();");
+        let add = format!(
+            "let k = v % {clusters}u; atomicAdd(&sums[k], v); atomicAdd(&sums[k], 0u); atomicSub(&sums[k], 9u);"
+        );
+        let result = format!("atomicLoad(&sums[i % {clusters}u])");
+        agree_after(&format!("{clusters} words, stored before"), &arrays, &start, &add, &result);
+        agree_on(&format!("{clusters} words"), &arrays, &add, &result);
     }
 }

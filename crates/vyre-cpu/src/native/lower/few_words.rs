@@ -135,6 +135,7 @@ impl<'k> Lower<'k> {
 
     fn add_side_by_side(&mut self, addition: &Addition<'k>, at: At, sums: R, count: u32) {
         let mask = (count < self.lanes()).then(|| self.mask_known((1 << count) - 1));
+        self.note_read(addition.address.memory);
         let old = self.load_contiguous(Scalar::U32, at, mask);
         let op = if addition.op == AtomicOp::Sub { ops::VPSUBD } else { ops::VPADDD };
         let new = self.vec(op, old, Src::R(sums));
