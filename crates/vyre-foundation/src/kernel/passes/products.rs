@@ -109,7 +109,7 @@ impl Rewriter {
                 rest.remove(rest.iter().position(|value| self.high(*value) == Some(*cross))?);
             }
         }
-        if whole > 1 {
+        if whole == crosses.len() {
             return None;
         }
         self.without_top(a, b, rest)
