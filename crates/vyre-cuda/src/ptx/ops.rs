@@ -8,6 +8,7 @@ use vyre_spec::Diagnostic;
 
 use super::bytes::Dot;
 use super::minima::Minimum;
+use super::pitfalls::Extreme;
 use super::{Emitter, bits_suffix, line, malformed, not_expanded, suffix};
 
 /// The oldest compute capability with minima that keep NaN.
@@ -66,6 +67,17 @@ impl Emitter<'_> {
                     });
                     let [bits, sign] = parts;
                     line!(self, "or.{} {into}, {}, {}", untyped(of), bits?, sign?);
+                } else if matches!(op, Binary::Min | Binary::Max) && of.is_signed() && !of.is_float() {
+                    match self.pitfalls.extreme(*left, *right) {
+                        Extreme::AsItIs => self.binary(*op, of, &into, &a, &b)?,
+                        Extreme::Swapped => self.binary(*op, of, &into, &b, &a)?,
+                        Extreme::Chosen => {
+                            let takes_left = self.temp("%p");
+                            let least = if *op == Binary::Min { Binary::Lt } else { Binary::Gt };
+                            self.binary(least, of, &takes_left, &a, &b)?;
+                            self.select(of, &into, &takes_left, &a, &b);
+                        }
+                    }
                 } else {
                     self.binary(*op, of, &into, &a, &b)?;
                 }

@@ -6,12 +6,24 @@
 //!   It knows what is made of counters, too, in loops that it writes out. A product with one and what is added is computed on the device.
 //! - Of `(x | -5) >> 1` it takes the sign for none, and leaves out what depends on it: `((x | -5) >> 1) % 7` was 7 too much. Of `x >> 1 | -5 >> 1` it
 //!   knows the sign.
+//! - Of `max(max(x, -y), z)` on whole numbers it makes one instruction of three operands, and forgets the sign of the second one. So no `neg` is
+//!   written; but it makes negations by itself, of products with -1, of quotients by what it finds out to be one, and of differences from what it finds
+//!   out to be zero. As the first operand they are kept, and a choice is not made one instruction.
 //! - A choice between `-0.0` and another whole number is made with integers and converted, and gives `0.0`. A choice of bits is not.
 
 use std::collections::{HashMap, HashSet};
 
 use vyre_foundation::ir::Literal;
 use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Op, Scalar, Value, each_use};
+
+/// How the lesser or the greater of two whole numbers is to be written.
+#[derive(Debug, PartialEq)]
+pub(super) enum Extreme {
+    AsItIs,
+    Swapped,
+    /// As a comparison and a choice.
+    Chosen,
+}
 
 #[derive(Default)]
 pub(super) struct Pitfalls {
@@ -21,6 +33,10 @@ pub(super) struct Pitfalls {
     /// What has the bits of a negative constant, with what else it is made of and the constant.
     pub(super) signed_by: HashMap<Value, (Value, Value)>,
     negative: HashSet<Value>,
+    /// Whole numbers that the assembler may make by a negation.
+    negations: HashSet<Value>,
+    /// Those that it makes so only where it finds a zero that nobody else found.
+    differences: HashSet<Value>,
     /// What is made of nothing but constants and counters of loops.
     known: Vec<bool>,
 }
@@ -73,6 +89,17 @@ impl Pitfalls {
         matches!(op, Binary::Add | Binary::Sub) && self.known[a.index()] && self.known[b.index()]
     }
 
+    /// How the lesser or the greater of these whole numbers is to be written, so that no sign is forgotten.
+    pub(super) fn extreme(&self, left: Value, right: Value) -> Extreme {
+        let danger =
+            |value| 2 * u8::from(self.negations.contains(&value)) + u8::from(self.differences.contains(&value));
+        match (danger(left), danger(right)) {
+            (2, 2) => Extreme::Chosen,
+            (left, right) if right > left => Extreme::Swapped,
+            _ => Extreme::AsItIs,
+        }
+    }
+
     fn note(&mut self, kernel: &Kernel, value: Value, op: &Op) {
         let is_minus_zero = |literal: &Literal| match literal {
             Literal::F32(number) => number.to_bits() == (-0.0f32).to_bits(),
@@ -86,6 +113,17 @@ impl Pitfalls {
             Literal::U64(number) => number >> 63 == 1,
             _ => false,
         };
+        let of_kind = match op {
+            Op::Binary(Binary::Div | Binary::Rem, ..) => Some(&mut self.negations),
+            Op::Binary(Binary::Mul, a, b) if [a, b].iter().any(|factor| self.negative.contains(factor)) => {
+                Some(&mut self.negations)
+            }
+            Op::Binary(Binary::Sub, ..) => Some(&mut self.differences),
+            Op::BitCast(of) if self.negations.contains(of) => Some(&mut self.negations),
+            Op::BitCast(of) if self.differences.contains(of) => Some(&mut self.differences),
+            _ => None,
+        };
+        of_kind.into_iter().for_each(|values| _ = values.insert(value));
         match op {
             Op::Const(literal) if is_minus_zero(literal) => _ = self.minus_zeros.insert(value),
             Op::Const(literal) if is_negative(literal) => _ = self.negative.insert(value),
@@ -165,6 +203,26 @@ mod tests {
         assert!(minus.contains("selp.b32") && !minus.contains("selp.f32"), "{minus}");
         let plain = text("numbers[id.x] = select(-1.0, 0.0, words[id.x] == 3u);");
         assert!(plain.contains("selp.f32"), "{plain}");
+    }
+
+    #[test]
+    fn negations_that_the_assembler_makes_come_first_among_three() {
+        let of_three = |inner: &str| {
+            text(&format!(
+                "let x = i32(words[id.x]); let y = i32(words[id.x + 1u]);
+                 words[id.x] = u32(max({inner}, i32(words[id.x + 2u])));"
+            ))
+        };
+        for (last, first) in [
+            ("max(x, x / y)", "max(x / y, x)"),
+            ("max(y, x * -3)", "max(x * -3, y)"),
+            ("max(x, y - x)", "max(y - x, x)"),
+        ] {
+            assert_eq!(of_three(last), of_three(first));
+        }
+        assert_ne!(of_three("max(x, y)"), of_three("max(y, x)"));
+        assert!(of_three("max(y / x, x / y)").contains("setp.gt.s32"));
+        assert!(!of_three("max(x, y)").contains("setp.gt.s32"));
     }
 
     #[test]
