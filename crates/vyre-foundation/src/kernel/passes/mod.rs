@@ -87,6 +87,7 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
             alike::run(kernel);
         }
         if arrays {
+            arrays::chosen(kernel, array_values);
             if arrays::promote(kernel, array_values) {
                 rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, false);
                 arrays::promote(kernel, array_values);

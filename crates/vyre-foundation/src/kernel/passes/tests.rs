@@ -335,6 +335,51 @@ fn private_arrays_stay_memory_where_an_index_is_not_known_or_they_are_large() {
     assert_eq!(large.matches("for %").count(), 3, "{large}");
 }
 
+/// Which of some words is the greatest is known when it runs only, and what it is, too, without a place.
+#[test]
+fn private_arrays_whose_greatest_word_is_looked_for_become_values() {
+    let program = |first: &str| {
+        let source = format!(
+            "type 0 = array<u32, 9> stride 4;
+            read a: u32[90] @0;
+            read_write b: u32[20] @1;
+            workgroup_size [5, 1, 1];
+            domain [10, 1, 1];
+            entry main {{
+                var v: type<0>;
+                var best: i32 = {first};
+                for i in 0..9 {{
+                    v[i] = a[i * 10 + global_id.x];
+                    if v[i] > v[best] {{ best = cast<i32>(i); }}
+                }}
+                b[global_id.x] = v[best];
+                b[global_id.x + 10] = cast<u32>(best);
+            }}"
+        );
+        crate::text::parse(&source).expect("parses")
+    };
+    let outcome = |first: &str| {
+        let program = program(first);
+        let valid = program.validate().expect("valid");
+        let run = |passes| {
+            let options = Options { passes, array_values: 16, unrolling: Unrolling::FAR, ..Options::default() };
+            let kernel = lower(&valid, &options).expect("lowers");
+            let mut buffers = [samples(), vec![0; 80]];
+            let how = Interpret { grid: [2, 1, 1], subgroup_size: 32, budget: u64::MAX, noise: None };
+            interpret(&kernel, &mut buffers, &how).expect("runs");
+            (buffers[1].clone(), kernel.to_string())
+        };
+        let ((plain, _), (optimised, text)) = (run(Passes::none()), run(Passes::all()));
+        assert_eq!(plain, optimised, "{text}");
+        text
+    };
+    let known = outcome("0i32");
+    assert!(!known.contains("local 0"), "{known}");
+    // One choice a round of the place, and one of what lies there.
+    assert!(known.matches("= select").count() <= 2 * 9, "{known}");
+    assert!(outcome("cast<i32>(a[0] % 9)").contains("local 0"));
+}
+
 /// Places that a table of constants gives are known where its own are.
 #[test]
 fn private_arrays_whose_places_stand_in_tables_become_values() {

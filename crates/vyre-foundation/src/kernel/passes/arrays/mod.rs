@@ -2,10 +2,11 @@
 //!
 //! [`plan`] finds the arrays whose indices are all constant once some loops are unrolled, and says which loops those are; the
 //! rewriter unrolls them. [`promote`] then turns every array whose indices are all constant into values, one for each scalar,
-//! which flow through `if`s and loops as any other. [`bits`] makes one word of the booleans of an array with other indices.
+//! which flow through `if`s and loops as any other. [`chosen`] makes constants of places that are chosen among some. [`bits`] makes one word of the booleans of an array with other indices.
 
 mod bits;
 mod bounded;
+mod chosen;
 mod cost;
 mod early;
 mod plan;
@@ -15,6 +16,7 @@ use crate::kernel::walk::{access, each_inst};
 use crate::kernel::{Element, Inst, Kernel, KernelMemory, Loop, Memory, Unrolling, Value};
 
 pub(super) use self::bits::bits;
+pub(super) use self::chosen::chosen;
 pub(super) use self::promote::promote;
 
 /// Steps that loops may have in all that are unrolled for arrays, where more is not wanted anyway.
