@@ -13,6 +13,7 @@ mod lanes;
 mod places;
 mod results;
 mod rows;
+mod some_lanes;
 mod stacks;
 mod sums;
 mod support;

@@ -28,8 +28,8 @@ pub(super) struct Active {
     pub(super) exec: Vec<Option<R>>,
     /// Branches and loops around the code at hand whose lanes part.
     pub(super) divergent: u32,
-    /// A comparison takes the lanes for which it holds out of this mask; none when it makes a mask of its own.
-    pub(super) compare_under: R,
+    /// A comparison takes lanes out of this mask, those for which it holds or those for which it does not; none when it makes a mask of its own.
+    pub(super) compare_under: Option<(R, bool)>,
     /// Bools that are the same for all lanes of the block, tested before it.
     pub(super) settled: Vec<Option<bool>>,
     /// Values that were made before the block.
@@ -48,7 +48,7 @@ impl Active {
             current: Vec::new(),
             exec: Vec::new(),
             divergent: 0,
-            compare_under: R::NONE,
+            compare_under: None,
             settled: vec![None; values],
             ready: vec![false; values],
             even: None,

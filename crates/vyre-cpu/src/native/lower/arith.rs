@@ -594,9 +594,11 @@ impl<'k> Lower<'k> {
             return Rep::Vector(self.vec_imm(by, R::NONE, Src::R(v), count as u8 & 31), R::NONE);
         }
         // Counts are u32; 64-bit lanes need them widened.
-        let counts = self.vector_of(b, c);
-        let limit = self.constant(scalar.bits() - 1);
-        let counts = self.vec(ops::VPANDD, counts, Src::R(limit));
+        let mut counts = self.vector_of(b, c);
+        if self.shape_of(b).max >= scalar.bits() {
+            let limit = self.constant(scalar.bits() - 1);
+            counts = self.vec(ops::VPANDD, counts, Src::R(limit));
+        }
         self.each_part(scalar, |this, part| {
             let v = this.vector_part(a, 0, c, part);
             let count = if wide { this.widen(counts, part, false) } else { counts };
@@ -927,27 +929,27 @@ impl<'k> Lower<'k> {
     fn compare_parts(&mut self, code: VOp, predicate: u8, a: Value, b: Value, c: usize) -> Rep {
         let scalar = self.scalar_of(a);
         let mut masks = [R::NONE; 2];
-        for (part, mask) in masks.iter_mut().enumerate().take(Self::parts(scalar)) {
+        for (part, made) in masks.iter_mut().enumerate().take(Self::parts(scalar)) {
             let left = self.vector_part(a, 0, c, part);
             let (right, broadcast) = self.source(b, c, part);
             let under = self.active.compare_under;
             // The opposite of a predicate differs from it in one bit.
-            let (dst, predicate) = match under.is_none() {
-                true => (self.new_mask(), predicate),
-                false => (under, predicate ^ 4),
+            let (dst, mask, predicate) = match under {
+                None => (self.new_mask(), R::NONE, predicate),
+                Some((mask, unless)) => (mask, mask, if unless { predicate ^ 4 } else { predicate }),
             };
-            let v = LaneOp { imm: Some(predicate), broadcast, mask: under, ..self.lane_op(code, dst, left, right) };
+            let v = LaneOp { imm: Some(predicate), broadcast, mask, ..self.lane_op(code, dst, left, right) };
             self.push(M::Vec(v));
-            *mask = dst;
+            *made = dst;
         }
         Rep::Mask(self.join_masks(scalar, masks))
     }
 
-    /// Removes the lanes from a mask for which a comparison of 32-bit values holds.
-    pub(super) fn unless(&mut self, op: Binary, a: Value, b: Value, c: usize, mask: R) {
-        self.active.compare_under = mask;
+    /// Removes the lanes from a mask for which a comparison of 32-bit values holds, or for which it does not.
+    pub(super) fn narrow(&mut self, op: Binary, a: Value, b: Value, c: usize, mask: R, unless: bool) {
+        self.active.compare_under = Some((mask, unless));
         self.compare(op, a, b, c);
-        self.active.compare_under = R::NONE;
+        self.active.compare_under = None;
     }
 
     /// The masks of the parts as one.
@@ -992,14 +994,26 @@ impl<'k> Lower<'k> {
         };
         let (x, y) = match (self.rep(x, 0, c), self.rep(y, 0, c)) {
             (Rep::Float(_) | Rep::Later(_), Rep::Vector(..)) => (y, x),
+            // Of two vectors the one that nobody else needs may be overwritten.
+            (Rep::Vector(..), Rep::Vector(..)) if self.facts.uses[x.index()] > 1 && self.facts.uses[y.index()] == 1 => {
+                (y, x)
+            }
             _ => (x, y),
         };
-        let z_constant = matches!(self.rep(z, 0, c), Rep::Float(_));
+        let constant = |this: &Self, value: Value| match this.rep(value, 0, c) {
+            Rep::Float(bits) => Some(bits),
+            _ => None,
+        };
+        let (y_constant, z_constant) = (constant(self, y), constant(self, z));
         self.each_part(scalar, |this, part| {
-            if z_constant && this.facts.isa == Isa::Avx512 {
-                // x·y + constant: the constant comes from memory, x is overwritten.
-                let left = this.vector_part(x, 0, c, part);
-                let middle = this.vector_part(y, 0, c, part);
+            if z_constant.is_some() && this.facts.isa != Isa::Simd128 {
+                // x·y + constant: the constant comes from memory, x is overwritten, or another constant, which with AVX2 is loaded for that.
+                let (left, middle) = match y_constant {
+                    Some(bits) if this.facts.isa == Isa::Avx2 => {
+                        (this.constant_anew(bits, wide), this.vector_part(x, 0, c, part))
+                    }
+                    _ => (this.vector_part(x, 0, c, part), this.vector_part(y, 0, c, part)),
+                };
                 let (right, broadcast) = this.source(z, c, part);
                 let dst = this.vector();
                 this.push(M::Mov { dst, src: left });
@@ -1143,7 +1157,7 @@ impl<'k> Lower<'k> {
             }
             (F32 | F16, I32) => {
                 let v = self.vector_of(a, c);
-                single(self.float_to_signed(v))
+                single(self.float_to_signed(value, a, v))
             }
             (F32 | F16, U32) if rich => {
                 let v = self.vector_of(a, c);
@@ -1160,17 +1174,28 @@ impl<'k> Lower<'k> {
         }
     }
 
-    fn float_to_signed(&mut self, v: R) -> R {
-        let whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v));
+    fn float_to_signed(&mut self, value: Value, a: Value, v: R) -> R {
+        let mut whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v));
         if self.facts.isa == Isa::Simd128 {
             // There the conversion saturates.
             return whole;
         }
-        // Too large gives the least integer; flip it to the greatest. NaN gives zero.
-        let limit = self.constant(2147483648f32.to_bits());
-        let greatest = self.constant(i32::MAX as u32);
-        let over = self.float_mask(0x1d, v, limit);
-        let whole = self.blend(Scalar::I32, over, Src::R(greatest), false, whole);
+        // Too large gives the least integer; flip it to the greatest.
+        if !self.facts.upper_bound(a).is_some_and(|most| most < 2147483648f32) {
+            let limit = self.constant(2147483648f32.to_bits());
+            let over = self.float_mask(0x1d, v, limit);
+            whole = if self.facts.isa == Isa::Avx2 {
+                // That is its opposite.
+                self.vec(ops::VPXORD, whole, Src::R(over))
+            } else {
+                let greatest = self.constant(i32::MAX as u32);
+                self.blend(Scalar::I32, over, Src::R(greatest), false, whole)
+            };
+        }
+        // NaN gives zero, and the least integer is zero but for its highest bit.
+        if !self.facts.highest_read[value.index()] {
+            return whole;
+        }
         let number = self.float_mask(0x07, v, v);
         self.masked_zero(whole, number)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vyre_foundation::kernel::{Block, ByteDot, End, Inst, Kernel, Memory, Op, Scalar, Unary, Value, byte_dots};
+use vyre_foundation::kernel::{Binary, Block, ByteDot, End, Inst, Kernel, Memory, Op, Scalar, Unary, Value, byte_dots};
 
 use super::super::asm::Len;
 use super::super::hash::Map;
@@ -24,6 +24,8 @@ pub(super) struct Facts<'k> {
     pub(super) makers: Makers<'k>,
     /// Negations that stand before the `fma` that alone uses them, with what they negate.
     pub(super) negated: Map<Value, Value>,
+    /// Whether the highest bit of a number of 32 bits matters to what is made of it.
+    pub(super) highest_read: Vec<bool>,
     /// Sums of products of bytes.
     pub(super) dots: HashMap<Value, ByteDot>,
 }
@@ -38,19 +40,70 @@ impl<'k> Facts<'k> {
         }));
         let mut uses = vec![0; kernel.values.len()];
         count_uses(&kernel.body, &mut uses);
+        let makers = Makers::of(kernel);
         Facts {
             kernel,
             isa,
             shapes,
             tiling,
             columns,
-            makers: Makers::of(kernel),
+            highest_read: highest_read(kernel, &makers),
+            makers,
             negated: negated(&kernel.body, &uses),
             // Cranelift has other instructions for it.
             dots: if isa == Isa::Simd128 { HashMap::new() } else { byte_dots(kernel) },
             named: uses.clone(),
             uses,
         }
+    }
+
+    /// What a float is never greater than unless it is not a number. Each step keeps order, and the bound is rounded as it is.
+    pub(super) fn upper_bound(&self, value: Value) -> Option<f32> {
+        self.upper_bound_within(value, DEEPEST_BOUND).filter(|bound| !bound.is_nan())
+    }
+
+    fn upper_bound_within(&self, value: Value, depth: u32) -> Option<f32> {
+        let depth = depth.checked_sub(1).filter(|_| self.is_single(value))?;
+        let of = |value: &Value| self.upper_bound_within(*value, depth);
+        let number = |value: &Value| match self.makers.ops[value.index()]? {
+            Op::Const(literal) => Some(f32::from_bits(literal.bits() as u32)).filter(|number| !number.is_nan()),
+            _ => None,
+        };
+        let above_zero = |value: &Value| number(value).filter(|number| *number > 0.0);
+        Some(match self.makers.ops[value.index()]? {
+            Op::Const(literal) => f32::from_bits(literal.bits() as u32),
+            Op::Unary(Unary::Floor | Unary::Trunc | Unary::Round, a) => of(a)?.ceil(),
+            // `b < a ? b : a`, which is `a` where `b` is not a number.
+            Op::Binary(Binary::Min, a, b) => match (of(a), number(b)) {
+                (Some(a), Some(b)) if a <= b => a,
+                (_, Some(bound)) | (Some(bound), None) => bound,
+                (None, None) => return None,
+            },
+            Op::Binary(Binary::Max, a, b) => greater(of(a)?, of(b)?),
+            Op::Binary(Binary::Add, a, b) => of(a)? + of(b)?,
+            Op::Binary(Binary::Mul, a, b) => of(a)? * above_zero(b)?,
+            Op::Fma(a, b, c) => of(a)?.mul_add(above_zero(b)?, of(c)?),
+            Op::Select(_, yes, no) => greater(of(yes)?, of(no)?),
+            _ => return None,
+        })
+    }
+
+    fn is_single(&self, value: Value) -> bool {
+        self.kernel.values[value.index()].ty.scalar == Scalar::F32
+    }
+}
+
+/// How deep it is looked into what a number is made of.
+const DEEPEST_BOUND: u32 = 8;
+
+/// The greater of two bounds, neither where one is not a number.
+fn greater(a: f32, b: f32) -> f32 {
+    if a >= b {
+        a
+    } else if b > a {
+        b
+    } else {
+        f32::NAN
     }
 }
 
@@ -103,6 +156,65 @@ fn negated(block: &Block, uses: &[u32]) -> Map<Value, Value> {
         }
     }
     found
+}
+
+/// The values whose highest of 32 bits something is made of. Sums, products and differences in bits are the same but for that bit where what they
+/// are made of is.
+fn highest_read(kernel: &Kernel, makers: &Makers<'_>) -> Vec<bool> {
+    let constant = |value: Value| match makers.ops[value.index()] {
+        Some(Op::Const(literal)) => Some(literal.bits() as u32),
+        _ => None,
+    };
+    fn mark(
+        block: &Block,
+        constant: &dyn Fn(Value) -> Option<u32>,
+        is_word: &dyn Fn(Value) -> bool,
+        read: &mut [bool],
+    ) {
+        match &block.end {
+            End::Yield(values) | End::Continue(values) | End::Break(values) => {
+                values.iter().for_each(|value| read[value.index()] = true);
+            }
+            End::Return | End::Unreachable => {}
+        }
+        // What a value is used for comes after it.
+        for inst in block.insts.iter().rev() {
+            match inst {
+                Inst::Let(
+                    value,
+                    Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Xor, _, _) | Op::BitCast(_),
+                ) if is_word(*value) && !read[value.index()] => {}
+                Inst::Let(value, Op::Binary(Binary::Shl, _, count))
+                    if is_word(*value) && constant(*count).is_some_and(|by| by % u32::BITS > 0) =>
+                {
+                    read[count.index()] = true;
+                }
+                Inst::Let(value, Op::Binary(Binary::And, _, bits))
+                    if is_word(*value) && constant(*bits).is_some_and(|bits| bits >> 31 == 0) =>
+                {
+                    read[bits.index()] = true;
+                }
+                Inst::If { cond, then, otherwise, .. } => {
+                    read[cond.index()] = true;
+                    mark(then, constant, is_word, read);
+                    mark(otherwise, constant, is_word, read);
+                }
+                Inst::Loop(inner) => {
+                    inner.init.iter().for_each(|value| read[value.index()] = true);
+                    if let Some(counter) = &inner.counter {
+                        read[counter.from.index()] = true;
+                        read[counter.to.index()] = true;
+                    }
+                    mark(&inner.body, constant, is_word, read);
+                }
+                inst => visit_inst_values(inst, &mut |value| read[value.index()] = true),
+            }
+        }
+    }
+    let is_word = |value: Value| matches!(kernel.values[value.index()].ty.scalar, Scalar::U32 | Scalar::I32);
+    let mut read = vec![false; kernel.values.len()];
+    mark(&kernel.body, &constant, &is_word, &mut read);
+    read
 }
 
 fn count_uses(block: &Block, uses: &mut [u32]) {

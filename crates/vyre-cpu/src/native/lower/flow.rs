@@ -1,6 +1,6 @@
 //! Control flow: uniform branches stay branches, others become masks.
 
-use vyre_foundation::kernel::{Binary, Block, Counter, End, Inst, Loop, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, Counter, End, Inst, Loop, Memory, Op, Scalar, Value};
 
 use super::super::asm::{Alu, Cond};
 use super::super::hash::{Map, Set};
@@ -53,6 +53,22 @@ struct Round<'a, 'k> {
     /// An index and its step.
     stride: Option<(R, R)>,
     tiles: Option<&'a super::tiles::LoopTiles<'k>>,
+}
+
+/// How an `If` leaves a loop by one of its ways.
+struct Leaves<'k> {
+    where_it_holds: bool,
+    with: &'k [Value],
+}
+
+impl<'k> Leaves<'k> {
+    fn of(then: &'k Block, otherwise: &'k Block) -> Leaves<'k> {
+        match (&then.end, &otherwise.end) {
+            (End::Break(with), _) => Leaves { where_it_holds: true, with },
+            (_, End::Break(with)) => Leaves { where_it_holds: false, with },
+            _ => Leaves { where_it_holds: false, with: &[] },
+        }
+    }
 }
 
 impl Numbers for Lower<'_> {
@@ -131,12 +147,13 @@ impl<'k> Lower<'k> {
                 Inst::If { cond, then, otherwise, results }
                     if results.is_empty() && self.is_plain_break(block, *cond, then, otherwise) =>
                 {
-                    let tests = self.break_tests(&mut run, *cond, then);
+                    let leaves = Leaves::of(then, otherwise);
+                    let tests = self.break_tests(&mut run, *cond, &leaves);
                     self.run(&run, comps);
                     run.clear();
                     match tests {
-                        Some(tests) => self.stay_unless(&tests, comps),
-                        None => self.plain_break(*cond, then, comps),
+                        Some(tests) => self.stay(&tests, leaves.where_it_holds, comps),
+                        None => self.plain_break(*cond, &leaves, comps),
                     }
                 }
                 Inst::If { cond, then, otherwise, results } => {
@@ -206,20 +223,23 @@ impl<'k> Lower<'k> {
         })
     }
 
-    /// `if cond { break }` right in the body of a loop whose every way out is like that: the lanes still in the loop are then
-    /// the active ones, and one mask does for both.
+    /// `if cond { break }`, or `if cond { } else { break }`, right in the body of a loop whose every way out is like that: the lanes still in
+    /// the loop are then the active ones, and one mask does for both.
     fn is_plain_break(&self, block: &Block, cond: Value, then: &Block, otherwise: &Block) -> bool {
         let in_plain_loop = self.loops.last().is_some_and(|frame| frame.plain && std::ptr::eq(frame.body, block));
-        in_plain_loop && !self.is_scalar(cond) && breaks_only(then) && falls_through(otherwise)
+        in_plain_loop && !self.is_scalar(cond) && only_leaves(then, otherwise)
     }
 
     /// Takes the comparisons that make the condition of a break out of the run, when the break is all that they are for and
     /// it gives no values: each can then be made under the mask of the lanes still in the loop.
-    fn break_tests(&self, run: &mut Vec<&'k Inst>, cond: Value, then: &Block) -> Option<Vec<(Binary, Value, Value)>> {
-        let gives =
-            |values: &[Value], frame: &LoopFrame<'_>| values.len() != frame.shared.iter().filter(|s| **s).count();
-        let End::Break(values) = &then.end else { return None };
-        if self.facts.isa != super::Isa::Avx512 || self.loops.last().is_none_or(|frame| gives(values, frame)) {
+    fn break_tests(
+        &self,
+        run: &mut Vec<&'k Inst>,
+        cond: Value,
+        leaves: &Leaves<'k>,
+    ) -> Option<Vec<(Binary, Value, Value)>> {
+        let gives = |frame: &LoopFrame<'_>| leaves.with.len() != frame.shared.iter().filter(|s| **s).count();
+        if self.facts.isa != super::Isa::Avx512 || self.loops.last().is_none_or(gives) {
             return None;
         }
         let (mut wanted, mut places, mut tests) = (vec![cond], Vec::new(), Vec::new());
@@ -231,7 +251,8 @@ impl<'k> Lower<'k> {
             }
             let scalar = self.scalar_of(*a);
             match op {
-                Binary::Or => wanted.extend([*a, *b]),
+                Binary::Or if leaves.where_it_holds => wanted.extend([*a, *b]),
+                Binary::And if !leaves.where_it_holds => wanted.extend([*a, *b]),
                 Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge
                     if scalar.bits() == 32 && scalar != Scalar::Bool && !self.is_scalar(value) =>
                 {
@@ -250,27 +271,26 @@ impl<'k> Lower<'k> {
         Some(tests)
     }
 
-    /// Lanes for which some comparison holds leave the loop.
-    fn stay_unless(&mut self, tests: &[(Binary, Value, Value)], comps: &[usize]) {
+    /// Lanes for which some comparison holds leave the loop, or for which some does not.
+    fn stay(&mut self, tests: &[(Binary, Value, Value)], unless: bool, comps: &[usize]) {
         let Some(frame) = self.loops.last() else { return };
         let live = frame.live.clone();
         for &c in comps {
             for &(op, a, b) in tests {
-                self.unless(op, a, b, c, live[c]);
+                self.narrow(op, a, b, c, live[c], unless);
             }
             self.active.exec[c] = Some(live[c]);
         }
     }
 
-    fn plain_break(&mut self, cond: Value, then: &'k Block, comps: &[usize]) {
+    fn plain_break(&mut self, cond: Value, leaves: &Leaves<'k>, comps: &[usize]) {
         let Some(frame) = self.loops.last() else { return };
-        let End::Break(values) = &then.end else { return };
         let live = frame.live.clone();
         let moves: Vec<(Value, Value)> = frame
             .results
             .iter()
             .copied()
-            .zip(values.iter().copied())
+            .zip(leaves.with.iter().copied())
             .zip(&frame.shared)
             .filter(|(_, shared)| !**shared)
             .map(|(pair, _)| pair)
@@ -278,14 +298,20 @@ impl<'k> Lower<'k> {
         if !moves.is_empty() {
             for &c in comps {
                 let cond = self.mask_of(cond, c);
-                let leaving = self.mask_and(live[c], cond);
+                let leaving = match leaves.where_it_holds {
+                    true => self.mask_and(live[c], cond),
+                    false => self.mask_minus(live[c], cond),
+                };
                 self.active.exec[c] = Some(leaving);
             }
             self.assign(&moves, comps, true);
         }
         for &c in comps {
             let cond = self.mask_of(cond, c);
-            self.mask_minus_into(live[c], cond);
+            match leaves.where_it_holds {
+                true => self.mask_minus_into(live[c], cond),
+                false => self.mask_and_into(live[c], cond),
+            }
             self.active.exec[c] = Some(live[c]);
         }
     }
@@ -316,7 +342,7 @@ impl<'k> Lower<'k> {
             && !leaves(otherwise)
             && !leaves(then)
             && !needs_all(then)
-            && is_flat(then) > FLAT;
+            && self.is_flat(then) > FLAT;
         fits.then_some((op, *a, *b))
     }
 
@@ -874,6 +900,38 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// Number of steps when both ways can simply be computed; more than the limit when not.
+    fn is_flat(&self, block: &Block) -> usize {
+        let mut steps = 0;
+        for inst in &block.insts {
+            steps += match inst {
+                Inst::Let(value, Op::Load { address, guard: None, .. }) if self.is_inside_anyway(*value, address) => 1,
+                Inst::Let(_, Op::Load { .. } | Op::Subgroup(..)) => FLAT + 1,
+                Inst::Let(..) => 1,
+                Inst::If { then, otherwise, .. } => self.is_flat(then) + self.is_flat(otherwise),
+                _ => FLAT + 1,
+            };
+        }
+        if matches!(block.end, End::Yield(_)) { steps } else { FLAT + 1 }
+    }
+
+    /// What all lanes read from one place is inside its buffer whatever led there: the numbers alone say so, and no condition.
+    fn is_inside_anyway(&self, value: Value, address: &Address) -> bool {
+        let Memory::Buffer(buffer) = address.memory else { return false };
+        let buffer = &self.facts.kernel.buffers[buffer as usize];
+        let Some(count) = buffer.count else { return false };
+        let one_place = address.terms.iter().all(|&(index, _)| {
+            self.is_scalar(index) && self.shape_of(index).is_uniform() && self.scalar_of(index) == Scalar::U32
+        });
+        let last = address.terms.iter().fold(u128::from(address.offset), |last, &(index, stride)| {
+            last + u128::from(self.shape_of(index).max) * u128::from(stride)
+        });
+        let bytes = u128::from(self.width_of(value)) * u128::from(self.scalar_of(value).bits().div_ceil(8));
+        let size = u128::from(buffer.header) + u128::from(count) * u128::from(buffer.stride);
+        let whole_bytes = buffer.element.is_none_or(|(element, _)| element.bits() >= 8);
+        one_place && whole_bytes && last + bytes <= size
+    }
+
     /// Emits an `If`; true when lanes may have left.
     fn branch(
         &mut self,
@@ -886,7 +944,7 @@ impl<'k> Lower<'k> {
         if self.is_scalar(cond) {
             return self.uniform_branch(cond, then, otherwise, results, comps);
         }
-        if is_flat(then) + is_flat(otherwise) <= FLAT {
+        if self.is_flat(then) + self.is_flat(otherwise) <= FLAT {
             self.flat_branch(cond, then, otherwise, results, comps);
             return false;
         }
@@ -972,7 +1030,13 @@ impl<'k> Lower<'k> {
         let is_here = |inst: &Inst| matches!(inst, Inst::If { results, .. } if results.contains(&result));
         if let Some(here) = frame.body.insts.iter().position(is_here) {
             for inst in &frame.body.insts[..here] {
-                if matches!(inst, Inst::Let(_, Op::Binary(..) | Op::Fma(..)) | Inst::Store { .. }) {
+                let keeps_no_name = match inst {
+                    Inst::Let(_, Op::Binary(..) | Op::Fma(..)) | Inst::Store { .. } => true,
+                    // It has left then.
+                    Inst::If { then, otherwise, .. } => only_leaves(then, otherwise),
+                    _ => false,
+                };
+                if keeps_no_name {
                     visit_inst_values(inst, &mut count);
                 }
             }
@@ -1786,20 +1850,6 @@ fn defined(inst: &Inst) -> Option<Value> {
     }
 }
 
-/// Number of steps when both ways can simply be computed; more than the limit when not.
-fn is_flat(block: &Block) -> usize {
-    let mut steps = 0;
-    for inst in &block.insts {
-        steps += match inst {
-            Inst::Let(_, Op::Load { .. } | Op::Subgroup(..)) => FLAT + 1,
-            Inst::Let(..) => 1,
-            Inst::If { then, otherwise, .. } => is_flat(then) + is_flat(otherwise),
-            _ => FLAT + 1,
-        };
-    }
-    if matches!(block.end, End::Yield(_)) { steps } else { FLAT + 1 }
-}
-
 /// Only leaves the loop.
 pub(super) fn breaks_only(block: &Block) -> bool {
     block.insts.is_empty() && matches!(block.end, End::Break(_))
@@ -1810,15 +1860,18 @@ pub(super) fn falls_through(block: &Block) -> bool {
     block.insts.is_empty() && matches!(&block.end, End::Yield(values) if values.is_empty())
 }
 
+/// One way only leaves the loop, and the other one goes on.
+fn only_leaves(then: &Block, otherwise: &Block) -> bool {
+    (breaks_only(then) && falls_through(otherwise)) || (breaks_only(otherwise) && falls_through(then))
+}
+
 /// Arithmetic and `if cond { break }`, nothing else, then the next round.
 fn is_plain_loop(body: &Block) -> bool {
     matches!(body.end, End::Continue(_))
         && body.insts.iter().all(|inst| match inst {
             Inst::Let(_, Op::Load { .. } | Op::Subgroup(..)) => false,
             Inst::Let(..) => true,
-            Inst::If { then, otherwise, results, .. } => {
-                results.is_empty() && breaks_only(then) && falls_through(otherwise)
-            }
+            Inst::If { then, otherwise, results, .. } => results.is_empty() && only_leaves(then, otherwise),
             _ => false,
         })
 }

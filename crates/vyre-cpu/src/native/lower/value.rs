@@ -177,15 +177,7 @@ impl<'k> Lower<'k> {
         if let Some(r) = self.made.get(made) {
             return r;
         }
-        let r = if bits == 0 {
-            let r = self.vector();
-            self.push(M::Vec(LaneOp { len: Len::L256, ..self.lane_op(ops::VPXORD, r, r, Src::R(r)) }));
-            // Reads its own register, whose contents don't matter.
-            r
-        } else {
-            let pool = self.emission.asm.constant(&bits.to_le_bytes());
-            self.vec(ops::VBROADCASTSS, R::NONE, Src::Pool(pool))
-        };
+        let r = self.constant_anew(u64::from(bits), false);
         self.remember(made, r);
         r
     }
@@ -195,11 +187,26 @@ impl<'k> Lower<'k> {
         if let Some(r) = self.made.get(made) {
             return r;
         }
-        let pool = self.emission.asm.constant(&bits.to_le_bytes());
-        let op = VOp { w: u8::from(self.facts.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
-        let r = self.vec(op, R::NONE, Src::Pool(pool));
+        let r = self.constant_anew(bits, true);
         self.remember(made, r);
         r
+    }
+
+    /// A constant of 32 or 64 bits in all lanes, in a register of its own.
+    pub(super) fn constant_anew(&mut self, bits: u64, wide: bool) -> R {
+        if wide {
+            let pool = self.emission.asm.constant(&bits.to_le_bytes());
+            let op = VOp { w: u8::from(self.facts.isa == Isa::Avx512), ..ops::VPBROADCASTQ };
+            return self.vec(op, R::NONE, Src::Pool(pool));
+        }
+        if bits == 0 {
+            let r = self.vector();
+            self.push(M::Vec(LaneOp { len: Len::L256, ..self.lane_op(ops::VPXORD, r, r, Src::R(r)) }));
+            // Reads its own register, whose contents don't matter.
+            return r;
+        }
+        let pool = self.emission.asm.constant(&(bits as u32).to_le_bytes());
+        self.vec(ops::VBROADCASTSS, R::NONE, Src::Pool(pool))
     }
 
     /// A constant vector in a register.
@@ -373,6 +380,13 @@ impl<'k> Lower<'k> {
         let dst = self.new_mask();
         self.mask_op(ops::KANDNW, ops::VPANDND, dst, b, a);
         dst
+    }
+
+    pub(super) fn mask_and_into(&mut self, dst: R, b: R) {
+        match self.opposite(b) {
+            Some(others) => self.mask_minus_into(dst, others),
+            None => self.mask_op(ops::KANDW, ops::VPANDD, dst, dst, b),
+        }
     }
 
     pub(super) fn mask_minus_into(&mut self, dst: R, b: R) {
