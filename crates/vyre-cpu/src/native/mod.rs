@@ -33,6 +33,7 @@ mod shape;
 mod single;
 mod tidy;
 mod tops;
+mod updates;
 mod ways;
 
 use vyre_foundation::ir::{AtomicOp, Builtin};

@@ -8,6 +8,7 @@ use super::jumps;
 use super::lower::Lowered;
 use super::mir::{At, Class, LaneOp, M, R, Role, Src};
 use super::ops;
+use super::updates;
 
 /// How often each register is read and written, per class.
 pub(super) struct Counts {
@@ -16,7 +17,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn of(code: &mut [M], counts: [u32; 3]) -> Counts {
+    pub(super) fn of(code: &mut [M], counts: [u32; 3]) -> Counts {
         let none = counts.map(|count| vec![0; count as usize]);
         let mut all = Counts { reads: none.clone(), writes: none };
         for m in code {
@@ -29,11 +30,16 @@ impl Counts {
         all
     }
 
+    /// The register was there when they were counted.
+    pub(super) fn knows(&self, r: R) -> bool {
+        r.index() < self.reads[r.class() as usize].len()
+    }
+
     pub(super) fn reads(&mut self, r: R) -> &mut u32 {
         &mut self.reads[r.class() as usize][r.index()]
     }
 
-    fn writes(&self, r: R) -> u32 {
+    pub(super) fn writes(&self, r: R) -> u32 {
         self.writes[r.class() as usize][r.index()]
     }
 }
@@ -45,6 +51,9 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     }
     jumps::straighten(&mut lowered.code, lowered.labels);
     drop_labels(&mut lowered.code, lowered.labels);
+    if isa == Isa::Avx2 {
+        updates::without_choices(&mut lowered.code, &mut lowered.counts, &lowered.asm.pool);
+    }
     let mut counts = Counts::of(&mut lowered.code, lowered.counts);
     flags::branch_by_comparisons(&mut lowered.code, &mut counts);
     drop_copies(&mut lowered.code, &mut counts);
