@@ -1,6 +1,7 @@
 //! From machine instructions with their registers to bytes: spilled operands, helper calls, prologue and epilogue.
 
 use super::asm::{Alu, Asm, Cond, Extra, Label, Len, Mem, RAX, RBP, RCX, RDX, RSP, Rm, Shift, VOp};
+use super::constants::Constants;
 use super::context;
 use super::isa::Isa;
 use super::joins;
@@ -38,8 +39,9 @@ fn available(isa: Isa, spare: u8) -> Available {
 }
 
 /// Allocates registers, without emitting anything.
-pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, isa: Isa) -> Allocation {
-    let (intervals, total) = regalloc::intervals(code, counts, labels);
+pub(super) fn assign(code: &mut [M], counts: [u32; 3], labels: u32, asm: &Asm, isa: Isa) -> Allocation {
+    let constants = Constants::of(code, asm, isa);
+    let (intervals, total) = regalloc::intervals(code, counts, labels, |m| constants.is_made_by(m));
     let whole = available(isa, 0);
     if isa == Isa::Avx2 {
         // Of sixteen each counts, and nearly all instructions do with two.
@@ -56,7 +58,7 @@ pub(super) fn join_scalars(code: &mut Vec<M>, counts: [u32; 3], labels: u32, isa
     if joins::join(code, labels, allocation) {
         // Jumps may have nothing left between them.
         jumps::straighten(code, labels);
-        let (intervals, _) = regalloc::intervals(code, counts, labels);
+        let (intervals, _) = regalloc::intervals(code, counts, labels, |_| false);
         let regs = &available(isa, 0).regs[Class::General as usize];
         let bases: Vec<R> = code.iter().filter_map(base_of_lanes).collect();
         regalloc::allocate_again(allocation, Class::General, intervals, regs, (RBP, &bases));
@@ -87,7 +89,9 @@ fn base_of_lanes(m: &M) -> Option<R> {
 }
 
 /// Emits a whole function; `None` when its frame would be too large.
-pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) -> Option<Emitted> {
+pub(super) fn emit(code: &mut [M], mut asm: Asm, allocation: &Allocation, isa: Isa) -> Option<Emitted> {
+    let constants = Constants::of(code, &asm, isa);
+    let code = &*code;
     let vector = match isa {
         Isa::Avx512 => 64,
         Isa::Avx2 => 32,
@@ -122,7 +126,8 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
     for (disp, reg) in [(ARG_X, 6), (ARG_X_END, 2), (ARG_Y, 1), (ARG_Z, 8)] {
         asm.store(4, Mem::At { base: RSP, index: None, disp }, reg);
     }
-    let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at, copies: [None; 3] };
+    let copies = [None; 3];
+    let mut emitter = Emitter { asm, allocation, isa, masks_at, general_at, vector, save_at, copies, constants };
     let heads = Head::all(code, &mut emitter.asm);
     for (at, m) in code.iter().enumerate() {
         if let Some(head) = heads.iter().find(|head| head.at + 2 == at) {
@@ -132,6 +137,9 @@ pub(super) fn emit(code: &[M], mut asm: Asm, allocation: &Allocation, isa: Isa) 
             && let Some(head) = heads.iter().find(|head| head.label == *label && head.at < at)
         {
             emitter.go_round(code, head, at);
+            continue;
+        }
+        if emitter.is_left_out(m) {
             continue;
         }
         if !emitter.begins_in_scratch(m, code.get(at + 1)) {
@@ -197,6 +205,8 @@ struct Emitter<'a> {
     save_at: u32,
     /// The stack slots that vector registers for values on the stack are copies of, so that none is loaded twice in a row.
     copies: [Option<u32>; 3],
+    /// What is not stored in slots.
+    constants: Constants,
 }
 
 impl Emitter<'_> {
@@ -215,6 +225,25 @@ impl Emitter<'_> {
             Class::General => self.general_at + slot * 8,
         };
         Mem::At { base: RSP, index: None, disp: disp as i32 }
+    }
+
+    /// Where a register is that has a slot: a constant is not stored there.
+    fn home(&mut self, r: R, slot: u32) -> Mem {
+        match self.constants.place(r, &mut self.asm, self.isa) {
+            Some(at) => Mem::Pool(at),
+            None => self.slot(r.class(), slot),
+        }
+    }
+
+    /// The instruction loads a constant that is read from elsewhere.
+    fn is_left_out(&mut self, m: &M) -> bool {
+        let M::Vec(v) = m else { return false };
+        let Place::Slot(slot) = self.allocation.place(v.dst) else { return false };
+        if !self.constants.has(v.dst) {
+            return false;
+        }
+        self.copies = self.copies.map(|copy| copy.filter(|&other| other != slot));
+        true
     }
 
     fn load_slot(&mut self, class: Class, reg: u8, from: Mem) {
@@ -251,7 +280,7 @@ impl Emitter<'_> {
             Place::Reg(reg) => reg,
             Place::Slot(slot) => {
                 let scratch = self.scratch(r.class(), number);
-                let from = self.slot(r.class(), slot);
+                let from = self.home(r, slot);
                 let is_there =
                     r.class() == Class::Vector && self.copies[usize::from(number)].replace(slot) == Some(slot);
                 if !is_there {
@@ -332,7 +361,7 @@ impl Emitter<'_> {
     fn source(&mut self, src: Src, foldable: bool, number: u8) -> Rm {
         match src {
             Src::R(r) => match self.allocation.place(r) {
-                Place::Slot(slot) if foldable => Rm::Mem(self.slot(r.class(), slot)),
+                Place::Slot(slot) if foldable => Rm::Mem(self.home(r, slot)),
                 _ => Rm::Reg(self.use_of(r, number)),
             },
             Src::At(at) => Rm::Mem(self.at(at, 0)),
@@ -789,7 +818,7 @@ impl Emitter<'_> {
     fn copy(&mut self, dst: R, src: R) {
         let class = dst.class();
         if let (Place::Reg(to), Place::Slot(slot)) = (self.allocation.place(dst), self.allocation.place(src)) {
-            let from = self.slot(class, slot);
+            let from = self.home(src, slot);
             return self.load_slot(class, to, from);
         }
         let from = self.use_of(src, 0);

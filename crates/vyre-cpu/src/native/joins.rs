@@ -281,7 +281,7 @@ fn stretches(code: &[M], labels: u32) -> (Vec<Stretch>, Vec<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asm::{Cond, Shift};
+    use super::super::asm::{Asm, Cond, Shift};
     use super::super::emit;
     use super::super::isa::Isa;
     use super::super::mir::At;
@@ -289,7 +289,7 @@ mod tests {
 
     /// Copies that are left of some code on four registers.
     fn copies(mut code: Vec<M>) -> usize {
-        let allocation = emit::assign(&mut code, [4, 0, 0], 2, Isa::Avx2);
+        let allocation = emit::assign(&mut code, [4, 0, 0], 2, &Asm::default(), Isa::Avx2);
         join(&mut code, 2, &allocation);
         code.iter().filter(|m| matches!(m, M::Mov { .. })).count()
     }
@@ -323,7 +323,7 @@ mod tests {
         // The old sum is needed once more.
         assert_eq!(copies(round(&[store(sum)])), 1);
         let mut code = round(&[]);
-        let allocation = emit::assign(&mut code, [4, 0, 0], 2, Isa::Avx2);
+        let allocation = emit::assign(&mut code, [4, 0, 0], 2, &Asm::default(), Isa::Avx2);
         assert!(join(&mut code, 2, &allocation));
         let changed = |m: &M| match *m {
             M::Alu { dst, b, .. } => b == GSrc::R(dst),

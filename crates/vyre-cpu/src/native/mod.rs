@@ -15,6 +15,7 @@ mod asm;
 )]
 mod clif;
 mod code;
+mod constants;
 mod context;
 mod divide;
 mod emit;
@@ -539,10 +540,10 @@ fn compile_as(
         if lowered.code.len() > most {
             return None;
         }
-        let mut allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, isa);
+        let mut allocation = emit::assign(&mut lowered.code, lowered.counts, lowered.labels, &lowered.asm, isa);
         if whole && isa != Isa::Simd128 && allocation.vector_cost > MUCH_SPILLED * allocation.total_cost {
             let mut code = order::by_results(&lowered.code, lowered.memories());
-            let other = emit::assign(&mut code, lowered.counts, lowered.labels, isa);
+            let other = emit::assign(&mut code, lowered.counts, lowered.labels, &lowered.asm, isa);
             if other.vector_cost < allocation.vector_cost {
                 (lowered.code, allocation) = (code, other);
             }
@@ -582,7 +583,7 @@ fn compile_as(
         }
         let emitted = match isa {
             Isa::Simd128 => clif::compile(&lowered, clif::Target::host()?).map(|code| (code, allocation.slots[1])),
-            Isa::Avx2 | Isa::Avx512 => emit::emit(&lowered.code, lowered.asm, &allocation, isa)
+            Isa::Avx2 | Isa::Avx512 => emit::emit(&mut lowered.code, lowered.asm, &allocation, isa)
                 .map(|emitted| (emitted.code, emitted.vector_spills)),
         };
         // A smaller block may fit where this one did not.

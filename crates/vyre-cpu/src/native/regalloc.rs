@@ -77,9 +77,14 @@ impl Allocation {
     }
 }
 
-/// Computes the intervals of all virtual registers; `counts` says how many there are of each class.
-/// Gives them with the weight of all instructions.
-pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<Interval>; 3], f32) {
+/// Computes the intervals of all virtual registers; `counts` says how many there are of each class. `free` are instructions that cost
+/// nothing where what they make is not given a register. Gives them with the weight of all instructions.
+pub(super) fn intervals(
+    code: &mut [M],
+    counts: [u32; 3],
+    labels: u32,
+    free: impl Fn(&M) -> bool,
+) -> ([Vec<Interval>; 3], f32) {
     let loops = Loops::of(code, labels);
     let rounds = loops.rounds(code, labels);
     let mut all: [Vec<Interval>; 3] = counts.map(|count| vec![EMPTY; count as usize]);
@@ -89,9 +94,14 @@ pub(super) fn intervals(code: &mut [M], counts: [u32; 3], labels: u32) -> ([Vec<
         let weight = [1.0, 10.0, 100.0, 1000.0][rounds[at].min(3)];
         total += weight;
         let at = at as u32 * 2;
+        let is_free = free(m);
         m.visit(&mut |r, role| {
             let interval = &mut all[r.class() as usize][r.index()];
-            interval.weight += if role == Role::Fold { weight * FOLDED } else { weight };
+            interval.weight += match role {
+                _ if is_free => 0.0,
+                Role::Fold => weight * FOLDED,
+                _ => weight,
+            };
             let (from, to) = match role {
                 Role::Use | Role::Fold => (at, at),
                 Role::Def => (at + 1, at + 1),

@@ -2,6 +2,7 @@
 //! instruction, or put together of two others, is made where that is, by the instruction itself where it can.
 
 use super::asm::Label;
+use super::constants::Constants;
 use super::flags;
 use super::isa::Isa;
 use super::jumps;
@@ -69,7 +70,8 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     late.flush();
     lowered.code = late.out;
     flags::compare_in_memory(&mut lowered.code, &mut late.counts);
-    join_copies(&mut lowered.code, lowered.counts);
+    let constants = Constants::of(&mut lowered.code, &lowered.asm, isa);
+    join_copies(&mut lowered.code, lowered.counts, |r| constants.has(r) && *late.counts.reads(r) > 1);
 }
 
 /// Takes out the labels that nothing jumps to: what waits for its use can wait across them.
@@ -156,8 +158,9 @@ fn spread_from_memory(code: &mut [M], counts: &mut Counts) {
 }
 
 /// Makes what ends as a copy in the copy's own register, where nobody needs the old value of that one meanwhile: the sums of a loop stay
-/// where they are, and need one register each instead of two. What is made in several steps stays apart, for the copy may live on the stack.
-fn join_copies(code: &mut Vec<M>, counts: [u32; 3]) {
+/// where they are, and need one register each instead of two. What is made in several steps stays apart, for the copy may live on the stack; so
+/// do constants, which need no place.
+fn join_copies(code: &mut Vec<M>, counts: [u32; 3], mut stays: impl FnMut(R) -> bool) {
     /// Where a register is named.
     #[derive(Clone, Copy)]
     struct Named {
@@ -201,6 +204,7 @@ fn join_copies(code: &mut Vec<M>, counts: [u32; 3]) {
             && [dst, src].into_iter().all(|r| !r.is_none() && r.fixed().is_none())
             && dst != src
             && dst.class() == src.class()
+            && !stays(src)
         {
             let class = dst.class() as usize;
             let Named { first, begins, changes, last } = named[class][src.index()];
