@@ -181,7 +181,6 @@ ops! {
     VSHUFF32X4 = evex(1, 3, 0x23, 0);
     VPALIGNR = op(1, 3, 0x0f, 0);
     VPERMQ = op(1, 3, 0x00, 1);
-    VPACKUSDW = op(1, 2, 0x2b, 0);
     VPSHUFB = op(1, 2, 0x00, 0);
     VPEXTRD = part(1, 3, 0x16, 0);
     VPEXTRQ = part(1, 3, 0x16, 1);

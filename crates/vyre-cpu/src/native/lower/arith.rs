@@ -156,10 +156,21 @@ impl<'k> Lower<'k> {
 
     /// Rounds what was computed as f32 to f16.
     pub(super) fn round_half(&mut self, v: R) -> R {
-        let half = self.vector();
+        let halves = self.packed_halves(v);
+        let rounded = self.vec(ops::VCVTPH2PS, R::NONE, Src::R(halves));
+        self.remember(Made::Halves(rounded), halves);
+        rounded
+    }
+
+    /// Floats as half precision numbers, packed; what was just made of such numbers is these.
+    pub(super) fn packed_halves(&mut self, v: R) -> R {
+        if let Some(halves) = self.made.get(Made::Halves(v)).filter(|_| !self.made.changing.contains(&v)) {
+            return halves;
+        }
+        let halves = self.vector();
         // The destination of this conversion is its r/m operand.
-        self.push(M::Reverse { op: ops::VCVTPS2PH, len: self.len(), dst: half, src: v, imm: Some(0) });
-        self.vec(ops::VCVTPH2PS, R::NONE, Src::R(half))
+        self.push(M::Reverse { op: ops::VCVTPS2PH, len: self.len(), dst: halves, src: v, imm: Some(0) });
+        halves
     }
 
     fn rounded(&mut self, scalar: Scalar, rep: Rep) -> Rep {
@@ -1226,14 +1237,12 @@ impl<'k> Lower<'k> {
 
     fn bit_cast(&mut self, value: Value, a: Value, c: usize) -> Rep {
         let (from, to) = (self.scalar_of(a), self.scalar_of(value));
-        let length = self.len();
         match (from, to) {
             (Scalar::F16, Scalar::F16) => self.copy_rep(a, c),
             (Scalar::F16, _) => {
                 let v = self.vector_of(a, c);
-                let half = self.vector();
-                self.push(M::Reverse { op: ops::VCVTPS2PH, len: length, dst: half, src: v, imm: Some(0) });
-                Rep::Vector(self.vec(ops::VPMOVZXWD, R::NONE, Src::R(half)), R::NONE)
+                let halves = self.packed_halves(v);
+                Rep::Vector(self.vec(ops::VPMOVZXWD, R::NONE, Src::R(halves)), R::NONE)
             }
             (_, Scalar::F16) => self.rare_bit_cast(value, a, c),
             _ => self.copy_rep(a, c),

@@ -20,6 +20,10 @@ pub(super) enum Made {
     Ramp(R, i32, i32),
     /// Bytes of each half word, those in even or odd places, as numbers with or without sign.
     Bytes(R, bool, bool),
+    /// The lower halves of words, and then the upper ones.
+    HalvesApart(R),
+    /// The half precision numbers that a vector of floats is of, packed.
+    Halves(R),
     /// What divides all lanes, its reciprocal as doubles, with or without a sign, and 2³¹ times that.
     Divisor(R),
     Reciprocal(R, bool),

@@ -11,9 +11,9 @@ use super::super::context::{self, COLUMN};
 use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R, Src};
 use super::super::ops;
-use super::Lower;
 use super::memory::Place;
 use super::value::Rep;
+use super::{Lower, Made};
 
 /// Bits of its word that are before an element, where that is the same in all lanes.
 fn bits_before(address: &Address) -> Option<u32> {
@@ -112,6 +112,10 @@ impl<'k> Lower<'k> {
     pub(super) fn taken_out(&mut self, element: Element, words: R, before: u32) -> R {
         let bits = element.bits();
         match element {
+            Element::F16 if self.facts.isa == Isa::Avx2 => {
+                let apart = self.halves_apart(words);
+                self.floats_of(apart, before == 16)
+            }
             Element::F16 => {
                 let halves = match before {
                     0 => words,
@@ -136,18 +140,56 @@ impl<'k> Lower<'k> {
 
     /// Halves in the lower parts of words, as floats.
     pub(super) fn halves_as_floats(&mut self, words: R) -> R {
-        let packed = if self.facts.isa == Isa::Avx2 {
-            // The instruction takes signed words to the nearest that fits, so nothing may be above.
-            let lower = self.constant(0xffff);
-            let halves = self.vec(ops::VPANDD, words, Src::R(lower));
-            let packed = self.vec(ops::VPACKUSDW, halves, Src::R(halves));
-            self.vec_imm(ops::VPERMQ, R::NONE, Src::R(packed), 0b00_00_10_00)
-        } else {
-            let packed = self.vector();
-            self.push(M::Reverse { op: ops::VPMOVDW, len: self.len(), dst: packed, src: words, imm: None });
-            packed
-        };
+        if self.facts.isa == Isa::Avx2 {
+            let apart = self.halves_apart(words);
+            return self.floats_of(apart, false);
+        }
+        let packed = self.vector();
+        self.push(M::Reverse { op: ops::VPMOVDW, len: self.len(), dst: packed, src: words, imm: None });
         self.vec(ops::VCVTPH2PS, R::NONE, Src::R(packed))
+    }
+
+    /// The lower halves of the words of a register of AVX2 in its lower half, and the upper ones in its upper half.
+    fn halves_apart(&mut self, words: R) -> R {
+        let made = Made::HalvesApart(words);
+        let kept = !self.made.changing.contains(&words);
+        if let Some(apart) = self.made.get(made).filter(|_| kept) {
+            return apart;
+        }
+        let sorted = self.sorted_in_fours(words, [0, 2, 4, 6, 1, 3, 5, 7]);
+        let apart = self.vec_imm(ops::VPERMQ, R::NONE, Src::R(sorted), 0b11_01_10_00);
+        if kept {
+            self.remember(made, apart);
+        }
+        apart
+    }
+
+    /// The half words of each four words of a register in another order.
+    fn sorted_in_fours(&mut self, words: R, order: [u32; 8]) -> R {
+        let bytes = |half: u32| (2 * half) | ((2 * half + 1) << 8);
+        let words_of = |pair: &[u32]| bytes(pair[0]) | bytes(pair[1]) << 16;
+        let four: Vec<u32> = order.chunks(2).map(words_of).collect();
+        let order: Vec<u32> = (0..self.lanes() as usize).map(|lane| four[lane % 4]).collect();
+        let order = self.lanes_constant(&order);
+        self.vec(ops::VPSHUFB, words, Src::R(order))
+    }
+
+    /// The floats of half words of a register of AVX2: those in its lower half, or those in its upper half.
+    fn floats_of(&mut self, apart: R, upper: bool) -> R {
+        let halves = if upper { self.upper_half(apart) } else { apart };
+        self.vec(ops::VCVTPH2PS, R::NONE, Src::R(halves))
+    }
+
+    /// The floats of vectors of four half words that lie side by side in two registers of AVX2.
+    fn floats_of_fours(&mut self, loaded: [R; 2]) -> [R; 4] {
+        // Of each two vectors their first elements come to lie in one word, then their second, and so on.
+        let [a, b] = loaded.map(|r| self.sorted_in_fours(r, [0, 4, 1, 5, 2, 6, 3, 7]));
+        let order = self.lanes_constant(&[0, 4, 1, 5, 2, 6, 3, 7]);
+        let pairs = [ops::VUNPCKLPS, ops::VUNPCKHPS].map(|op| {
+            let mixed = self.vec(op, a, Src::R(b));
+            self.vec(ops::VPERMD, order, Src::R(mixed))
+        });
+        [0, 1, 2, 3].map(|component| self.floats_of(pairs[component / 2], component % 2 == 1))
     }
 
     /// Stores narrow elements one after the other.
@@ -225,7 +267,9 @@ impl<'k> Lower<'k> {
                 self.vec(ops::VPORD, low, Src::R(high))
             })
             .collect();
-        if let Some(at) = self.side_by_side(&first, words.len()) {
+        if words.len() == 2
+            && let Some(at) = self.side_by_side(&first, 2)
+        {
             self.store_words_of(address.memory, &words, at, mask);
             return true;
         }
@@ -252,24 +296,32 @@ impl<'k> Lower<'k> {
     ) -> bool {
         let width = self.width_of(value);
         let fits = matches!(element, Element::F16 | Element::U16 | Element::I16)
-            && width == 4
+            && matches!(width, 2 | 4)
             && bits_before(address) == Some(0);
         let Some(first) = fits.then(|| self.place(address, c)).flatten() else { return false };
-        let Some(at) = self.side_by_side(&first, 2) else { return false };
+        let Some(at) = self.side_by_side(&first, usize::from(width / 2)) else { return false };
         let guard = self.guard_of(guard, c);
         let mask = self.lanes_inside(value, guard, c);
         self.note_read(address.memory);
-        let words = self.load_words_of(Element::U32, 2, at, mask);
-        for component in 0..width {
-            let taken = self.taken_out(element, words[usize::from(component / 2)], u32::from(component % 2) * 16);
-            self.set_rep(value, component, c, Rep::Vector(taken, R::NONE));
+        let loaded = self.load_registers_of(Element::U32, width / 2, at, mask);
+        let elements: Vec<R> = match (self.facts.isa, element, &loaded[..]) {
+            (Isa::Avx2, Element::F16, &[a, b]) => self.floats_of_fours([a, b]).to_vec(),
+            _ => {
+                let words = self.words_of(loaded);
+                let half = |at: u8| (words[usize::from(at / 2)], u32::from(at % 2) * 16);
+                (0..width).map(half).map(|(words, before)| self.taken_out(element, words, before)).collect()
+            }
+        };
+        for (component, element) in (0..).zip(elements) {
+            self.set_rep(value, component, c, Rep::Vector(element, R::NONE));
         }
         true
     }
 
-    /// The place of the first of vectors of two words that lie side by side.
+    /// The place of the first of vectors of one or two words that lie side by side.
     fn side_by_side(&self, first: &Place, words: usize) -> Option<At> {
         match *first {
+            Place::Affine(at, 4) if words == 1 => Some(at),
             Place::Affine(at, 8) if words == 2 && self.facts.isa != Isa::Simd128 => Some(at),
             _ => None,
         }
@@ -279,8 +331,7 @@ impl<'k> Lower<'k> {
     fn bits_of(&mut self, element: Element, value: Value, component: u8, c: usize) -> R {
         let v = self.vector_part(value, component, c, 0);
         if element == Element::F16 {
-            let packed = self.vector();
-            self.push(M::Reverse { op: ops::VCVTPS2PH, len: self.len(), dst: packed, src: v, imm: Some(0) });
+            let packed = self.packed_halves(v);
             return self.vec(ops::VPMOVZXWD, R::NONE, Src::R(packed));
         }
         let lower = self.constant(0xffff);

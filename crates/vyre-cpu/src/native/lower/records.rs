@@ -3,6 +3,7 @@
 
 use vyre_foundation::kernel::{Address, Element, Memory, Scalar, Value};
 
+use super::super::asm::Len;
 use super::super::isa::Isa;
 use super::super::mir::{At, LaneOp, M, R, Src};
 use super::super::ops;
@@ -144,6 +145,54 @@ impl<'k> Lower<'k> {
 
     /// The same of vectors that fill registers at some places.
     fn load_words_at(&mut self, element: Element, places: &[At], mask: Option<R>) -> Vec<R> {
+        if self.facts.isa == Isa::Avx2
+            && mask.is_none()
+            && let &[_, _, _, _] = places
+        {
+            let of_lane = |_: &mut Self, lane: u32| {
+                let at = places[lane as usize / 2];
+                At { disp: at.disp + 16 * (lane as i32 % 2), ..at }
+            };
+            return self.load_fours(of_lane).to_vec();
+        }
+        let loaded = self.load_registers_at(element, places, mask);
+        self.words_of(loaded)
+    }
+
+    /// The words of vectors of four where each lane has its own with AVX2; places are asked for in the order of the lanes. Each is loaded into
+    /// the half of a register where its lane is, so that the words need not be exchanged between halves.
+    pub(super) fn load_fours(&mut self, mut of_lane: impl FnMut(&mut Self, u32) -> At) -> [R; 4] {
+        let halves = [0, 1, 2, 3].map(|lane| {
+            let (at, dst) = (of_lane(self, lane), self.vector());
+            let load = LaneOp { len: Len::L128, ..self.lane_op(ops::VMOVUPS, dst, R::NONE, Src::At(at)) };
+            self.push(M::Vec(load));
+            dst
+        });
+        let mut lane = 4;
+        let [a, b, c, d] = halves.map(|half| {
+            let at = of_lane(self, lane);
+            lane += 1;
+            self.with_vector_of_four(half, at, 1)
+        });
+        self.words_of_fours([a, b, c, d])
+    }
+
+    /// The words of vectors of four, of which each register has one in each half.
+    fn words_of_fours(&mut self, [first, second, third, fourth]: [R; 4]) -> [R; 4] {
+        let [[x, y], [z, w]] = [ops::VUNPCKLPS, ops::VUNPCKHPS].map(|op| {
+            let (left, right) = (self.vec(op, first, Src::R(second)), self.vec(op, third, Src::R(fourth)));
+            [0x44, 0xee].map(|order| self.vec_imm(ops::VSHUFPS, left, Src::R(right), order))
+        });
+        [x, y, z, w]
+    }
+
+    /// The registers that vectors of all lanes fill, side by side.
+    pub(super) fn load_registers_of(&mut self, element: Element, width: u8, at: At, mask: Option<R>) -> Vec<R> {
+        self.load_registers_at(element, &self.places_beside(at, width), mask)
+    }
+
+    /// The same at some places.
+    fn load_registers_at(&mut self, element: Element, places: &[At], mask: Option<R>) -> Vec<R> {
         let masks = self.masks_of_words(mask, places.len() as u8);
         let mut loaded: Vec<R> = Vec::with_capacity(places.len());
         for (part, (&at, &mask)) in places.iter().zip(&masks).enumerate() {
@@ -154,7 +203,7 @@ impl<'k> Lower<'k> {
             };
             loaded.push(register);
         }
-        self.words_of(loaded)
+        loaded
     }
 
     /// The words of vectors that lie side by side in registers: the first of all lanes, their second, and so on.
@@ -171,12 +220,7 @@ impl<'k> Lower<'k> {
             [a, b, c, d] if avx2 => {
                 let [first, second] = [0x20, 0x31].map(|half| self.vec_imm(ops::VPERM2F128, a, Src::R(c), half));
                 let [third, fourth] = [0x20, 0x31].map(|half| self.vec_imm(ops::VPERM2F128, b, Src::R(d), half));
-                let mut words = Vec::with_capacity(4);
-                for op in [ops::VUNPCKLPS, ops::VUNPCKHPS] {
-                    let (left, right) = (self.vec(op, first, Src::R(second)), self.vec(op, third, Src::R(fourth)));
-                    words.extend([0x44, 0xee].map(|order| self.vec_imm(ops::VSHUFPS, left, Src::R(right), order)));
-                }
-                words
+                self.words_of_fours([first, second, third, fourth]).to_vec()
             }
             [a, b, c, d] => {
                 let mut words = Vec::with_capacity(4);
