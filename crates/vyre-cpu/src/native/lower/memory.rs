@@ -406,6 +406,11 @@ impl<'k> Lower<'k> {
         (at, index): (At, R),
         mask: Option<R>,
     ) -> Vec<R> {
+        if self.facts.isa == Isa::Avx2 && width == 4 && mask.is_none() {
+            // Each lane's vector is one load, and an instruction that gathers takes as long as a load for each two words of it.
+            let mut places = ByLane::new(at, [index, R::NONE]);
+            return self.load_fours(|lower, lane| places.next(lower, lane)).to_vec();
+        }
         let mut words = Vec::with_capacity(usize::from(width));
         for first in (0..width).step_by(2) {
             let at = At { disp: at.disp + 4 * i32::from(first), ..at };

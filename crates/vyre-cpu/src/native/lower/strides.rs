@@ -221,6 +221,13 @@ impl<'k> Lower<'k> {
             return false;
         };
         self.note_read(address.memory);
+        if self.facts.isa == Isa::Avx2 {
+            let words = self.load_fours(|_, lane| At { disp: at.disp + step * lane as i32, ..at });
+            for (component, word) in (0..).zip(words) {
+                self.set_rep(value, component, c, Rep::Vector(word, R::NONE));
+            }
+            return true;
+        }
         let each = self.lanes() / 4;
         let loaded: Vec<R> = (0..4)
             .map(|part| {
