@@ -9,6 +9,7 @@ use vyre_foundation::kernel::{Address, Binary, Block, End, Inst, Kernel, Memory,
 
 use super::super::asm::{Alu, Cond, Label};
 use super::super::hash::Map;
+use super::super::isa::Isa;
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::{Lane, Layout};
 use super::super::{MOST_GROUP_STEPS, visit};
@@ -33,6 +34,11 @@ const NEAR: u32 = 1 << 16;
 /// Operations that a comparison of places may be made by.
 const DEEP: u32 = 16;
 
+/// Instructions that a comparison of an index with a limit takes: both in all lanes, and what they say. AVX2 knows neither numbers without
+/// signs nor what is not so, and what it does with a mask are instructions of their own.
+const COMPARISON: u32 = 3;
+const COMPARISON_256: u32 = 10;
+
 /// The weight of a comparison that most of the kernel is behind: without it every access is under a mask.
 const GATE: u32 = 64;
 
@@ -45,8 +51,8 @@ pub(super) struct Plan<'k> {
     /// What the comparisons are made of, in order.
     slice: Vec<(Value, &'k Op)>,
     tests: Vec<Test>,
-    /// Bools that hold where a number is less than a value, whatever the lanes and rounds.
-    bounds: Vec<(Value, Upper, Value)>,
+    /// Bools that hold where a number is less than a value, or is not, whatever the lanes and rounds.
+    bounds: Vec<Bound>,
     /// How often the comparisons are needed, and all that something is guarded by; those in loops count more.
     weight: (u32, u32),
     /// The part of the first that is for comparisons in all rounds of a loop.
@@ -57,6 +63,8 @@ pub(super) struct Plan<'k> {
     work: u32,
     /// It loops.
     loops: bool,
+    /// Instructions that a comparison of lanes takes.
+    comparison: u32,
     /// Stores of whole vectors that may go past the caches, where the block was tested.
     pub(super) streams: Vec<Stream<'k>>,
     /// Some of the slice differs evenly.
@@ -107,15 +115,17 @@ impl Plan<'_> {
         !self.is_empty() && self.steps <= SHORT && much
     }
 
-    /// A comparison is three instructions where a step is one; where all else is much more, it is not what takes the time.
+    /// A comparison is several instructions where a step is one; where all else is much more, it is not what takes the time.
     fn masks_are_much_of_loops(&self) -> bool {
-        self.in_rounds.saturating_mul(12) >= self.work
+        self.in_rounds.saturating_mul(4 * self.comparison) >= self.work
     }
 
     /// The same where those outside of loops that can be settled are most there, too.
     fn masks_are_much_of_all(&self) -> bool {
         let once = [self.weight.0, self.weight.1].map(|weight| weight.saturating_sub(self.in_rounds));
-        !self.tests.is_empty() && 2 * once[0] >= once[1] && self.weight.0.saturating_mul(24) >= self.work
+        !self.tests.is_empty()
+            && 2 * once[0] >= once[1]
+            && self.weight.0.saturating_mul(8 * self.comparison) >= self.work
     }
 
     /// Some comparisons are settled that another does not settle.
@@ -147,13 +157,25 @@ struct Test {
     b: Value,
     /// One of them may be less than nothing.
     signed: bool,
+    /// Lanes may be so great that they wrap, and then are small.
+    wraps: bool,
     /// The bool that says so, or the contrary.
     value: Value,
     holds: bool,
 }
 
-/// How a range of lanes is compared, and whether it or its limit may be less than nothing.
-type Compared = (Binary, bool);
+/// A number is less than a limit in all lanes and rounds, or in none.
+#[derive(PartialEq)]
+struct Bound {
+    less: bool,
+    number: Upper,
+    limit: Value,
+    /// The bool that says so.
+    value: Value,
+}
+
+/// How a range of lanes is compared, whether it or its limit may be less than nothing, and whether it may wrap.
+type Compared = (Binary, bool, bool);
 
 /// What is found on the way through a kernel.
 struct Search<'k, 'm> {
@@ -213,7 +235,8 @@ impl<'k> Lower<'k> {
         search.block(&kernel.body);
         let mut loops = false;
         visit(&kernel.body, &mut |inst| loops |= matches!(inst, Inst::Loop(_)));
-        let mut plan = Plan { steps, loops, work: work(&kernel.body, 2), ..Plan::default() };
+        let comparison = if self.facts.isa == Isa::Avx2 { COMPARISON_256 } else { COMPARISON };
+        let mut plan = Plan { steps, loops, comparison, work: work(&kernel.body, 2), ..Plan::default() };
         let is_whole = self.facts.tiling.layout != Layout::Rows && !self.in_pieces();
         search.wanted.retain(|&(value, ..)| !(is_whole && self.is_of_place(&makers, value, 0)));
         plan.weight.1 = search.wanted.iter().map(|&(_, _, weight)| weight).sum();
@@ -235,25 +258,27 @@ impl<'k> Lower<'k> {
                     // Products of all pieces of a workgroup would be too many.
                     let few = |operand: Value| !self.in_pieces() || self.is_sum(&makers, operand, 4);
                     let Some(test) = test.filter(|test| known(test.a) && known(test.b) && few(test.a)) else {
-                        if plan.bounds.iter().any(|bound| bound.0 == value) {
+                        if plan.bounds.iter().any(|bound| bound.value == value) {
                             plan.weight.0 += weight;
                             plan.in_rounds += weight;
                         } else if holds
-                            && (*op, self.scalar_of(*a)) == (Binary::Lt, Scalar::U32)
+                            && matches!(op, Binary::Lt | Binary::Ge)
+                            && self.scalar_of(*a) == Scalar::U32
                             && self.shape_of(*b).is_uniform()
                             && known(*b)
-                            && let Some(upper) = self.upper(&makers, &known, *a, 0).or_else(|| {
+                            && let Some(number) = self.upper(&makers, &known, *a, 0).or_else(|| {
                                 let end = *search.below.get(&value)?;
                                 let ends = self.shape_of(end).is_uniform() && known(end);
                                 ends.then_some(Upper::Round { from: None, first: None, end, unit: 1 })
                             })
+                            && (*op == Binary::Lt || number.has_lower())
                         {
                             plan.weight.0 += weight;
                             plan.in_rounds += weight;
                             apart |= !self.shape_of(value).is_uniform();
-                            upper.each_value(&mut |value| search.need(value, &mut needed));
+                            number.each_value(&mut |value| search.need(value, &mut needed));
                             search.need(*b, &mut needed);
-                            plan.bounds.push((value, upper, *b));
+                            plan.bounds.push(Bound { less: *op == Binary::Lt, number, limit: *b, value });
                         } else if !self.shape_of(value).is_uniform()
                             && [*a, *b].iter().all(|&operand| self.is_place(&makers, operand, 4))
                         {
@@ -386,12 +411,14 @@ impl<'k> Lower<'k> {
         let goes = match op {
             Binary::Lt | Binary::Le => true,
             Binary::Ne => !near,
-            // The greatest lane does not wrap.
-            Binary::Gt | Binary::Ge => small(left.max) || near,
+            Binary::Gt | Binary::Ge => true,
             _ => false,
         };
+        // Of what is more than a limit the greatest lane must not wrap; those without a sign are tested for it.
+        let wraps = matches!(op, Binary::Gt | Binary::Ge) && !small(left.max) && !near;
+        let goes = goes && !(wraps && self.scalar_of(a) == Scalar::I32);
         let fits = fits && goes && left.lane != Lane::Vary && right.is_uniform();
-        fits.then_some(Test { op, a, b, signed, value, holds })
+        fits.then_some(Test { op, a, b, signed, wraps, value, holds })
     }
 
     /// It is a little more or less than a number without a sign, and neither wraps.
@@ -475,7 +502,7 @@ impl<'k> Lower<'k> {
             for &c in comps {
                 let lin = self.lin(test.a, c);
                 let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
-                let compared = (test.op, test.signed);
+                let compared = (test.op, test.signed, test.wraps);
                 let same = |range: &&mut (Compared, Lin, R, i64, i64)| {
                     (range.0, range.1, range.2) == (compared, limit, lin.reg)
                 };
@@ -485,7 +512,7 @@ impl<'k> Lower<'k> {
                 }
             }
         }
-        for ((op, signed), limit, r, low, high) in ranges {
+        for ((op, signed, wraps), limit, r, low, high) in ranges {
             let (Ok(first), Ok(span)) = (i32::try_from(low), i32::try_from(high - low)) else {
                 self.push(M::Jump(otherwise));
                 continue;
@@ -498,6 +525,11 @@ impl<'k> Lower<'k> {
                 self.push(M::Cmp { wide: false, a: from, b: GSrc::Imm(span) });
                 self.push(M::JumpIf(Cond::BelowEqual, otherwise));
                 continue;
+            }
+            if wraps {
+                let last = self.alu(Alu::Add, false, first, GSrc::Imm(span));
+                self.push(M::Cmp { wide: false, a: last, b: GSrc::R(first) });
+                self.push(M::JumpIf(Cond::Below, otherwise));
             }
             let first = if signed { self.extended(first) } else { first };
             let limit = match limit.constant() {
@@ -522,17 +554,27 @@ impl<'k> Lower<'k> {
             self.push(M::Cmp { wide: true, a: of, b: limit });
             self.push(M::JumpIf(fails, otherwise));
         }
-        for (at, (value, upper, limit)) in plan.bounds.iter().enumerate() {
+        for (at, bound) in plan.bounds.iter().enumerate() {
             // Several accesses may be bounded by the same.
-            let same = plan.bounds[..at].iter().find(|(_, other, end)| (other, end) == (upper, limit));
-            if let Some((other, ..)) = same {
-                self.active.settled[value.index()] = self.active.settled[other.index()];
+            let Bound { less, number, limit, value } = bound;
+            let is_same = |other: &&Bound| (other.less, &other.number, other.limit) == (*less, number, *limit);
+            if let Some(other) = plan.bounds[..at].iter().find(is_same) {
+                self.active.settled[value.index()] = self.active.settled[other.value.index()];
                 continue;
             }
-            let Some(upper) = self.upper_in_register(upper) else { continue };
+            let Some(upper) = self.upper_in_register(number) else { continue };
             let limit = self.scalar_reg(*limit, 0);
-            self.push(M::Cmp { wide: true, a: upper, b: GSrc::R(limit) });
-            self.push(M::JumpIf(Cond::AboveEqual, otherwise));
+            if *less {
+                self.push(M::Cmp { wide: true, a: upper, b: GSrc::R(limit) });
+                self.push(M::JumpIf(Cond::AboveEqual, otherwise));
+            } else {
+                let Some(lower) = self.lower_in_register(number) else { continue };
+                let most = self.materialise(Lin::imm(-1));
+                self.push(M::Cmp { wide: true, a: upper, b: GSrc::R(most) });
+                self.push(M::JumpIf(Cond::AboveEqual, otherwise));
+                self.push(M::Cmp { wide: true, a: lower, b: GSrc::R(limit) });
+                self.push(M::JumpIf(Cond::Below, otherwise));
+            }
             self.active.settled[value.index()] = Some(true);
         }
         for test in &plan.tests {
@@ -773,16 +815,33 @@ impl<'k> Search<'k, '_> {
         }
     }
 
-    /// An invocation's place in the grid, or one beside it.
+    /// An invocation's place in the grid, a multiple of it, or one beside it.
     fn is_of_grid(&self, value: Value, depth: u32) -> bool {
+        let of_grid = |value: Value| self.is_of_grid(value, depth + 1);
         match self.makers.ops[value.index()].filter(|_| depth < DEEP) {
-            Some(Op::Builtin(Builtin::GlobalId(_))) => true,
-            Some(Op::Cast(a) | Op::BitCast(a)) => self.is_of_grid(*a, depth + 1),
-            Some(Op::Binary(Binary::Add | Binary::Sub, a, b)) => {
-                self.is_of_grid(*a, depth + 1) && self.makers.constant(*b).is_some()
+            Some(Op::Builtin(Builtin::GlobalId(_) | Builtin::WorkgroupId(_))) => true,
+            Some(Op::Cast(a) | Op::BitCast(a)) => of_grid(*a),
+            Some(Op::Binary(Binary::Add, a, b)) => {
+                (of_grid(*a) && self.is_beside(*b)) || (of_grid(*b) && self.is_beside(*a))
             }
+            Some(Op::Binary(Binary::Sub, a, b)) => of_grid(*a) && self.makers.constant(*b).is_some(),
+            Some(Op::Binary(Binary::Mul | Binary::Shl, a, b)) => of_grid(*a) && self.makers.constant(*b).is_some(),
             _ => false,
         }
+    }
+
+    /// A constant, an invocation's place in its workgroup, or a multiple of a round.
+    fn is_beside(&self, value: Value) -> bool {
+        let is_place = |op: Option<&Op>| matches!(op, Some(Op::Builtin(Builtin::LocalId(_) | Builtin::LocalIndex)));
+        self.makers.counter(value).is_some()
+            || match self.makers.ops[value.index()] {
+                Some(Op::Const(_)) => true,
+                Some(Op::Cast(a) | Op::BitCast(a)) => is_place(self.makers.ops[a.index()]),
+                Some(Op::Binary(Binary::Mul | Binary::Shl, a, b)) => {
+                    self.makers.counter(*a).is_some() && self.makers.constant(*b).is_some()
+                }
+                op => is_place(op),
+            }
     }
 
     fn guards(&mut self, block: &'k Block) {
@@ -811,7 +870,12 @@ impl<'k> Search<'k, '_> {
             3 => 1,
             width => u32::from(width),
         });
-        self.wanted.extend(guard.map(|guard| (guard, true, self.weight.saturating_mul(registers))));
+        // One that is the same for all lanes is no mask.
+        let weight = |guard: Value| match self.kernel.values[guard.index()].uniform {
+            true => 1,
+            false => self.weight.saturating_mul(registers),
+        };
+        self.wanted.extend(guard.map(|guard| (guard, true, weight(guard))));
     }
 }
 

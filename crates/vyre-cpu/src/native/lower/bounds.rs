@@ -5,7 +5,7 @@
 
 use vyre_foundation::kernel::{Binary, Counter, Inst, Kernel, Op, Scalar, Value};
 
-use super::super::asm::{Alu, Cond};
+use super::super::asm::{Alu, Cond, Shift};
 use super::super::hash::Map;
 use super::super::mir::{At, GSrc, M, R};
 use super::super::shape::Lane;
@@ -41,19 +41,24 @@ pub(super) enum Upper {
     Difference(Box<[Upper; 2]>),
     Product(Box<[Upper; 2]>),
     Shifted(Box<Upper>, u8),
+    /// A number without a sign, shifted down.
+    Down(Box<Upper>, u8),
     Least(Box<[Upper; 2]>),
     Most(Box<[Upper; 2]>),
 }
 
 impl Upper {
     /// What it is at least can be found in the same way.
-    fn has_lower(&self) -> bool {
+    pub(super) fn has_lower(&self) -> bool {
         match self {
             Upper::Constant(_) | Upper::Value(_) => true,
             Upper::Round { from, .. } => from.is_some(),
-            Upper::Sum(parts) | Upper::Product(parts) => parts.iter().all(Upper::has_lower),
+            Upper::Sum(parts) => parts.iter().any(Upper::has_lower),
+            Upper::Product(parts) => parts.iter().all(Upper::has_lower),
+            Upper::Difference(parts) => parts[0].has_lower(),
             Upper::Shifted(of, _) => of.has_lower(),
-            Upper::AtMost(_) | Upper::Difference(_) | Upper::Least(_) | Upper::Most(_) => false,
+            // Where what is shifted down wraps, its upper bound does not say so any more.
+            Upper::Down(..) | Upper::AtMost(_) | Upper::Least(_) | Upper::Most(_) => false,
         }
     }
 
@@ -67,7 +72,7 @@ impl Upper {
                 from.iter().for_each(|from| f(*from));
                 f(*end);
             }
-            Upper::Shifted(of, _) => of.each_value(f),
+            Upper::Shifted(of, _) | Upper::Down(of, _) => of.each_value(f),
             Upper::Sum(parts)
             | Upper::Difference(parts)
             | Upper::Product(parts)
@@ -171,7 +176,7 @@ impl<'k> Lower<'k> {
             Op::Cast(a) | Op::BitCast(a) => of(*a),
             Op::Binary(Binary::Add, a, b) => match (of(*a), makers.constant(*b)) {
                 // The neighbour before a place.
-                (Some(a @ Upper::Value(_)), Some(less @ SIGN..)) => {
+                (Some(a), Some(less @ SIGN..)) if a.has_lower() => {
                     Some(Upper::Difference(Box::new([a, Upper::Constant(less.wrapping_neg())])))
                 }
                 (a, _) => Some(Upper::Sum(Box::new([a?, of(*b)?]))),
@@ -187,6 +192,10 @@ impl<'k> Lower<'k> {
                     Upper::AtMost(bits) if bits.leading_zeros() >= count => Upper::AtMost(bits << count),
                     of => Upper::Shifted(Box::new(of), count as u8),
                 })
+            }
+            Op::Binary(Binary::Shr, a, b) if self.scalar_of(value) == Scalar::U32 => {
+                let count = makers.constant(*b)? & 31;
+                of(*a).map(|of| Upper::Down(Box::new(of), count as u8))
             }
             // Of numbers with signs the greater may be the one that is large without it.
             Op::Binary(Binary::Min, a, b) if self.have_no_sign(makers, [*a, *b], 0) => match (of(*a), of(*b)) {
@@ -297,6 +306,11 @@ impl<'k> Lower<'k> {
                 let of = self.upper_of_32_bits(of)?;
                 self.shifted(true, of, i32::from(*count))
             }
+            Upper::Down(of, count) => {
+                let (of, dst) = (self.upper_of_32_bits(of)?, self.general());
+                self.push(M::Shift { op: Shift::Right, wide: true, dst, a: of, count: GSrc::Imm(i32::from(*count)) });
+                dst
+            }
             Upper::Least(parts) | Upper::Most(parts) => {
                 let (a, b) = (self.upper_in_register(&parts[0])?, self.upper_in_register(&parts[1])?);
                 let other = if matches!(upper, Upper::Least(_)) { Cond::Above } else { Cond::Below };
@@ -305,12 +319,12 @@ impl<'k> Lower<'k> {
         })
     }
 
-    /// What the value is at least, where it is no greater than its upper bound is found to be, which is less than 2³²: nothing wraps then.
-    fn lower_in_register(&mut self, upper: &Upper) -> Option<R> {
+    /// What the value is at least, where it is no greater than its upper bound is found to be, which is less than 2³² - 1: nothing wraps then.
+    pub(super) fn lower_in_register(&mut self, upper: &Upper) -> Option<R> {
         Some(match upper {
             Upper::Constant(bits) => self.materialise(Lin::imm(*bits as i32)),
             Upper::Value(value) => self.first_lane(*value)?,
-            Upper::Round { from, .. } => self.first_lane((*from)?)?,
+            Upper::Round { from: Some(from), .. } => self.first_lane(*from)?,
             Upper::Sum(parts) => {
                 let (a, b) = (self.lower_in_register(&parts[0])?, self.lower_in_register(&parts[1])?);
                 self.alu(Alu::Add, true, a, GSrc::R(b))
@@ -323,7 +337,19 @@ impl<'k> Lower<'k> {
                 let of = self.lower_in_register(of)?;
                 self.shifted(true, of, i32::from(*count))
             }
-            Upper::AtMost(_) | Upper::Difference(_) | Upper::Least(_) | Upper::Most(_) => return None,
+            Upper::Difference(parts) => {
+                let (low, taken) = (self.lower_in_register(&parts[0])?, self.upper_in_register(&parts[1])?);
+                let least = self.alu(Alu::Sub, true, low, GSrc::R(taken));
+                let (dst, none) = (self.general(), self.materialise(Lin::imm(0)));
+                self.push(M::Mov { dst, src: least });
+                self.push(M::Cmp { wide: true, a: low, b: GSrc::R(taken) });
+                self.push(M::Cmov { cond: Cond::Below, dst, src: none });
+                dst
+            }
+            // Nothing is less than nothing.
+            Upper::Round { from: None, .. } | Upper::Down(..) | Upper::AtMost(_) | Upper::Least(_) | Upper::Most(_) => {
+                self.materialise(Lin::imm(0))
+            }
         })
     }
 
