@@ -5,6 +5,7 @@
 //! `code` holds the bytes in executable memory, and `helper` is what they call.
 
 mod asm;
+mod before;
 // On x86-64 Cranelift is asked for; on the other processors that it makes code for it is the only way.
 #[cfg_attr(
     not(all(

@@ -2,6 +2,7 @@
 //! instruction, or put together of two others, is made where that is, by the instruction itself where it can.
 
 use super::asm::Label;
+use super::before;
 use super::constants::Constants;
 use super::flags;
 use super::isa::Isa;
@@ -70,6 +71,7 @@ pub(super) fn tidy(lowered: &mut Lowered, isa: Isa) {
     late.flush();
     lowered.code = late.out;
     flags::compare_in_memory(&mut lowered.code, &mut late.counts);
+    before::make_before_loops(&mut lowered.code, lowered.counts[Class::General as usize], lowered.labels);
     let constants = Constants::of(&mut lowered.code, &lowered.asm, isa);
     join_copies(&mut lowered.code, lowered.counts, |r| constants.has(r) && *late.counts.reads(r) > 1);
 }
@@ -244,15 +246,17 @@ fn is_copy(dst: R, src: R, counts: &Counts) -> bool {
 /// The instructions that only make what nobody reads.
 fn unread(code: &mut [M], counts: &mut Counts) -> Vec<bool> {
     let mut dead = vec![false; code.len()];
-    for (m, dead) in code.iter_mut().zip(&mut dead).rev() {
-        let Some(made) = m.makes() else { continue };
+    for at in (0..code.len()).rev() {
+        let only = || before::scalar_of(&code[at]).filter(|_| !before::reads_flags(code, at + 1));
+        let Some(made) = code[at].makes().or_else(only) else { continue };
+        let m = &mut code[at];
         // Its own reads don't count: a register is cleared by an instruction that reads it.
         let mut own = 0;
         m.visit(&mut |r, role| own += u32::from(*r == made && role != Role::Def));
         if *counts.reads(made) > own {
             continue;
         }
-        *dead = true;
+        dead[at] = true;
         m.visit(&mut |r, role| {
             if role != Role::Def {
                 *counts.reads(*r) -= 1;
