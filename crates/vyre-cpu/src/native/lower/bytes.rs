@@ -11,8 +11,11 @@ impl Lower<'_> {
     /// The sum of the products of the bytes of two words. An instruction multiplies half words and adds neighbours, so bytes in
     /// even places are made half words, and those in odd places.
     pub(super) fn byte_dot(&mut self, dot: ByteDot, c: usize) -> Rep {
-        // A word that is the same for all lanes is taken apart once for all vectors. Other registers may be used again.
-        let words = dot.words.map(|word| (self.vector_of(word, c), self.is_scalar(word)));
+        // A word is taken apart once for all vectors that it is multiplied with, unless its register is used again.
+        let words = dot.words.map(|word| {
+            let words = self.vector_of(word, c);
+            (words, !self.made.changing.contains(&words))
+        });
         let sums = [false, true].map(|odd| {
             let [a, b] = words.map(|(word, kept)| self.half_words(word, odd, dot.signed, kept));
             self.vec(ops::VPMADDWD, a, Src::R(b))
