@@ -408,6 +408,7 @@ impl<'k> Lower<'k> {
         // What is stored together waits for the last of it, so one vector is done before the next.
         let together = groups.iter().any(|group| !group.scattered);
         let mut bounds = if together { vec![0, run.len()] } else { self.stretches(run, comps) };
+        self.keep_shared_loads(run, comps);
         let mut at = 0;
         while at < run.len() {
             let mut next = at + 1;
@@ -533,6 +534,31 @@ impl<'k> Lower<'k> {
         let kept: Set<Value> = loads.iter().filter_map(|&at| defined(run[at])).collect();
         self.deferrable.retain(|value| !kept.contains(value));
         bounds
+    }
+
+    /// What some components share is loaded for the first of them, and stays in a register for the others where there is room: AVX2 knows no
+    /// operand that is one word for all lanes, so that each load is an instruction.
+    fn keep_shared_loads(&mut self, run: &[&'k Inst], comps: &[usize]) {
+        if self.facts.isa != Isa::Avx2 || comps.len() == 1 || self.deferrable.is_empty() {
+            return;
+        }
+        let is_shared = |value: Value| {
+            let places = &self.active.shared[usize::from(self.shape_of(value).axes)];
+            comps.iter().any(|&c| places[c] != c && comps.contains(&places[c]))
+        };
+        let loads: Vec<usize> = (0..run.len())
+            .filter(|&at| defined(run[at]).is_some_and(|value| self.deferrable.contains(&value) && is_shared(value)))
+            .collect();
+        if loads.is_empty() {
+            return;
+        }
+        let carried = self.carried(run, comps, &loads);
+        // What comes from before, and what is left: sums are where they were.
+        let at_ends = carried[0].max(carried[run.len()].saturating_sub(carried[0]));
+        if at_ends + loads.len() as u32 <= u32::from(self.facts.isa.registers()) - WORKING {
+            let kept: Vec<Value> = loads.iter().filter_map(|&at| defined(run[at])).collect();
+            self.deferrable.retain(|value| !kept.contains(value));
+        }
     }
 
     /// Before each step of a run, and after the last, the registers of all components together that hold what was made earlier and
