@@ -33,6 +33,10 @@ pub(super) struct Interval {
 /// What a use costs that reads its stack slot without an instruction of its own.
 const FOLDED: f32 = 0.25;
 
+/// How much an instruction counts that is gone through together with a call, on a way of its own: saving registers for the call takes longer
+/// than what waits on the stack there.
+const BESIDE_CALL: f32 = 0.001;
+
 const EMPTY: Interval = Interval { start: u32::MAX, end: 0, weight: 0.0 };
 
 /// The result.
@@ -87,11 +91,15 @@ pub(super) fn intervals(
 ) -> ([Vec<Interval>; 3], f32) {
     let loops = Loops::of(code, labels);
     let rounds = loops.rounds(code, labels);
+    let beside_call = loops.beside_calls(code, labels);
     let mut all: [Vec<Interval>; 3] = counts.map(|count| vec![EMPTY; count as usize]);
     let mut total = 0.0;
     for (at, m) in code.iter_mut().enumerate() {
         // Depth is capped: more says nothing more.
-        let weight = [1.0, 10.0, 100.0, 1000.0][rounds[at].min(3)];
+        let mut weight = [1.0, 10.0, 100.0, 1000.0][rounds[at].min(3)];
+        if beside_call.get(at) == Some(&true) {
+            weight *= BESIDE_CALL;
+        }
         total += weight;
         let at = at as u32 * 2;
         let is_free = free(m);
@@ -194,6 +202,46 @@ impl Loops {
             rounds[at] = self.depth(at).min(then);
         }
         rounds
+    }
+
+    /// Which instructions are jumped over together with a call; nothing where there are no calls.
+    fn beside_calls(&self, code: &[M], labels: u32) -> Vec<bool> {
+        if !code.iter().any(|m| matches!(m, M::Call { .. })) {
+            return Vec::new();
+        }
+        let mut bound = vec![0; labels as usize];
+        for (at, m) in code.iter().enumerate() {
+            if let M::Label(Label(label)) = m {
+                bound[*label as usize] = at;
+            }
+        }
+        let mut beside = vec![false; code.len()];
+        // The ways that can be jumped over here, by where they begin and end, the innermost last.
+        let mut ways: Vec<(usize, usize)> = Vec::new();
+        for (at, m) in code.iter().enumerate() {
+            ways.retain(|&(_, end)| end > at);
+            match m {
+                M::JumpIf(_, Label(label)) => {
+                    let end = bound[*label as usize];
+                    // A jump out of a loop is not over a part of a round.
+                    if end > at && self.inside[end] == self.inside[at] {
+                        ways.push((at + 1, end));
+                    }
+                }
+                M::Call { .. } => {
+                    let around = match self.inside[at] {
+                        OUTSIDE => code.len(),
+                        number => (self.loops[number as usize].1 - self.loops[number as usize].0) as usize,
+                    };
+                    // What is most of a round is no exception.
+                    if let Some(&(start, end)) = ways.last().filter(|(start, end)| 2 * (end - start) < around) {
+                        beside[start..end].fill(true);
+                    }
+                }
+                _ => {}
+            }
+        }
+        beside
     }
 
     /// The end of a range of positions: what lives into a loop lives to its end.
