@@ -117,6 +117,8 @@ const MOST_SPILLED_OF_TWO: f32 = 0.2;
 /// stack is an operand of the instruction that needs it.
 const MOST_SPILLED_256: f32 = 0.15;
 const MOST_SPILLED_OF_TWO_256: f32 = 0.8;
+/// The same for pieces of a workgroup, of which the next smaller one is done right after.
+const MOST_SPILLED_OF_PIECE_256: f32 = 0.1;
 /// Steps of a kernel between barriers that has enough instructions which don't wait for each other in one vector.
 const LONG_STEPS: usize = 96;
 
@@ -554,6 +556,7 @@ fn compile_as(
         let most_spilled = match (alone, isa == Isa::Avx2) {
             (true, false) => MOST_SPILLED_OF_TWO,
             (true, true) => MOST_SPILLED_OF_TWO_256,
+            (false, true) if !layout.is_along_rows() && !whole => MOST_SPILLED_OF_PIECE_256,
             (false, true) if tiling.vectors * tiling.rows <= 8 => MOST_SPILLED_256,
             (false, _) => MOST_SPILLED,
         };
