@@ -4,6 +4,7 @@
 use crate::support::{agree, words};
 use vyre_conform::Case;
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+use vyre_wgsl::{ImportOptions, import};
 
 /// Where a loop reads, by its counter and the invocation's place.
 fn places() -> Vec<(&'static str, DataType, Expr)> {
@@ -15,6 +16,11 @@ fn places() -> Vec<(&'static str, DataType, Expr)> {
         ("along a row", DataType::U32, y() * 64u32 + k()),
         ("side by side", DataType::U32, x() + k() * 16u32),
         ("backwards", DataType::U32, Expr::u32(40) - k() + x()),
+        ("backwards, row by row", DataType::U32, (Expr::u32(20) - k() - 1u32) * 8u32 + x()),
+        ("backwards beyond the first", DataType::U32, (Expr::u32(9) - k() - 2u32) * 16u32 + x()),
+        ("a quarter", DataType::U32, (k() * 96u32 + x() * 4u32) / 4u32 + y()),
+        ("before a quarter", DataType::U32, (k() * 96u32 + x() * 4u32) / 4u32 - 3u32),
+        ("a part of what wraps around", DataType::U32, (k() * 0x4000_0100u32 + x() * 16u32) / 16u32 - 7u32),
         ("wrapping around", DataType::U32, k() * 0x4000_0001u32 + x()),
         ("far away", DataType::U32, k() * 0x1000_0000u32 + y()),
         ("within a few", DataType::U32, (k() & 7u32) * 3u32 + x() % 5u32),
@@ -319,6 +325,44 @@ fn strides_of_the_grid_that_go_beyond_a_buffer() {
                     let case = Case { grid: Some([2, 1, 1]), ..Case::new(program, inputs) };
                     agree(&format!("{ty}, {count} to {limit}, {first}, {size}"), &case);
                 }
+            }
+        }
+    }
+}
+
+/// A tile with a border whose words beyond the edges of the grid are zeros: workgroups inside of them, at them and beyond.
+#[test]
+fn borders_by_the_place_of_the_workgroup() {
+    for (columns, rows) in [(16, 4), (32, 2), (8, 8)] {
+        for width in [64u32, 100, 256] {
+            let text = format!(
+                "@group(0) @binding(0) var<storage, read> data: array<f32>;
+                 @group(0) @binding(1) var<storage, read_write> sums: array<f32, 4096>;
+                 var<workgroup> tile: array<array<f32, 96>, {rows}>;
+                 @compute @workgroup_size({columns}, {rows})
+                 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) lid: vec3u) {{
+                     let first = group.x * 64u;
+                     let row = (group.y * {rows}u + lid.y) * {width}u;
+                     for (var i = 0u; i < 96u / {columns}u; i++) {{
+                         let x = first + i * {columns}u + lid.x;
+                         var value = 0.0;
+                         if (x >= 16u && x < {width}u + 16u) {{ value = data[row + x - 16u]; }}
+                         tile[lid.y][i * {columns}u + lid.x] = value;
+                     }}
+                     workgroupBarrier();
+                     let own = ((group.y * 4u + group.x) * {rows}u + lid.y) * 64u;
+                     for (var i = 0u; i < 64u / {columns}u; i++) {{
+                         var sum = 0.0;
+                         for (var j = 0u; j < 9u; j++) {{ sum += tile[lid.y][i * {columns}u + lid.x + j + 12u]; }}
+                         sums[own + i * {columns}u + lid.x] = sum;
+                     }}
+                 }}"
+            );
+            let program = import(&text, &ImportOptions::default()).expect("a kernel");
+            for words_there in [300u32, 2048] {
+                let data: Vec<u8> = (0..words_there).flat_map(|i| (i as f32 * 0.25).to_le_bytes()).collect();
+                let case = Case { grid: Some([4, 2, 1]), ..Case::new(program.clone(), vec![data]) };
+                agree(&format!("{columns} x {rows}, {width} wide, {words_there} words"), &case);
             }
         }
     }
