@@ -293,6 +293,12 @@ impl Emitter<'_> {
         }
     }
 
+    /// A vector register for values on the stack has this one.
+    fn is_copied(&self, r: R, number: usize) -> bool {
+        r.class() == Class::Vector
+            && matches!(self.allocation.place(r), Place::Slot(slot) if self.copies[number] == Some(slot))
+    }
+
     fn def_of(&mut self, r: R, number: u8) -> u8 {
         match self.allocation.place(r) {
             Place::Reg(reg) => reg,
@@ -379,7 +385,10 @@ impl Emitter<'_> {
             (true, false) => 0,
             (true, true) => 2,
         };
-        let a = if v.a.is_none() { 0 } else { self.use_of(v.a, 1) };
+        // What was just made is still where results are made, and may stay there if nothing else comes before the result.
+        let is_here = !v.a.is_none() && self.is_copied(v.a, 0) && !(keeps && waits(v.dst));
+        let first = if is_here && (foldable || !matches!(v.b, Src::R(b) if waits(b))) { 0 } else { 1 };
+        let a = if v.a.is_none() { 0 } else { self.use_of(v.a, first) };
         let b = self.source(v.b, foldable, second);
         let mask = if v.mask.is_none() { 0 } else { self.use_of(v.mask, 1) };
         let dst = if keeps { self.use_of(v.dst, 0) } else { self.def_of(v.dst, 0) };
