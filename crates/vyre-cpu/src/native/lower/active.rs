@@ -32,6 +32,8 @@ pub(super) struct Active {
     pub(super) compare_under: Option<(R, bool)>,
     /// Bools that are the same for all lanes of the block, tested before it.
     pub(super) settled: Vec<Option<bool>>,
+    /// Those of them that hold whatever is asked around them.
+    pub(super) holds: Vec<bool>,
     /// Values that were made before the block.
     pub(super) ready: Vec<bool>,
     /// How values change where the block was tested for edges.
@@ -50,6 +52,7 @@ impl Active {
             divergent: 0,
             compare_under: None,
             settled: vec![None; values],
+            holds: vec![false; values],
             ready: vec![false; values],
             even: None,
             evened: Map::default(),

@@ -149,12 +149,14 @@ impl Plan<'_> {
     }
 }
 
-/// `a` compares so with `b`, which is the same for all lanes.
+/// `a` compares so with `b`, which is the same for all lanes, times a power of two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Test {
     op: Binary,
     a: Value,
     b: Value,
+    /// Which power.
+    shift: u8,
     /// One of them may be less than nothing.
     signed: bool,
     /// Lanes may be so great that they wrap, and then are small.
@@ -174,8 +176,8 @@ struct Bound {
     value: Value,
 }
 
-/// How a range of lanes is compared, whether it or its limit may be less than nothing, and whether it may wrap.
-type Compared = (Binary, bool, bool);
+/// How a range of lanes is compared, whether it or its limit may be less than nothing, whether it may wrap, and how far its limit is shifted.
+type Compared = (Binary, bool, bool, u8);
 
 /// What is found on the way through a kernel.
 struct Search<'k, 'm> {
@@ -384,7 +386,8 @@ impl<'k> Lower<'k> {
     /// A comparison as one that can be tested for a whole block.
     fn test(&self, value: Value, holds: bool, op: Binary, a: Value, b: Value) -> Option<Test> {
         let op = if holds { op } else { negated(op)? };
-        let of = |op, a, b| self.test_of(value, holds, op, a, b);
+        let of =
+            |op, a, b| self.test_of(value, holds, op, a, b).or_else(|| self.test_of_quotient(value, holds, op, a, b));
         match [a, b].map(|operand| self.shape_of(operand).is_uniform()) {
             [_, true] => of(op, a, b).or_else(|| of(swapped(op), b, a)),
             _ => of(swapped(op), b, a),
@@ -418,7 +421,18 @@ impl<'k> Lower<'k> {
         let wraps = matches!(op, Binary::Gt | Binary::Ge) && !small(left.max) && !near;
         let goes = goes && !(wraps && self.scalar_of(a) == Scalar::I32);
         let fits = fits && goes && left.lane != Lane::Vary && right.is_uniform();
-        fits.then_some(Test { op, a, b, signed, wraps, value, holds })
+        fits.then_some(Test { op, a, b, shift: 0, signed, wraps, value, holds })
+    }
+
+    /// The same for words of which each has several lanes' parts: a quotient is below a limit where the number is below so many times that.
+    fn test_of_quotient(&self, value: Value, holds: bool, op: Binary, a: Value, b: Value) -> Option<Test> {
+        let Some(&Op::Binary(Binary::Shr, number, by)) = self.facts.makers.ops[a.index()] else { return None };
+        let shift = self.facts.makers.constant(by).filter(|by| (1..32).contains(by))? as u8;
+        let fits = op == Binary::Lt
+            && self.scalar_of(number) == Scalar::U32
+            && self.shape_of(number).lane != Lane::Vary
+            && self.shape_of(b).is_uniform();
+        fits.then_some(Test { op, a: number, b, shift, signed: false, wraps: false, value, holds })
     }
 
     /// It is a little more or less than a number without a sign, and neither wraps.
@@ -502,7 +516,7 @@ impl<'k> Lower<'k> {
             for &c in comps {
                 let lin = self.lin(test.a, c);
                 let (low, high) = (i64::from(lin.add) + reach.min(0), i64::from(lin.add) + reach.max(0));
-                let compared = (test.op, test.signed, test.wraps);
+                let compared = (test.op, test.signed, test.wraps, test.shift);
                 let same = |range: &&mut (Compared, Lin, R, i64, i64)| {
                     (range.0, range.1, range.2) == (compared, limit, lin.reg)
                 };
@@ -512,7 +526,7 @@ impl<'k> Lower<'k> {
                 }
             }
         }
-        for ((op, signed, wraps), limit, r, low, high) in ranges {
+        for ((op, signed, wraps, shift), limit, r, low, high) in ranges {
             let (Ok(first), Ok(span)) = (i32::try_from(low), i32::try_from(high - low)) else {
                 self.push(M::Jump(otherwise));
                 continue;
@@ -533,6 +547,11 @@ impl<'k> Lower<'k> {
             }
             let first = if signed { self.extended(first) } else { first };
             let limit = match limit.constant() {
+                _ if shift > 0 => {
+                    // Where that is beyond 32 bits, all numbers are below it, and the last lane may wrap around.
+                    let limit = self.materialise(limit);
+                    GSrc::R(self.shifted(true, limit, i32::from(shift)))
+                }
                 Some(constant) if constant >= 0 => GSrc::Imm(constant),
                 _ if signed => {
                     let limit = self.materialise(limit);
@@ -579,6 +598,7 @@ impl<'k> Lower<'k> {
         }
         for test in &plan.tests {
             self.active.settled[test.value.index()] = Some(test.holds);
+            self.active.holds[test.value.index()] = test.holds;
         }
     }
 
@@ -613,6 +633,7 @@ impl<'k> Lower<'k> {
     pub(super) fn assume_nothing(&mut self) {
         self.active.ready.fill(false);
         self.active.settled.fill(None);
+        self.active.holds.fill(false);
         self.active.evened.clear();
         self.streams.aligned.clear();
     }

@@ -1,6 +1,6 @@
 //! Control flow: uniform branches stay branches, others become masks.
 
-use vyre_foundation::kernel::{Address, Binary, Block, Counter, End, Inst, Loop, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{Address, Binary, Block, Counter, Element, End, Inst, Loop, Memory, Op, Scalar, Value};
 
 use super::super::asm::{Alu, Cond};
 use super::super::hash::{Map, Set};
@@ -932,6 +932,11 @@ impl<'k> Lower<'k> {
         for inst in &block.insts {
             steps += match inst {
                 Inst::Let(value, Op::Load { address, guard: None, .. }) if self.is_inside_anyway(*value, address) => 1,
+                Inst::Let(_, Op::Load { address, element, guard: Some(guard) })
+                    if self.active.holds[guard.index()] && self.lies_beside_loaded(address, *element) =>
+                {
+                    1
+                }
                 Inst::Let(_, Op::Load { .. } | Op::Subgroup(..)) => FLAT + 1,
                 Inst::Let(..) => 1,
                 Inst::If { then, otherwise, .. } => self.is_flat(then) + self.is_flat(otherwise),
@@ -1167,6 +1172,16 @@ impl<'k> Lower<'k> {
             self.bind(done);
         }
         self.leave_scope(mark);
+    }
+
+    /// Lanes load words side by side, from a buffer that all of them load from in any case: the words around those are likely to be near, and
+    /// cost less than asking who wants them.
+    fn lies_beside_loaded(&self, address: &Address, element: Element) -> bool {
+        let is_loaded = |inst: &Inst| matches!(inst, Inst::Let(_, Op::Load { address: other, .. }) if other.memory == address.memory);
+        matches!(address.memory, Memory::Buffer(_))
+            && element.bits() == 32
+            && self.step_of(address) == Some(4)
+            && self.facts.kernel.body.insts.iter().any(is_loaded)
     }
 
     /// Both ways are short and have no effect: compute both and select.
