@@ -106,6 +106,9 @@ ops! {
     VPSRLVQ = op(1, 2, 0x45, 1);
     VPSRAVQ = evex(1, 2, 0x46, 1);
     VPSRLQ = shift(0x73, 1, 2);
+    VPSLLQ = shift(0x73, 1, 6);
+    VPCMPEQQ = op(1, 2, 0x29, 1);
+    VPCMPGTQ = op(1, 2, 0x37, 1);
     VPCMPQ = evex(1, 3, 0x1f, 1);
     VPCMPUQ = evex(1, 3, 0x1e, 1);
     VPLZCNTD = evex(1, 2, 0x44, 0);

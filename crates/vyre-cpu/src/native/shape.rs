@@ -5,7 +5,7 @@
 //! for all rows.
 
 use vyre_foundation::ir::{Builtin, Literal};
-use vyre_foundation::kernel::{Binary, Block, End, Inst, Kernel, Loop, Memory, Op, Scalar, Value};
+use vyre_foundation::kernel::{Binary, Block, Element, End, Inst, Kernel, Loop, Memory, Op, Scalar, Unary, Value};
 
 use super::isa::Isa;
 use super::visit;
@@ -35,6 +35,8 @@ pub(super) struct Shape {
     /// For 32-bit integers: no value is greater (as unsigned). For f32: where it is not the greatest number, all are whole numbers from
     /// nothing up to this.
     pub(super) max: u32,
+    /// For f32: bits of a number without sign that no value is above, unless it is not a number.
+    pub(super) top: u32,
     /// For 32-bit integers that don't vary: as many of the lowest bits of the first lane are zero, whichever the vector.
     zeros: u32,
 }
@@ -46,11 +48,11 @@ impl Shape {
     }
 
     const fn same(max: u32) -> Shape {
-        Shape { lane: Lane::Same, axes: 0, max, zeros: 0 }
+        Shape { lane: Lane::Same, axes: 0, max, top: u32::MAX, zeros: 0 }
     }
 
     const fn vary(axes: u8, max: u32) -> Shape {
-        Shape { lane: Lane::Vary, axes, max, zeros: 0 }
+        Shape { lane: Lane::Vary, axes, max, top: u32::MAX, zeros: 0 }
     }
 
     /// One scalar for the whole block.
@@ -61,7 +63,8 @@ impl Shape {
     fn join(self, other: Shape) -> Shape {
         let lane = if self.lane == other.lane { self.lane } else { Lane::Vary };
         let zeros = self.zeros.min(other.zeros);
-        Shape { lane, axes: self.axes | other.axes, max: self.max.max(other.max), zeros }
+        let (max, top) = (self.max.max(other.max), self.top.max(other.top));
+        Shape { lane, axes: self.axes | other.axes, max, top, zeros }
     }
 }
 
@@ -214,6 +217,9 @@ impl<'k> Analysis<'k> {
                 if new.max > old.max && self.rounds > 2 {
                     new.max = u32::MAX;
                 }
+                if new.top > old.top && self.rounds > 2 {
+                    new.top = u32::MAX;
+                }
                 new
             }
             None => shape,
@@ -244,7 +250,10 @@ impl<'k> Analysis<'k> {
                         self.set(*value, Shape::same(1));
                         continue;
                     }
-                    let plain = self.op(*value, op);
+                    let plain = match self.scalar(*value) {
+                        Scalar::F32 => Shape { top: self.top(op), ..self.op(*value, op) },
+                        _ => self.op(*value, op),
+                    };
                     let even = self.even(*value, op, plain);
                     self.even[value.index()] = even.is_some();
                     self.set(*value, even.unwrap_or(plain));
@@ -416,7 +425,8 @@ impl<'k> Analysis<'k> {
                 if self.get(*cond).is_uniform() {
                     return self.get(*yes).join(self.get(*no));
                 }
-                Shape { lane: Lane::Vary, max: u32::MAX, ..all(&[*cond, *yes, *no]) }
+                let max = self.get(*yes).max.max(self.get(*no).max);
+                Shape { lane: Lane::Vary, max, ..all(&[*cond, *yes, *no]) }
             }
             Op::Cast(a) | Op::BitCast(a) => {
                 let from = self.scalar(*a);
@@ -429,10 +439,14 @@ impl<'k> Analysis<'k> {
                     shape.max = 1;
                 } else if scalar == Scalar::F32 && matches!(from, Scalar::U32 | Scalar::I32) && whole {
                     shape.max = self.get(*a).max;
+                } else if (from, scalar) == (Scalar::F32, Scalar::U32) && matches!(op, Op::Cast(_)) {
+                    // Without a bound these are the bits of what is not a number, and none.
+                    let top = f32::from_bits(self.get(*a).top);
+                    shape.max = if top.is_nan() { u32::MAX } else { top as u32 };
                 }
                 shape
             }
-            Op::Load { address, guard, .. } => {
+            Op::Load { address, guard, element } => {
                 if matches!(address.memory, Memory::Local(_)) && self.layout != Layout::Single {
                     return self.varying();
                 }
@@ -441,12 +455,60 @@ impl<'k> Analysis<'k> {
                     shape.axes |= guard.axes;
                     shape.lane = if guard.lane == Lane::Same { shape.lane } else { Lane::Vary };
                 }
+                shape.max = match element {
+                    Element::U8 => u8::MAX.into(),
+                    Element::U16 => u16::MAX.into(),
+                    _ => u32::MAX,
+                };
                 shape
             }
             Op::Extract(a, _) => all(&[*a]),
             Op::Construct(parts) => all(parts),
             Op::Subgroup(..) | Op::Matrix(_) => self.varying(),
         }
+    }
+
+    /// [`Shape::top`] of an f32. What is rounded keeps the order of numbers.
+    fn top(&self, op: &Op) -> u32 {
+        let of = |value: Value| Some(f32::from_bits(self.get(value).top)).filter(|top| top.is_finite());
+        let constant = |value: Value| {
+            let bits = self.constants[value.index()]?.bits() as u32;
+            Some(f32::from_bits(bits)).filter(|number| number.is_finite() && self.scalar(value) == Scalar::F32)
+        };
+        let factor = |value: Value| constant(value).filter(|number| number.is_sign_positive());
+        let least = |a: Option<f32>, b: Option<f32>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let top = match op {
+            Op::Const(Literal::F32(number)) => Some(number.max(0.0)).filter(|_| !number.is_nan()),
+            Op::Cast(a) => match self.scalar(*a) {
+                Scalar::U32 => Some(self.get(*a).max as f32),
+                Scalar::I32 => Some(self.get(*a).max.min(1 << 31) as f32),
+                Scalar::Bool => Some(1.0),
+                _ => None,
+            },
+            Op::Unary(Unary::Floor, a) => of(*a).map(f32::floor),
+            Op::Unary(Unary::Ceil, a) => of(*a).map(f32::ceil),
+            Op::Unary(Unary::Round, a) => of(*a).map(f32::round_ties_even),
+            Op::Unary(Unary::Trunc, a) => of(*a).map(f32::trunc),
+            // Where the second is not a number, the first is what is given.
+            Op::Binary(Binary::Min, a, b) => least(of(*a), constant(*b).and_then(|_| of(*b))),
+            Op::Binary(Binary::Max, a, b) => of(*a).zip(of(*b)).map(|(a, b)| a.max(b)),
+            Op::Binary(Binary::Add, a, b) => of(*a).zip(of(*b)).map(|(a, b)| a + b),
+            Op::Binary(Binary::Sub, a, b) => of(*a).zip(constant(*b)).map(|(a, b)| a - b),
+            Op::Binary(Binary::Mul, a, b) => {
+                of(*a).zip(factor(*b)).or_else(|| of(*b).zip(factor(*a))).map(|(top, by)| top * by)
+            }
+            Op::Binary(Binary::Div, a, b) => of(*a).zip(factor(*b)).map(|(top, by)| top / by),
+            Op::Fma(a, b, c) => {
+                let product = of(*a).zip(factor(*b)).or_else(|| of(*b).zip(factor(*a)));
+                product.zip(of(*c)).map(|((top, by), more)| top.mul_add(by, more))
+            }
+            Op::Select(_, yes, no) => of(*yes).zip(of(*no)).map(|(yes, no)| yes.max(no)),
+            _ => None,
+        };
+        top.filter(|top| top.is_finite()).map_or(u32::MAX, |top| top.max(0.0).to_bits())
     }
 
     fn integer(&self, op: Binary, a: Value, b: Value, mut plain: Shape) -> Shape {
@@ -489,6 +551,7 @@ impl<'k> Analysis<'k> {
             Binary::Div if self.scalar(a) == Scalar::U32 => left.max,
             Binary::Rem if self.scalar(a) == Scalar::U32 => left.max,
             Binary::And => left.max.min(right.max),
+            Binary::Or | Binary::Xor => u32::MAX.checked_shr((left.max | right.max).leading_zeros()).unwrap_or(0),
             Binary::Min if self.scalar(a) == Scalar::U32 => left.max.min(right.max),
             Binary::Max if self.scalar(a) == Scalar::U32 => left.max.max(right.max),
             _ => u32::MAX,
@@ -588,7 +651,7 @@ impl<'k> Analysis<'k> {
 
     fn builtin(&self, builtin: Builtin) -> Shape {
         let size = self.kernel.workgroup_size;
-        let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, max, zeros: 0 };
+        let affine = |axes: u8, max: u32| Shape { lane: Lane::Affine(1), axes, ..Shape::same(max) };
         // In workgroups vectors begin at multiples of their length, whereas along rows that is only so where a kernel asks for such places.
         let place = |axes: u8, max: u32| Shape { zeros: self.lanes.trailing_zeros(), ..affine(axes, max) };
         let scalar = |axes: u8, max: u32| Shape { axes: axes & self.axes, ..Shape::same(max) };

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod bounds;
+mod choices;
 mod deals;
 mod even;
 mod exchange;

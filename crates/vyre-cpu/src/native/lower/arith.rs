@@ -7,7 +7,7 @@ use super::super::isa::Isa;
 use super::super::mir::{GSrc, LaneOp, M, R, Src};
 use super::super::ops;
 use super::super::shape::Lane;
-use super::facts::visit_operands;
+use super::facts::{Bounded, ChosenEnd, Counted, visit_operands};
 use super::known::compares;
 use super::value::{Lin, Rep};
 use super::{Lower, Made};
@@ -21,6 +21,7 @@ fn float_bits(scalar: Scalar, bits: u64) -> u64 {
 }
 
 const TWO_TO_31: f64 = 2_147_483_648.0;
+const TWO_TO_31_BITS: u32 = (TWO_TO_31 as f32).to_bits();
 
 /// What makes a reciprocal so much greater that no rounding brings a product with it below the quotient.
 const ABOVE_ONE: f64 = 1.0 + 4.0 * f64::EPSILON;
@@ -188,7 +189,10 @@ impl<'k> Lower<'k> {
             Op::Unary(op, a) => self.unary(*op, *a, c),
             Op::Binary(op, a, b) => match self.facts.dots.get(&value) {
                 Some(&dot) => self.byte_dot(dot, c),
-                None => self.binary(*op, *a, *b, c),
+                None => match self.counted(value, c) {
+                    Some(rep) => rep,
+                    None => self.binary(*op, *a, *b, c),
+                },
             },
             Op::Fma(a, b, d) => self.fma(scalar, [*a, *b, *d], c),
             Op::Select(cond, yes, no) => self.select(value, *cond, *yes, *no, c),
@@ -529,6 +533,7 @@ impl<'k> Lower<'k> {
             (Binary::Add, true) => self.binary_op(ops::VPADDQ, true, a, b, c),
             (Binary::Sub, true) => self.binary_op(ops::VPSUBQ, false, a, b, c),
             (Binary::Mul, true) if rich => self.binary_op(ops::VPMULLQ, true, a, b, c),
+            (Binary::Mul, true) if self.facts.isa == Isa::Avx2 => self.multiply_wide(a, b, c),
             (Binary::And, _) => self.binary_op(VOp { w: u8::from(wide), ..ops::VPANDD }, true, a, b, c),
             (Binary::Or, false) if let Some((x, by)) = self.rotation(a, b, c) => {
                 let v = self.vector_of(x, c);
@@ -557,6 +562,17 @@ impl<'k> Lower<'k> {
             (Binary::Div | Binary::Rem, false) if self.facts.isa != Isa::Simd128 => self.divide(op, a, b, c),
             _ => self.rare_binary(op, a, b, c),
         }
+    }
+
+    /// A number less a mask that is a vector, which is one more where that holds.
+    fn counted(&mut self, value: Value, c: usize) -> Option<Rep> {
+        let &Counted { of, holds } = self.facts.counted.get(&value)?;
+        let Rep::Mask(mask) = self.rep(holds, 0, c) else { return None };
+        if self.facts.isa != Isa::Avx2 || self.opposite(mask).is_some() {
+            return None;
+        }
+        let v = self.vector_of(of, c);
+        Some(Rep::Vector(self.vec(ops::VPSUBD, v, Src::R(mask)), R::NONE))
     }
 
     /// What `a | b` is rotated from, and by how much to the left, where both are shifts of one word by constants.
@@ -621,6 +637,25 @@ impl<'k> Lower<'k> {
     pub(super) fn widen(&mut self, v: R, part: usize, signed: bool) -> R {
         let half = if part == 0 { v } else { self.upper_half(v) };
         self.vec(if signed { ops::VPMOVSXDQ } else { ops::VPMOVZXDQ }, R::NONE, Src::R(half))
+    }
+
+    /// Products of 64 bits, of halves: those of the upper halves with the lower add to the upper half.
+    fn multiply_wide(&mut self, a: Value, b: Value, c: usize) -> Rep {
+        let is_half = |value: Value| matches!(self.facts.makers.ops[value.index()], Some(Op::Cast(of)) if self.scalar_of(*of) == Scalar::U32);
+        let halves = [is_half(a), is_half(b)];
+        self.each_part(Scalar::U64, |this, part| {
+            let (x, y) = (this.vector_part(a, 0, c, part), this.vector_part(b, 0, c, part));
+            let mut product = this.vec(ops::VPMULUDQ, x, Src::R(y));
+            for (is_half, of, with) in [(halves[0], x, y), (halves[1], y, x)] {
+                if !is_half {
+                    let upper = this.vec_imm(ops::VPSRLQ, R::NONE, Src::R(of), 32);
+                    let cross = this.vec(ops::VPMULUDQ, upper, Src::R(with));
+                    let cross = this.vec_imm(ops::VPSLLQ, R::NONE, Src::R(cross), 32);
+                    product = this.vec(ops::VPADDQ, product, Src::R(cross));
+                }
+            }
+            product
+        })
     }
 
     fn multiply_high(&mut self, a: Value, b: Value, c: usize) -> Rep {
@@ -860,6 +895,9 @@ impl<'k> Lower<'k> {
             };
             return self.compare_parts(code, predicate, a, b, c);
         }
+        if wide && self.facts.isa == Isa::Avx2 {
+            return self.compare_wide(op, a, b, c);
+        }
         if wide {
             return self.rare_binary(op, a, b, c);
         }
@@ -913,6 +951,35 @@ impl<'k> Lower<'k> {
             }
         };
         Rep::Mask(mask)
+    }
+
+    /// Words of 64 bits: there are two comparisons, of numbers with signs.
+    fn compare_wide(&mut self, op: Binary, a: Value, b: Value, c: usize) -> Rep {
+        let signed = self.scalar_of(a).is_signed() || matches!(op, Binary::Eq | Binary::Ne);
+        let mut masks = [R::NONE; 2];
+        for (part, mask) in masks.iter_mut().enumerate() {
+            let [x, y] = [a, b].map(|value| {
+                let v = self.vector_part(value, 0, c, part);
+                match signed {
+                    true => v,
+                    // Without signs the order is that of numbers with the highest bit the other way round.
+                    false => {
+                        let highest = self.constant64(1 << 63);
+                        self.vec(ops::VPXORD, v, Src::R(highest))
+                    }
+                }
+            });
+            *mask = match op {
+                Binary::Eq | Binary::Ne => self.vec(ops::VPCMPEQQ, x, Src::R(y)),
+                Binary::Gt | Binary::Le => self.vec(ops::VPCMPGTQ, x, Src::R(y)),
+                _ => self.vec(ops::VPCMPGTQ, y, Src::R(x)),
+            };
+        }
+        let mask = self.join_masks(Scalar::U64, masks);
+        Rep::Mask(match op {
+            Binary::Eq | Binary::Lt | Binary::Gt => mask,
+            _ => self.mask_other_than(mask),
+        })
     }
 
     /// Lanes of `base + lane · stride` that are below a limit of the whole block. What is left from the base to the limit serves
@@ -1062,12 +1129,29 @@ impl<'k> Lower<'k> {
                 }
             }
         }
+        if let Some(&ChosenEnd { cond, greater, ends: (a, b), no }) = self.facts.ends.get(&value)
+            && self.facts.isa == Isa::Avx2
+        {
+            let end = if greater { Binary::Max } else { Binary::Min };
+            if let Rep::Vector(end, _) = self.binary(end, a, b, c) {
+                let (mask, no) = (self.mask_of(cond, c), self.vector_of(no, c));
+                return Rep::Vector(self.blend(scalar, mask, Src::R(end), false, no), R::NONE);
+            }
+        }
         let mask = self.mask_of(cond, c);
         if scalar == Scalar::Bool {
             let (yes, no) = (self.mask_of(yes, c), self.mask_of(no, c));
             let yes = self.mask_and(yes, mask);
             let no = self.mask_minus(no, mask);
             return Rep::Mask(self.mask_or(yes, no));
+        }
+        let zeros = [yes, no].map(|value| self.facts.isa == Isa::Avx2 && self.is_zero(value, c));
+        if zeros != [false; 2] {
+            return self.each_part(scalar, |this, part| {
+                let kept = this.vector_part(if zeros[0] { no } else { yes }, 0, c, part);
+                let mask = this.part_mask(mask, scalar, part);
+                if zeros[0] { this.cleared(kept, mask) } else { this.masked_zero(kept, mask) }
+            });
         }
         self.each_part(scalar, |this, part| {
             let no = this.vector_part(no, 0, c, part);
@@ -1168,39 +1252,59 @@ impl<'k> Lower<'k> {
             }
             (F32 | F16, I32) => {
                 let v = self.vector_of(a, c);
-                single(self.float_to_signed(value, a, v))
-            }
-            (F32 | F16, U32) if rich => {
-                let v = self.vector_of(a, c);
-                let zero = self.constant(0);
-                // Gives zero for NaN and for what is negative.
-                let v = self.vec(ops::VMAXPS, v, Src::R(zero));
-                single(self.vec(ops::VCVTTPS2UDQ, R::NONE, Src::R(v)))
+                single(self.float_to_signed(value, v, self.fits_31_bits(a)))
             }
             (F32 | F16, U32) => {
-                let v = self.vector_of(a, c);
-                single(self.float_to_unsigned(v))
+                let v = self.from_zero_on(value, a, c);
+                single(match (rich, self.fits_31_bits(a)) {
+                    (true, _) => self.vec(ops::VCVTTPS2UDQ, R::NONE, Src::R(v)),
+                    (false, true) => self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v)),
+                    (false, false) => self.float_to_unsigned(v),
+                })
             }
             _ => self.rare_cast(value, a, c),
         }
     }
 
-    fn float_to_signed(&mut self, value: Value, a: Value, v: R) -> R {
+    /// No number of an f32 is 2³¹ or more.
+    fn fits_31_bits(&self, value: Value) -> bool {
+        self.scalar_of(value) == Scalar::F32 && self.shape_of(value).top < TWO_TO_31_BITS
+    }
+
+    /// What becomes an unsigned number, with zero in the place of NaN and of what is negative: that serves for a bound of zero, too.
+    fn from_zero_on(&mut self, value: Value, a: Value, c: usize) -> R {
+        let zero = self.constant(0);
+        let bounded = self.facts.bounded.get(&value).copied();
+        if let Some(Bounded { of, most }) = bounded
+            && let Rep::Vector(v, _) = self.rep(of, 0, c)
+        {
+            let v = self.vec(ops::VMAXPS, v, Src::R(zero));
+            let Some(most) = most else { return v };
+            let (most, broadcast) = self.source(most, c, 0);
+            let dst = self.vector();
+            self.push(M::Vec(LaneOp { broadcast, ..self.lane_op(ops::VMINPS, dst, v, most) }));
+            return dst;
+        }
+        let v = self.vector_of(a, c);
+        self.vec(ops::VMAXPS, v, Src::R(zero))
+    }
+
+    fn float_to_signed(&mut self, value: Value, v: R, fits: bool) -> R {
         let mut whole = self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v));
         if self.facts.isa == Isa::Simd128 {
             // There the conversion saturates.
             return whole;
         }
-        // Too large gives the least integer; flip it to the greatest.
-        if !self.facts.upper_bound(a).is_some_and(|most| most < 2147483648f32) {
-            let limit = self.constant(2147483648f32.to_bits());
+        if !fits {
+            // Too large gives the least integer; flip it to the greatest.
+            let limit = self.constant(TWO_TO_31_BITS);
             let over = self.float_mask(0x1d, v, limit);
-            whole = if self.facts.isa == Isa::Avx2 {
-                // That is its opposite.
-                self.vec(ops::VPXORD, whole, Src::R(over))
-            } else {
-                let greatest = self.constant(i32::MAX as u32);
-                self.blend(Scalar::I32, over, Src::R(greatest), false, whole)
+            whole = match self.facts.isa {
+                Isa::Avx2 => self.vec(ops::VPXORD, whole, Src::R(over)),
+                _ => {
+                    let greatest = self.constant(i32::MAX as u32);
+                    self.blend(Scalar::I32, over, Src::R(greatest), false, whole)
+                }
             };
         }
         // NaN gives zero, and the least integer is zero but for its highest bit.
@@ -1211,11 +1315,9 @@ impl<'k> Lower<'k> {
         self.masked_zero(whole, number)
     }
 
-    /// For processors that only have the conversion to signed integers.
+    /// For processors that only have the conversion to signed integers; of what is not below zero.
     fn float_to_unsigned(&mut self, v: R) -> R {
-        let (zero, half) = (self.constant(0), self.constant(2147483648f32.to_bits()));
-        // Gives zero for NaN and for what is negative.
-        let v = self.vec(ops::VMAXPS, v, Src::R(zero));
+        let half = self.constant(TWO_TO_31_BITS);
         // From 2³¹ on the rest is converted, without rounding, and the highest bit set.
         let large = self.float_mask(0x1d, v, half);
         let less = self.vec(ops::VPANDD, large, Src::R(half));

@@ -26,6 +26,12 @@ pub(super) struct Facts<'k> {
     pub(super) negated: Map<Value, Value>,
     /// Whether the highest bit of a number of 32 bits matters to what is made of it.
     pub(super) highest_read: Vec<bool>,
+    /// Conversions to unsigned numbers of what stands right before them and is bounded by zero.
+    pub(super) bounded: Map<Value, Bounded>,
+    /// Selections of what is the greater or the lesser of two in some lanes.
+    pub(super) ends: Map<Value, ChosenEnd>,
+    /// Numbers that are one more where something holds.
+    pub(super) counted: Map<Value, Counted>,
     /// Sums of products of bytes.
     pub(super) dots: HashMap<Value, ByteDot>,
 }
@@ -48,6 +54,9 @@ impl<'k> Facts<'k> {
             tiling,
             columns,
             highest_read: highest_read(kernel, &makers),
+            bounded: bounded(&makers, kernel, &uses),
+            ends: chosen_ends(&makers, kernel),
+            counted: counted(&makers, kernel),
             makers,
             negated: negated(&kernel.body, &uses),
             // Cranelift has other instructions for it.
@@ -55,55 +64,6 @@ impl<'k> Facts<'k> {
             named: uses.clone(),
             uses,
         }
-    }
-
-    /// What a float is never greater than unless it is not a number. Each step keeps order, and the bound is rounded as it is.
-    pub(super) fn upper_bound(&self, value: Value) -> Option<f32> {
-        self.upper_bound_within(value, DEEPEST_BOUND).filter(|bound| !bound.is_nan())
-    }
-
-    fn upper_bound_within(&self, value: Value, depth: u32) -> Option<f32> {
-        let depth = depth.checked_sub(1).filter(|_| self.is_single(value))?;
-        let of = |value: &Value| self.upper_bound_within(*value, depth);
-        let number = |value: &Value| match self.makers.ops[value.index()]? {
-            Op::Const(literal) => Some(f32::from_bits(literal.bits() as u32)).filter(|number| !number.is_nan()),
-            _ => None,
-        };
-        let above_zero = |value: &Value| number(value).filter(|number| *number > 0.0);
-        Some(match self.makers.ops[value.index()]? {
-            Op::Const(literal) => f32::from_bits(literal.bits() as u32),
-            Op::Unary(Unary::Floor | Unary::Trunc | Unary::Round, a) => of(a)?.ceil(),
-            // `b < a ? b : a`, which is `a` where `b` is not a number.
-            Op::Binary(Binary::Min, a, b) => match (of(a), number(b)) {
-                (Some(a), Some(b)) if a <= b => a,
-                (_, Some(bound)) | (Some(bound), None) => bound,
-                (None, None) => return None,
-            },
-            Op::Binary(Binary::Max, a, b) => greater(of(a)?, of(b)?),
-            Op::Binary(Binary::Add, a, b) => of(a)? + of(b)?,
-            Op::Binary(Binary::Mul, a, b) => of(a)? * above_zero(b)?,
-            Op::Fma(a, b, c) => of(a)?.mul_add(above_zero(b)?, of(c)?),
-            Op::Select(_, yes, no) => greater(of(yes)?, of(no)?),
-            _ => return None,
-        })
-    }
-
-    fn is_single(&self, value: Value) -> bool {
-        self.kernel.values[value.index()].ty.scalar == Scalar::F32
-    }
-}
-
-/// How deep it is looked into what a number is made of.
-const DEEPEST_BOUND: u32 = 8;
-
-/// The greater of two bounds, neither where one is not a number.
-fn greater(a: f32, b: f32) -> f32 {
-    if a >= b {
-        a
-    } else if b > a {
-        b
-    } else {
-        f32::NAN
     }
 }
 
@@ -137,8 +97,7 @@ impl Lower<'_> {
 /// Negations that stand right before the `fma` that alone uses them.
 fn negated(block: &Block, uses: &[u32]) -> Map<Value, Value> {
     let mut found = Map::default();
-    let mut open = vec![block];
-    while let Some(block) = open.pop() {
+    each_block(block, &mut |block| {
         for pair in block.insts.windows(2) {
             if let [Inst::Let(minus, Op::Unary(Unary::Neg, of)), Inst::Let(_, Op::Fma(a, _, c))] = pair
                 && (minus == a) != (minus == c)
@@ -147,14 +106,51 @@ fn negated(block: &Block, uses: &[u32]) -> Map<Value, Value> {
                 found.insert(*minus, *of);
             }
         }
-        for inst in &block.insts {
-            match inst {
-                Inst::If { then, otherwise, .. } => open.extend([&**then, &**otherwise]),
-                Inst::Loop(inner) => open.push(&inner.body),
-                _ => {}
+    });
+    found
+}
+
+/// What is bounded by zero, and then by a number above it.
+#[derive(Clone, Copy)]
+pub(super) struct Bounded {
+    pub(super) of: Value,
+    pub(super) most: Option<Value>,
+}
+
+/// Conversions of f32 that stand right after bounds which nothing else uses.
+fn bounded(makers: &Makers<'_>, kernel: &Kernel, uses: &[u32]) -> Map<Value, Bounded> {
+    let number = |value: Value| makers.constant(value).map(f32::from_bits);
+    // Which one is NaN does not matter: of that comes zero.
+    let from_zero_on = |value: Value| match makers.ops[value.index()]? {
+        Op::Binary(Binary::Max, a, b) if uses[value.index()] == 1 => {
+            let is_bound = |value: Value| number(value).is_some_and(|bound| bound <= 0.0);
+            if is_bound(*b) { Some(*a) } else { Some(*b).filter(|_| is_bound(*a)) }
+        }
+        _ => None,
+    };
+    let mut found = Map::default();
+    each_block(&kernel.body, &mut |block| {
+        for (at, inst) in block.insts.iter().enumerate() {
+            let stands_before = |value: Value, by: usize| {
+                at >= by && matches!(block.insts[at - by], Inst::Let(other, _) if other == value)
+            };
+            let Inst::Let(value, Op::Cast(a)) = *inst else { continue };
+            let scalar = |value: Value| kernel.values[value.index()].ty.scalar;
+            if scalar(a) != Scalar::F32 || scalar(value) != Scalar::U32 || !stands_before(a, 1) {
+                continue;
+            }
+            if let Some(of) = from_zero_on(a) {
+                found.insert(value, Bounded { of, most: None });
+            } else if let Some(&Op::Binary(Binary::Min, inner, most)) = makers.ops[a.index()]
+                && uses[a.index()] == 1
+                && number(most).is_some_and(|most| most >= 0.0)
+                && stands_before(inner, 2)
+                && let Some(of) = from_zero_on(inner)
+            {
+                found.insert(value, Bounded { of, most: Some(most) });
             }
         }
-    }
+    });
     found
 }
 
@@ -215,6 +211,90 @@ fn highest_read(kernel: &Kernel, makers: &Makers<'_>) -> Vec<bool> {
     let mut read = vec![false; kernel.values.len()];
     mark(&kernel.body, &constant, &is_word, &mut read);
     read
+}
+
+/// The greater or the lesser of two numbers where a condition holds, else another one.
+#[derive(Clone, Copy)]
+pub(super) struct ChosenEnd {
+    pub(super) cond: Value,
+    pub(super) greater: bool,
+    pub(super) ends: (Value, Value),
+    pub(super) no: Value,
+}
+
+/// Selections `c && x < y ? x : c ? y : z`: the latter one stands right before, and where `c` holds it is the lesser of `x` and `y`.
+fn chosen_ends(makers: &Makers<'_>, kernel: &Kernel) -> Map<Value, ChosenEnd> {
+    let mut found = Map::default();
+    each_block(&kernel.body, &mut |block| {
+        for pair in block.insts.windows(2) {
+            let &[Inst::Let(inner, Op::Select(cond, y, no)), Inst::Let(value, Op::Select(both, x, other))] = pair
+            else {
+                continue;
+            };
+            let Some(&Op::Binary(Binary::And, p, q)) = makers.ops[both.index()] else { continue };
+            let rest = if p == cond { q } else { p };
+            let Some(&Op::Binary(Binary::Lt, less, more)) = makers.ops[rest.index()] else { continue };
+            let is_word = matches!(kernel.values[value.index()].ty.scalar, Scalar::F32 | Scalar::U32 | Scalar::I32);
+            if is_word
+                && other == inner
+                && (p == cond || q == cond)
+                && ((x, y) == (less, more) || (y, x) == (less, more))
+            {
+                // As `min` and `max` are defined, NaN and zeros included.
+                let (greater, ends) = if x == less { (false, (more, less)) } else { (true, (less, more)) };
+                found.insert(value, ChosenEnd { cond, greater, ends, no });
+            }
+        }
+    });
+    found
+}
+
+/// A number to which one is added where a bool holds.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    pub(super) of: Value,
+    pub(super) holds: Value,
+}
+
+/// Sums with a bool that becomes a number right before, and numbers whose lowest bit is set where a bool holds.
+fn counted(makers: &Makers<'_>, kernel: &Kernel) -> Map<Value, Counted> {
+    let scalar = |value: Value| kernel.values[value.index()].ty.scalar;
+    let ends_in_zero = |value: Value| match makers.ops[value.index()] {
+        Some(Op::Binary(Binary::Shl, _, by)) => makers.constant(*by).is_some_and(|by| by & 31 != 0),
+        _ => false,
+    };
+    let mut found = Map::default();
+    each_block(&kernel.body, &mut |block| {
+        for pair in block.insts.windows(2) {
+            let &[Inst::Let(one, Op::Cast(holds)), Inst::Let(value, Op::Binary(op, a, b))] = pair else { continue };
+            let of = if b == one { a } else { b };
+            let is_count = match op {
+                Binary::Add => true,
+                Binary::Or => ends_in_zero(of),
+                _ => false,
+            };
+            let is_word = matches!(scalar(value), Scalar::U32 | Scalar::I32) && scalar(holds) == Scalar::Bool;
+            if is_word && is_count && (a == one) != (b == one) {
+                found.insert(value, Counted { of, holds });
+            }
+        }
+    });
+    found
+}
+
+/// Shows a block and the blocks in it.
+fn each_block<'k>(block: &'k Block, f: &mut dyn FnMut(&'k Block)) {
+    f(block);
+    for inst in &block.insts {
+        match inst {
+            Inst::If { then, otherwise, .. } => {
+                each_block(then, f);
+                each_block(otherwise, f);
+            }
+            Inst::Loop(inner) => each_block(&inner.body, f),
+            _ => {}
+        }
+    }
 }
 
 fn count_uses(block: &Block, uses: &mut [u32]) {
