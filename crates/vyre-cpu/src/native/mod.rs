@@ -476,7 +476,7 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             }
             match (pieces.is_empty(), is_small) {
                 (true, _) => whole,
-                (false, false) => pieces,
+                (false, false) => return compile_pieces(kernel, isa, &survey, &shapes, whole, pieces),
                 (false, true) => return compile_group(kernel, isa, &survey, &shapes, whole, pieces),
             }
         }
@@ -520,6 +520,27 @@ fn compile_group(
         .or(as_whole)
         .or_else(|| compile_as(kernel, isa, survey, shapes, whole, usize::MAX))
         .map(|(native, _)| native)
+}
+
+/// Compiles a workgroup in pieces. Where these are more code than the processor's cache of instructions holds, nearly all of it is run once for
+/// each of them, and one block is less.
+fn compile_pieces(
+    kernel: &Kernel,
+    isa: Isa,
+    survey: &Survey,
+    shapes: &shape::Shapes,
+    whole: Vec<Tiling>,
+    pieces: Vec<Tiling>,
+) -> Option<Native> {
+    let (in_pieces, _) = compile_as(kernel, isa, survey, shapes, pieces, usize::MAX)?;
+    let vectors = vectors_of(kernel, isa);
+    let is_long = in_pieces.bytes.len() > TOO_MUCH_CODE && vectors as usize * survey.steps <= MOST_GROUP_STEPS;
+    if isa != Isa::Avx2 || vectors > MOST_VECTORS || !is_long {
+        return Some(in_pieces);
+    }
+    let count = vectors / (in_pieces.tiling.vectors * in_pieces.tiling.rows).max(1);
+    let as_whole = compile_as(kernel, isa, survey, shapes, whole, usize::MAX).map(|(native, _)| native);
+    as_whole.filter(|native| native.bytes.len() < in_pieces.bytes.len() * count as usize).or(Some(in_pieces))
 }
 
 /// Compiles a kernel as the first of some blocks that does well, with the part of its work that is for values on the stack; none where
