@@ -1255,7 +1255,7 @@ impl<'k> Lower<'k> {
                 single(self.float_to_signed(value, v, self.fits_31_bits(a)))
             }
             (F32 | F16, U32) => {
-                let v = self.from_zero_on(value, a, c);
+                let v = self.without_negative(value, a, c);
                 single(match (rich, self.fits_31_bits(a)) {
                     (true, _) => self.vec(ops::VCVTTPS2UDQ, R::NONE, Src::R(v)),
                     (false, true) => self.vec(ops::VCVTTPS2DQ, R::NONE, Src::R(v)),
@@ -1272,7 +1272,7 @@ impl<'k> Lower<'k> {
     }
 
     /// What becomes an unsigned number, with zero in the place of NaN and of what is negative: that serves for a bound of zero, too.
-    fn from_zero_on(&mut self, value: Value, a: Value, c: usize) -> R {
+    fn without_negative(&mut self, value: Value, a: Value, c: usize) -> R {
         let zero = self.constant(0);
         let bounded = self.facts.bounded.get(&value).copied();
         if let Some(Bounded { of, most }) = bounded
