@@ -126,10 +126,10 @@ impl Pass {
     fn fills(&self, inner: &Loop) -> Option<Filled> {
         let counter = inner.counter.filter(|counter| counter.step == 1 && inner.params.is_empty())?;
         let mut stores = inner.body.insts.iter().filter_map(|inst| match inst {
-            Inst::Store { address, element, value, guard: None } => Some((address, *element, *value)),
+            Inst::Store { address, element, value, guard } => Some((address, *element, *value, guard)),
             _ => None,
         });
-        let (address, element, with) = stores.next()?;
+        let (address, element, with, None) = stores.next()? else { return None };
         let plain = |inst: &Inst| match inst {
             Inst::Store { .. } => true,
             Inst::Let(_, op) => !matches!(op, Op::Load { .. }) && !op.is_across_subgroup(),
