@@ -39,7 +39,7 @@ impl Emitter<'_> {
                 let (from, of) = (self.reg(*operand), self.scalar(*operand));
                 if *op == Unary::RoughInverseSqrt && self.takes_no_subnormals(*operand) {
                     line!(self, "rsqrt.approx.ftz.{} {into}, {from}", suffix(of));
-                } else if *op == Unary::Not && of != Scalar::Bool && self.pitfalls.compared.contains(operand) {
+                } else if *op == Unary::Not && of != Scalar::Bool && self.pitfalls.is_compared(*operand) {
                     line!(self, "sub.u{} {into}, -1, {from}", of.bits());
                 } else {
                     self.unary(*op, of, &into, &from)?;

@@ -27,8 +27,10 @@ pub(super) enum Extreme {
 
 #[derive(Default)]
 pub(super) struct Pitfalls {
-    /// Numbers that something is decided by.
-    pub(super) compared: HashSet<Value>,
+    /// Numbers that something is decided by, by their [`Pitfalls::bits`].
+    compared: HashSet<Value>,
+    /// What has the bits of another number.
+    same_bits: HashMap<Value, Value>,
     pub(super) minus_zeros: HashSet<Value>,
     /// What has the bits of a negative constant, with what else it is made of and the constant.
     pub(super) signed_by: HashMap<Value, (Value, Value)>,
@@ -54,7 +56,11 @@ impl Pitfalls {
                 Inst::Let(value, op) => {
                     self.note(kernel, *value, op);
                     let mut known = !matches!(op, Op::Builtin(_) | Op::Length(_) | Op::Load { .. } | Op::Matrix(_));
-                    each_use(inst, &mut |operand| known &= self.known[operand.index()]);
+                    match op {
+                        // Whichever lane it comes from.
+                        Op::Subgroup(_, number, _) => known = self.known[number.index()],
+                        _ => each_use(inst, &mut |operand| known &= self.known[operand.index()]),
+                    }
                     self.known[value.index()] = known;
                 }
                 Inst::If { then, otherwise, results, .. } => {
@@ -82,6 +88,16 @@ impl Pitfalls {
                 _ => {}
             }
         }
+    }
+
+    /// Something is decided by these bits.
+    pub(super) fn is_compared(&self, value: Value) -> bool {
+        self.compared.contains(&self.bits(value))
+    }
+
+    /// The first number that has these bits.
+    fn bits(&self, value: Value) -> Value {
+        self.same_bits.get(&value).copied().unwrap_or(value)
     }
 
     /// The assembler may find out both numbers that are added or subtracted.
@@ -124,6 +140,9 @@ impl Pitfalls {
             _ => None,
         };
         of_kind.into_iter().for_each(|values| _ = values.insert(value));
+        if let Op::BitCast(of) = op {
+            self.same_bits.insert(value, self.bits(*of));
+        }
         match op {
             Op::Const(literal) if is_minus_zero(literal) => _ = self.minus_zeros.insert(value),
             Op::Const(literal) if is_negative(literal) => _ = self.negative.insert(value),
@@ -140,9 +159,11 @@ impl Pitfalls {
                 }
             }
             Op::Binary(Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge, a, b) => {
-                self.compared.extend([*a, *b]);
+                self.compared.extend([*a, *b].map(|number| self.bits(number)));
             }
-            Op::Cast(of) if kernel.values[value.index()].ty.scalar == Scalar::Bool => _ = self.compared.insert(*of),
+            Op::Cast(of) if kernel.values[value.index()].ty.scalar == Scalar::Bool => {
+                _ = self.compared.insert(self.bits(*of))
+            }
             _ => {}
         }
     }
@@ -174,6 +195,8 @@ mod tests {
     fn what_a_branch_says_to_be_zero_is_not_inverted() {
         let decided = text("let x = words[id.x]; if (x == 0u) { words[id.x] = ~x & (id.x | 31u); }");
         assert!(decided.contains("sub.u32") && !decided.contains("not.b32"), "{decided}");
+        let cast = text("let x = i32(words[id.x]); if (u32(x) == 0u) { words[id.x] = u32(~x & i32(id.x | 31u)); }");
+        assert!(cast.contains("sub.u32") && !cast.contains("not.b32"), "{cast}");
         let plain = text("let x = words[id.x]; words[id.x] = ~x & (id.x | 31u);");
         assert!(plain.contains("not.b32") && !plain.contains("sub.u32"), "{plain}");
     }
@@ -193,6 +216,8 @@ mod tests {
         assert!(counted.contains("fma.rn.f32") && counted.contains("0fbf800000"), "{counted}");
         let alone = text("numbers[id.x] = subgroupBroadcastFirst(0.195575833) - 2.75;");
         assert!(alone.contains("fma.rn.f32"), "{alone}");
+        let shuffled = text("numbers[id.x] = subgroupShuffle(0.195575833, id.x) - 2.75;");
+        assert!(shuffled.contains("fma.rn.f32"), "{shuffled}");
         let loaded = text("numbers[id.x] = numbers[id.x] * 0.195575833 - 2.75;");
         assert!(!loaded.contains("fma.rn.f32"), "{loaded}");
     }
