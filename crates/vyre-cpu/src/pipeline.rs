@@ -34,9 +34,7 @@ pub(crate) const SOURCE_DIGEST: &str = env!("VYRE_CPU_SOURCES");
 pub(crate) struct CpuPipeline {
     program: ValidProgram,
     options: Options,
-    /// Invocations of the kernel, of which so many neighbours do what one of the program's does.
     workgroup_size: [u32; 3],
-    parts_each: u32,
     shapes: Vec<BoundShape>,
     native: Option<Native>,
     /// What runs instead of all that, where a variant was asked for.
@@ -84,8 +82,7 @@ impl fmt::Debug for Foreign {
 
 impl Pipeline for CpuPipeline {
     fn workgroup_size(&self) -> [u32; 3] {
-        let [x, y, z] = self.workgroup_size;
-        [x / self.parts_each, y, z]
+        self.workgroup_size
     }
 
     fn artifact(&self) -> Option<Vec<u8>> {
@@ -93,7 +90,7 @@ impl Pipeline for CpuPipeline {
         let mut out = Writer::new(MAGIC);
         out.bytes(vyre_foundation::SOURCE_DIGEST.as_bytes());
         out.bytes(SOURCE_DIGEST.as_bytes());
-        self.workgroup_size.into_iter().chain([self.parts_each]).for_each(|size| out.word(size));
+        self.workgroup_size.into_iter().for_each(|size| out.word(size));
         out.long(self.effort.steps);
         out.long(self.effort.additions);
         out.word(u32::from(self.effort.is_known) | u32::from(self.interruptible) << 1);
@@ -181,9 +178,7 @@ impl CpuPipeline {
         let options = lowering(program, options, path);
         // Grids that are too large for machine code are interpreted (`Native::fits`), without tables.
         let here = path.isa().is_some();
-        let components_apart = options.words_dealt;
-        let small = Options { small_grids: here, places_tabled: here, components_apart, ..options.clone() };
-        let kernel = kernel::lower(program, &small)?;
+        let kernel = kernel::lower(program, &Options { small_grids: here, places_tabled: here, ..options.clone() })?;
         check(&kernel)?;
         let effort = Effort::of(&kernel);
         let refusal = path.isa().and_then(|isa| native::refusal(&kernel, isa));
@@ -201,7 +196,6 @@ impl CpuPipeline {
             program: program.clone(),
             options,
             workgroup_size: kernel.workgroup_size,
-            parts_each: kernel.parts,
             shapes: BoundShape::of(&kernel.buffers),
             effort,
             interruptible,
@@ -243,7 +237,6 @@ impl CpuPipeline {
             program: program.clone(),
             options: lowered,
             workgroup_size: kernel.workgroup_size,
-            parts_each: kernel.parts,
             shapes: BoundShape::of(&kernel.buffers),
             effort: Effort { steps: u64::MAX, additions: 0, is_known: false },
             interruptible: options.interruptible,
@@ -272,7 +265,6 @@ impl CpuPipeline {
             }
         }
         let workgroup_size = [input.word()?, input.word()?, input.word()?];
-        let parts_each = input.word()?.max(1);
         let (steps, additions, flags) = (input.long()?, input.long()?, input.word()?);
         if (flags >> 1 != 0) != options.interruptible {
             return None;
@@ -283,7 +275,6 @@ impl CpuPipeline {
             program: program.clone(),
             options: lowering(program, options, path),
             workgroup_size,
-            parts_each,
             shapes,
             native: Some(native),
             foreign: None,

@@ -3,7 +3,6 @@
 mod arrays;
 mod bounds;
 mod choices;
-mod components;
 mod deals;
 mod even;
 mod exchange;
