@@ -102,9 +102,9 @@ fn unchanging(code: &mut [M], start: usize, end: usize, once: &[bool]) -> Vec<us
     let mut steps: Vec<usize> = Vec::new();
     for at in start + 1..end {
         let Some(made) = scalar_of(&code[at]).filter(|made| once[made.index()]) else { continue };
-        let mut stays = !reads_flags(code, at + 1);
+        let mut stays = true;
         code[at].visit(&mut |r, role| stays &= role == Role::Def || !written.contains(r));
-        if stays {
+        if stays && !reads_flags(code, at + 1) {
             written.remove(&made);
             steps.push(at);
         }

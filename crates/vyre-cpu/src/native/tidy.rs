@@ -247,17 +247,17 @@ fn is_copy(dst: R, src: R, counts: &Counts) -> bool {
 fn unread(code: &mut [M], counts: &mut Counts) -> Vec<bool> {
     let mut dead = vec![false; code.len()];
     for at in (0..code.len()).rev() {
-        let only = || before::scalar_of(&code[at]).filter(|_| !before::reads_flags(code, at + 1));
-        let Some(made) = code[at].makes().or_else(only) else { continue };
         let m = &mut code[at];
+        let may_set_flags = m.makes().is_none();
+        let Some(made) = m.makes().or_else(|| before::scalar_of(m)) else { continue };
         // Its own reads don't count: a register is cleared by an instruction that reads it.
         let mut own = 0;
         m.visit(&mut |r, role| own += u32::from(*r == made && role != Role::Def));
-        if *counts.reads(made) > own {
+        if *counts.reads(made) > own || may_set_flags && before::reads_flags(code, at + 1) {
             continue;
         }
         dead[at] = true;
-        m.visit(&mut |r, role| {
+        code[at].visit(&mut |r, role| {
             if role != Role::Def {
                 *counts.reads(*r) -= 1;
             }
