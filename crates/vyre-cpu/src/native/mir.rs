@@ -392,6 +392,12 @@ impl Src {
 }
 
 impl LaneOp {
+    /// On all lanes, with nothing but two sources.
+    pub(super) fn plain(op: VOp, len: Len, dst: R, a: R, b: Src) -> LaneOp {
+        let (imm, mask) = (None, R::NONE);
+        LaneOp { op, len, dst, a, b, imm, mask, zeroing: false, broadcast: false, acc: false }
+    }
+
     /// The second operand can be memory, when it has the width of the registers.
     pub(super) fn folds(&self) -> bool {
         self.op.full && self.op.ext.is_none() && matches!(self.b, Src::R(r) if r.class() == Class::Vector)

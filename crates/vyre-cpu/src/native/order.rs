@@ -252,17 +252,9 @@ mod tests {
                     // Seldom is anything loaded where something was stored.
                     let apart = if (kind == 1) == (next(100) > 0) { 4096 } else { 0 };
                     let at = At::new(base, if base == shared { here + apart } else { number });
-                    let op = |b, a| LaneOp {
-                        op: if a == R::NONE { ops::VMOVUPS } else { ops::VPADDD },
-                        len: Len::L256,
-                        dst,
-                        a,
-                        b,
-                        imm: Some(number as u8),
-                        mask: R::NONE,
-                        zeroing: false,
-                        broadcast: false,
-                        acc: false,
+                    let op = |b, a| {
+                        let op = if a == R::NONE { ops::VMOVUPS } else { ops::VPADDD };
+                        LaneOp { imm: Some(number as u8), ..LaneOp::plain(op, Len::L256, dst, a, b) }
                     };
                     match kind {
                         0 => M::Vec(op(Src::At(at), R::NONE)),

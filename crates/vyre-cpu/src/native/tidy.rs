@@ -129,18 +129,7 @@ fn spread_from_memory(code: &mut [M], counts: &mut Counts) {
         {
             *counts.reads(src) -= 1;
             at.registers().for_each(|r| *counts.reads(r) += 1);
-            *m = M::Vec(LaneOp {
-                op: ops::VBROADCASTSS,
-                len,
-                dst,
-                a: R::NONE,
-                b: Src::At(at),
-                imm: None,
-                mask: R::NONE,
-                zeroing: false,
-                broadcast: false,
-                acc: false,
-            });
+            *m = M::Vec(LaneOp::plain(ops::VBROADCASTSS, len, dst, R::NONE, Src::At(at)));
         }
         if m.changes_memory() || matches!(m, M::Label(_) | M::Jump(_) | M::JumpIf(..)) {
             loads.clear();

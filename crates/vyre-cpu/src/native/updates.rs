@@ -260,18 +260,7 @@ impl Updates<'_> {
 }
 
 fn lane_op(op: VOp, dst: R, a: R, b: Src) -> M {
-    M::Vec(LaneOp {
-        op,
-        len: Len::L256,
-        dst,
-        a,
-        b,
-        imm: None,
-        mask: R::NONE,
-        zeroing: false,
-        broadcast: false,
-        acc: false,
-    })
+    M::Vec(LaneOp::plain(op, Len::L256, dst, a, b))
 }
 
 fn commutes(op: VOp) -> bool {

@@ -151,18 +151,7 @@ impl<'k> Lower<'k> {
     }
 
     pub(super) fn lane_op(&self, op: VOp, dst: R, a: R, b: Src) -> LaneOp {
-        LaneOp {
-            op,
-            len: self.len(),
-            dst,
-            a,
-            b,
-            imm: None,
-            mask: R::NONE,
-            zeroing: false,
-            broadcast: false,
-            acc: false,
-        }
+        LaneOp::plain(op, self.len(), dst, a, b)
     }
 
     pub(super) fn vec_imm(&mut self, op: VOp, a: R, b: Src, imm: u8) -> R {
