@@ -68,7 +68,7 @@ pub(crate) fn workgroups(grid: [u32; 3]) -> u64 {
 }
 
 /// How the workgroups of a grid are shared out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Split {
     grid: [u32; 3],
     rows: u64,
@@ -94,9 +94,9 @@ impl Split {
             return Split { grid, rows, rows_each: rows.max(1), pieces: 1 };
         }
         let threads = threads as u64;
-        let usual =
-            expected.map_or(threads * PARTS_EACH, |expected| expected.parts().clamp(threads, threads * PARTS_EACH));
-        let wanted = each.map_or(usual, |each| threads * u64::from(each.max(1))).min(total);
+        // As many for each thread as for each other one.
+        let usual = expected.map_or(PARTS_EACH, |expected| (expected.parts() / threads).clamp(1, PARTS_EACH));
+        let wanted = (threads * each.map_or(usual, |each| u64::from(each.max(1)))).min(total);
         let pieces = wanted.div_ceil(rows).clamp(1, u64::from(x));
         Split { grid, rows, rows_each: (rows / wanted).max(1), pieces }
     }

@@ -11,7 +11,7 @@ use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::Element;
 
 /// Bytes that kernels read and write. Aligned to 8 or more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     start: *mut u8,
     bytes: usize,

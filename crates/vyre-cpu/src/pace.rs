@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A thread that is woken comes after some tens of microseconds and finds cold caches: it is called for at least so much work.
 const WORTH_A_THREAD_NS: u64 = 20_000;
 /// One that still looks for work since the launch before comes at once, and finds there what it had then.
-const WORTH_A_THREAD_AWAKE_NS: u64 = 2_500;
+const WORTH_A_THREAD_AWAKE_NS: u64 = 2_000;
 /// Work that is taken by itself should be some microseconds, or taking it shows.
-const WORTH_A_PART_NS: u64 = 4_000;
+const WORTH_A_PART_NS: u64 = 2_000;
 /// Fractions of a nanosecond that are told apart: workgroups of a few invocations take less than one.
 const FRACTIONS: u64 = 1 << 10;
 
@@ -33,7 +33,7 @@ impl Pace {
 }
 
 /// Nanoseconds that a launch would take on one thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Expected(u64);
 
 impl Expected {
@@ -65,9 +65,9 @@ mod tests {
         let short = pace.expected(100).unwrap();
         assert_eq!((short.threads(), short.threads_awake(), short.parts()), (1, 1, 0));
         let middling = pace.expected(2_500).unwrap();
-        assert_eq!((middling.threads(), middling.threads_awake()), (1, 10));
+        assert_eq!((middling.threads(), middling.threads_awake()), (1, 12));
         let long = pace.expected(100_000).unwrap();
-        assert_eq!((long.threads(), long.parts()), (50, 250));
+        assert_eq!((long.threads(), long.parts()), (50, 500));
         pace.note(10, 1_000_000);
         assert_eq!(pace.expected(100).unwrap().threads(), 500, "slower work is believed at once");
         (0..50).for_each(|_| pace.note(1000, 10_000));

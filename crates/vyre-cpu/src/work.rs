@@ -27,7 +27,7 @@ impl DeviceBuffer for HostBuffer {
 }
 
 /// The places and lengths of a launch's buffers, kept to be filled again.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Places {
     spans: Vec<Span>,
     lengths: Vec<u64>,
@@ -110,7 +110,7 @@ impl Places {
 }
 
 /// How a launch runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     way: Way,
     grid: [u32; 3],
@@ -159,22 +159,54 @@ pub(crate) struct BoundLaunch {
     pipeline: Option<Arc<dyn Pipeline>>,
     /// The buffers live until the launch is over.
     bindings: Vec<Binding>,
+    steady: Steady,
+    expected: Option<Expected>,
+}
+
+/// What is mostly the same when the same is launched again, on cache lines of its own: what is not written, all threads have from the launch before.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Steady {
     places: Places,
-    pub(crate) plan: Plan,
+    plan: Plan,
+}
+
+impl Steady {
+    /// Takes another launch; its places are swapped with those that were here.
+    fn fill(&mut self, places: &mut Places, plan: Plan) {
+        if self.places != *places {
+            std::mem::swap(&mut self.places, places);
+        }
+        // How long it takes is learnt in each launch.
+        let plan = Plan { expected: None, ..plan };
+        if self.plan != plan {
+            self.plan = plan;
+        }
+    }
 }
 
 impl BoundLaunch {
     pub(crate) fn new(pipeline: &Arc<dyn Pipeline>, bindings: &[Binding], places: Places, plan: Plan) -> BoundLaunch {
-        BoundLaunch { pipeline: Some(Arc::clone(pipeline)), bindings: bindings.to_vec(), places, plan }
+        let steady = Steady { places, plan };
+        BoundLaunch {
+            pipeline: Some(Arc::clone(pipeline)),
+            bindings: bindings.to_vec(),
+            steady,
+            expected: plan.expected,
+        }
     }
 
-    /// Takes another launch; its places are swapped with those that were here.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.steady.plan
+    }
+
+    /// Takes another launch; its places may be swapped with those that were here.
     fn fill(&mut self, pipeline: &Arc<dyn Pipeline>, bindings: &[Binding], places: &mut Places, plan: Plan) {
         self.pipeline = Some(Arc::clone(pipeline));
         self.bindings.clear();
         self.bindings.extend_from_slice(bindings);
-        std::mem::swap(&mut self.places, places);
-        self.plan = plan;
+        self.steady.fill(places, plan);
+        self.expected = plan.expected;
     }
 
     fn clear(&mut self) {
@@ -193,27 +225,28 @@ impl BoundLaunch {
 
     /// Phases: the workgroups, and where they add to copies, putting these together.
     pub(crate) fn phases(&self) -> usize {
-        if self.plan.copy_bytes > 0 { 2 } else { 1 }
+        if self.plan().copy_bytes > 0 { 2 } else { 1 }
     }
 
     pub(crate) fn parts(&self, phase: usize) -> u64 {
-        if phase == 0 { self.plan.split.parts() } else { Sums::parts(self.plan.copy_bytes) }
+        if phase == 0 { self.plan().split.parts() } else { Sums::parts(self.plan().copy_bytes) }
     }
 
     /// Runs a part of a phase. Where there is nowhere to sum up, the first is all there is to do.
     pub(crate) fn run(&self, phase: usize, part: u64, scratch: &mut Scratch, stop: &Stop, sums: Option<&Sums>) -> bool {
         let Some(pipeline) = self.pipeline() else { return true };
+        let Steady { places, plan } = &self.steady;
         if phase > 0 {
             if let Some(sums) = sums {
-                sums.put_together(part, self.plan.copy_bytes, &self.places.spans, pipeline.copied());
+                sums.put_together(part, plan.copy_bytes, &places.spans, pipeline.copied());
             }
             return true;
         }
         // One in the middle is more like the others than one at the rim.
-        let timed = (part == self.plan.split.parts() / 2).then(Instant::now);
-        let whole = self.places.run(pipeline, &self.plan, part, scratch, stop, sums);
+        let timed = (part == plan.split.parts() / 2).then(Instant::now);
+        let whole = places.run(pipeline, plan, part, scratch, stop, sums);
         if let Some(began) = timed.filter(|_| whole) {
-            let groups = self.plan.split.stretches(part).map(|stretch| u64::from(stretch.end - stretch.first)).sum();
+            let groups = plan.split.stretches(part).map(|stretch| u64::from(stretch.end - stretch.first)).sum();
             pipeline.pace.note(groups, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
         whole
@@ -258,7 +291,7 @@ impl Recorded {
     /// Its steps, where they are few; as a launch counts them.
     pub(crate) fn small_effort(&self) -> Option<u64> {
         match self {
-            Recorded::Launch(launch) => launch.plan.small,
+            Recorded::Launch(launch) => launch.plan().small,
             Recorded::Move(bytes) => (bytes.bytes <= Move::PART).then_some(bytes.bytes as u64 / 4),
         }
     }
@@ -266,7 +299,7 @@ impl Recorded {
     /// Every part ends soon.
     pub(crate) fn is_brief(&self) -> bool {
         match self {
-            Recorded::Launch(launch) => launch.plan.brief,
+            Recorded::Launch(launch) => launch.plan().brief,
             Recorded::Move(_) => true,
         }
     }
@@ -403,7 +436,7 @@ impl Work for CpuWork {
     fn is_brief(&self) -> bool {
         match &self.kind {
             Kind::Nothing | Kind::Move(_) => true,
-            Kind::Launch => self.launch.plan.brief,
+            Kind::Launch => self.launch.plan().brief,
             // Its grid is not known yet.
             Kind::Indirect(..) => false,
             Kind::Replay(steps) => steps.are_brief,
@@ -413,7 +446,7 @@ impl Work for CpuWork {
     }
 
     fn threads_at_first(&self) -> Threads {
-        match (&self.kind, self.launch.plan.expected) {
+        match (&self.kind, self.launch.expected) {
             (Kind::Launch, Some(expected)) => Threads { any: expected.threads(), awake: expected.threads_awake() },
             _ => Threads::ALL,
         }
@@ -426,14 +459,14 @@ impl Work for CpuWork {
             Kind::Indirect(grid, plan) => {
                 let Some(pipeline) = self.launch.pipeline() else { return true };
                 if phase > 0 {
-                    let run = |plan| self.launch.places.run(pipeline, plan, part, scratch, stop, None);
+                    let run = |plan| self.launch.steady.places.run(pipeline, plan, part, scratch, stop, None);
                     return plan.get().is_none_or(run);
                 }
                 let mut bytes = [0; INDIRECT_BYTES];
                 grid.memory.copy_to(grid.at, &mut bytes);
-                let most = &self.launch.plan;
+                let most = self.launch.plan();
                 let workgroups = indirect_grid(&bytes, most.grid);
-                let _ = plan.set(most.with_grid(pipeline, &self.launch.places, workgroups, grid.threads));
+                let _ = plan.set(most.with_grid(pipeline, &self.launch.steady.places, workgroups, grid.threads));
                 true
             }
             Kind::Move(bytes) => {

@@ -1,10 +1,12 @@
 //! One piece of work, shared by the threads that do it.
 
+use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use vyre_driver::BackendError;
@@ -46,28 +48,43 @@ impl Threads {
     pub(crate) const ALL: Threads = Threads { any: usize::MAX, awake: usize::MAX };
 }
 
-/// Bits of a cursor that count parts; those above count phases.
+/// Bits of a cursor that count parts that were taken; those above say of which of all phases that the job ever had.
 const PART_BITS: u32 = 40;
+const PARTS: u64 = (1 << PART_BITS) - 1;
+const ONE_PHASE: u64 = PARTS + 1;
 
 /// Most shares that the parts of a phase are dealt out in.
 const MOST_SHARES: usize = 64;
 
-/// Parts of a share below which dealing them out costs more than it gains.
-const FEWEST_PARTS: u64 = 2;
+/// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
+pub(super) const LONGEST_STAY: Duration = Duration::from_micros(100);
 
 /// Work that few threads were called for takes longer than was expected when one of them has worked for so long.
 const LONG: Duration = Duration::from_micros(60);
 
 /// A number that is alone on its cache line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(64))]
 struct Alone(AtomicU64);
+
+/// Work that is changed while nobody is at its job and read by those who are.
+#[derive(Debug, Default)]
+struct Held<W>(UnsafeCell<W>);
+
+// SAFETY: it is shared like a `RwLock`, and the gate of its job is the lock.
+unsafe impl<W: Send + Sync> Sync for Held<W> {}
 
 /// Who is at one job, in one word: so that a thread which was called can come, and the last one knows that it is, without a lock.
 /// From below: threads inside, threads that are or were called to be, whether all is done, and the number of the entry. Nobody
 /// comes after all is done, nor with the number of another entry: jobs are filled again while threads may still be on their way.
 #[derive(Debug)]
 struct Gate(Alone);
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate(Alone(AtomicU64::new(Gate::OVER)))
+    }
+}
 
 impl Gate {
     const INSIDE: u64 = 1;
@@ -92,6 +109,18 @@ impl Gate {
         self.now() & Self::OVER != 0
     }
 
+    /// All is done, and so many are still inside.
+    fn is_over_but_for(&self, inside: u64) -> bool {
+        let now = self.now();
+        now & Self::OVER != 0 && now & Self::COUNT == inside
+    }
+
+    /// Nobody may come any more. False where somebody has.
+    fn shut(&self) -> bool {
+        let is_empty = |gate: u64| (gate & Self::COUNT == 0).then_some(gate | Self::OVER);
+        self.0.0.fetch_update(AcqRel, Acquire, is_empty).is_ok()
+    }
+
     fn inside(&self) -> u64 {
         self.now() & Self::COUNT
     }
@@ -103,10 +132,6 @@ impl Gate {
 
     fn call(&self, threads: u64) {
         self.0.0.fetch_add(threads * Self::CALLED, AcqRel);
-    }
-
-    fn call_off(&self, threads: u64) {
-        self.0.0.fetch_sub(threads * Self::CALLED, AcqRel);
     }
 
     fn come(&self, serial: u64, was_called: bool) -> bool {
@@ -128,14 +153,19 @@ impl Gate {
 /// thread so gets the same parts when the same work comes again, and finds their data where it left them, in the caches of its core.
 #[derive(Debug)]
 pub(super) struct Job<W> {
-    pub(super) work: RwLock<W>,
+    work: Held<W>,
     pub(super) stop: Stop,
-    /// Phase and next part of each share.
+    /// How many parts of each share are taken, and in which phase. Those of another phase than the current one have none taken: who takes the first one
+    /// says so, because to change all of them would take longer than some launches.
     cursors: Box<[Alone]>,
     /// Threads at work at once.
     threads: usize,
     gate: Gate,
-    /// Parts of the phase that are not done.
+    /// The phase, as the cursors count them, and all its parts. Written seldom.
+    current: Alone,
+    /// Which phase of the work that is.
+    phase: AtomicUsize,
+    /// Parts of the phase that are not done, or that whoever did them has not said so yet.
     left: Alone,
     /// Something was left out because of the stop word.
     early: AtomicBool,
@@ -156,12 +186,14 @@ impl<W: Work> Job<W> {
     /// A job without work, for so many threads at once.
     pub(super) fn new(threads: usize) -> Job<W> {
         Job {
-            work: RwLock::default(),
+            work: Held::default(),
             stop: Stop::default(),
             cursors: (0..threads.clamp(1, MOST_SHARES)).map(|_| Alone(AtomicU64::new(0))).collect(),
             threads: threads.max(1),
-            gate: Gate(Alone(AtomicU64::new(0))),
-            left: Alone(AtomicU64::new(0)),
+            gate: Gate::default(),
+            current: Alone::default(),
+            phase: AtomicUsize::new(0),
+            left: Alone::default(),
             early: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -174,8 +206,12 @@ impl<W: Work> Job<W> {
         }
     }
 
-    /// Makes a job ready whose work was just filled in, as an entry with this number; nobody is at it.
-    pub(super) fn reset(&self, serial: u64, timed: bool) {
+    /// Fills in work that is to be done as an entry with this number. What was to be done before is over.
+    pub(super) fn fill(&self, serial: u64, timed: bool, fill: impl FnOnce(&mut W)) {
+        assert!(self.gate.is_over_but_for(0), "a job is filled while somebody is at it");
+        // SAFETY: nobody is inside, and nobody comes before the gate is opened for this entry; only who has the entry fills it.
+        let work = unsafe { &mut *self.work.0.get() };
+        fill(work);
         self.stop.reset();
         self.timed.store(timed, Relaxed);
         self.began.store(u64::MAX, Relaxed);
@@ -183,59 +219,96 @@ impl<W: Work> Job<W> {
         for flag in [&self.early, &self.broken] {
             flag.store(false, Relaxed);
         }
-        for cursor in &self.cursors {
-            cursor.0.store(0, Relaxed);
-        }
-        let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
         self.brief.store(work.is_brief(), Relaxed);
         let few = work.threads_at_first();
         // Whoever waits for it works on it, too: with as many others as there are cores, one of them would push another from his.
         self.most.store(few.any.min(self.threads - 1).max(1), Relaxed);
         self.most_awake.store(few.awake.min(self.threads - 1).max(1), Relaxed);
+        let begins = self.begin(work, 0);
         self.gate.open(serial);
-        self.enter(&work, 0);
+        if !begins {
+            self.gate.close();
+        }
     }
 
-    /// Goes to the first phase from `phase` on that has parts.
-    fn enter(&self, work: &W, phase: usize) {
-        let next = (phase..work.phases()).find(|&phase| work.parts(phase) > 0);
-        self.left.0.store(next.map_or(0, |phase| work.parts(phase)), Relaxed);
-        if next.is_none() {
-            self.gate.close();
-            return;
+    /// Lets go of everything that the work uses, which is over or was never begun.
+    pub(super) fn clear(&self) {
+        assert!(self.gate.shut(), "a job is cleared while somebody is at it");
+        // SAFETY: nobody is inside, and nobody comes any more; only who ends the entry clears it.
+        unsafe { &mut *self.work.0.get() }.clear();
+    }
+
+    /// Makes the first phase from `phase` on that has parts the current one, when all parts before are done. False where there is none.
+    fn begin(&self, work: &W, phase: usize) -> bool {
+        let Some(next) = (phase..work.phases()).find(|&phase| work.parts(phase) > 0) else { return false };
+        let parts = work.parts(next);
+        let mut at = (self.current.0.load(Relaxed) & !PARTS).wrapping_add(ONE_PHASE);
+        if at == 0 {
+            // Cursors that were not moved for so long would seem to have been moved in phases that come. Nobody moves one now.
+            self.cursors.iter().for_each(|cursor| cursor.0.store(0, Relaxed));
+            at = ONE_PHASE;
         }
-        let first = (next.unwrap_or(work.phases()) as u64) << PART_BITS;
-        for cursor in &self.cursors {
-            // Others may be done with this phase before this loop is: a cursor never goes back.
-            cursor.0.fetch_max(first, Release);
-        }
+        self.phase.store(next, Relaxed);
+        self.left.0.store(parts, Relaxed);
+        self.current.0.store(at | parts, Release);
+        true
+    }
+
+    /// The parts of a share of so many.
+    fn share(&self, parts: u64, share: usize) -> Range<u64> {
+        let all = self.cursors.len() as u64;
+        // Few parts are for few threads, and nobody knows for which.
+        let shares = if parts < all { 1 } else { all };
+        let first = |share: u64| (u128::from(parts) * u128::from(share.min(shares)) / u128::from(shares)) as u64;
+        first(share as u64)..first(share as u64 + 1)
+    }
+
+    /// The parts of a share that nobody has taken where its cursor and the current phase are as given.
+    fn untaken_of(&self, share: usize, cursor: u64, current: u64) -> Range<u64> {
+        let parts = self.share(current & PARTS, share);
+        let taken = if (cursor ^ current) & !PARTS == 0 { cursor & PARTS } else { 0 };
+        parts.start + taken..parts.end
     }
 
     /// The next part of a share that nobody has taken, and its phase.
-    fn take(&self, work: &W, share: usize) -> Option<(usize, u64)> {
-        let part = |at: u64| {
-            let (phase, index) = ((at >> PART_BITS) as usize, at & ((1 << PART_BITS) - 1));
-            let parts = if phase < work.phases() { work.parts(phase) } else { 0 };
-            let all = self.cursors.len() as u64;
-            let shares = if parts < FEWEST_PARTS * all { 1 } else { all };
-            let share = (share as u64).min(shares);
-            let first = |share: u64| (u128::from(parts) * u128::from(share) / u128::from(shares)) as u64;
-            (index < first((share + 1).min(shares)) - first(share)).then(|| (phase, first(share) + index))
-        };
+    fn take(&self, share: usize) -> Option<(usize, u64)> {
         let cursor = &self.cursors[share].0;
-        // Looking is cheaper than taking where there is nothing left.
-        part(cursor.load(Acquire))?;
-        part(cursor.fetch_add(1, AcqRel))
+        let mut at = cursor.load(Acquire);
+        loop {
+            // Later than the cursor: a phase whose parts are not all taken goes on, so if the cursor is as it was, this is the phase.
+            let current = self.current.0.load(Acquire);
+            let mut parts = self.untaken_of(share, at, current);
+            let part = parts.next()?;
+            let taken = part + 1 - self.share(current & PARTS, share).start;
+            match cursor.compare_exchange(at, current & !PARTS | taken, AcqRel, Acquire) {
+                Ok(_) => return Some((self.phase.load(Relaxed), part)),
+                Err(now) => at = now,
+            }
+        }
+    }
+
+    /// Parts of the phase that nobody has taken.
+    fn untaken(&self) -> u64 {
+        if self.is_alone() {
+            // Whoever goes has said what he did.
+            return if self.is_over() { 0 } else { self.left.0.load(Acquire) };
+        }
+        let current = self.current.0.load(Acquire);
+        let left = |(share, cursor): (usize, &Alone)| {
+            let parts = self.untaken_of(share, cursor.0.load(Acquire), current);
+            parts.end.saturating_sub(parts.start)
+        };
+        if self.is_over() { 0 } else { self.cursors.iter().enumerate().map(left).sum() }
+    }
+
+    /// The phase is still the one in which somebody has found no more parts.
+    pub(super) fn is_still(&self, seen: Seen) -> bool {
+        Seen(self.current.0.load(Acquire)) == seen
     }
 
     /// So many threads are called, which then come by themselves; under the lock, while the job is that of an entry.
     pub(super) fn call(&self, threads: usize) {
         self.gate.call(threads as u64);
-    }
-
-    /// So many of them could not be called; under the same lock.
-    pub(super) fn call_off(&self, threads: usize) {
-        self.gate.call_off(threads as u64);
     }
 
     /// A thread that was called for the entry with this number begins to take parts. False when that is over.
@@ -284,15 +357,16 @@ impl<W: Work> Job<W> {
         self.gate.inside() as usize
     }
 
-    /// There are parts for more threads than work on it, each on one.
+    /// There are parts that nobody has taken.
     pub(super) fn has_parts(&self) -> bool {
-        self.left.0.load(Acquire) > self.gate.inside()
+        self.untaken() > 0
     }
 
     /// Threads that are still to be called for it.
     pub(super) fn wanted(&self) -> usize {
         let crew = self.gate.crew();
-        let parts = usize::try_from(self.left.0.load(Acquire).saturating_sub(crew)).unwrap_or(usize::MAX);
+        let on_their_way = crew.saturating_sub(self.gate.inside());
+        let parts = usize::try_from(self.untaken().saturating_sub(on_their_way)).unwrap_or(usize::MAX);
         parts.min(self.most.load(Relaxed).saturating_sub(crew as usize))
     }
 
@@ -301,11 +375,12 @@ impl<W: Work> Job<W> {
         if !self.is_alone() {
             return 0;
         }
-        usize::try_from(self.left.0.load(Acquire)).unwrap_or(usize::MAX).min(self.most_awake.load(Relaxed))
+        usize::try_from(self.untaken()).unwrap_or(usize::MAX).min(self.most_awake.load(Relaxed))
     }
 
     /// Takes parts and runs them until there are none or the time is over, those of one place first. Calls `more` when there are parts for others who were not
-    /// called so far: of a new phase, or of work that takes longer than was expected.
+    /// called so far: of a new phase, or of work that takes longer than was expected. Only who has come and is not gone helps. Gives which phase had no
+    /// more parts.
     pub(super) fn help(
         &self,
         place: usize,
@@ -313,21 +388,43 @@ impl<W: Work> Job<W> {
         epoch: Instant,
         until: Option<Instant>,
         more: impl Fn(),
-    ) {
+    ) -> Seen {
+        // SAFETY: it is changed by nobody while somebody is inside the gate.
+        let work = unsafe { &*self.work.0.get() };
         let timed = self.timed.load(Relaxed);
-        let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let clock = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if timed {
-            self.began.fetch_min(now(), Relaxed);
+            self.began.fetch_min(clock(), Relaxed);
         }
         let mut few = Some(Instant::now());
-        let work = self.work.read().unwrap_or_else(PoisonError::into_inner);
-        let (mut share, mut without) = (place % self.cursors.len(), 0);
+        let own = place % self.cursors.len();
+        let (mut share, mut without) = (own, 0);
+        // Parts of the phase that were done and not said to be: all who work would wait for one another to say so after each part. The phase goes on
+        // until it is said.
+        let (mut done, mut in_phase) = (0, 0);
+        let now = || Seen(self.current.0.load(Acquire));
+        let mut seen = now();
+        let say = |done: &mut u64, phase: usize| {
+            let done = std::mem::take(done);
+            if done > 0 && self.left.0.fetch_sub(done, AcqRel) == done {
+                if !self.begin(work, phase + 1) {
+                    self.gate.close();
+                } else if self.left.0.load(Relaxed) > 1 {
+                    more();
+                }
+            }
+        };
         while without < self.cursors.len() && !self.is_over() && until.is_none_or(|until| Instant::now() < until) {
-            let Some((phase, part)) = self.take(&work, share) else {
-                (share, without) = ((share + 1) % self.cursors.len(), without + 1);
+            let Some((phase, part)) = self.take(share) else {
+                say(&mut done, in_phase);
+                let current = now();
+                // Each phase is begun where the one before was, whose data this thread has.
+                let goes_on = current == seen;
+                (share, without) = if goes_on { ((share + 1) % self.cursors.len(), without + 1) } else { (own, 0) };
+                seen = current;
                 continue;
             };
-            without = 0;
+            (without, in_phase, seen) = (0, phase, now());
             if self.stop.is_set() || self.broken.load(Relaxed) {
                 self.early.store(true, Relaxed);
             } else {
@@ -339,20 +436,35 @@ impl<W: Work> Job<W> {
                 }
             }
             if timed {
-                self.ended.fetch_max(now(), Relaxed);
+                self.ended.fetch_max(clock(), Relaxed);
             }
-            if self.left.0.fetch_sub(1, AcqRel) == 1 {
-                self.enter(&work, phase + 1);
-                if self.left.0.load(Relaxed) > 1 {
-                    more();
-                }
-            } else if few.is_some_and(|began| began.elapsed() > LONG) {
+            done += 1;
+            if share != own {
+                say(&mut done, phase);
+            }
+            if few.is_some_and(|began| began.elapsed() > LONG) {
                 few = None;
-                if self.most.swap(usize::MAX, Relaxed) < usize::MAX && self.left.0.load(Relaxed) > 1 {
+                if self.most.swap(usize::MAX, Relaxed) < usize::MAX && self.has_parts() {
                     more();
                 }
             }
         }
+        say(&mut done, in_phase);
+        seen
+    }
+
+    /// Who waits for the work, and has found no more parts, stays inside until all others are gone: he ends it sooner than he would hear of its end
+    /// from the last of them. False when there is another phase, `leaves` says so, it takes long or the time is over.
+    pub(super) fn outstays(&self, seen: Seen, until: Option<Instant>, leaves: impl Fn() -> bool) -> bool {
+        let stay = Instant::now() + LONGEST_STAY;
+        let until = until.map_or(stay, |until| until.min(stay));
+        while !self.gate.is_over_but_for(1) {
+            if !self.is_still(seen) || leaves() || Instant::now() >= until {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        true
     }
 
     fn fail(&self, panic: &(dyn std::any::Any + Send)) {
@@ -380,6 +492,10 @@ impl<W: Work> Job<W> {
     }
 }
 
+/// The phase in which somebody has found no more parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen(u64);
+
 /// Why work did not end well.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -396,4 +512,67 @@ pub(crate) const PANICKED: &str = "the launch panicked: ";
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> BackendError {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     BackendError::new(format!("{PANICKED}{}", text.unwrap_or("no message")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Counted(Vec<u64>);
+
+    impl Work for Counted {
+        fn phases(&self) -> usize {
+            self.0.len()
+        }
+
+        fn parts(&self, phase: usize) -> u64 {
+            self.0[phase]
+        }
+
+        fn run(&self, _: usize, _: u64, _: &mut Scratch, _: &Stop) -> bool {
+            true
+        }
+
+        fn is_brief(&self) -> bool {
+            true
+        }
+
+        fn threads_at_first(&self) -> Threads {
+            Threads::ALL
+        }
+
+        fn clear(&mut self) {
+            self.0.clear();
+        }
+    }
+
+    /// Every part of each phase is taken once, by whichever shares, also when the number of phases that there ever were begins anew.
+    #[test]
+    fn parts_are_taken_once_however_many_phases_there_were() {
+        let job = Job::<Counted>::new(4);
+        for (serial, before) in [(1, 0), (2, 7 * ONE_PHASE), (3, !PARTS - ONE_PHASE), (4, !PARTS)] {
+            job.current.0.store(before, Relaxed);
+            let phases = [3, 0, 10, 1, 5];
+            job.fill(serial, false, |work| work.0.extend(phases));
+            job.call(1);
+            assert!(job.come(serial));
+            for (phase, &parts) in phases.iter().enumerate().filter(|(_, parts)| **parts > 0) {
+                assert_eq!(job.untaken(), parts);
+                let mut taken = Vec::new();
+                for share in [2, 0, 3, 1] {
+                    taken.extend(std::iter::from_fn(|| job.take(share)));
+                }
+                taken.sort_unstable();
+                assert_eq!(taken, (0..parts).map(|part| (phase, part)).collect::<Vec<_>>());
+                assert_eq!(job.untaken(), 0);
+                // SAFETY: nobody fills or clears it meanwhile.
+                let more = job.begin(unsafe { &*job.work.0.get() }, phase + 1);
+                assert_eq!(more, phase + 1 < phases.len());
+            }
+            job.gate.close();
+            assert!(!job.come(serial) && job.go());
+            job.clear();
+        }
+    }
 }

@@ -7,7 +7,9 @@
 //! Work may have others help with parts of its own, from within: those who wait for it take such parts as well.
 //!
 //! What is queued is under one lock, but a thread needs it neither to begin nor to end: it is called with the job that it is called
-//! for, and counted there, and the last one that leaves a job that is done ends the launch. One that was called too late finds its job
+//! for, and counted there, and the last one that leaves a job that is done ends the launch; who waits for it stays until he is that one. What all
+//! threads write is written once by each of them, and what a launch has in common with the one before is not written again: a line of memory takes as long
+//! from core to core as a hundred instructions. One that was called too late finds its job
 //! over, or filled again with another number, and goes. Whoever rests looks for a call for a while before he sleeps, and looks under
 //! the lock first where there was work for more threads than rested when it came (`unmet`).
 
@@ -20,7 +22,7 @@ mod worker;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -29,15 +31,19 @@ use vyre_driver::backend::{Completion, Ledger, Order, Ticket};
 use vyre_spec::codes;
 
 pub(crate) use job::{Failure, PANICKED, Threads, Work};
-use job::{Job, panicked};
+use job::{Job, LONGEST_STAY, panicked};
 use state::{Lane, State};
-use worker::{Call, Worker};
+use worker::{Call, Rise, Worker};
 
 use crate::launch::Stop;
 use crate::memory::Scratch;
 
 /// The place of callers who help.
 const CALLER: usize = 0;
+
+/// No work wants more threads than were called for it; some does. Entries have other numbers.
+const MET: u64 = 0;
+const UNMET: u64 = u64::MAX;
 
 thread_local! {
     /// The place of this thread: of a worker, or of callers.
@@ -47,9 +53,6 @@ thread_local! {
 /// Callers that may run small launches or help at the same time.
 const GUESTS: usize = 4;
 
-/// How long a caller looks for the end of work that others are about to finish before he sleeps. To be woken takes about as long.
-const LOOK: Duration = Duration::from_micros(100);
-
 /// How often a thread tries to get the lock before it sleeps for it, some tens of microseconds.
 const LOCK_TRIES: usize = 100;
 
@@ -57,8 +60,9 @@ struct Shared<W> {
     state: Mutex<State<W>>,
     /// For callers: something is over.
     over: Condvar,
-    /// There is work for more threads than were called: those that go to rest look for it under the lock. Written under the lock.
-    unmet: AtomicBool,
+    /// There is work for more threads than were called: those that go to rest look for it under the lock. The number of the entry, or one of
+    /// `MET` and `UNMET`. Written under the lock.
+    unmet: AtomicU64,
     /// Threads at work, as the state has it.
     active: Arc<AtomicUsize>,
     /// How often work was begun from within other work, for callers who look for what they can help with. Written under the lock.
@@ -153,16 +157,16 @@ impl<W: Work> Shared<W> {
         let wanting = |state: &State<W>, lane: usize| state.wanted(lane, &self.ledger)[0] > 0;
         let any = (0..state.lanes.len()).any(|lane| wanting(state, lane));
         if !any && surplus == 0 {
-            if self.unmet.load(Relaxed) && !state.closed {
-                self.unmet.store(false, SeqCst);
+            if self.unmet.load(Relaxed) != MET && !state.closed {
+                self.unmet.store(MET, SeqCst);
             }
             return;
         }
         // Before it looks for threads: whoever comes to rest after this look sees it, and looks for work.
-        self.unmet.store(true, SeqCst);
+        self.unmet.store(UNMET, SeqCst);
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         state.call_to_look(surplus, &mut asleep);
-        let mut all = surplus == 0;
+        let mut unmet = if surplus == 0 { MET } else { UNMET };
         // Where nobody works comes first.
         for alone in [true, false] {
             for lane in 0..state.lanes.len() {
@@ -171,7 +175,10 @@ impl<W: Work> Shared<W> {
                 }
                 let [wanted, callable] = state.wanted(lane, &self.ledger);
                 let called = state.call(lane, callable, &mut asleep);
-                all &= called >= wanted;
+                if called < wanted {
+                    let serial = state.lanes[lane].entries.front().map_or(UNMET, |entry| entry.serial);
+                    unmet = if unmet == MET { serial } else { UNMET };
+                }
                 let missing = callable.saturating_sub(called);
                 let most = if alone && called == 0 { kept } else { kept.min(self.width) };
                 if missing > state.starting && state.threads() < most && state.are_all_busy() {
@@ -181,8 +188,8 @@ impl<W: Work> Shared<W> {
             }
         }
         self.to_wake.store(asleep.len(), Relaxed);
-        if all && !state.closed {
-            self.unmet.store(false, SeqCst);
+        if !state.closed {
+            self.unmet.store(unmet, SeqCst);
         }
     }
 
@@ -219,7 +226,7 @@ impl<W: Work> Shared<W> {
             if let Some(memory) = &mut scratch
                 && let Some(lane) = state.pick(&self.ledger)
             {
-                state = self.join(state, lane, worker.place, memory, None);
+                state = self.join(state, lane, worker.place, memory, None, false);
                 continue;
             }
             if state.settle(&self.ledger) {
@@ -233,8 +240,7 @@ impl<W: Work> Shared<W> {
             worker.rest();
             drop(state);
             self.wake();
-            self.answer_calls(worker, &mut scratch);
-            state = self.lock();
+            state = self.answer_calls(worker, &mut scratch);
         }
         if let Some(scratch) = scratch {
             state.return_scratch(scratch);
@@ -243,35 +249,50 @@ impl<W: Work> Shared<W> {
         self.leave(state);
     }
 
-    /// Does what the thread is called for, until there may be work that it was not called for. It can be called now.
-    fn answer_calls(self: &Arc<Self>, worker: &Worker<W>, scratch: &mut Option<Scratch>) {
-        while let Some(Call { job, serial, lane, scratch: larger }) = worker.wait() {
+    /// Does what the thread is called for, until there may be work that it was not called for. It can be called now, and cannot when this returns.
+    fn answer_calls<'a>(
+        self: &'a Arc<Self>,
+        worker: &Worker<W>,
+        scratch: &mut Option<Scratch>,
+    ) -> MutexGuard<'a, State<W>> {
+        let mut call = worker.wait();
+        loop {
+            let Some(Call { job, serial, lane, scratch: larger }) = call else { return self.lock() };
             // Others sleep that were called with it.
             self.wake();
             if larger.is_some() {
                 *scratch = larger;
             }
-            let last = match scratch {
+            let (last, seen) = match scratch {
                 Some(scratch) if job.come(serial) => {
-                    job.help(worker.place, scratch, self.epoch, None, || self.leave(self.lock()));
-                    job.go()
+                    let seen = job.help(worker.place, scratch, self.epoch, None, || self.leave(self.lock()));
+                    (job.go(), Some(seen))
                 }
-                _ => false,
+                _ => (false, None),
             };
             self.active.fetch_sub(1, SeqCst);
             if last {
                 // What comes after it is best done by who is awake.
-                drop(self.end(&job, lane));
-                return;
+                return self.end(&job, lane);
             }
             worker.rest();
-            if self.unmet.load(SeqCst) && worker.rise() {
-                return;
+            let unmet = self.unmet.load(SeqCst);
+            // Of this work there is nothing left to do.
+            let is_done = unmet == serial && seen.is_some_and(|seen| job.is_still(seen));
+            if unmet == MET || is_done {
+                call = worker.wait();
+                continue;
+            }
+            let state = self.lock();
+            match worker.rise() {
+                Rise::Free => return state,
+                Rise::Called(before) => call = before,
             }
         }
     }
 
-    /// Works on the head of a lane until it has no more parts or the time is over. The caller found that it may.
+    /// Works on the head of a lane until it has no more parts or the time is over; who `waits` for its end stays for that. The caller found that it
+    /// may.
     fn join<'a>(
         self: &'a Arc<Self>,
         mut state: MutexGuard<'a, State<W>>,
@@ -279,6 +300,7 @@ impl<W: Work> Shared<W> {
         place: usize,
         scratch: &mut Scratch,
         until: Option<Instant>,
+        waits: bool,
     ) -> MutexGuard<'a, State<W>> {
         let Some(entry) = state.lanes[lane].entries.front_mut() else { return state };
         let (job, serial) = (Arc::clone(&entry.job), entry.serial);
@@ -288,9 +310,17 @@ impl<W: Work> Shared<W> {
         entry.begun = true;
         self.active.fetch_add(1, SeqCst);
         state.helping += usize::from(place == CALLER);
+        let begun = self.begun_within.load(SeqCst);
         // There may be parts for others.
         self.leave(state);
-        job.help(place, scratch, self.epoch, until, || self.leave(self.lock()));
+        loop {
+            let seen = job.help(place, scratch, self.epoch, until, || self.leave(self.lock()));
+            // Work that was begun from within may have parts for who waits.
+            let leaves = || self.begun_within.load(Relaxed) != begun;
+            if !waits || job.outstays(seen, until, leaves) || !job.has_parts() || !is_to_come(until) {
+                break;
+            }
+        }
         let last = job.go();
         self.active.fetch_sub(1, SeqCst);
         let mut state = if last { self.end(&job, lane) } else { self.lock() };
@@ -301,7 +331,7 @@ impl<W: Work> Shared<W> {
     /// Ends the work at the head of a lane, all of which is done, by the last thread that was at it.
     fn end(&self, job: &Job<W>, lane: usize) -> MutexGuard<'_, State<W>> {
         // Buffers are let go before the work counts as over, and not under the lock.
-        job.work.write().unwrap_or_else(PoisonError::into_inner).clear();
+        job.clear();
         let mut state = self.lock();
         state.finish(lane, &self.ledger);
         if state.waiters > 0 {
@@ -389,8 +419,7 @@ impl<W: Work> Shared<W> {
             state.lanes.len() - 1
         });
         let mut entry = state.entry();
-        fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
-        entry.job.reset(entry.serial, false);
+        entry.job.fill(entry.serial, false, fill);
         (entry.ticket, entry.stoppable) = (None, true);
         entry.within = within.map(|stop| stop.word().addr());
         state.lanes[lane].entries.push_back(entry);
@@ -410,7 +439,7 @@ impl<W: Work> Shared<W> {
         {
             let more = usize::from(place != CALLER);
             state.helping += more;
-            state = self.join(state, lane, place, &mut scratch, deadline);
+            state = self.join(state, lane, place, &mut scratch, deadline, true);
             state.helping -= more;
             state.return_scratch(scratch);
         }
@@ -418,7 +447,7 @@ impl<W: Work> Shared<W> {
         state = self.lock();
         let goes_on = |state: &State<W>| state.lanes[lane].outcome.is_none();
         // Those who have the last parts are about to finish, and to be woken takes longer than most of them need.
-        let look = Instant::now() + LOOK;
+        let look = Instant::now() + LONGEST_STAY;
         while goes_on(&state) && is_to_come(deadline) && Instant::now() < look {
             drop(state);
             (0..64).for_each(|_| std::hint::spin_loop());
@@ -467,7 +496,7 @@ impl<W: Work> Pool<W> {
             active: Arc::clone(&state.active),
             state: Mutex::new(state),
             over: Condvar::new(),
-            unmet: AtomicBool::new(false),
+            unmet: AtomicU64::new(MET),
             begun_within: AtomicU64::new(0),
             asleep: Mutex::default(),
             to_wake: AtomicUsize::new(0),
@@ -563,8 +592,7 @@ impl<W: Work> Pool<W> {
         }
         let ticket = shared.ledger.submit(order.queue)?;
         let mut entry = state.entry();
-        fill(&mut entry.job.work.write().unwrap_or_else(PoisonError::into_inner));
-        entry.job.reset(entry.serial, timed);
+        entry.job.fill(entry.serial, timed, fill);
         (entry.ticket, entry.stoppable) = (Some(ticket), stoppable);
         entry.after.extend_from_slice(order.after);
         state.lanes[order.queue as usize].entries.push_back(entry);
@@ -612,14 +640,14 @@ impl<W: Work> Pool<W> {
                 && let Some(mut scratch) = state.take_scratch()
             {
                 state.guests += 1;
-                state = shared.join(state, lane, CALLER, &mut scratch, deadline);
+                state = shared.join(state, lane, CALLER, &mut scratch, deadline, true);
                 state.return_scratch(scratch);
                 state.guests -= 1;
                 look = None;
                 continue;
             }
             let until = *look.get_or_insert_with(|| {
-                let look = Instant::now() + LOOK;
+                let look = Instant::now() + LONGEST_STAY;
                 deadline.map_or(look, |deadline| deadline.min(look))
             });
             if Instant::now() < until {
@@ -715,7 +743,7 @@ impl<W: Work> Drop for Pool<W> {
         }
         state.settle(&self.0.ledger);
         // Those at work look when they come to rest.
-        self.0.unmet.store(true, SeqCst);
+        self.0.unmet.store(UNMET, SeqCst);
         let mut asleep = VecDeque::new();
         state.call_to_look(usize::MAX, &mut asleep);
         drop(state);

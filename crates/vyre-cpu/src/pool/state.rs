@@ -1,13 +1,13 @@
 //! What is queued, what runs, and which thread may join in; all under one lock.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError};
 
 use vyre_driver::backend::{Ledger, Ticket};
 
 use super::job::{Failure, Job, Work};
-use super::worker::{Call, Rest, Worker};
+use super::worker::{Call, Calling, Rest, Worker, asleep_among};
 use crate::memory::Scratch;
 
 /// A job in a lane.
@@ -70,6 +70,7 @@ pub(super) struct State<W> {
     workers: Vec<Option<Arc<Worker<W>>>>,
     /// Indices of those that are to be called; kept, so that to call some needs no memory.
     chosen: Vec<usize>,
+    calling: Calling,
     /// Those of them that were started and have not looked for work yet.
     pub(super) starting: usize,
     /// Threads that work on something or were called to. They say so themselves, without the lock, when they no longer do.
@@ -103,6 +104,7 @@ impl<W: Work> State<W> {
             scratch_count: 0,
             workers: Vec::new(),
             chosen: Vec::new(),
+            calling: Calling::default(),
             starting: 0,
             active: Arc::default(),
             guests: 0,
@@ -161,41 +163,34 @@ impl<W: Work> State<W> {
             chosen.push(at);
         }
         // All at once and before the first of them comes: each who comes changes the same words.
-        let wanted = chosen.len();
-        if wanted > 0 {
-            entry.job.call(wanted);
-            self.active.fetch_add(wanted, Relaxed);
+        let called = chosen.len();
+        if called > 0 {
+            entry.begun = true;
+            entry.job.call(called);
+            self.active.fetch_add(called, Relaxed);
         }
-        let mut called = 0;
-        for at in chosen.drain(..) {
+        for &at in &chosen {
             let Some(worker) = &self.workers[at] else { continue };
             let scratch = if worker.scratch_bytes() < bytes { self.scratch.pop() } else { None };
             let call = Call { job: Arc::clone(&entry.job), serial: entry.serial, lane, scratch };
-            match worker.call(Some(call)) {
-                Ok(sleeps) => {
-                    called += 1;
-                    if sleeps {
-                        asleep.push_back(Arc::clone(worker));
-                    }
-                }
-                // It looks for work itself.
-                Err(call) => self.scratch.extend(call.and_then(|call| call.scratch)),
-            }
+            worker.call(&mut self.calling, Some(call));
         }
-        if called < wanted {
-            entry.job.call_off(wanted - called);
-            self.active.fetch_sub(wanted - called, SeqCst);
-        }
-        entry.begun |= called > 0;
+        asleep.extend(asleep_among(chosen.drain(..).filter_map(|at| self.workers[at].as_ref())));
         self.chosen = chosen;
         called
     }
 
     /// Calls threads that rest, at most so many, to look for themselves whether they are needed.
     pub(super) fn call_to_look(&mut self, most: usize, asleep: &mut VecDeque<Arc<Worker<W>>>) {
-        let resting = self.workers.iter().flatten().filter(|worker| worker.rests().is_some());
-        let sleeps = |worker: &&Arc<Worker<W>>| matches!(worker.call(None), Ok(true));
-        asleep.extend(resting.take(most).filter(sleeps).map(Arc::clone));
+        let mut chosen = std::mem::take(&mut self.chosen);
+        let resting = self.workers.iter().enumerate();
+        let resting = resting.filter(|(_, worker)| worker.as_ref().is_some_and(|worker| worker.rests().is_some()));
+        chosen.extend(resting.map(|(at, _)| at).take(most));
+        for worker in chosen.iter().filter_map(|&at| self.workers[at].as_ref()) {
+            worker.call(&mut self.calling, None);
+        }
+        asleep.extend(asleep_among(chosen.drain(..).filter_map(|at| self.workers[at].as_ref())));
+        self.chosen = chosen;
     }
 
     /// An entry whose work can be filled in.
@@ -374,7 +369,7 @@ impl<W: Work> State<W> {
                 if entry.cancelled {
                     entry.job.leave_out();
                 }
-                entry.job.work.write().unwrap_or_else(PoisonError::into_inner).clear();
+                entry.job.clear();
             }
             self.finish(lane, ledger);
             any = true;

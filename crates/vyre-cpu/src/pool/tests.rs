@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use super::worker::Rest;
+use super::worker::{Calling, Rest, asleep_among};
 use super::*;
 
 type Body = Arc<dyn Fn(usize, u64, &Stop) -> bool + Send + Sync>;
@@ -584,13 +584,32 @@ fn launches_after_any_pause_are_done() {
 
 #[test]
 fn only_threads_that_rest_are_called() {
-    let worker = Worker::<Closure>::new(1);
-    assert!(worker.rests().is_none() && worker.call(None).is_err(), "it is at work");
+    let (worker, mut calling) = (Arc::new(Worker::<Closure>::new(1)), Calling::default());
+    let sleep = |worker: &Arc<Worker<Closure>>| asleep_among([worker].into_iter()).count();
+    assert!(worker.rests().is_none(), "it is at work");
     worker.rest();
     assert!(worker.rests() == Some(Rest::Awake));
-    assert!(matches!(worker.call(None), Ok(false)));
-    assert!(worker.rests().is_none() && worker.call(None).is_err(), "it was called");
+    worker.call(&mut calling, None);
+    assert!(worker.rests().is_none() && sleep(&worker) == 0, "it was called");
     assert!(worker.wait().is_none());
+    assert!(worker.rests().is_none(), "it is at work");
     worker.rest();
-    assert!(worker.rise() && worker.call(None).is_err(), "it looks for itself");
+    assert!(matches!(worker.rise(), Rise::Free) && worker.rests().is_none(), "it looks for itself");
+    worker.rest();
+    worker.call(&mut calling, None);
+    assert!(matches!(worker.rise(), Rise::Called(None)) && worker.rests().is_none(), "it was called before it rose");
+    let worker = Arc::new(Worker::<Closure>::new(2));
+    let sleeper = Arc::clone(&worker);
+    let sleeps = std::thread::spawn(move || {
+        sleeper.rest();
+        sleeper.wait().is_none()
+    });
+    while worker.rests() != Some(Rest::Asleep) {
+        std::thread::yield_now();
+    }
+    worker.call(&mut calling, None);
+    if sleep(&worker) > 0 {
+        worker.wake();
+    }
+    assert!(sleeps.join().unwrap() && worker.rests().is_none());
 }
