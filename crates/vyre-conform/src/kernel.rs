@@ -66,6 +66,7 @@ impl VyreBackend for KernelBackend {
             searches_written_out: true,
             rows_of_tiles: Some(4),
             words_dealt: Some(4),
+            components_apart: Some(4),
             made_of_counters: true,
             rejoined: true,
             small_grids: true,

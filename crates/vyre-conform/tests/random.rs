@@ -209,6 +209,24 @@ fn searches() {
     assert!(found >= 8, "{found} of 40 programs");
 }
 
+/// The same seeds once more: vectors that are worked on component by component, and some that are nearly.
+#[test]
+fn components() {
+    let options = GenOptions { components: true, ..plain() };
+    programs(4, options.clone(), 95);
+    programs(0, GenOptions { components: true, ..GenOptions::portable() }, 95);
+    // Many have an invocation for each component, and some of them fill workgroup memory.
+    let apart = |seed: u64| {
+        let valid = generate(seed, &options).program.validate().expect("valid");
+        let form = Options { components_apart: Some(4), small_grids: true, ..Options::default() };
+        let kernel = lower(&valid, &form).expect("lowers");
+        (kernel.parts > 1).then_some(kernel.has_barrier)
+    };
+    let found: Vec<bool> = (0..100).filter_map(apart).collect();
+    let filled = found.iter().filter(|filled| **filled).count();
+    assert!(found.len() >= 30 && filled >= 10, "{} of 100 programs, {filled} with barriers", found.len());
+}
+
 /// The reference with one bit of every number changed, or with every number changed by so much of it.
 struct Off(f32);
 

@@ -34,7 +34,9 @@ pub(crate) const SOURCE_DIGEST: &str = env!("VYRE_CPU_SOURCES");
 pub(crate) struct CpuPipeline {
     program: ValidProgram,
     options: Options,
+    /// Invocations of the kernel, of which so many neighbours do what one of the program's does.
     workgroup_size: [u32; 3],
+    parts_each: u32,
     shapes: Vec<BoundShape>,
     native: Option<Native>,
     /// What runs instead of all that, where a variant was asked for.
@@ -82,7 +84,8 @@ impl fmt::Debug for Foreign {
 
 impl Pipeline for CpuPipeline {
     fn workgroup_size(&self) -> [u32; 3] {
-        self.workgroup_size
+        let [x, y, z] = self.workgroup_size;
+        [x / self.parts_each, y, z]
     }
 
     fn artifact(&self) -> Option<Vec<u8>> {
@@ -90,7 +93,7 @@ impl Pipeline for CpuPipeline {
         let mut out = Writer::new(MAGIC);
         out.bytes(vyre_foundation::SOURCE_DIGEST.as_bytes());
         out.bytes(SOURCE_DIGEST.as_bytes());
-        self.workgroup_size.into_iter().for_each(|size| out.word(size));
+        self.workgroup_size.into_iter().chain([self.parts_each]).for_each(|size| out.word(size));
         out.long(self.effort.steps);
         out.long(self.effort.additions);
         out.word(u32::from(self.effort.is_known) | u32::from(self.interruptible) << 1);
@@ -178,7 +181,12 @@ impl CpuPipeline {
         let options = lowering(program, options, path);
         // Grids that are too large for machine code are interpreted (`Native::fits`), without tables.
         let here = path.isa().is_some();
-        let kernel = kernel::lower(program, &Options { small_grids: here, places_tabled: here, ..options.clone() })?;
+        let components_apart = options.words_dealt;
+        let small = Options { small_grids: here, places_tabled: here, components_apart, ..options.clone() };
+        let mut kernel = kernel::lower(program, &small)?;
+        if kernel.parts > 1 && path.isa().is_some_and(|isa| !native::gains_by_components(&kernel, isa)) {
+            kernel = kernel::lower(program, &Options { components_apart: None, ..small })?;
+        }
         check(&kernel)?;
         let effort = Effort::of(&kernel);
         let refusal = path.isa().and_then(|isa| native::refusal(&kernel, isa));
@@ -196,6 +204,7 @@ impl CpuPipeline {
             program: program.clone(),
             options,
             workgroup_size: kernel.workgroup_size,
+            parts_each: kernel.parts,
             shapes: BoundShape::of(&kernel.buffers),
             effort,
             interruptible,
@@ -237,6 +246,7 @@ impl CpuPipeline {
             program: program.clone(),
             options: lowered,
             workgroup_size: kernel.workgroup_size,
+            parts_each: kernel.parts,
             shapes: BoundShape::of(&kernel.buffers),
             effort: Effort { steps: u64::MAX, additions: 0, is_known: false },
             interruptible: options.interruptible,
@@ -265,6 +275,7 @@ impl CpuPipeline {
             }
         }
         let workgroup_size = [input.word()?, input.word()?, input.word()?];
+        let parts_each = input.word()?.max(1);
         let (steps, additions, flags) = (input.long()?, input.long()?, input.word()?);
         if (flags >> 1 != 0) != options.interruptible {
             return None;
@@ -275,6 +286,7 @@ impl CpuPipeline {
             program: program.clone(),
             options: lowering(program, options, path),
             workgroup_size,
+            parts_each,
             shapes,
             native: Some(native),
             foreign: None,

@@ -77,6 +77,11 @@ fn random_searches_agree() {
 }
 
 #[test]
+fn random_components_agree() {
+    agree(&GenOptions { components: true, ..GenOptions::default() }, 2);
+}
+
+#[test]
 fn random_subgroups_agree() {
     agree(&GenOptions { subgroups: Subgroups::FixedSize, ..GenOptions::default() }, 4);
 }

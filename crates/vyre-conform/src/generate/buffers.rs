@@ -90,7 +90,7 @@ impl Generator {
         Element::Value(self.any_type())
     }
 
-    fn buffer(&mut self, role: Role, element: Element, length: u32, per: u32) {
+    pub(super) fn buffer(&mut self, role: Role, element: Element, length: u32, per: u32) {
         let prefix = match role {
             Role::Input => "in",
             Role::Uniform => "uni",
@@ -194,7 +194,7 @@ impl Generator {
         self.declare_buffers()
     }
 
-    fn declare_buffers(&mut self) -> Vec<BufferDecl> {
+    pub(super) fn declare_buffers(&mut self) -> Vec<BufferDecl> {
         // Bindings are not in the order of declaration, and may have holes.
         let mut bindings: Vec<u32> = (0..self.buffers.len() as u32).map(|i| i + i / 3).collect();
         for i in (1..bindings.len()).rev() {

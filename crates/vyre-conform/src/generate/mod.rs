@@ -7,6 +7,7 @@
 
 mod arrays;
 mod buffers;
+mod components;
 mod expr;
 mod handed;
 mod statement;
@@ -74,6 +75,8 @@ pub struct GenOptions {
     pub handed: bool,
     /// Short loops that are left where something is found take the place of most other walks over buffers.
     pub searches: bool,
+    /// Every program works on vectors of four component by component, or nearly so; otherwise one of 32 does.
+    pub components: bool,
     /// Arrays as variables.
     pub local_arrays: bool,
     /// `switch`.
@@ -111,6 +114,7 @@ impl Default for GenOptions {
             functions: true,
             handed: false,
             searches: false,
+            components: false,
             local_arrays: true,
             switch: true,
             general_loops: true,
@@ -230,9 +234,11 @@ impl Case {
 /// The program of a seed: the same on every platform.
 pub fn generate(seed: u64, options: &GenOptions) -> Case {
     let mut rng = Rng::new(seed);
+    // Drawn apart, so that the other programs are the same with and without.
+    let components = options.components || options.vectors && Rng::new(!seed).chance(1, 32);
     let options = options.focused(&mut rng);
     let mut generator = Generator::new(rng, options);
-    let mut case = generator.case();
+    let mut case = if components { generator.components_case() } else { generator.case() };
     case.seed = seed;
     case
 }

@@ -385,6 +385,34 @@ fn block_rows(kernel: &Kernel, survey: &Survey) -> u32 {
     if kernel.workgroup_size[1].is_multiple_of(4) && (survey.loops || survey.apart) { 4 } else { 1 }
 }
 
+/// Invocations that are components of vectors do better than whole vectors. In a workgroup with barriers AVX2 takes long rows one by one, so that
+/// what rows have in common is loaded for each of them; only more than one sum of each row is worth that.
+pub(crate) fn gains_by_components(kernel: &Kernel, isa: Isa) -> bool {
+    let mut most = 0;
+    visit(&kernel.body, &mut |inst| {
+        if let Inst::Loop(inner) = inst {
+            most = most.max(inner.params.len());
+        }
+    });
+    isa != Isa::Avx2 || !kernel.has_barrier || most > 1
+}
+
+/// As many invocations along x are inside the bounds of accesses by their place alone: no longer block ever is.
+fn lanes_in_bounds(kernel: &Kernel) -> u32 {
+    let (mut constants, mut places) = (vec![None; kernel.values.len()], vec![false; kernel.values.len()]);
+    let (mut limits, mut guards) = (vec![None; kernel.values.len()], Vec::new());
+    visit(&kernel.body, &mut |inst| match inst {
+        Inst::Let(value, Op::Const(literal)) => constants[value.index()] = u32::try_from(literal.bits()).ok(),
+        Inst::Let(value, Op::Builtin(Builtin::GlobalId(0))) => places[value.index()] = true,
+        Inst::Let(value, Op::Binary(Binary::Lt, a, b)) if places[a.index()] => {
+            limits[value.index()] = constants[b.index()];
+        }
+        Inst::Let(_, Op::Load { guard, .. }) | Inst::Store { guard, .. } => guards.extend(*guard),
+        _ => {}
+    });
+    guards.into_iter().filter_map(|guard| limits[guard.index()]).min().unwrap_or(u32::MAX)
+}
+
 /// There is a loop in which each lane reads a row of its own, and little else is done: of many rows that are read side by side, the
 /// processor foresees none.
 fn reads_rows(kernel: &Kernel, shapes: &shape::Shapes) -> bool {
@@ -454,6 +482,8 @@ pub(crate) fn compile(kernel: &Kernel, isa: Isa) -> Option<Native> {
             if isa == Isa::Avx2 && rows > 1 && 2 <= room {
                 all.push(Tiling { layout, vectors: 1, rows: 2 });
             }
+            let longest = lanes_in_bounds(kernel) / isa.lanes();
+            all.iter_mut().for_each(|tiling| tiling.vectors = tiling.vectors.min(longest.max(1)));
             all.push(Tiling { layout, vectors: 1, rows: 1 });
             all.dedup();
             all

@@ -3,6 +3,7 @@
 mod arrays;
 mod bounds;
 mod choices;
+mod components;
 mod deals;
 mod even;
 mod exchange;

@@ -483,6 +483,8 @@ pub struct Kernel {
     pub name: Name,
     /// Workgroup size that the kernel was made for; built-ins that depend on it are folded.
     pub workgroup_size: [u32; 3],
+    /// Neighbours along x that do together what one invocation of the program does. The workgroup size counts each of them.
+    pub parts: u32,
     /// Buffers with bindings, in binding order, used or not.
     pub buffers: Vec<KernelBuffer>,
     /// Workgroup memory.

@@ -47,6 +47,9 @@ pub struct Options {
     /// Columns of a tile that an invocation has side by side are dealt out to its neighbours one by one while a loop goes on, for devices that take
     /// so many neighbours as one vector.
     pub words_dealt: Option<u32>,
+    /// Vectors of four that are worked on component by component have an invocation for each component (`Kernel::parts`), for devices that take so
+    /// many neighbours as one vector. Launches are as small as with `small_grids`.
+    pub components_apart: Option<u32>,
     /// What a counted loop adds to a number in each round is a product of its counter, for devices that test bounds once for all rounds.
     pub made_of_counters: bool,
     /// Numbers that were taken apart by quotients and remainders and are put together again are what they were, for devices that take neighbours as
@@ -97,6 +100,7 @@ impl Default for Options {
             searches_written_out: false,
             rows_of_tiles: None,
             words_dealt: None,
+            components_apart: None,
             made_of_counters: false,
             rejoined: false,
             small_grids: false,
@@ -236,7 +240,10 @@ impl Passes {
     /// Looks up what depends on an invocation's place alone, where that is asked for.
     pub const TABLES: Passes = Passes(1 << 24);
 
-    const NAMES: [(&'static str, Passes); 25] = [
+    /// Has an invocation for each component of vectors, where that is asked for.
+    pub const COMPONENTS: Passes = Passes(1 << 25);
+
+    const NAMES: [(&'static str, Passes); 26] = [
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("common", Passes::COMMON),
@@ -262,6 +269,7 @@ impl Passes {
         ("rejoin", Passes::REJOIN),
         ("filled", Passes::FILLED),
         ("tables", Passes::TABLES),
+        ("components", Passes::COMPONENTS),
     ];
 
     /// Every pass.

@@ -223,6 +223,7 @@ impl<'a> Lower<'a> {
         Ok(Kernel {
             name: Name::from(self.program.name()),
             workgroup_size: self.workgroup_size,
+            parts: 1,
             buffers: self.buffers,
             shared: self.shared,
             locals: self.locals,

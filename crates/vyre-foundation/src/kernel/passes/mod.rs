@@ -6,6 +6,7 @@ mod arrays;
 mod batch;
 mod beside;
 mod bools;
+mod components;
 mod contract;
 mod counted;
 mod dead;
@@ -112,6 +113,20 @@ pub(super) fn optimise(kernel: &mut Kernel, options: &Options) -> Result<(), &'s
         let limits = passes.contains(Passes::INVARIANT) && invariant::run(kernel);
         if !last && limits && passes.contains(Passes::COUNTED) {
             counted::run(kernel);
+        }
+    }
+    if let Some(lanes) = options.components_apart.filter(|_| passes.contains(Passes::COMPONENTS))
+        && components::run(kernel, lanes)
+    {
+        if let Some(lanes) = options.rows_of_tiles.filter(|_| passes.contains(Passes::TILES)) {
+            tiles::run(kernel, lanes);
+        }
+        rewrite::run(kernel, passes.without(Passes::UNROLL), Vec::new(), options, false);
+        if passes.contains(Passes::DEAD) {
+            dead::run(kernel);
+        }
+        if passes.contains(Passes::INVARIANT) {
+            invariant::run(kernel);
         }
     }
     // Nothing moves after this: it would move loads whose guards are gone.

@@ -34,16 +34,56 @@ pub(super) fn run(kernel: &mut Kernel, lanes: u32) {
         return;
     }
     let changed = written(&kernel.body);
-    let mut tiles =
-        Tiles { size: [x, y], lanes, changed, common: Vec::new(), values: Values::with_definitions(kernel) };
+    let mut tiles = Tiles {
+        size: [x, y],
+        lanes,
+        heads: false,
+        changed,
+        common: Vec::new(),
+        values: Values::with_definitions(kernel),
+    };
     let starts_kernel = true;
-    tiles.block(&mut kernel.body, starts_kernel);
+    tiles.block(&mut kernel.body, starts_kernel, &mut |tiles, inner| {
+        tiles.tile(inner).map(|tile| tiles.laid_out(inner, &tile))
+    });
     tiles.values.give_back(kernel);
 }
+
+/// The counters of loops that go over words of workgroup memory by the number of the invocation, so that any invocations may make their rounds.
+pub(super) fn free_loops(kernel: &mut Kernel) -> HashSet<Value> {
+    let [x, y, z] = kernel.workgroup_size;
+    let mut free = HashSet::new();
+    if z != 1 || !kernel.has_barrier {
+        return free;
+    }
+    let changed = written(&kernel.body);
+    let mut tiles = Tiles {
+        size: [x, y],
+        lanes: 1,
+        heads: true,
+        changed,
+        common: Vec::new(),
+        values: Values::with_definitions(kernel),
+    };
+    let starts_kernel = true;
+    tiles.block(&mut kernel.body, starts_kernel, &mut |tiles, inner| {
+        if tiles.rounds(inner).is_some() {
+            free.extend(inner.counter.map(|counter| counter.value));
+        }
+        None
+    });
+    tiles.values.give_back(kernel);
+    free
+}
+
+/// What becomes of a loop whose rounds nobody outside can tell apart.
+type Laying<'a> = dyn FnMut(&mut Tiles, &Loop) -> Option<Vec<Inst>> + 'a;
 
 struct Tiles {
     size: [u32; 2],
     lanes: u32,
+    /// Also at the heads of loops at whose ends all invocations meet.
+    heads: bool,
     /// Memories that the kernel changes.
     changed: HashSet<Memory>,
     /// Values that all invocations have in common: counters of the loops around, whose rounds they make together, and words that nobody changes
@@ -65,7 +105,7 @@ struct Tile {
 type Table = Vec<u64>;
 
 impl Tiles {
-    fn block(&mut self, block: &mut Block, starts_kernel: bool) {
+    fn block(&mut self, block: &mut Block, starts_kernel: bool, lay: &mut Laying<'_>) {
         let mut at = 0;
         while at < block.insts.len() {
             let mut laid = None;
@@ -75,7 +115,7 @@ impl Tiles {
             {
                 let before = self.common.len();
                 self.note_words(&block.insts[stretch.start..at], &block.insts[stretch]);
-                laid = self.tile(inner).map(|tile| self.laid_out(inner, &tile));
+                laid = lay(self, inner);
                 self.common.truncate(before);
             }
             if let Some(insts) = laid {
@@ -91,7 +131,8 @@ impl Tiles {
                 together = inner.counter.filter(|counter| self.is_shared(counter.from)).map(|counter| counter.value);
             }
             self.common.extend(together);
-            blocks_mut(&mut block.insts[at]).for_each(|block| self.block(block, false));
+            let starts = self.heads && starts_apart(block, at, starts_kernel);
+            blocks_mut(&mut block.insts[at]).for_each(|block| self.block(block, starts, lay));
             self.common.truncate(self.common.len() - usize::from(together.is_some()));
             at += 1;
         }
@@ -116,8 +157,8 @@ impl Tiles {
         }
     }
 
-    /// What a loop is that any invocations may share among them.
-    fn tile(&self, inner: &Loop) -> Option<Tile> {
+    /// The rounds of a loop that any invocations may share among them: how many there are, and the numbers that they decide.
+    fn rounds(&self, inner: &Loop) -> Option<(u64, HashMap<Value, Table>)> {
         let counter = inner.counter?;
         let all = u64::from(self.size[0]) * u64::from(self.size[1]);
         let rounds = u64::try_from(self.values.number(counter.to)?).ok().filter(|&to| to <= MOST_ROUNDS)?;
@@ -126,9 +167,12 @@ impl Tiles {
             return None;
         }
         let tables = self.tables(inner, counter, rounds);
-        if !stores_apart(&inner.body, &tables, &self.values) {
-            return None;
-        }
+        stores_apart(&inner.body, &tables, &self.values).then_some((rounds, tables))
+    }
+
+    /// What a loop is that goes over the words of a tile.
+    fn tile(&self, inner: &Loop) -> Option<Tile> {
+        let (rounds, tables) = self.rounds(inner)?;
         let words = |value: &Value| matches!(self.values.scalar(*value), Scalar::U32 | Scalar::I32);
         let quotient = |table: &Table| {
             let columns = table.iter().position(|&number| number == 1)? as u64;
@@ -319,6 +363,21 @@ fn stretch_around(block: &Block, at: usize, starts_kernel: bool) -> Option<Range
     let before = block.insts[..at].iter().rposition(meets).map(|at| at + 1).or(starts_kernel.then_some(0))?;
     let behind = block.insts[at..].iter().position(meets)?;
     Some(before..at + behind)
+}
+
+/// All invocations meet where a round of a loop begins, or did before it with no access to workgroup memory since.
+fn starts_apart(block: &Block, at: usize, starts_kernel: bool) -> bool {
+    let meets = |inst: &Inst| *inst == Inst::Barrier(BarrierScope::Workgroup);
+    let Inst::Loop(inner) = &block.insts[at] else { return false };
+    if !straight(&inner.body) || !inner.body.insts.last().is_some_and(meets) {
+        return false;
+    }
+    let met = block.insts[..at].iter().rposition(meets).map(|at| at + 1).or(starts_kernel.then_some(0));
+    let mut apart = met.is_some();
+    each_access(block.insts[met.unwrap_or(at)..at].iter(), &mut |memory, _| {
+        apart &= !matches!(memory, Memory::Shared(_))
+    });
+    apart
 }
 
 /// Nobody knows before a loop or behind it who has made which of its rounds.
