@@ -49,7 +49,9 @@ impl Emitter<'_> {
             Memory::Shared(index) => self.shared_base[index as usize].clone(),
             Memory::Local(index) => format!("local{index}"),
         };
-        let mut in_register = wide;
+        let shared = if let Memory::Shared(index) = address.memory { Some(index) } else { None };
+        let mut in_register = wide || shared.is_some();
+        let mut sum = Vec::new();
         for &(term, stride) in &address.terms {
             let long = self.scalar(term) == Scalar::U64;
             let index = self.reg(term);
@@ -57,7 +59,7 @@ impl Emitter<'_> {
                 let sum = self.temp("%d");
                 if long {
                     line!(self, "mad.lo.u64 {sum}, {index}, {stride}, {at}");
-                } else if self.shared_indices.contains(&(term, stride)) {
+                } else if self.indices_apart.contains(&(term, stride)) {
                     line!(self, "mul.wide.u32 {sum}, {index}, {stride}");
                     line!(self, "add.u64 {sum}, {at}, {sum}");
                 } else {
@@ -65,6 +67,11 @@ impl Emitter<'_> {
                 }
                 at = sum;
             } else {
+                sum.push((term, stride));
+                if let Some(known) = shared.and_then(|shared| self.places.register(&(shared, sum.clone()))) {
+                    at = known;
+                    continue;
+                }
                 // Shared and local addresses have 32 bits.
                 if !in_register {
                     let base = self.temp("%r");
@@ -79,9 +86,12 @@ impl Emitter<'_> {
                 } else {
                     index
                 };
-                let sum = self.temp("%r");
-                line!(self, "mad.lo.u32 {sum}, {short}, {stride}, {at}");
-                at = sum;
+                let place = self.temp("%r");
+                line!(self, "mad.lo.u32 {place}, {short}, {stride}, {at}");
+                if let Some(shared) = shared {
+                    self.places.keep((shared, sum.clone()), &place);
+                }
+                at = place;
             }
         }
         if address.offset == 0 {

@@ -20,6 +20,7 @@ mod ops;
 mod optional;
 pub(crate) mod parameters;
 mod pitfalls;
+mod places;
 mod quads;
 mod subgroup;
 
@@ -277,7 +278,7 @@ impl<'k> Emitter<'k> {
             constants: HashMap::new(),
             shifted: HashMap::new(),
             powers: neighbours::powers(kernel),
-            shared_indices: indices::shared(kernel),
+            indices_apart: indices::apart(kernel),
             loaded: indices::loaded(kernel),
             indices: neighbours::Indices::of(kernel),
             hope: None,
@@ -287,6 +288,7 @@ impl<'k> Emitter<'k> {
             minima: minima::minima(kernel),
             pitfalls: pitfalls::Pitfalls::of(kernel),
             shared_base: Vec::new(),
+            places: places::Places::default(),
             dynamic_shared: 0,
             uses_nf4: false,
             loads_zeros: false,
@@ -422,8 +424,8 @@ struct Emitter<'k> {
     shifted: HashMap<Value, (Value, u32)>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
-    /// Terms of addresses that several buffers have.
-    shared_indices: HashSet<(Value, u32)>,
+    /// Terms of addresses that are written as a product and a sum.
+    indices_apart: HashSet<(Value, u32)>,
     /// What each invocation loads for itself.
     loaded: HashSet<Value>,
     indices: Option<neighbours::Indices>,
@@ -436,8 +438,9 @@ struct Emitter<'k> {
     never_small: Vec<bool>,
     minima: HashMap<Value, minima::Minimum>,
     pitfalls: pitfalls::Pitfalls,
-    /// How to address each shared memory.
+    /// The registers with the addresses of each shared memory, and of places in them.
     shared_base: Vec<String>,
+    places: places::Places,
     dynamic_shared: u32,
     uses_nf4: bool,
     /// What is out of bounds is loaded from among zeros, so that the branch which is being written can become predicates.
@@ -524,6 +527,9 @@ impl<'k> Emitter<'k> {
         for index in 0..kernel.buffers.len() {
             _ = writeln!(text, "\t.reg .b64 %buffer{index};");
         }
+        for index in 0..kernel.shared.len() {
+            _ = writeln!(text, "\t.reg .b32 %shared{index};");
+        }
         if self.dynamic_shared == 0 {
             for (index, memory) in kernel.shared.iter().enumerate() {
                 let size = memory.size.max(1).next_multiple_of(16);
@@ -558,11 +564,12 @@ impl<'k> Emitter<'k> {
         }
         let mut offset = 0;
         for (index, memory) in kernel.shared.iter().enumerate() {
-            self.shared_base.push(if self.dynamic_shared > 0 {
-                format!("vyre_shared+{offset}")
+            if self.dynamic_shared > 0 {
+                line!(self, "mov.u32 %shared{index}, vyre_shared+{offset}");
             } else {
-                format!("shared{index}")
-            });
+                line!(self, "mov.u32 %shared{index}, shared{index}");
+            }
+            self.shared_base.push(format!("%shared{index}"));
             offset += memory.size.next_multiple_of(16);
         }
         self.mark_start();
@@ -633,6 +640,7 @@ impl<'k> Emitter<'k> {
     }
 
     fn block(&mut self, block: &'k Block, exit: &Exit<'_>) -> Result<(), Diagnostic> {
+        let places = self.places.count();
         let mut neighbours = self.neighbours(block);
         let mut put_off = Vec::new();
         for (i, inst) in block.insts.iter().enumerate() {
@@ -676,6 +684,7 @@ impl<'k> Emitter<'k> {
             End::Return => line!(self, "ret"),
             End::Unreachable => {}
         }
+        self.places.forget_from(places);
         Ok(())
     }
 
@@ -814,6 +823,8 @@ impl<'k> Emitter<'k> {
         } else if let Some(rounds) = look {
             line!(self, "mov.u32 {left}, {rounds}");
         }
+        let places = self.places.count();
+        self.places_before(body);
         self.place(head);
         if body.rare {
             self.out.push_str("\t.pragma \"nounroll\";\n");
@@ -863,6 +874,7 @@ impl<'k> Emitter<'k> {
             line!(self, "bra L{head}");
         }
         self.place(exit);
+        self.places.forget_from(places);
         Ok(())
     }
 
