@@ -3,6 +3,9 @@
 //! Left alone, the assembler keeps to 32 registers where it can, so that as many warps as possible hide how long each waits. In a loop
 //! over workgroup memory there is little to wait for but instructions, and several rounds of it are written side by side; with few
 //! registers the assembler puts them one behind the other again. There it is told that fewer warps are enough.
+//!
+//! The other way round, where a loop uses many words that none of its rounds changes, such as bytes that were taken out of a table before it, the
+//! assembler keeps all of them in registers, up to so many that few warps are left. Told how many there should be, it makes some of them again.
 
 use vyre_foundation::kernel::{Block, Inst, Kernel, Memory, Op, Scalar, Value, each_use, end_values};
 
@@ -12,19 +15,26 @@ const REGISTERS: u32 = 1 << 16;
 const BESIDES: u32 = 20;
 /// With more words in use at once the assembler does not keep to 32 registers anyway.
 const MOST_WORDS: u32 = 108;
+/// With more words than this that no round of a loop changes, the assembler is told how many warps there should be, unless so many words are in use
+/// at once that too many would have to wait in memory.
+const MOST_KEPT: u32 = 80;
+const MOST_WORDS_HELD: u32 = 160;
+/// Invocations of a multiprocessor that leave 128 registers to each.
+const INVOCATIONS: u32 = 512;
 /// Longer kernels are not looked at.
 const MOST_STEPS: usize = 4096;
 
 /// How many workgroups on a multiprocessor are enough, where fewer than possible are better. As many registers as the values need in
 /// the order that they have are left to each invocation, so that none has to wait in memory.
 pub(super) fn enough_workgroups(kernel: &Kernel) -> Option<u32> {
-    if !loops_over_workgroup_memory(&kernel.body) {
-        return None;
-    }
-    let words = most_words(kernel).filter(|words| *words <= MOST_WORDS)?;
+    let lives = Lives::of(kernel)?;
+    let words = lives.most_words();
     let [x, y, z] = kernel.workgroup_size;
     let invocations = x.saturating_mul(y).saturating_mul(z).max(1);
-    Some((REGISTERS / (words + BESIDES) / invocations).max(1))
+    if loops_over_workgroup_memory(&kernel.body) && words <= MOST_WORDS {
+        return Some((REGISTERS / (words + BESIDES) / invocations).max(1));
+    }
+    (lives.kept > MOST_KEPT && words <= MOST_WORDS_HELD).then_some((INVOCATIONS / invocations).max(1))
 }
 
 /// An innermost loop that reads workgroup memory and no other.
@@ -51,40 +61,53 @@ fn loops_over_workgroup_memory(block: &Block) -> bool {
 
 /// About how many words of 32 bits are in use at the same time, in the order that the kernel has; nothing for a long one.
 pub(super) fn most_words(kernel: &Kernel) -> Option<u32> {
-    let count = kernel.values.len();
-    let mut lives = Lives { at: 0, from: vec![None; count], to: vec![0; count], loops: Vec::new() };
-    lives.block(&kernel.body);
-    if lives.at > MOST_STEPS {
-        return None;
-    }
-    let mut changes = vec![0i64; lives.at + 2];
-    for (info, (from, to)) in kernel.values.iter().zip(lives.from.iter().zip(&lives.to)) {
-        let Some(from) = from else { continue };
-        let words = match info.ty.scalar {
-            Scalar::Bool => 0,
-            scalar => i64::from(scalar.bits().div_ceil(32) * u32::from(info.ty.width)),
-        };
-        changes[*from] += words;
-        changes[(*to).max(*from)] -= words;
-    }
-    let mut words = 0;
-    let most = changes.into_iter().map(|change| {
-        words += change;
-        words
-    });
-    u32::try_from(most.max().unwrap_or(0)).ok()
+    Lives::of(kernel).map(|lives| lives.most_words())
+}
+
+/// The registers of a value.
+fn words(kernel: &Kernel, value: Value) -> u32 {
+    let ty = kernel.values[value.index()].ty;
+    if ty.scalar == Scalar::Bool { 0 } else { ty.scalar.bits().div_ceil(32) * u32::from(ty.width) }
 }
 
 /// From which step to which each value is needed.
-struct Lives {
+struct Lives<'k> {
+    kernel: &'k Kernel,
     at: usize,
     from: Vec<Option<usize>>,
     to: Vec<usize>,
     /// Where each open loop began, and the values from before it that it uses: they are needed to its end.
     loops: Vec<(usize, Vec<Value>)>,
+    /// The most words that a loop uses and did not make.
+    kept: u32,
 }
 
-impl Lives {
+impl<'k> Lives<'k> {
+    /// Nothing for a long kernel.
+    fn of(kernel: &'k Kernel) -> Option<Lives<'k>> {
+        let count = kernel.values.len();
+        let (from, to) = (vec![None; count], vec![0; count]);
+        let mut lives = Lives { kernel, at: 0, from, to, loops: Vec::new(), kept: 0 };
+        lives.block(&kernel.body);
+        Some(lives).filter(|lives| lives.at <= MOST_STEPS)
+    }
+
+    fn most_words(&self) -> u32 {
+        let mut changes = vec![0i64; self.at + 2];
+        for (index, (from, to)) in self.from.iter().zip(&self.to).enumerate() {
+            let Some(from) = from else { continue };
+            let words = i64::from(words(self.kernel, Value(index as u32)));
+            changes[*from] += words;
+            changes[(*to).max(*from)] -= words;
+        }
+        let mut words = 0;
+        let most = changes.into_iter().map(|change| {
+            words += change;
+            words
+        });
+        u32::try_from(most.max().unwrap_or(0)).unwrap_or(0)
+    }
+
     fn define(&mut self, value: Value) {
         self.from[value.index()] = Some(self.at);
         self.to[value.index()] = self.at;
@@ -124,7 +147,10 @@ impl Lives {
                         .for_each(|value| self.define(*value));
                     self.block(&inner.body);
                     self.at += 1;
-                    let (_, outer) = self.loops.pop().unwrap_or_default();
+                    let (_, mut outer) = self.loops.pop().unwrap_or_default();
+                    outer.sort_unstable();
+                    outer.dedup();
+                    self.kept = self.kept.max(outer.iter().map(|value| words(self.kernel, *value)).sum());
                     let carried = inner.params.iter().chain(inner.counter.as_ref().map(|counter| &counter.value));
                     carried.chain(&outer).for_each(|value| self.to[value.index()] = self.at);
                     // The registers of what is carried are those of the results.
@@ -170,6 +196,36 @@ mod tests {
         );
         let kernel = lower(&program.validate().expect("valid"), &lowering(Options::default())).expect("lowers");
         emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text
+    }
+
+    /// Adds to each number of a row, times each of some that the loop does not change.
+    fn with_kept(words: u32) -> String {
+        let name = |word: u32| format!("kept{word}");
+        let mut body: Vec<Node> =
+            (0..words).map(|word| Node::let_bind(name(word), Expr::load("data", Expr::u32(word)))).collect();
+        let at = || Expr::global_id(0) + Expr::var("i") * Expr::u32(1 << 16);
+        let x = || Expr::var("x");
+        let sum = (0..words).fold(x(), |sum, word| sum + x() * Expr::var(name(word)));
+        let round = vec![Node::let_bind("x", Expr::load("out", at())), Node::store("out", at(), sum)];
+        body.push(Node::for_range("i", Expr::u32(0), Expr::load("data", Expr::u32(0)).cast(DataType::U32), round));
+        let program = Program::wrapped(
+            vec![
+                BufferDecl::read("data", 0, DataType::F32).with_count(256),
+                BufferDecl::read_write("out", 1, DataType::F32),
+            ],
+            [256, 1, 1],
+            body,
+        );
+        let kernel = lower(&program.validate().expect("valid"), &lowering(Options::default())).expect("lowers");
+        emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text
+    }
+
+    #[test]
+    fn words_that_no_round_changes_leave_room_for_a_second_workgroup() {
+        assert!(with_kept(100).contains(".minnctapersm 2\n"));
+        assert!(!with_kept(40).contains(".minnctapersm"));
+        // Most of these would wait in memory.
+        assert!(!with_kept(200).contains(".minnctapersm"));
     }
 
     #[test]
