@@ -32,6 +32,9 @@ const ALL_BUT_ONE_STEPS: usize = 40;
 const CONSTANTS: usize = 48;
 /// After so many stores to private arrays a stored value is loaded again instead of kept in a register.
 const KEPT_WORDS: u32 = 32;
+/// Steps of all rounds of a loop that most invocations leave early, written out at most: with more of them invocations that are in different rounds
+/// need more code at once than the cache of instructions has.
+const STEPS_LEFT_EARLY: usize = 1024;
 /// Rounds of a loop with branches around square roots and quotients that are written out.
 const ROUNDS_WITH_ROOTS: u32 = 4;
 /// Steps of a round from which on what places make is looked up instead, with the rounds written out.
@@ -842,7 +845,9 @@ impl Rewriter {
             let total = all - known * trial.rounds as usize;
             // What doubles or halves has few rounds, and its constants make shifts, masks and divisions of others constant.
             let worth = if counter.is_none() { 2 } else { 1 };
-            if self.unrolls(&inner.body, trial.rounds.into(), total, worth) {
+            let is_far =
+                self.unrolling.any_form && trial.left_early && all > STEPS_LEFT_EARLY && !has_own_words(&inner.body);
+            if !is_far && self.unrolls(&inner.body, trial.rounds.into(), total, worth) {
                 self.budget = self.budget.saturating_sub(total);
                 return self.unroll_any(inner, counter.as_ref(), trial, init);
             }
@@ -1231,6 +1236,13 @@ fn drop_ends(block: &mut Block, dropped: &[Option<Value>]) {
             dropped[i - 1].is_none()
         });
     }
+}
+
+/// Accesses private arrays, whose words are values only where the rounds are written out.
+fn has_own_words(block: &Block) -> bool {
+    let mut has = false;
+    each_inst(block, &mut |inst| has |= matches!(access(inst), Some((Address { memory: Memory::Local(_), .. }, _))));
+    has
 }
 
 /// May be computed where it is not needed. Loads may not: their guards can rest on the condition.

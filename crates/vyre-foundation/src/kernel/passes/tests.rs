@@ -629,6 +629,25 @@ fn loops_that_are_left_early_are_unrolled_in_a_loop_of_one_round() {
     }
 }
 
+/// Who is in another round needs other code, and the cache of instructions is small.
+#[test]
+fn long_loops_that_are_left_early_stay_loops() {
+    let rounds = |rounds: u32, steps: u32| {
+        let x = || Expr::var("x");
+        let step = (0..steps).fold(x(), |sum, step| sum * x() + Expr::f32(step as f32));
+        let leave = Node::if_then(x().gt(Expr::f32(1e9)), vec![Node::Break]);
+        let body = vec![
+            Node::var("x", DataType::F32, Expr::load("a", i())),
+            Node::for_range("k", Expr::u32(0), Expr::u32(rounds), vec![leave, Node::assign("x", step)]),
+            Node::store("a", i(), x()),
+        ];
+        far(&Program::wrapped(data(), [64, 1, 1], body)).to_string()
+    };
+    assert!(!rounds(8, 20).contains("for %"));
+    assert!(!rounds(40, 4).contains("for %"));
+    assert!(rounds(40, 20).contains("for %"));
+}
+
 #[test]
 fn work_behind_the_exits_of_written_out_rounds_stays_there() {
     let square = Expr::var("x") * Expr::var("x") + Expr::load("a", i());
