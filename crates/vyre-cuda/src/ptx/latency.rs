@@ -18,6 +18,8 @@ const MOST_WORDS: u32 = 108;
 /// With more words than this that no round of a loop changes, the assembler is told how many warps there should be, unless so many words are in use
 /// at once that too many would have to wait in memory.
 const MOST_KEPT: u32 = 80;
+/// Loops that carry more words than this are left to the assembler: those it cannot make again, and of the others it then stores some.
+const MOST_CARRIED: u32 = 32;
 const MOST_WORDS_HELD: u32 = 160;
 /// Invocations of a multiprocessor that leave 128 registers to each.
 const INVOCATIONS: u32 = 512;
@@ -78,7 +80,7 @@ struct Lives<'k> {
     to: Vec<usize>,
     /// Where each open loop began, and the values from before it that it uses: they are needed to its end.
     loops: Vec<(usize, Vec<Value>)>,
-    /// The most words that a loop uses and did not make.
+    /// The most words that a loop which carries few uses and did not make.
     kept: u32,
 }
 
@@ -150,7 +152,10 @@ impl<'k> Lives<'k> {
                     let (_, mut outer) = self.loops.pop().unwrap_or_default();
                     outer.sort_unstable();
                     outer.dedup();
-                    self.kept = self.kept.max(outer.iter().map(|value| words(self.kernel, *value)).sum());
+                    let sum = |values: &[Value]| values.iter().map(|value| words(self.kernel, *value)).sum::<u32>();
+                    if sum(&inner.params) <= MOST_CARRIED {
+                        self.kept = self.kept.max(sum(&outer));
+                    }
                     let carried = inner.params.iter().chain(inner.counter.as_ref().map(|counter| &counter.value));
                     carried.chain(&outer).for_each(|value| self.to[value.index()] = self.at);
                     // The registers of what is carried are those of the results.
@@ -198,16 +203,21 @@ mod tests {
         emit(&kernel, Target { sm: 90, interruptible: false }).expect("text").text
     }
 
-    /// Adds to each number of a row, times each of some that the loop does not change.
-    fn with_kept(words: u32) -> String {
+    /// Adds to each number of a row, times each of some that the loop does not change, and carries sums.
+    fn with_kept(words: u32, sums: u32) -> String {
         let name = |word: u32| format!("kept{word}");
         let mut body: Vec<Node> =
             (0..words).map(|word| Node::let_bind(name(word), Expr::load("data", Expr::u32(word)))).collect();
         let at = || Expr::global_id(0) + Expr::var("i") * Expr::u32(1 << 16);
         let x = || Expr::var("x");
         let sum = (0..words).fold(x(), |sum, word| sum + x() * Expr::var(name(word)));
-        let round = vec![Node::let_bind("x", Expr::load("out", at())), Node::store("out", at(), sum)];
+        let mut round = vec![Node::let_bind("x", Expr::load("out", at())), Node::store("out", at(), sum)];
+        let carried = |sum: u32| format!("sum{sum}");
+        let var = |sum: u32| Expr::var(carried(sum));
+        round.extend((0..sums).map(|sum| Node::assign(carried(sum), var(sum) * x() + Expr::f32(sum as f32))));
+        body.extend((0..sums).map(|sum| Node::var(carried(sum), DataType::F32, Expr::f32(0.0))));
         body.push(Node::for_range("i", Expr::u32(0), Expr::load("data", Expr::u32(0)).cast(DataType::U32), round));
+        body.extend((0..sums).map(|sum| Node::store("out", Expr::global_id(0) + Expr::u32(sum), var(sum))));
         let program = Program::wrapped(
             vec![
                 BufferDecl::read("data", 0, DataType::F32).with_count(256),
@@ -222,10 +232,12 @@ mod tests {
 
     #[test]
     fn words_that_no_round_changes_leave_room_for_a_second_workgroup() {
-        assert!(with_kept(100).contains(".minnctapersm 2\n"));
-        assert!(!with_kept(40).contains(".minnctapersm"));
+        assert!(with_kept(100, 1).contains(".minnctapersm 2\n"));
+        assert!(!with_kept(40, 1).contains(".minnctapersm"));
         // Most of these would wait in memory.
-        assert!(!with_kept(200).contains(".minnctapersm"));
+        assert!(!with_kept(200, 1).contains(".minnctapersm"));
+        // And of these some.
+        assert!(!with_kept(100, 40).contains(".minnctapersm"));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Emitter<'_> {
                 let sum = self.temp("%d");
                 if long {
                     line!(self, "mad.lo.u64 {sum}, {index}, {stride}, {at}");
-                } else if self.indices_apart.contains(&(term, stride)) {
+                } else if self.shared_indices.contains(&(term, stride)) {
                     line!(self, "mul.wide.u32 {sum}, {index}, {stride}");
                     line!(self, "add.u64 {sum}, {at}, {sum}");
                 } else {

@@ -278,7 +278,7 @@ impl<'k> Emitter<'k> {
             constants: HashMap::new(),
             shifted: HashMap::new(),
             powers: neighbours::powers(kernel),
-            indices_apart: indices::apart(kernel),
+            shared_indices: indices::shared(kernel),
             loaded: indices::loaded(kernel),
             indices: neighbours::Indices::of(kernel),
             hope: None,
@@ -424,8 +424,8 @@ struct Emitter<'k> {
     shifted: HashMap<Value, (Value, u32)>,
     /// Powers of two that divide the values.
     powers: Vec<u8>,
-    /// Terms of addresses that are written as a product and a sum.
-    indices_apart: HashSet<(Value, u32)>,
+    /// Terms of addresses that several buffers have.
+    shared_indices: HashSet<(Value, u32)>,
     /// What each invocation loads for itself.
     loaded: HashSet<Value>,
     indices: Option<neighbours::Indices>,
