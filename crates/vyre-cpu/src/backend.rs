@@ -186,7 +186,7 @@ impl CpuBackend {
                 places.fill(cpu, bindings, self.id())?;
                 let plan = places.plan(cpu, *grid, self.pool.width())?;
                 self.pool.reserve(plan.scratch_bytes)?;
-                Recorded::Launch(BoundLaunch::new(pipeline, bindings, places, plan))
+                Recorded::Launch(Box::new(BoundLaunch::new(pipeline, bindings, places, plan)))
             }
             Step::Copy { from, to } => Recorded::Move(self.a_move(Some(from), to)?),
             Step::Clear(part) => Recorded::Move(self.a_move(None, part)?),

@@ -283,7 +283,7 @@ impl Move {
 /// One step of a recording.
 #[derive(Debug)]
 pub(crate) enum Recorded {
-    Launch(BoundLaunch),
+    Launch(Box<BoundLaunch>),
     Move(Move),
 }
 
