@@ -235,7 +235,8 @@ impl Case {
 pub fn generate(seed: u64, options: &GenOptions) -> Case {
     let mut rng = Rng::new(seed);
     // Drawn apart, so that the other programs are the same with and without.
-    let components = options.components || options.vectors && Rng::new(!seed).chance(1, 32);
+    let is_plain = options.vectors && !options.searches && !options.handed;
+    let components = options.components || is_plain && Rng::new(!seed).chance(1, 32);
     let options = options.focused(&mut rng);
     let mut generator = Generator::new(rng, options);
     let mut case = if components { generator.components_case() } else { generator.case() };

@@ -110,7 +110,7 @@ impl<'k> Known<'k> {
         let steps = terms.iter().all(|(term, by)| (*term == self.x && *by == 1) || self.alike[term.index()]);
         let constant = *constant as i32;
         let is_run = is_number(self.kernel, value) && steps && terms.iter().any(|(term, _)| *term == self.x);
-        (is_run && constant.abs() < FAR).then_some((&terms[..], constant))
+        (is_run && constant.unsigned_abs() < FAR as u32).then_some((&terms[..], constant))
     }
 
     /// What has to hold for `value` to be `wanted`, as conditions that are not put together of others.

@@ -715,7 +715,7 @@ impl<'k> Lower<'k> {
             for c in self.holders(to) {
                 let first = self.frame_at(slot, u32::from(component) * parts, c);
                 if self.is_scalar(to) {
-                    let src = self.scalar_reg(from, c);
+                    let src = self.scalar_part(from, component, c);
                     self.push(M::Store { bytes: if parts == 2 { 8 } else { 4 }, src, at: first });
                     continue;
                 }

@@ -121,8 +121,13 @@ impl<'k> Lower<'k> {
 
     /// A scalar in a register, from whatever form it has.
     pub(super) fn scalar_reg(&mut self, value: Value, c: usize) -> R {
+        self.scalar_part(value, 0, c)
+    }
+
+    /// A component of a vector that is the same for all lanes, in a register.
+    pub(super) fn scalar_part(&mut self, value: Value, component: u8, c: usize) -> R {
         let wide = self.scalar_of(value).bits() == 64;
-        match self.rep(value, 0, c) {
+        match self.rep(value, component, c) {
             Rep::General(lin) => self.materialise(lin),
             Rep::Wide(bits) | Rep::Float(bits) => {
                 let r = self.general();
@@ -135,7 +140,7 @@ impl<'k> Lower<'k> {
             }
             Rep::Lanes(bits) => self.materialise(Lin::imm(bits as i32 & 1)),
             _ => {
-                let v = self.vector_part(value, 0, c, 0);
+                let v = self.vector_part(value, component, c, 0);
                 let r = self.general();
                 self.push(M::First { wide, dst: r, src: v });
                 r

@@ -186,8 +186,10 @@ impl Parts {
         let mut holds = given.iter().all(|to| all_fit(to, end_values(&block.end)));
         for inst in &block.insts {
             holds &= match inst {
-                // Only stores have them.
-                Inst::Let(_, Op::Construct(_)) => true,
+                // Only stores have them. One component in the place of others, or of all, belongs to no invocation.
+                Inst::Let(_, Op::Construct(all)) => {
+                    (0..).zip(all).all(|(place, value)| self.component(*value).is_none_or(|of| of == place))
+                }
                 Inst::Let(value, Op::Extract(vector, _)) => {
                     self.component(*value).is_some() == self.firsts.contains_key(vector)
                         && self.firsts.contains_key(vector)
